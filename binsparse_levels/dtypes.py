@@ -1,0 +1,89 @@
+"""The data-type grammar of a descriptor: how an array is stored, between its type string and a numpy array.
+
+    base | complex[float32 | float64] | iso[base | complex[…]]          Binsparse 0.1, sections 3.6 and 3.7
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import ArrayError, DescriptorError, Problem
+
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+_VALUES = {name: np.dtype(name) for name in (*INTEGERS, "float32", "float64")} | {"bint8": np.dtype(bool)}
+_COMPLEX = {"float32": np.dtype("complex64"), "float64": np.dtype("complex128")}
+_GRAMMAR = re.compile(r"(?:(iso)\[)?(?:(complex)\[)?([a-z0-9]+)\]{0,2}")
+
+
+@dataclass(frozen=True)
+class DataType:
+    """A type string taken apart: the numpy type that it stands for, and whether one element stands for all."""
+
+    dtype: np.dtype[Any]
+    iso: bool = False
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """The type of the array in the container."""
+        if self.dtype.kind == "c":
+            return np.dtype(f"float{self.dtype.itemsize * 4}")
+        return np.dtype("uint8") if self.dtype.kind == "b" else self.dtype
+
+    @property
+    def parts(self) -> int:
+        """Stored numbers per value."""
+        return 2 if self.dtype.kind == "c" else 1
+
+    def __str__(self) -> str:
+        name = "bint8" if self.dtype.kind == "b" else self.stored.name
+        if self.dtype.kind == "c":
+            name = f"complex[{name}]"
+        return f"iso[{name}]" if self.iso else name
+
+
+def parse_dtype(text: Any, path: str) -> DataType:
+    """Raises DescriptorError for what the specification does not have."""
+    match = _GRAMMAR.fullmatch(text) if isinstance(text, str) else None
+    if match:
+        iso, is_complex, base = match.groups()
+        table = _COMPLEX if is_complex else _VALUES
+        if base in table and text.count("]") == bool(iso) + bool(is_complex):
+            return DataType(table[base], bool(iso))
+    known = f"{', '.join(_VALUES)}, complex[float32 or float64], iso[…]"
+    raise DescriptorError(Problem(path, f"unknown data type {text!r:.80}; known are {known}"))
+
+
+def data_type_of(dtype: np.dtype[Any], path: str, iso: bool = False) -> DataType:
+    """The data type that stores numpy values of this type; raises ArrayError where the specification has none."""
+    native = dtype.newbyteorder("=")
+    if native in _VALUES.values() or native in _COMPLEX.values():
+        return DataType(native, iso)
+    raise ArrayError(Problem(path, f"a Binsparse file has no data type for numpy's {dtype}"))
+
+
+def decode(stored: npt.NDArray[Any], data_type: DataType, length: int, path: str) -> npt.NDArray[Any]:
+    """The logical array of that length: complex numbers joined, booleans, an iso value broadcast (read-only).
+
+    Raises ArrayError where the stored array is not what its type says.
+    """
+    if data_type.dtype.kind == "b" and stored.size and stored.max() > 1:
+        at = int(np.argmax(stored > 1))
+        raise ArrayError(Problem(f"{path}[{at}]", f"a bint8 is 0 or 1, got {stored[at]}"))
+    native = np.ascontiguousarray(stored, data_type.stored)
+    values = native.view(data_type.dtype)
+    if not data_type.iso:
+        return values
+    if not values.size:
+        values = np.zeros(1, data_type.dtype)
+    return np.broadcast_to(values[0], (length,))
+
+
+def encode(values: npt.NDArray[Any], data_type: DataType) -> npt.NDArray[Any]:
+    """The array to be stored; the inverse of `decode`."""
+    one = values[:1] if data_type.iso else values
+    return np.ascontiguousarray(one).astype(data_type.dtype, copy=False).view(data_type.stored)

@@ -1,0 +1,37 @@
+"""The one decorator of all kernels, and what they need of numba's internals, with fallbacks."""
+
+import functools
+
+import numba
+import numpy as np
+
+u4 = np.uint32
+u8 = np.uint64
+
+
+def kernel(function):
+    """Compile `function` on first use, without the GIL, cached on disk.
+
+    With NUMBA_DISABLE_JIT=1 the kernel runs as plain Python and gives the same results: integers wrap silently.
+    """
+    if numba.config.DISABLE_JIT:
+
+        @functools.wraps(function)
+        def interpreted(*args):
+            with np.errstate(all="ignore"):
+                return function(*args)
+
+        return interpreted
+    try:
+        return numba.njit(nogil=True, cache=True)(function)
+    except RuntimeError:  # numba finds no folder that it may write its cache to
+        return numba.njit(nogil=True)(function)
+
+
+def put_in_tuple(items, at, item):
+    """`items` with `item` at place `at`. In a compiled kernel the tuple dissolves into registers."""
+    return (*items[:at], item, *items[at + 1 :])
+
+
+if not numba.config.DISABLE_JIT:
+    from numba.cpython.unsafe.tuple import tuple_setitem as put_in_tuple  # noqa: F811

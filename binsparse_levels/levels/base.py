@@ -1,0 +1,172 @@
+"""What a level kind is: a relation (p, i_0 … i_{r-1}) ↔ q, and the registry of the kinds.
+
+`p` is a position (the number of a fiber) of the level itself, the `i` are coordinates in the dimensions it covers, and
+`q` is a position of the level below. `n` is how many positions the level has, `dims` are the sizes of its dimensions,
+`arrays` its arrays by role. A kind holds parameters alone: no shape, no arrays.
+
+A new kind is a subclass in a file of its own, registered by one line. `binsparse_levels.testing` has its laws.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FormatError, Problem
+
+Array: TypeAlias = npt.NDArray[Any]
+Arrays: TypeAlias = Mapping[str, Array]
+# A run of positions or coordinates: a range wherever it is contiguous, an array only where it is scattered.
+Positions: TypeAlias = range | Array
+
+
+@dataclass(frozen=True)
+class Level(ABC):
+    """One level of a tree; the parameters of a kind are its dataclass fields, `rank` first.
+
+    kind: its name, in the notation and as `level_desc` in a descriptor. specified: whether the Binsparse specification
+    has it; another is stored under an extension name. ordered: it lists a fiber in lexicographic order. padded: it
+    stores coordinates that were not entries. gaps: it has child positions that no entry reaches.
+    """
+
+    rank: int = 1
+
+    kind: ClassVar[str]
+    specified: ClassVar[bool] = False
+    min_rank: ClassVar[int] = 1
+    ordered: ClassVar[bool] = True
+    padded: ClassVar[bool] = False
+    gaps: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rank, int) or isinstance(self.rank, bool) or self.rank < self.min_rank:
+            raise FormatError(
+                Problem("rank", f"a {self.kind} level needs an integer >= {self.min_rank}, got {self.rank!r}")
+            )
+
+    def __str__(self) -> str:
+        settings = [f"{name}={value}" for name, value in self.params().items()]
+        if self.rank != 1 or settings:
+            settings.insert(0, str(self.rank))
+        return f"{self.kind}({', '.join(settings)})" if settings else self.kind
+
+    @classmethod
+    def level_desc(cls) -> str:
+        """The name of the kind in a descriptor; other parsers refuse those beyond the specification."""
+        return cls.kind if cls.specified else f"binsparse_levels:{cls.kind}"
+
+    def params(self) -> dict[str, Any]:
+        """The parameters beside the rank, as the JSON keys of the level."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rank"}
+
+    def canonical(self) -> tuple[Level, ...]:
+        """Levels that store the same bytes, in their simplest form."""
+        return (self,)
+
+    def fused(self) -> tuple[int, ...] | None:
+        """How the fused pass treats each dimension (see `kernels.chain`), or None where only `build` will do.
+
+        A kind that answers 1 for its first dimension has the roles `ptr`, `idx0` … of a sparse level.
+        """
+        return None
+
+    @abstractmethod
+    def roles(self) -> dict[str, str]:
+        """The class of each of its arrays (`index`, `pointer`, …) by role."""
+
+    @abstractmethod
+    def names(self, depth: int, root: bool) -> dict[str, str]:
+        """The stored name of each array that is there, by role; `depth`: how many dimensions lie above."""
+
+    @abstractmethod
+    def lengths(
+        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
+    ) -> tuple[int | None, list[Problem]]:
+        """From the lengths of the arrays alone: the number of child positions, and every length that does not fit.
+
+        `n` and the answer are None where only the data can tell.
+        """
+
+    @abstractmethod
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        """The number of child positions."""
+
+    @abstractmethod
+    def build(
+        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
+    ) -> tuple[dict[str, Array], Positions]:
+        """The arrays for these entries, and the child position of each.
+
+        Precondition: `parents` never decreases; entries ascend by parent, then by `coords`, and repeat both only
+        where they differ further down. Raises FormatError, naming the fiber, for what the kind cannot hold.
+        """
+
+    @abstractmethod
+    def expand(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[int | Array, list[Array], Positions]:
+        """What the fibers at `positions` store inside `window`: counts, coordinates, child positions.
+
+        window: for each dimension a range of positive step, or a sorted array of coordinates. counts: one for each
+        position, or one number for all.
+        """
+
+    @abstractmethod
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        """Every broken invariant, with its place, the role standing for the array; without `order`, only those that
+        would let memory be indexed wrongly. Precondition: the arrays are one-dimensional and of an integer type.
+        """
+
+    @abstractmethod
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        """For each (position, coordinates) the child position, or -1."""
+
+    @abstractmethod
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
+        """The bytes of its arrays, from counts alone; None where those do not tell."""
+
+
+LEVELS: dict[str, type[Level]] = {}
+
+
+def register(kind: type[Level]) -> type[Level]:
+    """Make a kind known under its name; a class decorator."""
+    if LEVELS.setdefault(kind.kind, kind) is not kind:
+        raise FormatError(f"a level kind {kind.kind!r} is registered already: {LEVELS[kind.kind]!r}")
+    return kind
+
+
+def is_everything(window: Sequence[Positions], dims: Sequence[int]) -> bool:
+    """Whether the window leaves nothing out."""
+    return all(isinstance(w, range) and w == range(size) for w, size in zip(window, dims, strict=True))
+
+
+def inside(window: Sequence[Positions], coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
+    """Which coordinates lie in the window."""
+    mask = np.ones(len(coords[0]), bool)
+    for wanted, x in zip(window, coords, strict=True):
+        if isinstance(wanted, range):
+            mask &= (x >= wanted.start) & (x < wanted.stop)
+            if wanted.step != 1:
+                mask &= (x - wanted.start) % wanted.step == 0
+        else:
+            mask &= np.isin(x, wanted)
+    return mask
+
+
+def as_array(positions: Positions) -> Array:
+    """Positions as an int64 array."""
+    if isinstance(positions, range):
+        return np.arange(positions.start, positions.stop, positions.step, dtype=np.int64)
+    return positions
+
+
+def cells(dims: Sequence[int]) -> int:
+    """How many coordinates there are; a Python integer, so that it cannot overflow."""
+    return math.prod(dims)

@@ -1,0 +1,74 @@
+"""dense: every coordinate has a child, so nothing is stored; the child's position is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..errors import Problem
+from .base import Array, Arrays, Level, Positions, as_array, cells, is_everything, register
+
+
+@register
+@dataclass(frozen=True)
+class Dense(Level):
+    """`rank` dimensions stored in full, row-major: q = p·∏dims + ravel(i). Binsparse 0.1, section 3.5.2.2."""
+
+    kind: ClassVar[str] = "dense"
+    specified: ClassVar[bool] = True
+    padded: ClassVar[bool] = True
+
+    def canonical(self) -> tuple[Level, ...]:
+        return (Dense(1),) * self.rank
+
+    def fused(self) -> tuple[int, ...]:
+        return (0,) * self.rank
+
+    def roles(self) -> dict[str, str]:
+        return {}
+
+    def names(self, depth: int, root: bool) -> dict[str, str]:
+        return {}
+
+    def lengths(
+        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
+    ) -> tuple[int | None, list[Problem]]:
+        return (None if n is None else n * cells(dims)), []
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        return n * cells(dims)
+
+    def build(
+        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
+    ) -> tuple[dict[str, Array], Positions]:
+        child = as_array(parents)
+        for size, x in zip(dims, coords, strict=True):
+            child = child * np.int64(size) + x.astype(np.int64, copy=False)
+        return {}, child
+
+    def expand(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[int | Array, list[Array], Positions]:
+        grid = np.ix_(*(as_array(w) for w in window))
+        shape = tuple(len(w) for w in window)
+        count = cells(shape)
+        coords = [np.tile(np.broadcast_to(x, shape).ravel(), len(positions)) for x in grid]
+        if is_everything(window, dims) and isinstance(positions, range) and positions.step == 1:
+            return count, coords, range(positions.start * count, positions.stop * count)
+        offset = np.zeros(shape, np.int64)
+        for size, x in zip(dims, grid, strict=True):
+            offset = offset * size + x
+        child = as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + offset.ravel()
+        return count, coords, child.ravel()
+
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        return iter(())
+
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        return as_array(self.build(dims, positions, coords, len(positions))[1])
+
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
+        return 0

@@ -1,0 +1,184 @@
+"""sparse: each fiber lists the coordinates that it has, in lexicographic order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from .. import kernels
+from ..errors import Problem
+from ..limits import INT32_MAX
+from .base import Array, Arrays, Level, Positions, as_array, inside, is_everything, register
+
+
+@register
+@dataclass(frozen=True)
+class Sparse(Level):
+    """Fiber p owns the children ptr[p] … ptr[p+1], whose coordinates are idx0, idx1 …. Binsparse 0.1, section 3.5.2.3.
+
+    The root level is one fiber, and has no pointers.
+    """
+
+    kind: ClassVar[str] = "sparse"
+    specified: ClassVar[bool] = True
+
+    def fused(self) -> tuple[int, ...]:
+        return (1,) + (2,) * (self.rank - 1)
+
+    def roles(self) -> dict[str, str]:
+        return {"ptr": "pointer"} | {f"idx{k}": "index" for k in range(self.rank)}
+
+    def names(self, depth: int, root: bool) -> dict[str, str]:
+        names = {} if root else {"ptr": f"pointers_to_{depth}"}
+        return names | {f"idx{k}": f"indices_{depth + k}" for k in range(self.rank)}
+
+    def lengths(
+        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
+    ) -> tuple[int | None, list[Problem]]:
+        problems = []
+        if n is not None and "ptr" in lengths and lengths["ptr"] != n + 1:
+            problems.append(Problem("ptr", f"expected a length of {n + 1}, one more than the fibers, got {lengths['ptr']}"))
+        children = lengths["idx0"]
+        for k in range(1, self.rank):
+            if lengths[f"idx{k}"] != children:
+                problems.append(Problem(f"idx{k}", f"expected a length of {children} like idx0, got {lengths[f'idx{k}']}"))
+        return children, problems
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        return len(arrays["idx0"])
+
+    def build(
+        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
+    ) -> tuple[dict[str, Array], Positions]:
+        entries = len(coords[0])
+        columns = tuple(kernels.readable(x) for x in coords)
+        above = kernels.readable(as_array(parents))
+        child = np.empty(entries, np.int64)
+        children = int(kernels.fibers.number_changes(above, columns, child)) if entries else 0
+        pointers = np.zeros(n + 1, np.int64)
+        if entries:
+            kernels.fibers.count_into_pointers(above, child, pointers)
+        if children == entries:  # nothing to regroup: the coordinates are the indices, without a copy
+            indices = columns
+        else:
+            indices = tuple(np.empty(children, x.dtype) for x in columns)
+            for column, out in zip(columns, indices, strict=True):
+                kernels.fibers.take_firsts(column, child, out)
+        return {"ptr": pointers} | {f"idx{k}": x for k, x in enumerate(indices)}, child
+
+    def expand(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[int | Array, list[Array], Positions]:
+        child: Positions
+        if isinstance(positions, range) and positions.step == 1:
+            bounds = self._pointers(arrays)[positions.start : positions.stop + 1]
+            counts = np.diff(bounds)
+            child = range(int(bounds[0]), int(bounds[-1]))
+            coords = [arrays[f"idx{k}"][child.start : child.stop] for k in range(self.rank)]
+        else:
+            pointers = self._pointers(arrays)
+            at = as_array(positions)
+            starts = kernels.readable(pointers[at], np.int64)
+            counts = pointers[at + 1].astype(np.int64) - starts
+            child = np.empty(int(counts.sum()), np.int64)
+            kernels.fibers.fan_ranges(starts, kernels.readable(counts), child)
+            coords = [arrays[f"idx{k}"][child] for k in range(self.rank)]
+        if is_everything(window, dims):
+            return counts, coords, child
+        kept = inside(window, coords)
+        total = np.concatenate(([0], np.cumsum(kept)))
+        ends = np.cumsum(counts)
+        return np.diff(total[ends], prepend=0), [x[kept] for x in coords], as_array(child)[kept]
+
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        # Negative numbers show as too large in an unsigned view, as long as nothing valid needs the upper half.
+        narrow = max([*dims, len(arrays["idx0"])]) <= INT32_MAX and all(a.dtype.itemsize <= 4 for a in arrays.values())
+        unsigned = {role: _unsigned(array, narrow) for role, array in arrays.items()}
+        columns = tuple(unsigned[f"idx{k}"] for k in range(self.rank))
+        sound = True
+        if "ptr" in arrays:
+            sound = not kernels.check.count_bad_pointers(unsigned["ptr"], len(columns[0]))
+            if not sound:
+                yield from _pointer_problems(arrays["ptr"], len(columns[0]))
+        in_range = True
+        for k, column in enumerate(columns):
+            if kernels.check.count_out_of_range(column, np.uint64(dims[k])):
+                in_range = False
+                yield from _range_problems(f"idx{k}", arrays[f"idx{k}"], dims[k])
+        if order and sound and in_range and len(columns[0]):
+            descents = kernels.check.count_descents(columns)
+            if descents and "ptr" in arrays:
+                descents -= kernels.check.count_descents_at_starts(unsigned["ptr"], columns)
+            if descents:
+                yield from _order_problems(self._pointers(arrays), columns)
+
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        pointers = self._pointers(arrays)
+        columns = tuple(kernels.readable(arrays[f"idx{k}"], np.int64) for k in range(self.rank))
+        wanted = tuple(kernels.readable(x, np.int64) for x in coords)
+        starts, ends = (kernels.readable(pointers[at], np.int64) for at in (positions, positions + 1))
+        child = np.empty(len(positions), np.int64)
+        kernels.fibers.search(starts, ends, columns, wanted, child)
+        return child
+
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
+        return ((0 if root else n + 1) + self.rank * children) * itemsize
+
+    @staticmethod
+    def _pointers(arrays: Arrays) -> Array:
+        return arrays["ptr"] if "ptr" in arrays else np.array([0, len(arrays["idx0"])])
+
+
+def _unsigned(array: Array, narrow: bool) -> Array:
+    if narrow:
+        signed = np.int32 if array.dtype.kind == "i" else np.uint32
+        return kernels.readable(array, signed).view(np.uint32)
+    signed = np.int64 if array.dtype.kind == "i" else np.uint64
+    return kernels.readable(array, signed).view(np.uint64)
+
+
+def _pointer_problems(pointers: Array, children: int) -> Iterator[Problem]:
+    if pointers[0] != 0:
+        yield Problem("ptr[0]", f"expected 0, got {pointers[0]}")
+    falls = np.flatnonzero(pointers[1:] < pointers[:-1])
+    for p in falls[:_SHOWN].tolist():
+        yield Problem(f"ptr[{p + 1}]", f"{pointers[p + 1]} is less than the pointer before it, {pointers[p]}, in fiber {p}")
+    yield from _rest("ptr", "decrease", len(falls))
+    if pointers[-1] != children:
+        yield Problem(f"ptr[{len(pointers) - 1}]", f"expected {children}, the length of the indices, got {pointers[-1]}")
+
+
+def _range_problems(role: str, indices: Array, size: int) -> Iterator[Problem]:
+    bad = np.flatnonzero((indices < 0) | (indices >= size))
+    for q in bad[:_SHOWN].tolist():
+        yield Problem(f"{role}[{q}]", f"{indices[q]} is outside its dimension of size {size}")
+    yield from _rest(role, "are out of range", len(bad))
+
+
+def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Problem]:
+    entries = len(columns[0])
+    behind, equal = np.zeros(entries - 1, bool), np.ones(entries - 1, bool)
+    for x in columns:
+        behind |= equal & (x[1:] > x[:-1])
+        equal &= x[1:] == x[:-1]
+    wrong = ~behind
+    starts = pointers[(pointers > 0) & (pointers < entries)]
+    wrong[starts.astype(np.int64) - 1] = False
+    bad = np.flatnonzero(wrong) + 1
+    for q in bad[:_SHOWN].tolist():
+        fiber = int(np.searchsorted(pointers, np.asarray(q, pointers.dtype), side="right")) - 1
+        place = ", ".join(str(x[q]) for x in columns)
+        fault = "repeats the coordinate before it" if equal[q - 1] else "does not come after the coordinate before it"
+        yield Problem(f"idx0[{q}]", f"{place} {fault}, in fiber {fiber}")
+    yield from _rest("idx0", "are out of order or repeated", len(bad))
+
+
+_SHOWN = 5
+
+
+def _rest(role: str, what: str, count: int) -> Iterator[Problem]:
+    if count > _SHOWN:
+        yield Problem(role, f"{count} in all {what}")

@@ -1,0 +1,273 @@
+"""Entries → tree, tree → entries, tree → tree.
+
+Sorted entries become levels one by one, each through its `build`: that is the law. A chain of dense and sparse levels
+takes the fused pass instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from . import fused, kernels, keys
+from .errors import ArrayError, Problem
+from .fused import Duplicates
+from .levels import Level
+from .levels.base import Positions, as_array
+from .limits import Limits
+from .tree import Tree, index_dtype, places
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+class RepeatedError(ArrayError):
+    """A coordinate is given more than once, and nobody said what to do with it."""
+
+
+class Entries(NamedTuple):
+    """Entries by stored dimension. `values` has an item for each entry; if iso, one item for all of them.
+
+    order: the dimension of the tensor at each stored one, for messages.
+    """
+
+    dims: tuple[int, ...]
+    coords: tuple[Array, ...]
+    values: Array
+    iso: bool
+    order: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.coords[0]) if self.coords else len(self.values)
+
+    def expanded(self) -> Entries:
+        """The same entries with a value for each."""
+        return self._replace(values=np.repeat(self.values, self.count), iso=False) if self.iso else self
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal, where NaN equals NaN."""
+    return bool(a == b or (a != a and b != b))
+
+
+# Entries → tree
+
+
+def pack_entries(
+    levels: tuple[Level, ...],
+    entries: Entries,
+    pad: Any,
+    duplicates: Duplicates,
+    limits: Limits,
+    *,
+    ordered_dims: int = 0,
+) -> Tree:
+    """A tree of entries in any order; `pad` is the value of what a level stores though it was no entry.
+
+    ordered_dims: among entries that agree in the dimensions before, so many last ones are in order already.
+    Raises ArrayError for coordinates out of range or repeated, LimitError, FormatError for what a kind cannot hold.
+    """
+    if entries.iso and duplicates == "sum":
+        try:
+            return pack_entries(levels, entries, pad, "error", limits, ordered_dims=ordered_dims)
+        except RepeatedError:
+            entries = entries.expanded()
+    layout = keys.layout(entries.dims) if entries.count else None
+    if layout is None:
+        return build(levels, _sort_by_columns(entries, duplicates), pad, limits)
+    codes: tuple[int, ...] = ()
+    for level in levels:
+        part = level.fused()
+        codes = () if part is None else codes + part
+        if part is None:
+            break
+    padded = bool(codes) and levels[-1].padded and entries.iso and not same(pad, entries.values[0])
+    given = entries.expanded() if padded else entries
+    try:
+        chain = fused.emit(
+            codes or (1,) + (2,) * (len(entries.dims) - 1),  # the indices of one sparse level are the sorted coordinates
+            entries.dims,
+            given.coords,
+            None if given.iso else given.values,
+            pad,
+            duplicates,
+            layout,
+            limits,
+            ordered_bits=layout.ends[-ordered_dims - 1] if ordered_dims else 0,
+        )
+    except keys.OutOfRange:
+        raise ArrayError(list(_range_problems(entries))) from None
+    except keys.Repeated as error:
+        raise _repeated(entries, *error.args) from None
+    values = given.values if chain.values is None else chain.values
+    if not codes:
+        return build(levels, entries._replace(coords=tuple(chain.indices), values=values), pad, limits)
+    arrays = {}
+    for place in places(levels, entries.dims):
+        for role, name in place.names.items():
+            by_dimension = chain.pointers if role == "ptr" else chain.indices
+            arrays[name] = by_dimension[place.depth + int(role.removeprefix("idx") if role != "ptr" else 0)]
+    if given.iso or (padded and chain.positions == entries.count):
+        values = np.broadcast_to(entries.values[0], (chain.positions,))
+        return Tree(levels, entries.dims, arrays, values, True)
+    return Tree(levels, entries.dims, arrays, values)
+
+
+def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits, dtype: Any = None) -> Tree:
+    """A tree of entries that are sorted and unique, level by level. Coordinates of the type `dtype` are shared.
+
+    Raises FormatError for what a kind cannot hold, LimitError.
+    """
+    dtype = index_dtype(entries.dims, entries.count) if dtype is None else dtype
+    coords = [x.astype(dtype, copy=False) for x in entries.coords]
+    parents: Positions = np.zeros(entries.count, np.int64)
+    order: Array | None = None
+    arrays: dict[str, Array] = {}
+    n = 1
+    for place in places(levels, entries.dims):
+        fused.hold_dense(n, entries.count, limits)
+        here = coords[place.depth : place.depth + place.level.rank]
+        made, parents = place.level.build(place.dims, parents, here, n)
+        for role, name in place.names.items():
+            arrays[name] = made[role].astype(dtype, copy=False) if made[role].dtype.kind in "iu" else made[role]
+        n = place.level.size(made, place.dims, n)
+        if not place.level.ordered:
+            again = np.argsort(as_array(parents), kind="stable")
+            coords, parents = [x[again] for x in coords], as_array(parents)[again]
+            order = again if order is None else order[again]
+    fused.hold_dense(n, entries.count, limits)
+    if entries.iso and (n == entries.count or same(pad, entries.values[0])):
+        return Tree(levels, entries.dims, arrays, np.broadcast_to(entries.values[0], (n,)), True)
+    values = entries.expanded().values
+    values = values if order is None else values[order]
+    if n != entries.count:
+        padded = np.full(n, pad, values.dtype)
+        padded[as_array(parents)] = values
+        values = padded
+    return Tree(levels, entries.dims, arrays, values)
+
+
+def _sort_by_columns(entries: Entries, duplicates: Duplicates) -> Entries:
+    """The entries sorted and unique, by numpy: the way for keys of more than two words, and for no keys at all."""
+    problems = list(_range_problems(entries))
+    if problems:
+        raise ArrayError(problems)
+    order = np.lexsort(entries.coords[::-1]) if entries.coords else np.arange(entries.count)
+    coords = [x[order] for x in entries.coords]
+    values = entries.values if entries.iso else entries.values[order]
+    new = np.zeros(entries.count, bool)
+    new[:1] = True
+    for x in coords:
+        new[1:] |= x[1:] != x[:-1]
+    if not new.all():
+        starts = np.flatnonzero(new)
+        ends = np.append(starts[1:], len(new)) - 1
+        if duplicates == "error":
+            twice = starts[np.argmax(ends > starts)]
+            raise _repeated(entries, [int(x[twice]) for x in coords])
+        coords = [x[starts] for x in coords]
+        if not entries.iso:
+            values = fused.add_groups(values, starts) if duplicates == "sum" else values[ends if duplicates == "last" else starts]
+    return entries._replace(coords=tuple(coords), values=values)
+
+
+def _range_problems(entries: Entries) -> Iterator[Problem]:
+    columns = zip(entries.order, entries.dims, entries.coords, strict=True)
+    for dimension, size, x in sorted(columns, key=lambda column: column[0]):
+        bad = np.flatnonzero((x < 0) | (x >= size))
+        if len(bad):
+            more = f" ({len(bad)} such in all)" if len(bad) > 1 else ""
+            place = f"coords[{dimension}][{bad[0]}]"
+            yield Problem(place, f"{x[bad[0]]} is outside dimension {dimension} of size {size}{more}")
+
+
+def _repeated(entries: Entries, coords: Sequence[int]) -> RepeatedError:
+    logical = tuple(coords[k] for k in np.argsort(entries.order))
+    advice = "say what to do with duplicates: 'sum', 'first' or 'last'"
+    return RepeatedError(Problem("coords", f"{logical} is given more than once; {advice}"))
+
+
+# Tree → entries
+
+
+def unpack_tree(tree: Tree, dtype: Any = np.int64) -> tuple[list[Array], Positions]:
+    """The coordinates of all entries by stored dimension, in stored order, and the positions of their values.
+
+    Arrays of the type `dtype` that list every entry already are shared.
+    """
+    found: list[tuple[list[Array], Array]] = []  # of each level, its coordinates and where each fiber of it ends
+    positions: Positions = range(1)
+    for place, arrays, _ in tree.walk():
+        window = [range(size) for size in place.dims]
+        fibers = len(positions)
+        counts, coords, positions = place.level.expand(arrays, place.dims, positions, window)
+        ends = np.arange(1, fibers + 1) * counts if isinstance(counts, int) else np.cumsum(counts, dtype=np.int64)
+        found.append((coords, ends))
+    columns: list[Array] = []
+    below: Array | None = None  # where each child of the level ends among the entries
+    for coords, ends in reversed(found):
+        columns[:0] = [_repeat_to(x, below, len(positions), dtype) for x in coords]
+        below = ends if below is None else np.concatenate(([0], below))[ends]
+    return columns, positions
+
+
+def _repeat_to(items: Array, ends: Array | None, count: int, dtype: Any) -> Array:
+    items = kernels.readable(items, dtype)
+    if ends is None or len(items) == count == len(ends) and bool((np.diff(ends) == 1).all()):
+        return items
+    out = np.empty(count, dtype)
+    kernels.fibers.fan_out(items, ends, out)
+    return out
+
+
+# Tree → tree
+
+
+def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pad: Any, limits: Limits) -> Tree:
+    """The same entries in other levels, where stored dimension k is dimension order[k] of `tree`.
+
+    Sorts only what the new order breaks, and shares the arrays that do not change. Raises LimitError, FormatError.
+    """
+    rank = len(tree.dims)
+    ordered = _ordered_dims(order) if all(level.ordered for level in tree.levels) else 0
+    dtype = _shared_dtype(tree)
+    coords, positions = unpack_tree(tree, dtype)
+    everything = positions == range(len(tree.values)) if isinstance(positions, range) else False
+    if tree.iso:
+        values = tree.values[:1] if len(tree.values) else np.zeros(1, tree.values.dtype)
+    elif everything:
+        values = tree.values
+    else:
+        values = tree.values[as_array(positions)]
+    entries = Entries(
+        tuple(tree.dims[k] for k in order), tuple(coords[k] for k in order), values, tree.iso, tuple(order)
+    )
+    if ordered == rank:
+        return build(levels, entries, pad, limits, dtype)
+    return pack_entries(levels, entries, pad, "error", limits, ordered_dims=ordered)
+
+
+def _ordered_dims(order: Sequence[int]) -> int:
+    """How many last dimensions of the new order need no sorting, because radix sorts are stable.
+
+    They are the last ones that stand as they stood, once those before them are taken out.
+    """
+    for sorted_dims in range(len(order) + 1):
+        rest = list(order[sorted_dims:])
+        if rest == sorted(rest):
+            return len(rest)
+    return 0
+
+
+def _shared_dtype(tree: Tree) -> np.dtype[Any]:
+    """The integer type of all arrays of a tree, where they have one that is wide enough, else the package's own."""
+    types = {array.dtype for array in tree.arrays.values()}
+    wanted = index_dtype(tree.dims, len(tree.values))
+    if len(types) == 1:
+        dtype = types.pop()
+        if dtype.kind in "iu" and dtype.isnative and np.iinfo(dtype).max >= np.iinfo(wanted).max:
+            return dtype
+    return wanted

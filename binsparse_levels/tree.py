@@ -1,0 +1,118 @@
+"""A tree: plain stored data. A chain of levels over the stored dimensions, their arrays by stored name, the values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import Problem
+from .levels import Level
+from .limits import INT32_MAX
+
+Array = npt.NDArray[Any]
+
+
+class Stored(Protocol):
+    """What is known of an array before it is read."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+
+class Place(NamedTuple):
+    """One level of a chain: the dimensions it covers, how many lie above, the stored names of its arrays by role."""
+
+    level: Level
+    dims: tuple[int, ...]
+    depth: int
+    names: dict[str, str]
+
+
+def places(levels: Sequence[Level], dims: Sequence[int]) -> Iterator[Place]:
+    """The levels from the root down. Precondition: their ranks add up to len(dims)."""
+    depth = 0
+    for level in levels:
+        yield Place(level, tuple(dims[depth : depth + level.rank]), depth, level.names(depth, depth == 0))
+        depth += level.rank
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Levels over `dims`, the sizes of the stored dimensions; `values` has an item for each position of the last level.
+
+    Every level's arrays satisfy its `check` for the positions that the level above gives. An iso tree has one value
+    for all positions, and `values` is a read-only broadcast of it.
+    """
+
+    levels: tuple[Level, ...]
+    dims: tuple[int, ...]
+    arrays: Mapping[str, Array]
+    values: Array
+    iso: bool = False
+
+    def walk(self) -> Iterator[tuple[Place, dict[str, Array], int]]:
+        """Each level with its arrays by role and its number of positions. Precondition: the lengths fit."""
+        n = 1
+        for place in places(self.levels, self.dims):
+            arrays = {role: self.arrays[name] for role, name in place.names.items()}
+            yield place, arrays, n
+            n = place.level.size(arrays, place.dims, n)
+
+    def check(self, *, order: bool = True) -> Iterator[Problem]:
+        """Every broken invariant with its place; without `order`, only what would let memory be indexed wrongly."""
+        problems = list(length_problems(self.levels, self.dims, self.arrays, len(self.values)))
+        yield from problems
+        if problems:
+            return
+        for place, arrays, n in self.walk():
+            found = [
+                _at_name(problem, place.names) for problem in place.level.check(arrays, place.dims, n, order=order)
+            ]
+            yield from found
+            if found:  # the sizes below this level mean nothing
+                return
+
+
+def length_problems(
+    levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Stored], values: int
+) -> Iterator[Problem]:
+    """What metadata alone tells: arrays that are missing, not one-dimensional, of a wrong type or length."""
+    n: int | None = 1
+    for place in places(levels, dims):
+        lengths = {}
+        for role, name in place.names.items():
+            if name not in arrays:
+                yield Problem(name, "missing")
+                continue
+            array = arrays[name]
+            if len(array.shape) != 1:
+                yield Problem(name, f"expected one dimension, got shape {array.shape}")
+            elif array.dtype.kind not in "iu":
+                yield Problem(name, f"expected an integer type, got {array.dtype}")
+            else:
+                lengths[role] = array.shape[0]
+        if len(lengths) < len(place.names):
+            return
+        n, problems = place.level.lengths(lengths, place.dims, n)
+        yield from (_at_name(problem, place.names) for problem in problems)
+        if problems:
+            return
+    if n is not None and n != values:
+        yield Problem("values", f"expected a length of {n}, one for each position of the last level, got {values}")
+
+
+def _at_name(problem: Problem, names: Mapping[str, str]) -> Problem:
+    """The problem with stored names for the roles that it speaks of."""
+    role, bracket, rest = problem.path.partition("[")
+    return Problem(names.get(role, role) + bracket + rest, problem.message)
+
+
+def index_dtype(dims: Sequence[int], count: int) -> np.dtype[Any]:
+    """The integer type of the arrays that the package makes: int32 where every dimension and count fits, else int64."""
+    return np.dtype(np.int32 if max([*dims, count, 0]) <= INT32_MAX else np.int64)
