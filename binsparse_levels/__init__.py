@@ -1,0 +1,59 @@
+"""Sparse tensors of any rank as trees of levels, stored in the Binsparse format.
+
+The names below are the public interface; each is imported when it is first used, so that importing the package costs
+numpy alone.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .errors import ArrayError as ArrayError
+    from .errors import BinsparseError as BinsparseError
+    from .errors import ContainerError as ContainerError
+    from .errors import DescriptorError as DescriptorError
+    from .errors import FormatError as FormatError
+    from .errors import IncompleteError as IncompleteError
+    from .errors import LimitError as LimitError
+    from .errors import Problem as Problem
+    from .errors import UnsafeError as UnsafeError
+    from .formats import ALIASES as ALIASES
+    from .formats import SYNONYMS as SYNONYMS
+    from .formats import Format as Format
+    from .formats import parse_format as parse_format
+    from .io import read as read
+    from .io import write as write
+    from .levels import Dense as Dense
+    from .levels import Level as Level
+    from .levels import Sparse as Sparse
+    from .limits import Limits as Limits
+    from .tensor import Tensor as Tensor
+    from .tensor import pack as pack
+    from .tensor import pack_dense as pack_dense
+
+_MODULES = {
+    "errors": [
+        "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "FormatError", "IncompleteError",
+        "LimitError", "Problem", "UnsafeError",
+    ],
+    "formats": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
+    "io": ["read", "write"],
+    "levels": ["Dense", "Level", "Sparse"],
+    "limits": ["Limits"],
+    "tensor": ["Tensor", "pack", "pack_dense"],
+}  # fmt: skip
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

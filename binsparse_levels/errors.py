@@ -71,3 +71,7 @@ def raise_if(error: type[BinsparseError], problems: Iterable[Problem]) -> None:
     found = tuple(problems)
     if found:
         raise error(found)
+
+
+class DialectWarning(UserWarning):
+    """Lenient reading mended something that the specification does not allow."""

@@ -19,6 +19,11 @@ from .errors import BinsparseError, FormatError, Problem, raise_if
 from .levels import LEVELS, Dense, Level, Sparse
 
 
+def coordinates(rank: int) -> Format:
+    """The format that lists every entry with all its coordinates, in the order of the dimensions."""
+    return Format((Sparse(rank),) if rank else ())
+
+
 def permutation_problems(transpose: Any, rank: int | None) -> list[Problem]:
     """What keeps `transpose` from being a permutation of 0 … rank - 1 (of any length, where the rank is not known)."""
     if not isinstance(transpose, (list, tuple)) or not all(type(k) is int for k in transpose):
@@ -138,17 +143,14 @@ def _parse_notation(text: str) -> Format:
     format = named(chain.strip())
     if format is not None:
         if at:
-            raise FormatError(Problem(repr(text), f"{chain.strip()} has its transpose already; write its levels, {_spell(format)}"))
+            spelled = ", ".join(map(str, format.levels))
+            raise FormatError(Problem(repr(text), f"a predefined name takes no transpose; write its levels, {spelled}"))
         return format
     try:
         levels = () if chain.strip() == "element" else tuple(_parse_level(item) for item in _split(chain))
         return Format(levels, transpose)
     except BinsparseError as error:
         raise FormatError([Problem(f"{text!r}: {p.path}" if p.path else repr(text), p.message) for p in error.problems]) from None
-
-
-def _spell(format: Format) -> str:
-    return ", ".join(map(str, format.levels))
 
 
 def _split(chain: str) -> list[str]:

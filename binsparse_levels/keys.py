@@ -148,7 +148,7 @@ def sorted_runs(
     while first < len(starts) - 1:
         last = max(int(np.searchsorted(starts, starts[first] + _RUN, side="right")) - 1, first + 1)
         repeats = kernels.entries.sort_buckets(
-            records, keys.tag, starts[first : last + 1], upper - splits, low, spare, ties, digits[0], digits[1]
+            records, keys.tag, starts[first : last + 1], upper - splits, low, spare, ties, digits
         )
         yield records, int(starts[first]), int(starts[last]), bool(repeats)
         first = last

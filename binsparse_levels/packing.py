@@ -15,10 +15,10 @@ import numpy.typing as npt
 from . import fused, kernels, keys
 from .errors import ArrayError, Problem
 from .fused import Duplicates
-from .levels import Level
+from .levels import Level, places
 from .levels.base import Positions, as_array
 from .limits import Limits
-from .tree import Tree, index_dtype, places
+from .tree import Tree, index_dtype
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from .errors import Problem
-from .levels import Level
+from .levels import Level, Place, places
 from .limits import INT32_MAX
 
 Array = npt.NDArray[Any]
@@ -23,23 +23,6 @@ class Stored(Protocol):
     def shape(self) -> tuple[int, ...]: ...
     @property
     def dtype(self) -> np.dtype[Any]: ...
-
-
-class Place(NamedTuple):
-    """One level of a chain: the dimensions it covers, how many lie above, the stored names of its arrays by role."""
-
-    level: Level
-    dims: tuple[int, ...]
-    depth: int
-    names: dict[str, str]
-
-
-def places(levels: Sequence[Level], dims: Sequence[int]) -> Iterator[Place]:
-    """The levels from the root down. Precondition: their ranks add up to len(dims)."""
-    depth = 0
-    for level in levels:
-        yield Place(level, tuple(dims[depth : depth + level.rank]), depth, level.names(depth, depth == 0))
-        depth += level.rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +47,17 @@ class Tree:
             yield place, arrays, n
             n = place.level.size(arrays, place.dims, n)
 
+    def positions(self) -> int:
+        """How many positions the last level gives. Precondition: the lengths fit."""
+        n = 1
+        for place, arrays, above in self.walk():
+            n = place.level.size(arrays, place.dims, above)
+        return n
+
+    def with_values(self, values: Array, iso: bool) -> Tree:
+        """The same levels around other values."""
+        return Tree(self.levels, self.dims, self.arrays, values, iso)
+
     def check(self, *, order: bool = True) -> Iterator[Problem]:
         """Every broken invariant with its place; without `order`, only what would let memory be indexed wrongly."""
         problems = list(length_problems(self.levels, self.dims, self.arrays, len(self.values)))
@@ -80,9 +74,12 @@ class Tree:
 
 
 def length_problems(
-    levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Stored], values: int
+    levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Stored], values: int | None
 ) -> Iterator[Problem]:
-    """What metadata alone tells: arrays that are missing, not one-dimensional, of a wrong type or length."""
+    """What metadata alone tells: arrays that are missing, not one-dimensional, of a wrong type or length.
+
+    values: their number, or None where that is not known.
+    """
     n: int | None = 1
     for place in places(levels, dims):
         lengths = {}
@@ -103,7 +100,7 @@ def length_problems(
         yield from (_at_name(problem, place.names) for problem in problems)
         if problems:
             return
-    if n is not None and n != values:
+    if n is not None and values is not None and n != values:
         yield Problem("values", f"expected a length of {n}, one for each position of the last level, got {values}")
 
 

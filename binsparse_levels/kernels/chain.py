@@ -54,14 +54,17 @@ def emit(records, begin, end, fields, keep, kinds, sizes, state, pointers, indic
         at = put_in_tuple(at, d, state[d])
     i, stop = stride * u8(begin), stride * u8(end)
     while i < stop:
-        a, b = records[i], records[i + u8(words - 1)]
+        a = records[i]
+        b = records[i + one] if words == 2 else a
         new_high, new_low = a ^ high, b ^ low
         high, low = a, b
         p = u8(0)
         for d in range(dims):
-            x = (a >> right[0][d]) << left[0][d] & mask[0][d]
             new = new_high & keep[0][d]
-            if words == 2:
+            if words == 1:
+                x = (a >> right[0][d]) & mask[0][d]
+            else:
+                x = (a >> right[0][d]) << left[0][d] & mask[0][d]
                 x |= (b >> right[words - 1][d]) << left[words - 1][d] & mask[words - 1][d]
                 new |= new_low & keep[words - 1][d]
             if kinds[d] == 0:

@@ -101,92 +101,60 @@ def partition(coords, payload, fields, begin, end, top, inside, cursor, records)
 
 
 @kernel
-def two_histograms(records, words, shift, digit, first, second):
-    """Count two neighbouring digits of the first word from bit `shift` up, and make the counts offsets in words.
+def two_histograms(records, words, word, shift, digit, offsets):
+    """Count two neighbouring digits of one word from bit `shift` up, and make the counts offsets in words.
 
-    Returns the bits that vary, of each word, and the number of pairs expected to be equal in both digits.
+    Returns the bits that vary, of each word, and how many pairs are to be expected equal in both digits.
     """
     one, zero = u8(1), u8(0)
-    stride = u8(len(words) + 1)
-    mask = u8((1 << digit) - 1)
+    stride, at = u8(len(words) + 1), u8(word)
+    size = u8(1) << u8(digit)
+    mask = size - one
     s0, s1 = u8(shift), u8(min(shift + digit, 63))
+    first, second = offsets[0], offsets[1]
     first[:] = u4(0)
     second[:] = u4(0)
-    vary, vary_low = zero, zero
-    start, start_low = records[0], records[len(words) - 1]
+    vary, vary_last = zero, zero
+    start, start_last = records[0], records[len(words) - 1]
     i, end = zero, u8(records.size)
     while i < end:
-        key = records[i]
-        vary |= key ^ start
+        vary |= records[i] ^ start
         if len(words) == 2:
-            vary_low |= records[i + one] ^ start_low
-        first[(key >> s0) & mask] += u4(1)
-        second[(key >> s1) & mask] += u4(1)
+            vary_last |= records[i + one] ^ start_last
+        x = records[i + at]
+        first[(x >> s0) & mask] += u4(1)
+        second[(x >> s1) & mask] += u4(1)
         i += stride
-    t0, t1 = u4(0), u4(0)
-    p0, p1 = 0.0, 0.0
-    for j in range(1 << digit):
-        c = first[j]
-        p0 += float(c) * float(c)
+    t0, t1, p0, p1 = u4(0), u4(0), 0.0, 0.0
+    j = zero
+    while j < size:
+        c0, c1 = first[j], second[j]
+        p0 += float(c0) * float(c0)
+        p1 += float(c1) * float(c1)
         first[j] = t0
-        t0 += c * u4(stride)
-        c = second[j]
-        p1 += float(c) * float(c)
         second[j] = t1
-        t1 += c * u4(stride)
+        t0 += c0 * u4(stride)
+        t1 += c1 * u4(stride)
+        j += one
     n = float(end // stride)
-    return vary, vary_low, 0.5 * (p0 / n) * (p1 / n)
+    return vary, vary_last, 0.5 * (p0 / n) * (p1 / n)
 
 
 @kernel
 def digit_pass(source, target, words, word, shift, digit, offsets):
-    """One stable pass of a radix sort, on `digit` bits of one word, to the given offsets."""
-    stride = u8(len(words) + 1)
-    mask, s, at = u8((1 << digit) - 1), u8(shift), u8(word)
+    """One stable pass of a radix sort, on `digit` bits of one word from bit `shift` up, to the given offsets."""
+    one, two, stride = u8(1), u8(2), u8(len(words) + 1)
+    mask, s, at = u8((1 << digit) - 1), u8(min(shift, 63)), u8(word)
     i, end = u8(0), u8(source.size)
     while i < end:
         j = (source[i + at] >> s) & mask
-        place = offsets[j]
-        offsets[j] = place + u4(stride)
-        for w in range(len(words) + 1):
-            target[u8(place) + u8(w)] = source[i + u8(w)]
+        to = u8(offsets[j])
+        offsets[j] = u4(to + stride)
+        target[to] = source[i]
+        target[to + one] = source[i + one]
+        if len(words) == 2:
+            target[to + two] = source[i + two]
         i += stride
-
-
-@kernel
-def all_digits(records, spare, words, vary, vary_low, low, digit, offsets):
-    """Sort by every bit that varies, from the lowest up: the way for keys that tie often.
-
-    `low`: this many lowest bits of the last word are in order already and stay so.
-    """
-    stride = u8(len(words) + 1)
-    moved = False
-    for back in range(len(words)):
-        word = len(words) - 1 - back
-        bits = vary_low if word == 1 else vary
-        shift = low if back == 0 else 0
-        while bits >> u8(shift) != u8(0):
-            mask = u8((1 << digit) - 1)
-            if (bits >> u8(shift)) & mask != u8(0):
-                source = spare if moved else records
-                target = records if moved else spare
-                offsets[:] = u4(0)
-                i, end = u8(word), u8(source.size)
-                while i < end:
-                    offsets[(source[i] >> u8(shift)) & mask] += u4(1)
-                    i += stride
-                total = u4(0)
-                for j in range(1 << digit):
-                    c = offsets[j]
-                    offsets[j] = total
-                    total += c * u4(stride)
-                digit_pass(source, target, words, word, shift, digit, offsets)
-                moved = not moved
-            shift += digit
-            if shift > 63:
-                break
-    if moved:
-        records[:] = spare
 
 
 @kernel
@@ -232,12 +200,12 @@ def repair(records, words, found, count):
 
 
 @kernel
-def sort_buckets(records, words, starts, top, low, spare, found, first, second):
+def sort_buckets(records, words, starts, top, low, spare, found, offsets):
     """Sort every bucket starts[b] … starts[b + 1] by its keys, stably; returns whether keys repeat.
 
-    Two digits of the upper bits that vary, then the repair of what still ties: fewer passes than all digits take,
-    where ties are rare. `top`: no bit of the first word from here up varies inside a bucket. `low`: bits of the last
-    word that are in order already.
+    Two digits of the upper bits that vary, then the repair of what still ties: fewer passes than all digits take.
+    Where ties are frequent all digits are sorted instead, from the lowest up. `top`: no bit of the first word from
+    here up varies inside a bucket. `low`: bits of the last word that are in order already.
     """
     stride = len(words) + 1
     floor = low if len(words) == 1 else 0
@@ -250,20 +218,35 @@ def sort_buckets(records, words, starts, top, low, spare, found, first, second):
         if n > 24 and top > floor:
             digit = 11 if n > 12000 else (10 if n > 2500 else 8)
             work = spare[: n * stride]
-            height = top
-            for _ in range(2):
-                shift = max(floor, height - 2 * digit)
-                vary, vary_low, ties = two_histograms(bucket, words, shift, digit, first[: 1 << digit], second[: 1 << digit])
-                height = 0
-                while height < 64 and vary >> u8(height) != u8(0):
-                    height += 1
-                if shift == floor or height > shift + 2 * digit - 4:
+            word, shift = 0, max(floor, top - 2 * digit)
+            aimed, every = False, False
+            while True:
+                vary, vary_last, ties = two_histograms(bucket, words, word, shift, digit, offsets)
+                if not aimed:  # the bits that vary may lie lower than was thought
+                    aimed = True
+                    height = 0
+                    while height < 64 and vary >> u8(height) != u8(0):
+                        height += 1
+                    better = max(floor, height - 2 * digit)
+                    if better < shift - 3:
+                        shift = better
+                        continue
+                if not every and ties > 0.03 * n:
+                    every = True
+                    word, shift = len(words) - 1, low
+                    continue
+                source, target = bucket, work
+                for k in range(2):
+                    digit_pass(source, target, words, word, shift + k * digit, digit, offsets[k])
+                    source, target = target, source
+                if not every:
                     break
-            if ties > 0.03 * n:
-                all_digits(bucket, work, words, vary, vary_low, low, digit, first[: 1 << digit])
-            else:
-                digit_pass(bucket, work, words, 0, shift, digit, first[: 1 << digit])
-                digit_pass(work, bucket, words, 0, min(shift + digit, 63), digit, second[: 1 << digit])
+                shift += 2 * digit
+                rest = vary_last if word == 1 else vary
+                if shift > 63 or rest >> u8(shift) == u8(0):
+                    if word == 0:
+                        break
+                    word, shift = 0, 0
         count = find_ties(bucket, words, found)
         if count:
             equal |= repair(bucket, words, found, count)

@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -130,6 +130,23 @@ class Level(ABC):
     @abstractmethod
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
         """The bytes of its arrays, from counts alone; None where those do not tell."""
+
+
+class Place(NamedTuple):
+    """One level of a chain: the dimensions it covers, how many lie above, the stored names of its arrays by role."""
+
+    level: Level
+    dims: tuple[int, ...]
+    depth: int
+    names: dict[str, str]
+
+
+def places(levels: Sequence[Level], dims: Sequence[int]) -> Iterator[Place]:
+    """The levels from the root down. Precondition: their ranks add up to len(dims)."""
+    depth = 0
+    for level in levels:
+        yield Place(level, tuple(dims[depth : depth + level.rank]), depth, level.names(depth, depth == 0))
+        depth += level.rank
 
 
 LEVELS: dict[str, type[Level]] = {}

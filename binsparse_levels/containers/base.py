@@ -1,0 +1,171 @@
+"""What a container is, its JSON, its paths, and how a file is replaced in one step."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ContainerError, DescriptorError, LimitError, Problem
+from ..limits import Limits
+
+
+@dataclass(frozen=True)
+class ArrayInfo:
+    """What a container knows of an array without reading it. nbytes: the bytes that it takes in the container."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    nbytes: int
+
+
+class Reader(Protocol):
+    """A container that is open for reading."""
+
+    def read_header(self) -> Any:
+        """The parsed JSON; raises ContainerError where there is none, DescriptorError for what is not JSON."""
+
+    def info(self, name: str) -> ArrayInfo | None:
+        """What is known of an array without reading it, or None where there is none of that name.
+
+        Raises ContainerError or UnsafeError for what is no array, or none that may be read.
+        """
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        """An array, as it is stored. Precondition: `info` has been asked."""
+
+
+class Writer(Protocol):
+    """A container that is open for writing. The header is written last: it tells that all arrays are there."""
+
+    def write(self, name: str, array: npt.NDArray[Any]) -> None: ...
+    def write_header(self, header: Mapping[str, Any]) -> None: ...
+
+
+def load_json(text: str | bytes, limits: Limits) -> Any:
+    """Strict JSON: UTF-8, no key twice, no NaN or infinity, limited in length and depth before it is parsed.
+
+    Raises DescriptorError or LimitError.
+    """
+    limits.hold("header_bytes", len(text), "binsparse", "the length of the JSON header")
+    try:
+        text = text.decode() if isinstance(text, bytes) else text
+    except UnicodeDecodeError as error:
+        raise DescriptorError(Problem("binsparse", f"not UTF-8: {error}")) from None
+    limits.hold("nesting", _depth(text), "binsparse", "the depth of the JSON header")
+    try:
+        return json.loads(
+            text, object_pairs_hook=_object, parse_constant=_no_constant, parse_int=_integer, parse_float=_float
+        )
+    except json.JSONDecodeError as error:
+        raise DescriptorError(Problem("binsparse", f"not JSON: {error}")) from None
+    except RecursionError:
+        raise LimitError(Problem("binsparse", "nested deeper than this Python can parse")) from None
+
+
+def _depth(text: str) -> int:
+    """The deepest nesting of brackets outside of strings."""
+    depth = deepest = 0
+    quoted = escaped = False
+    for c in text:
+        if quoted:
+            if escaped:
+                escaped = False
+            elif c == "\\":
+                escaped = True
+            elif c == '"':
+                quoted = False
+        elif c == '"':
+            quoted = True
+        elif c in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif c in "]}":
+            depth -= 1
+    return deepest
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise DescriptorError(Problem(next(n for n in names if names.count(n) > 1), "this key is there twice"))
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise DescriptorError(Problem("binsparse", f"{name} is not JSON"))
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 40:
+        raise DescriptorError(Problem("binsparse", f"an integer of {len(digits)} digits"))
+    return int(digits)
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise DescriptorError(Problem("binsparse", f"{digits[:40]} is out of range"))
+    return number
+
+
+def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
+    """PATH[:GROUP] → (path, group or None). A path that exists as it stands wins, else the last colon splits.
+
+    `:/` is the root group. A drive letter or a URL is never split.
+    """
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise TypeError(f"expected a path of type str, got {path!r}")
+    head, colon, group = text.rpartition(":")
+    if not colon or os.path.exists(text) or len(head) < 2 or group.startswith("//"):
+        return text, None
+    return head, group.strip("/")
+
+
+@contextlib.contextmanager
+def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
+    """A path beside `target` to write to; when the block ends well it takes the place of the target, in one step.
+
+    keep: the file begins as a copy of the target. Where the block fails nothing has changed. The recipe of a whole
+    write: everything, the file to the disk, the rename, the folder to the disk.
+    """
+    target = os.path.realpath(target)
+    if os.path.isdir(target):
+        raise ContainerError(Problem(target, "is a directory"))
+    folder, name = os.path.split(target)
+    part = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
+    exists = os.path.exists(target)
+    try:
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except OSError as error:
+        raise ContainerError(Problem(target, f"cannot be written: {error.strerror}")) from error
+    try:
+        if keep and exists:
+            shutil.copyfile(target, part)
+        yield part
+        with open(part, "rb") as file:
+            os.fsync(file.fileno())
+        if exists:
+            shutil.copymode(target, part)
+        os.replace(part, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
+        raise
+    with contextlib.suppress(OSError):  # a folder cannot be opened everywhere
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,154 @@
+"""HDF5: a group with one dataset for each array; the header is its attribute `binsparse`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
+from ..limits import Limits
+from .base import ArrayInfo, load_json, replacing
+
+ATTRIBUTE = "binsparse"
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+# The numbers of the HDF5 filters that are let run: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, lzf, blosc,
+# lz4, bitshuffle, zstd, blosc2.
+_FILTERS = {1, 2, 3, 4, 5, 6, 32000, 32001, 32004, 32008, 32015, 32026}
+
+
+class HDF5Reader:
+    """A group that is open for reading. Nothing is followed out of the file: no soft or external link, no virtual
+    dataset, no external storage, no filter that is not on the list.
+    """
+
+    def __init__(self, group: h5py.Group, limits: Limits) -> None:
+        self._group = group
+        self._limits = limits
+
+    def read_header(self) -> Any:
+        if ATTRIBUTE not in self._group.attrs:
+            raise ContainerError(Problem(self._group.name, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
+        size = self._group.attrs.get_id(ATTRIBUTE).get_storage_size()
+        self._limits.hold("header_bytes", size, ATTRIBUTE, "the length of the JSON header")
+        text = self._group.attrs[ATTRIBUTE]
+        if isinstance(text, np.ndarray) and text.shape == (1,):
+            text = text[0]
+        if not isinstance(text, str | bytes):
+            raise ContainerError(Problem(ATTRIBUTE, f"expected a string, got {type(text).__name__}"))
+        return load_json(text, self._limits)
+
+    def info(self, name: str) -> ArrayInfo | None:
+        dataset = _child(self._group, name, h5py.Dataset)
+        if dataset is None:
+            return None
+        properties = dataset.id.get_create_plist()
+        if properties.get_external_count():
+            raise UnsafeError(Problem(name, "its data lies in another file"))
+        if properties.get_layout() == h5py.h5d.VIRTUAL:
+            raise UnsafeError(Problem(name, "a virtual dataset is not followed"))
+        for k in range(properties.get_nfilters()):
+            if (number := properties.get_filter(k)[0]) not in _FILTERS:
+                raise UnsafeError(Problem(name, f"the HDF5 filter {number} is not on the list"))
+        return ArrayInfo(dataset.shape or (), dataset.dtype, dataset.id.get_storage_size())
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        dataset = self._group[name]
+        self._limits.hold("array_bytes", dataset.size * dataset.dtype.itemsize, name, "the size in bytes")
+        try:
+            array: npt.NDArray[Any] = dataset[...]
+        except OSError as error:
+            raise ContainerError(Problem(name, f"cannot be read: {error}")) from error
+        return array
+
+
+class HDF5Writer:
+    """A group that is open for writing. Arrays are stored contiguous, so that they can be mapped."""
+
+    def __init__(self, group: h5py.Group) -> None:
+        self._group = group
+
+    def write(self, name: str, array: npt.NDArray[Any]) -> None:
+        if name in self._group:
+            raise PathExistsError(Problem(f"{self._group.name}/{name}", "is there already, and is no array of a tensor"))
+        self._group.create_dataset(name, data=array, dtype=array.dtype.newbyteorder("<"))
+
+    def write_header(self, header: Mapping[str, Any]) -> None:
+        text = json.dumps(header, ensure_ascii=False)
+        self._group.attrs.create(ATTRIBUTE, text, dtype=h5py.string_dtype("utf-8"))
+
+    def clear(self, limits: Limits) -> None:
+        """Take away a tensor that is there: its header, and the arrays that this names."""
+        header = HDF5Reader(self._group, limits).read_header()
+        descriptor = header.get(ATTRIBUTE, header) if isinstance(header, dict) else {}
+        names = descriptor.get("data_types") if isinstance(descriptor, dict) else None
+        del self._group.attrs[ATTRIBUTE]
+        for name in names if isinstance(names, dict) else ():
+            if "/" not in name and _child(self._group, name, h5py.Dataset) is not None:
+                del self._group[name]
+
+
+@contextlib.contextmanager
+def reading(path: str, group: str | None, limits: Limits) -> Iterator[HDF5Reader]:
+    """Open a group of a file. Raises ContainerError, UnsafeError, PathMissingError."""
+    with _opened(path, "r") as file:
+        yield HDF5Reader(_walk(file, group), limits)
+
+
+@contextlib.contextmanager
+def writing(path: str, group: str | None, overwrite: bool, limits: Limits) -> Iterator[HDF5Writer]:
+    """A group of a new file, or of a copy of the file, which takes its place when the block ends well.
+
+    Without a group the file is replaced whole. Raises PathExistsError for what is there, unless `overwrite`.
+    """
+    if group is None and not overwrite and os.path.lexists(path):
+        raise PathExistsError(Problem(path, "exists; pass overwrite=True to replace it"))
+    with replacing(path, keep=group is not None) as part:
+        mode = "w" if group is None or not os.path.getsize(part) else "r+"
+        with _opened(part, mode) as file:
+            place = file.require_group(group or "/")
+            writer = HDF5Writer(place)
+            if ATTRIBUTE in place.attrs:
+                if not overwrite:
+                    raise PathExistsError(Problem(f"{path}:{group}", "has a tensor; pass overwrite=True to replace it"))
+                writer.clear(limits)
+            yield writer
+
+
+def _opened(path: str, mode: str) -> h5py.File:
+    try:
+        return h5py.File(path, mode)
+    except FileNotFoundError:
+        raise PathMissingError(Problem(path, "no such file")) from None
+    except OSError as error:
+        raise ContainerError(Problem(path, f"cannot be opened as HDF5: {error}")) from error
+
+
+def _walk(file: h5py.File, group: str | None) -> h5py.Group:
+    place: h5py.Group = file
+    for part in filter(None, (group or "").split("/")):
+        child = _child(place, part, h5py.Group)
+        if child is None:
+            raise PathMissingError(Problem(f"{file.filename}:{group}", f"no group {part!r} in {place.name}"))
+        place = child
+    return place
+
+
+def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
+    """The object of that kind and name, through a hard link alone, or None."""
+    link = group.get(name, getlink=True) if name in group.keys() else None  # noqa: SIM118: `in group` follows links
+    if link is None:
+        return None
+    if not isinstance(link, h5py.HardLink):
+        raise UnsafeError(Problem(f"{group.name}/{name}", f"a {type(link).__name__} is not followed"))
+    child = group[name]
+    if not isinstance(child, kind):
+        raise ContainerError(Problem(f"{group.name}/{name}", f"is no {kind.__name__.lower()}"))
+    return child

@@ -1,0 +1,1 @@
+"""Other systems' files, a module each, which maps the file to a level tree and back."""

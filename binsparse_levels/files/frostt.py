@@ -1,0 +1,111 @@
+"""FROSTT text tensors (.tns, .tns.gz): a line for each entry, its coordinates from 1, then its value."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..errors import ArrayError, FormatError, Problem
+from ..formats import coordinates
+from ..fused import Duplicates
+from ..limits import DEFAULT_LIMITS, Limits
+from ..tensor import Tensor, pack
+from . import text
+
+COMMENT = "#"
+
+
+def read(
+    path: str,
+    *,
+    shape: Sequence[int] | None = None,
+    duplicates: Duplicates = "error",
+    limits: Limits = DEFAULT_LIMITS,
+) -> Tensor:
+    """The tensor in a .tns file, every entry with all its coordinates, in the order of the dimensions.
+
+    shape: the file names none; where it is not given the largest coordinates tell. The values are int64 where all are
+    written as integers, else float64. Raises ArrayError for what is no such table, ContainerError.
+    """
+    with text.reading(path) as stream:
+        data = stream.read()
+    width = _width(data, path)
+    *columns, values = _parse(data, width, path)
+    problems = [
+        Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}")
+        for k, x in enumerate(columns)
+        if len(x) and x.min() < 1
+    ]
+    if problems:
+        raise ArrayError(problems)
+    for x in columns:
+        x -= 1
+    if shape is None:
+        if not len(values):
+            raise ArrayError(Problem(path, "has no entries, so its shape must be given"))
+        shape = [int(x.max()) + 1 for x in columns]
+    if not len(values):
+        columns = [np.empty(0, np.int64)] * len(shape)
+    return pack(columns, values, shape, coordinates(len(columns)), duplicates=duplicates, limits=limits)
+
+
+def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
+    """Write the entries in stored order; the shape is told in a comment. Raises FormatError for what text would lose."""
+    if tensor.ndim == 0:
+        raise FormatError(Problem(path, "a .tns file holds no scalars"))
+    if tensor.structure is not None:
+        raise FormatError(Problem(path, f"a .tns file cannot say {tensor.structure}"))
+    if tensor.fill_value is not None and tensor.fill_value != 0:
+        raise FormatError(Problem(path, f"a .tns file cannot say the fill value {tensor.fill_value}"))
+    if tensor.dtype.kind not in "biuf":
+        raise FormatError(Problem(path, f"a .tns file holds no {tensor.dtype} values"))
+    coords, values = tensor.unpack()
+    numbers = values.astype(np.uint8) if values.dtype.kind == "b" else values
+    with text.writing(path, overwrite) as stream:
+        stream.write(f"{COMMENT} {' '.join(map(str, tensor.shape))}\n".encode())
+        text.format_table(stream, [*(x + 1 for x in coords), numbers])
+
+
+def _width(data: bytes, path: str) -> int:
+    """How many numbers a line has."""
+    line = re.search(rb"^[ \t]*[^\s#][^\n#]*", data, re.MULTILINE)
+    if line is None:
+        return 1
+    width = len(line.group().split())
+    if width < 2:
+        raise ArrayError(Problem(path, f"expected coordinates and a value on a line, got {line.group()!r:.60}"))
+    return width
+
+
+def _parse(data: bytes, width: int, path: str) -> list[np.ndarray]:
+    fast = _parse_fast(data, width)
+    if fast is not None:
+        return fast
+    types = ["i8"] * width
+    try:
+        return text.parse_table(data, types, COMMENT, path)
+    except ArrayError:
+        return text.parse_table(data, [*types[:-1], "f8"], COMMENT, path)
+
+
+def _parse_fast(data: bytes, width: int) -> list[np.ndarray] | None:
+    """The same by polars, where it is installed and finds nothing odd; else numpy decides, and tells what is wrong."""
+    try:
+        import polars
+    except ImportError:
+        return None
+    names = [str(k) for k in range(width)]
+    for value in (polars.Int64, polars.Float64):
+        types = dict.fromkeys(names[:-1], polars.Int64) | {names[-1]: value}
+        try:
+            table = polars.read_csv(
+                io.BytesIO(data), has_header=False, separator=" ", comment_prefix=COMMENT, schema=types
+            )
+        except polars.exceptions.PolarsError:
+            continue
+        if not any(table.null_count().row(0)):
+            return [table[name].to_numpy(writable=True) for name in names]
+    return None

@@ -1,0 +1,172 @@
+"""Matrix Market text (.mtx, .mtx.gz): coordinate and array, every field and symmetry."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from ..errors import ArrayError, ContainerError, FormatError, Problem
+from ..formats import ALIASES
+from ..fused import Duplicates
+from ..limits import DEFAULT_LIMITS, Limits
+from ..structure import STRUCTURES, expand, in_triangle
+from ..tensor import Tensor, pack
+from . import text
+
+COMMENT = "%"
+_TYPES = {
+    "real": ["f8"], "double": ["f8"], "integer": ["i8"], "unsigned-integer": ["u8"], "complex": ["f8", "f8"],
+    "pattern": [],
+}  # fmt: skip
+_SYMMETRIES = {
+    "general": None, "symmetric": "symmetric", "skew-symmetric": "skew_symmetric", "hermitian": "hermitian",
+}  # fmt: skip
+
+
+class Header(NamedTuple):
+    """The first lines of a file; entries is None for an array."""
+
+    field: str
+    symmetry: str | None
+    shape: tuple[int, int]
+    entries: int | None
+
+
+def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAULT_LIMITS) -> Tensor:
+    """The matrix in a .mtx file: COOR of a coordinate file, DMATC of an array.
+
+    A pattern becomes iso, of the boolean True. A symmetric kind becomes a structure; its entries lie in the lower
+    triangle by the standard, and in the upper one in files of some programs. Raises ArrayError, ContainerError.
+    """
+    with text.reading(path) as stream:
+        head, lines = _read_header(stream, path)
+        data = stream.read()
+    if head.entries is None:
+        return _read_array(head, data, path, limits)
+    fast = _parse_fast(lines + data, head)
+    if fast is not None:
+        rows, columns, *numbers = fast
+    else:
+        rows, columns, *numbers = text.parse_table(data, ["i8", "i8", *_TYPES[head.field]], COMMENT, path)
+    if len(rows) != head.entries:
+        raise ArrayError(Problem(path, f"announces {head.entries} entries and has {len(rows)}"))
+    coords = [rows - 1, columns - 1]
+    structure = None
+    if head.symmetry is not None:
+        candidates = [f"{head.symmetry}_lower", f"{head.symmetry}_upper"]
+        fitting = [name for name in candidates if in_triangle(name, coords).all()]
+        if not fitting:
+            raise ArrayError(Problem(path, f"is {head.symmetry}, but has entries in both triangles"))
+        structure = fitting[0]
+    values = _values(numbers)
+    return pack(
+        coords, values, head.shape, "COOR", duplicates=duplicates, structure=structure, limits=limits
+    )
+
+
+def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
+    """Write a matrix: as an array where nothing but values is stored, else by coordinates, in stored order.
+
+    A structure is written with the lower triangle. Of an iso tensor the boolean True is written as a pattern. Raises
+    FormatError for what the text would lose.
+    """
+    if tensor.ndim != 2:
+        raise FormatError(Problem(path, f"a .mtx file holds matrices, not {tensor.ndim} dimensions"))
+    if tensor.fill_value is not None and tensor.fill_value != 0:
+        raise FormatError(Problem(path, f"a .mtx file cannot say the fill value {tensor.fill_value}"))
+    coords, values = tensor.unpack()
+    as_array = not tensor.arrays and tensor.structure is None
+    pattern = tensor.iso and tensor.dtype.kind == "b" and not as_array and bool(values[:1].all())
+    field = "pattern" if pattern else _field(tensor.dtype, path)
+    symmetry = "general"
+    if tensor.structure is not None:
+        kind, _, triangle = tensor.structure.rpartition("_")
+        symmetry = kind.replace("_", "-")
+        kept = in_triangle(tensor.structure, coords)
+        coords, values = tuple(x[kept] for x in coords), values[kept]
+        if triangle == "upper":
+            coords, values = coords[::-1], STRUCTURES[tensor.structure].mirrored(values)
+    columns = [] if pattern else [values]
+    if tensor.dtype.kind == "c":
+        columns = [values.real, values.imag]
+    elif tensor.dtype.kind == "b" and not pattern:
+        columns = [values.astype(np.uint8)]
+    size = [*tensor.shape] if as_array else [*tensor.shape, len(values)]
+    if as_array:
+        by_column = np.lexsort(coords)
+        columns = [x[by_column] for x in columns]
+    else:
+        columns = [*(x + 1 for x in coords), *columns]
+    with text.writing(path, overwrite) as stream:
+        kind = "array" if as_array else "coordinate"
+        stream.write(f"%%MatrixMarket matrix {kind} {field} {symmetry}\n{' '.join(map(str, size))}\n".encode())
+        text.format_table(stream, columns)
+
+
+def _field(dtype: np.dtype[np.generic], path: str) -> str:
+    """The field that holds values of this type; the text itself keeps no width."""
+    field = {"b": "integer", "i": "integer", "u": "integer", "f": "real", "c": "complex"}.get(dtype.kind)
+    if field is None:
+        raise FormatError(Problem(path, f"a .mtx file holds no {dtype} values"))
+    return "unsigned-integer" if dtype == np.uint64 else field
+
+
+def _read_header(stream: IO[bytes], path: str) -> tuple[Header, bytes]:
+    """The header, and the bytes that it took."""
+    lines = [stream.readline(4096)]
+    words = lines[0].decode("latin1").lower().split()
+    if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"] or words[2] not in ("coordinate", "array"):
+        raise ContainerError(Problem(path, f"expected %%MatrixMarket matrix coordinate or array, got {lines[0]!r:.80}"))
+    _, _, kind, field, symmetry = words
+    if field not in _TYPES or symmetry not in _SYMMETRIES or (kind == "array" and field == "pattern"):
+        raise ContainerError(Problem(path, f"unknown kind of matrix: {' '.join(words[2:])}"))
+    while (line := stream.readline()) and (not line.strip() or line.lstrip().startswith(b"%")):
+        lines.append(line)
+    lines.append(line)
+    sizes = line.split()
+    wanted = 3 if kind == "coordinate" else 2
+    if len(sizes) != wanted or not all(size.isdigit() and len(size) < 20 for size in sizes):
+        raise ContainerError(Problem(path, f"expected a line of {wanted} sizes, got {line!r:.80}"))
+    rows, columns, *entries = map(int, sizes)
+    return Header(field, _SYMMETRIES[symmetry], (rows, columns), entries[0] if entries else None), b"".join(lines)
+
+
+def _values(numbers: Sequence[np.ndarray]) -> np.ndarray:
+    if not numbers:
+        return np.array(True)
+    return numbers[0] if len(numbers) == 1 else numbers[0] + 1j * numbers[1]
+
+
+def _read_array(head: Header, data: bytes, path: str, limits: Limits) -> Tensor:
+    """An array lists its columns one behind the other, of a symmetric kind the lower triangle alone."""
+    values = _values(text.parse_table(data, _TYPES[head.field], COMMENT, path))
+    rows, columns = head.shape
+    structure = None if head.symmetry is None else f"{head.symmetry}_lower"
+    if structure is None:
+        if len(values) != rows * columns:
+            raise ArrayError(Problem(path, f"expected {rows * columns} values, got {len(values)}"))
+        return Tensor(ALIASES["DMATC"], head.shape, {}, values, limits=limits)
+    limits.hold("dense_bytes", rows * columns * values.itemsize, path, "the size in bytes of the dense array")
+    j, i = np.triu_indices(rows, 1 if head.symmetry == "skew_symmetric" else 0)
+    if rows != columns or len(values) != len(i):
+        raise ArrayError(Problem(path, f"expected the {len(i)} values of a triangle of {rows} × {columns}, got {len(values)}"))
+    coords, full = expand(structure, (i, j), values)
+    dense = pack(coords, full, head.shape, "DMATC", limits=limits)
+    return Tensor(dense.format, dense.shape, {}, dense.values, structure=structure, limits=limits)
+
+
+def _parse_fast(data: bytes, head: Header) -> list[np.ndarray] | None:
+    """The same by fast_matrix_market, where it is installed and finds nothing odd; else numpy decides."""
+    try:
+        import fast_matrix_market
+    except ImportError:
+        return None
+    try:
+        (values, (rows, columns)), _ = fast_matrix_market.read_coo(io.BytesIO(data), generalize_symmetry=False)
+    except (ValueError, OverflowError):
+        return None
+    numbers = {"pattern": [], "complex": [values.real, values.imag]}.get(head.field, [values])
+    return [rows.astype(np.int64) + 1, columns.astype(np.int64) + 1, *numbers]

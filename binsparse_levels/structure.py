@@ -1,0 +1,74 @@
+"""Structures: matrices of which one triangle is stored. Binsparse 0.1, section 3.8.
+
+A lower one stores entries with i >= j. An entry (i, j, v) off the diagonal implies (j, i, f(v)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import Problem
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+class Structure(NamedTuple):
+    """lower: which triangle is stored. mirrored: the value at (j, i), from the one at (i, j)."""
+
+    lower: bool
+    mirrored: Callable[[Array], Array]
+
+
+_MIRRORS: dict[str, Callable[[Array], Array]] = {
+    "symmetric": lambda values: values,
+    "hermitian": np.conjugate,
+    "skew_symmetric": np.negative,
+}
+STRUCTURES = {
+    f"{kind}_{triangle}": Structure(triangle == "lower", mirrored)
+    for kind, mirrored in _MIRRORS.items()
+    for triangle in ("lower", "upper")
+}
+
+
+def structure_problems(name: Any, shape: Sequence[int], dtype: np.dtype[Any] | None = None) -> Iterator[Problem]:
+    """What keeps a tensor of that shape and type from having the structure."""
+    if not isinstance(name, str) or name not in STRUCTURES:
+        yield Problem("structure", f"unknown structure {name!r:.60}; known are {', '.join(STRUCTURES)}")
+        return
+    if len(shape) != 2 or shape[0] != shape[1]:
+        yield Problem("structure", f"{name} needs a square matrix, got shape {tuple(shape)}")
+    if dtype is not None and name.startswith("hermitian") and dtype.kind != "c":
+        yield Problem("structure", f"{name} needs complex values, got {dtype}")
+    if dtype is not None and name.startswith("skew") and dtype.kind == "b":
+        yield Problem("structure", f"{name} needs numbers, got {dtype}")
+
+
+def in_triangle(name: str, coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
+    """Which entries lie in the triangle that is stored."""
+    i, j = coords
+    return i >= j if STRUCTURES[name].lower else i <= j
+
+
+def triangle_problems(name: str, coords: Sequence[Array]) -> Iterator[Problem]:
+    """Entries in the triangle that should not be stored, the first by its place."""
+    wrong = np.flatnonzero(~in_triangle(name, coords))
+    if len(wrong):
+        place = tuple(int(x[wrong[0]]) for x in coords)
+        more = f" ({len(wrong)} such in all)" if len(wrong) > 1 else ""
+        yield Problem("structure", f"the entry {place} lies outside of the triangle of {name}{more}")
+
+
+def expand(name: str, coords: Sequence[Array], values: Array) -> tuple[tuple[Array, ...], Array]:
+    """All entries of the matrix: those of the stored triangle, then their mirror images. Others are left out."""
+    kept = in_triangle(name, coords)
+    if not kept.all():
+        coords, values = [x[kept] for x in coords], values[kept]
+    i, j = coords
+    off = i != j
+    mirrored = STRUCTURES[name].mirrored(values[off])
+    return (np.concatenate((i, j[off])), np.concatenate((j, i[off]))), np.concatenate((values, mirrored))

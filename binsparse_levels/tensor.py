@@ -1,0 +1,490 @@
+"""Tensor: the public face over a tree and its transpose."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from . import packing
+from .errors import ArrayError, FormatError, LimitError, Problem, raise_if
+from .formats import Format, FormatLike, coordinates, parse_format
+from .fused import Duplicates
+from .levels import Level, places
+from .levels.base import as_array
+from .limits import DEFAULT_LIMITS, INT64_MAX, Limits
+from .packing import Entries
+from .structure import expand, in_triangle, structure_problems, triangle_problems
+from .tree import Tree, length_problems
+
+Array: TypeAlias = npt.NDArray[Any]
+Check: TypeAlias = Literal["full", "trusted", "none"]
+
+
+class Tensor:
+    """A sparse tensor of any rank in a tree of levels. Immutable; its arrays are read-only.
+
+    format: a Format, its notation, or a Binsparse `custom` object. shape: sizes of the tensor's dimensions. arrays:
+    the index and pointer arrays by stored name (`pointers_to_1`, `indices_1` …), one-dimensional, of any integer type.
+    values: one-dimensional, an item for each position of the last level, or a scalar for all of them (then the tensor
+    is *iso*). They are used as they are, without a copy.
+
+    fill_value: the value of what is not stored; None, which is not 0, where it is not specified. structure: one of the
+    six of Binsparse 0.1, section 3.8. attributes: JSON of your own that is kept with the tensor. check: "full" checks
+    every invariant, "trusted" leaves out the order of the entries, "none" believes everything.
+
+    Raises FormatError, ArrayError with every fault, LimitError.
+    """
+
+    __slots__ = ("_attributes", "_fill_value", "_format", "_shape", "_structure", "_tree")
+
+    def __init__(
+        self,
+        format: FormatLike,
+        shape: int | Sequence[int],
+        arrays: Mapping[str, npt.ArrayLike],
+        values: npt.ArrayLike,
+        *,
+        fill_value: Any = None,
+        structure: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        check: Check = "full",
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        if check not in ("full", "trusted", "none"):
+            raise ValueError(f"check is 'full', 'trusted' or 'none', got {check!r}")
+        parsed, sizes = _format_and_shape(format, shape, limits)
+        dims = tuple(sizes[k] for k in parsed.order)
+        names = [name for place in places(parsed.levels, dims) for name in place.names.values()]
+        raise_if(ArrayError, [Problem(str(name), f"the format {parsed} has no such array") for name in arrays if name not in names])
+        given = {name: np.asarray(arrays[name]) for name in names if name in arrays}
+        stored = _values(values)
+        iso = stored.ndim == 0
+        raise_if(ArrayError, length_problems(parsed.levels, dims, given, None if iso else len(stored)))
+        tree = Tree(parsed.levels, dims, given, stored, iso)
+        if iso:
+            tree = tree.with_values(np.broadcast_to(stored, (tree.positions(),)), True)
+        self._set(parsed, sizes, tree, _fill(fill_value, stored.dtype), structure, attributes)
+        if check != "none":
+            self._check(order=check == "full")
+
+    def _set(
+        self,
+        format: Format,
+        shape: tuple[int, ...],
+        tree: Tree,
+        fill_value: Any,
+        structure: str | None,
+        attributes: Mapping[str, Any] | None,
+    ) -> None:
+        arrays = {name: _read_only(array) for name, array in tree.arrays.items()}
+        self._format = format
+        self._shape = shape
+        self._tree = Tree(format.levels, tree.dims, arrays, _read_only(tree.values), tree.iso)
+        self._fill_value = fill_value
+        self._structure = structure
+        self._attributes = dict(attributes or {})
+
+    @classmethod
+    def _trusted(cls, format: Format, shape: tuple[int, ...], tree: Tree, *rest: Any) -> Tensor:
+        """A tensor around a tree that needs no check; rest: fill value, structure, attributes."""
+        self = cls.__new__(cls)
+        self._set(format, shape, tree, *rest)
+        return self
+
+    def _with(self, format: Format, tree: Tree) -> Tensor:
+        """The same content in another tree."""
+        return Tensor._trusted(format, self._shape, tree, self._fill_value, self._structure, self._attributes)
+
+    # What it is
+
+    @property
+    def format(self) -> Format:
+        """The levels and the transpose, as they were given."""
+        return self._format
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the dimensions."""
+        return self._shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        """The number of cells, stored or not; a Python integer of any size."""
+        return math.prod(self._shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """numpy's type of the values."""
+        return self._tree.values.dtype
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """The index and pointer arrays by stored name, read-only."""
+        return MappingProxyType(dict(self._tree.arrays))
+
+    @property
+    def values(self) -> Array:
+        """The values by position of the last level, read-only; of an iso tensor a broadcast of the one value."""
+        return self._tree.values
+
+    @property
+    def fill_value(self) -> Any:
+        """The value of what is not stored, as a numpy scalar of the tensor's type, or None."""
+        return self._fill_value
+
+    @property
+    def structure(self) -> str | None:
+        """The structure of a matrix that stores one triangle, or None."""
+        return self._structure
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """The user's own JSON."""
+        return MappingProxyType(self._attributes)
+
+    @property
+    def iso(self) -> bool:
+        """Whether one value stands for all stored ones."""
+        return self._tree.iso
+
+    @property
+    def number_of_stored_values(self) -> int:
+        """How many entries are stored; with a structure, those of the stored triangle."""
+        if any(level.gaps for level in self._format.levels):
+            return len(packing.unpack_tree(self._tree)[1])
+        return len(self._tree.values)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays and the values; of an iso tensor one value."""
+        values = self._tree.values
+        return sum(a.nbytes for a in self._tree.arrays.values()) + (values.itemsize if self.iso else values.nbytes)
+
+    def __repr__(self) -> str:
+        shape = " × ".join(map(str, self._shape)) or "scalar"
+        iso = ", iso" if self.iso else ""
+        fill = "" if self._fill_value is None else f", fill {self._fill_value}"
+        structure = f", {self._structure}" if self._structure else ""
+        head = (
+            f"<Tensor {shape} {self.dtype}{iso}, {self.number_of_stored_values} stored values{fill}{structure}, "
+            f"{self._format}>"
+        )
+        return "\n".join([head, *self._tree_lines()])
+
+    def _tree_lines(self) -> list[str]:
+        lines = []
+        for depth, (place, arrays, n) in enumerate(self._tree.walk()):
+            first = place.depth
+            covered = ", ".join(
+                f"{self._format.order[first + k]} (size {size})" for k, size in enumerate(place.dims)
+            )
+            held = ", ".join(f"{place.names[role]}[{len(array)}]" for role, array in arrays.items())
+            fibers = f"{n} fiber{'s' if n != 1 else ''}"
+            lines.append(f"{'  ' * depth}└ {place.level}: dimension {covered}, {fibers}{', ' + held if held else ''}")
+        lines.append(f"{'  ' * len(self._format.levels)}└ element: values[{len(self._tree.values)}]")
+        return lines
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Array:
+        raise TypeError("a Tensor is not made dense implicitly; call to_dense()")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        tree = self._tree
+        values = _one(tree.values) if tree.iso else tree.values
+        stored = (self._format, self._shape, dict(tree.arrays), values, len(tree.values), tree.iso)
+        return _unpickle, (*stored, self._fill_value, self._structure, self._attributes)
+
+    # What it does
+
+    def check(self) -> None:
+        """Check every invariant again; raises ArrayError with every fault and its place."""
+        self._check(order=True)
+
+    def _check(self, *, order: bool) -> None:
+        raise_if(ArrayError, self._tree.check(order=order))
+        if self._structure is not None:
+            raise_if(FormatError, structure_problems(self._structure, self._shape, self.dtype))
+            if not self._padded:
+                raise_if(ArrayError, triangle_problems(self._structure, self.unpack()[0]))
+
+    @property
+    def _padded(self) -> bool:
+        """Whether stored values may be what no entry was."""
+        return any(level.padded for level in self._format.levels[-1:])
+
+    def unpack(self) -> tuple[tuple[Array, ...], Array]:
+        """The stored entries in stored order: `ndim` int64 arrays of coordinates, one a dimension, and their values."""
+        columns, positions = packing.unpack_tree(self._tree)
+        coords: list[Array] = [columns[0]] * self.ndim if columns else []
+        for column, dimension in zip(columns, self._format.order, strict=True):
+            coords[dimension] = column
+        values = self._tree.values
+        if isinstance(positions, range):
+            return tuple(coords), values[positions.start : positions.stop]
+        return tuple(coords), values[as_array(positions)]
+
+    def to_dense(self, fill: Any = None, *, limits: Limits = DEFAULT_LIMITS) -> Array:
+        """A numpy array of the tensor's shape and type, its structure expanded.
+
+        fill: the value of what is not stored, where the fill value of the tensor, or zero, will not do.
+        Raises LimitError for an array of more than `limits.dense_bytes`.
+        """
+        if self.ndim > 64:
+            raise LimitError(Problem("shape", f"numpy has no arrays of {self.ndim} dimensions"))
+        limits.hold("dense_bytes", self.size * self.dtype.itemsize, "shape", "the size in bytes of the dense array")
+        rest = self._pad() if fill is None else _fill(fill, self.dtype)
+        if self._structure is None and len(self._tree.values) == self.size and all(_plain(x) for x in self._format.levels):
+            stored = self._tree.values.reshape(self._tree.dims)
+            return np.array(stored.transpose(np.argsort(self._format.order)) if self.ndim else stored, order="C")
+        coords, values = self.unpack()
+        if self._structure is not None:
+            coords, values = expand(self._structure, coords, values)
+        dense = np.full(self._shape, rest, self.dtype)
+        if self.ndim == 0:
+            dense[()] = values[0]
+        elif len(values):
+            dense.reshape(-1)[np.ravel_multi_index(coords, self._shape)] = values
+        return dense
+
+    def convert(self, format: FormatLike, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
+        """The same entries in another format. Arrays that do not change are shared.
+
+        A format that stores more than entries (dense below) is filled up with the fill value, or zero, and what it is
+        filled up with is stored from then on; `drop_fill` is the way back. Raises FormatError, LimitError.
+        """
+        parsed, _ = _format_and_shape(format, self._shape, limits)
+        if parsed.canonical() == self._format.canonical():
+            return self._with(parsed, self._tree)
+        if self._structure is not None and self._padded:
+            return self._kept(in_triangle(self._structure, self.unpack()[0]), parsed, limits)
+        stored_at = np.argsort(self._format.order)
+        order = tuple(int(stored_at[k]) for k in parsed.order)
+        return self._with(parsed, packing.convert_tree(self._tree, parsed.levels, order, self._pad(), limits))
+
+    def drop_fill(self) -> Tensor:
+        """A tensor of the same format without the stored entries that equal the fill value (zero where it is None).
+
+        A format that is dense below cannot be without them: convert it first.
+        """
+        fill = self._pad()
+        values = self.unpack()[1]
+        with np.errstate(invalid="ignore"):
+            kept = (values != fill) & ~((values != values) & bool(fill != fill))
+        return self if kept.all() else self._kept(kept, self._format, DEFAULT_LIMITS)
+
+    def _kept(self, kept: npt.NDArray[np.bool_], format: Format, limits: Limits) -> Tensor:
+        coords, values = self.unpack()
+        some = values[:1] if self.iso else values[kept]
+        entries = _entries(format, self._shape, [x[kept] for x in coords], some, self.iso)
+        return self._with(format, packing.pack_entries(format.levels, entries, self._pad(), "error", limits))
+
+    def astype(self, dtype: npt.DTypeLike) -> Tensor:
+        """The same tensor with values of another type, cast as numpy casts them; the other arrays are shared."""
+        tree = self._tree
+        if tree.iso:
+            values = np.broadcast_to(_one(tree.values).astype(dtype), tree.values.shape)
+        else:
+            values = tree.values.astype(dtype)
+        if self._structure is not None:
+            raise_if(FormatError, structure_problems(self._structure, self._shape, values.dtype))
+        fill = None if self._fill_value is None else self._fill_value.astype(values.dtype)
+        cast = tree.with_values(values, tree.iso)
+        return Tensor._trusted(self._format, self._shape, cast, fill, self._structure, self._attributes)
+
+    def equals(self, other: Tensor) -> bool:
+        """Whether both have the same shape, the same entries, and the same fill value, in whatever formats.
+
+        NaN equals NaN; types are compared by value, as numpy does; a stored fill value is an entry.
+        """
+        if not isinstance(other, Tensor) or self._shape != other._shape:
+            return False
+        fills = self._fill_value, other._fill_value
+        if (fills[0] is None) != (fills[1] is None) or (fills[0] is not None and not packing.same(*fills)):
+            return False
+        (mine, values), (others, other_values) = self._sorted(), other._sorted()
+        return (
+            len(values) == len(other_values)
+            and all(np.array_equal(x, y) for x, y in zip(mine, others, strict=True))
+            and bool(np.all((values == other_values) | ((values != values) & (other_values != other_values))))
+        )
+
+    def _sorted(self) -> tuple[tuple[Array, ...], Array]:
+        """All entries in lexicographic order, the structure expanded."""
+        if self._structure is None:
+            return self.convert(coordinates(self.ndim)).unpack()
+        coords, values = expand(self._structure, *self.unpack())
+        entries = _entries(coordinates(self.ndim), self._shape, coords, values, False)
+        tree = packing.pack_entries(coordinates(self.ndim).levels, entries, self._pad(), "error", DEFAULT_LIMITS)
+        return tuple(packing.unpack_tree(tree)[0]), tree.values
+
+    def _pad(self) -> Any:
+        """What stands where nothing is stored."""
+        return np.zeros((), self.dtype)[()] if self._fill_value is None else self._fill_value
+
+
+def pack(
+    coords: Sequence[npt.ArrayLike] | npt.ArrayLike,
+    values: npt.ArrayLike,
+    shape: int | Sequence[int],
+    format: FormatLike,
+    *,
+    duplicates: Duplicates = "error",
+    fill_value: Any = None,
+    structure: str | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Tensor:
+    """A Tensor of entries in any order.
+
+    coords: one integer array for each dimension, or one array of shape (ndim, n). values: an array of length n, or a
+    scalar for all entries (then the tensor is iso). duplicates: what becomes of coordinates that are given more than
+    once: an error, the sum of the values (of booleans, whether any is true; integers wrap as numpy's), or the first or
+    the last of them in input order. fill_value, structure, attributes: as for Tensor.
+
+    Raises FormatError, ArrayError for what is out of range, repeated, or of a wrong type or length, LimitError.
+    """
+    if duplicates not in ("error", "sum", "first", "last"):
+        raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
+    parsed, sizes = _format_and_shape(format, shape, limits)
+    stored = _values(values)
+    columns = _coords(coords, len(sizes), stored)
+    raise_if(FormatError, structure_problems(structure, sizes, stored.dtype) if structure is not None else ())
+    iso = stored.ndim == 0
+    entries = _entries(parsed, sizes, columns, stored.reshape(-1) if iso else stored, iso)
+    fill = _fill(fill_value, stored.dtype)
+    pad = np.zeros((), stored.dtype)[()] if fill is None else fill
+    tree = packing.pack_entries(parsed.levels, entries, pad, duplicates, limits)
+    if structure is not None:
+        raise_if(ArrayError, triangle_problems(structure, columns))
+    return Tensor._trusted(parsed, sizes, tree, fill, structure, attributes)
+
+
+def pack_dense(
+    array: npt.ArrayLike,
+    format: FormatLike,
+    *,
+    fill_value: Any = 0,
+    pattern: npt.ArrayLike | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Tensor:
+    """A Tensor of what differs from the fill value in an array (NaN equals NaN), or of what the boolean pattern marks.
+
+    Where fill_value is None the tensor has none, and what differs from zero is stored. Raises FormatError, ArrayError
+    for a pattern of another shape or a fill value that the type cannot hold, LimitError.
+    """
+    dense = np.asarray(array)
+    if pattern is None:
+        rest = _fill(0 if fill_value is None else fill_value, dense.dtype)
+        with np.errstate(invalid="ignore"):
+            mask = (dense != rest) & ~((dense != dense) & bool(rest != rest))
+    else:
+        mask = np.asarray(pattern)
+        if mask.dtype != bool or mask.shape != dense.shape:
+            raise ArrayError(
+                Problem("pattern", f"expected booleans of shape {dense.shape}, got {mask.dtype} of shape {mask.shape}")
+            )
+    coords = np.nonzero(mask) if dense.ndim else ()
+    return pack(
+        coords, dense[mask], dense.shape, format, fill_value=fill_value, attributes=attributes, limits=limits
+    )
+
+
+def _unpickle(format: Format, shape: tuple[int, ...], arrays: Mapping[str, Array], values: Array, count: int, iso: bool, *rest: Any) -> Tensor:
+    dims = tuple(shape[k] for k in format.order)
+    whole = np.broadcast_to(values, (count,)) if iso else values
+    return Tensor._trusted(format, shape, Tree(format.levels, dims, arrays, whole, iso), *rest)
+
+
+def _format_and_shape(
+    format: FormatLike, shape: int | Sequence[int], limits: Limits
+) -> tuple[Format, tuple[int, ...]]:
+    parsed = parse_format(format)
+    try:
+        sizes = tuple(operator.index(size) for size in (shape if isinstance(shape, Sequence | np.ndarray) else (shape,)))
+    except TypeError:
+        raise TypeError(f"a shape is a sequence of integers, got {shape!r}") from None
+    limits.hold("rank", len(sizes), "shape", "the number of dimensions")
+    bad = [Problem(f"shape[{k}]", f"{size} is not in 0 … 2**63 - 1") for k, size in enumerate(sizes) if not 0 <= size <= INT64_MAX]
+    raise_if(FormatError, bad)
+    if parsed.rank != len(sizes):
+        raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, but the shape is {sizes}"))
+    return parsed, sizes
+
+
+def _values(values: npt.ArrayLike) -> Array:
+    array = np.asarray(values)
+    if array.ndim > 1:
+        raise ArrayError(Problem("values", f"expected one dimension or a scalar, got shape {array.shape}"))
+    if array.dtype.hasobject:
+        raise ArrayError(Problem("values", f"expected a type of fixed size, got {array.dtype}"))
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _coords(coords: Any, ndim: int, values: Array) -> list[Array]:
+    columns = [np.asarray(x) for x in coords]
+    if len(columns) != ndim:
+        raise ArrayError(Problem("coords", f"expected an array for each of {ndim} dimensions, got {len(columns)}"))
+    count = len(columns[0]) if columns and columns[0].ndim == 1 else values.size
+    problems = []
+    for k, x in enumerate(columns):
+        if x.ndim != 1:
+            problems.append(Problem(f"coords[{k}]", f"expected one dimension, got shape {x.shape}"))
+        elif len(x) != count:
+            problems.append(Problem(f"coords[{k}]", f"expected a length of {count} like coords[0], got {len(x)}"))
+        elif x.dtype.kind not in "iu" and x.size:
+            problems.append(Problem(f"coords[{k}]", f"expected integers, got {x.dtype}"))
+    if values.ndim and columns and len(values) != count:
+        problems.append(Problem("values", f"expected a length of {count} like the coordinates, got {len(values)}"))
+    raise_if(ArrayError, problems)
+    return [x if x.dtype.kind in "iu" else x.astype(np.int64) for x in columns]
+
+
+def _entries(format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, iso: bool) -> Entries:
+    order = format.order
+    return Entries(tuple(shape[k] for k in order), tuple(coords[k] for k in order), values, iso, order)
+
+
+def _fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
+    """The fill value as a scalar of that type; raises ArrayError where it would become another value."""
+    if fill_value is None:
+        return None
+    given = np.asarray(fill_value)
+    if given.ndim:
+        raise ArrayError(Problem("fill_value", f"expected a scalar, got shape {given.shape}"))
+    exact = given if given.dtype.kind != "c" or dtype.kind == "c" else given.real
+    try:
+        with np.errstate(all="ignore"):
+            cast = exact.astype(dtype)[()]
+    except (TypeError, ValueError):
+        raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}")) from None
+    rounded = dtype.kind in "fc" and exact is given
+    if not rounded and not packing.same(cast, given[()]):
+        raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}: it would become {cast!r}"))
+    return cast
+
+
+def _one(values: Array) -> Array:
+    """The one value of an iso tensor, as an array without dimensions."""
+    return values[0:1].reshape(()) if len(values) else np.zeros((), values.dtype)
+
+
+def _plain(level: Level) -> bool:
+    """Whether all positions of a level, taken in order, are its entries in order."""
+    return level.ordered and not level.gaps
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
