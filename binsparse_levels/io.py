@@ -5,30 +5,20 @@ What a path holds is told by its content first and by its suffix second; where t
 
 from __future__ import annotations
 
-import gzip
 import importlib
 import os
 import warnings
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from .containers.base import ArrayInfo, Reader, Writer, split_path
-from .descriptor import Descriptor, array_names, parse_descriptor
+from .containers.base import ArrayInfo, Reader, split_path
+from .descriptor import Descriptor, parse_descriptor
 from .dtypes import DataType, data_type_of, decode, encode
-from .errors import (
-    ArrayError,
-    BinsparseError,
-    ContainerError,
-    DialectWarning,
-    PathMissingError,
-    Problem,
-    raise_if,
-)
+from .errors import ArrayError, ContainerError, DialectWarning, PathMissingError, Problem, raise_if
 from .fused import Duplicates
 from .limits import DEFAULT_LIMITS, Limits
 from .tensor import Check, Tensor, pack
@@ -103,31 +93,36 @@ def write(path: str | os.PathLike[str], tensor: Tensor, *, overwrite: bool = Fal
         _refuse(path, group=group)
         _module(kind).write(place, tensor, overwrite=overwrite)
         return
-    header, arrays = _stored(tensor)
+    descriptor, arrays = _stored(tensor)
+    header = descriptor.header(alias=tensor.format.alias not in _NO_EMPTY_FIBERS or not has_empty_fibers(tensor))
     with _module(kind).writing(place, group, overwrite, DEFAULT_LIMITS) as writer:
-        _write_all(writer, header, arrays)
+        for name, array in arrays.items():
+            writer.write(name, array)
+        writer.write_header(header)  # last, for it tells that all arrays are there
 
 
-@dataclass
-class Description:
-    """What a container says of a tensor before any array is read."""
+class Description(NamedTuple):
+    """What a file says of a tensor: the descriptor, the metadata of the arrays, and what lenient reading had to mend."""
 
     descriptor: Descriptor
-    arrays: dict[str, ArrayInfo] = field(default_factory=dict)
+    arrays: Mapping[str, ArrayInfo]
+    repairs: Sequence[str] = ()
 
 
-def describe(path: str | os.PathLike[str], *, lenient: bool = False, limits: Limits = DEFAULT_LIMITS) -> Description:
-    """The descriptor in PATH[:GROUP], checked against the metadata of its arrays; no array is read.
-
-    Raises what `read` raises.
+def describe(
+    path: str | os.PathLike[str], *, lenient: bool = False, limits: Limits = DEFAULT_LIMITS
+) -> Description:
+    """The descriptor in PATH[:GROUP], compared with the metadata of its arrays. No array is read, where there is a
+    header to say what they are; a text file has none, and is read. Raises what `read` raises.
     """
     place, group = split_path(path)
     kind = _kind_of(place)
     if kind.startswith("files."):
-        raise ContainerError(Problem(place, "a text file has no header to describe; read it"))
+        descriptor, arrays = _stored(read(path, lenient=lenient, limits=limits))
+        return Description(descriptor, {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()})
     with _module(kind).reading(place, group, limits) as reader:
         loading = _Loading(reader, limits, lenient)
-        return Description(loading.descriptor, loading.infos)
+        return Description(loading.descriptor, loading.infos, loading.repairs)
 
 
 class _Loading:
@@ -253,8 +248,8 @@ def has_empty_fibers(tensor: Tensor) -> bool:
     return bool((pointers[1:] == pointers[:-1]).any())
 
 
-def _stored(tensor: Tensor) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """The header and the arrays as they are stored; raises ArrayError for types that Binsparse does not have."""
+def _stored(tensor: Tensor) -> tuple[Descriptor, dict[str, npt.NDArray[Any]]]:
+    """The descriptor, and the arrays as they are stored; raises ArrayError for types that Binsparse does not have."""
     iso = tensor.iso and len(tensor.values) > 0
     data_types = {name: data_type_of(array.dtype, name) for name, array in tensor.arrays.items()}
     data_types["values"] = data_type_of(tensor.dtype, "values", iso)
@@ -262,19 +257,15 @@ def _stored(tensor: Tensor) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]
     if tensor.fill_value is not None:
         data_types["fill_value"] = data_type_of(tensor.dtype, "fill_value")
         arrays["fill_value"] = np.full(1, tensor.fill_value, tensor.dtype)
-    assert list(data_types) == [*array_names(tensor.format), *list(data_types)[len(tensor.arrays) :]]
-    count = tensor.number_of_stored_values
     descriptor = Descriptor(
-        tensor.format, tensor.shape, count, data_types, tensor.structure, user=dict(tensor.attributes)
+        tensor.format,
+        tensor.shape,
+        tensor.number_of_stored_values,
+        data_types,
+        tensor.structure,
+        user=dict(tensor.attributes),
     )
-    alias = not (tensor.format.alias in _NO_EMPTY_FIBERS and has_empty_fibers(tensor))
-    return descriptor.header(alias=alias), {name: encode(array, data_types[name]) for name, array in arrays.items()}
-
-
-def _write_all(writer: Writer, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    for name, array in arrays.items():
-        writer.write(name, array)
-    writer.write_header(header)
+    return descriptor, {name: encode(array, data_types[name]) for name, array in arrays.items()}
 
 
 def _kind_of(path: str) -> str:

@@ -1,0 +1,7 @@
+"""python -m binsparse_levels"""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

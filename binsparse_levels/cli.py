@@ -1,0 +1,279 @@
+"""The command line. Data goes to standard output, messages to standard error.
+
+Exit status: 0, 1 for a faulty input, 2 for a wrong call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args
+
+from . import __version__
+from .errors import BinsparseError, ContainerError, FormatError
+from .formats import ALIASES, SYNONYMS, Format, parse_format
+from .fused import Duplicates
+from .io import Description, describe, read, write
+from .levels import LEVELS, places
+
+OK, FAULTY_INPUT, WRONG_CALL = 0, 1, 2
+PROGRAM = "binsparse-levels"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    options = _parser().parse_args(arguments)
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
+        try:
+            status: int = options.run(options)
+        except _WrongCall as error:
+            return _fail(error.args[0], WRONG_CALL)
+        except BinsparseError as error:
+            return _fail("; ".join(map(str, error.problems)), FAULTY_INPUT)
+        except BrokenPipeError:  # whoever read our output has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return OK
+        except OSError as error:
+            return _fail(str(error), FAULTY_INPUT)
+        except MemoryError as error:
+            return _fail(f"not enough memory: {error}", FAULTY_INPUT)
+        except KeyboardInterrupt:
+            return _fail("interrupted", 130)
+    return status
+
+
+class _WrongCall(Exception):
+    """The call cannot be carried out, whatever the input holds."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Sparse tensors as trees of levels, in Binsparse files.")
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(run=run)
+        return made
+
+    info = command("info", _info, "describe a tensor from its header: format, level tree, shape, bytes per array")
+    convert = command("convert", _convert, "read a tensor from any kind of file and write it to another")
+    check = command("check", _check, "read a tensor and check everything; lists every fault")
+    command("formats", _formats, "list the level kinds, the predefined formats, and the notation")
+
+    for made in (info, check, convert):
+        made.add_argument("path", metavar="IN" if made is convert else "PATH", help="PATH[:GROUP]")
+        made.add_argument("--lenient", action="store_true", help="mend the dialects of other programs, and say which")
+    for made in (info, check):
+        made.add_argument("--json", action="store_true", help="print one JSON object")
+    convert.add_argument("out", metavar="OUT", help="PATH[:GROUP]; its suffix says the kind of file")
+    convert.add_argument("--format", type=_format, help="such as CSR, or 'dense, sparse(2) @ 2, 0, 1'")
+    convert.add_argument("--overwrite", action="store_true", help="replace OUT")
+    convert.add_argument("--shape", type=_shape, help="of a .tns file, such as 125,1790,112765")
+    convert.add_argument("--duplicates", choices=get_args(Duplicates), help="in a text file; error by default")
+    return parser
+
+
+def _format(text: str) -> Format:
+    try:
+        return parse_format(text)
+    except FormatError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(size) for size in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected integers with commas between them, got {text!r}") from None
+
+
+# The commands
+
+
+def _info(options: argparse.Namespace) -> int:
+    found = describe(options.path, lenient=options.lenient)
+    for repair in found.repairs:
+        _say(f"warning: {repair}")
+    summary = _summary(options.path, found)
+    if options.json:
+        _print_json(summary)
+        return OK
+    descriptor = found.descriptor
+    cells = descriptor.number_of_stored_values
+    rows = [
+        ["format", str(descriptor.format) + ("" if descriptor.format.alias is None else f" ({descriptor.format.alias})")],
+        ["shape", " × ".join(map(str, descriptor.shape)) or "scalar"],
+        ["stored values", "not told" if cells is None else str(cells)],
+        ["data type", str(descriptor.data_types["values"])],
+        ["fill value", "in the array fill_value" if descriptor.fill else "none"],
+        ["structure", descriptor.structure or "none"],
+        ["version", descriptor.version],
+    ]
+    _table(_escaped(str(options.path)), [], rows)
+    _table("level tree", [], _tree_rows(descriptor.format, descriptor.dims))
+    arrays = [[name, str(descriptor.data_types[name]), *map(str, (*a.shape, a.nbytes))] for name, a in found.arrays.items()]
+    total = str(summary["bytes"])
+    _table("arrays", ["array", "type", "length", "bytes"], [*arrays, ["all", "", "", total]])
+    if descriptor.user:
+        print("attributes", _escaped(json.dumps(descriptor.user, ensure_ascii=False)))
+    return OK
+
+
+def _summary(path: str, found: Description) -> dict[str, Any]:
+    descriptor = found.descriptor
+    return {
+        "path": str(path),
+        "version": descriptor.version,
+        "format": str(descriptor.format),
+        "alias": descriptor.format.alias,
+        "levels": [str(level) for level in descriptor.format.levels],
+        "transpose": descriptor.format.transpose,
+        "shape": descriptor.shape,
+        "number_of_stored_values": descriptor.number_of_stored_values,
+        "structure": descriptor.structure,
+        "fill": descriptor.fill,
+        "arrays": {
+            name: {"data_type": str(descriptor.data_types[name]), "length": info.shape[0], "bytes": info.nbytes}
+            for name, info in found.arrays.items()
+        },
+        "bytes": sum(info.nbytes for info in found.arrays.values()),
+        "attributes": dict(descriptor.user),
+        "repairs": list(found.repairs),
+    }
+
+
+def _tree_rows(format: Format, dims: Sequence[int]) -> list[list[str]]:
+    rows = []
+    for depth, place in enumerate(places(format.levels, dims)):
+        covered = format.order[place.depth : place.depth + place.level.rank]
+        sizes = ", ".join(f"{k} (size {size})" for k, size in zip(covered, place.dims, strict=True))
+        rows.append([f"{'  ' * depth}└ {place.level}", f"dimension{'s' if len(covered) > 1 else ''} {sizes}"])
+    return [*rows, [f"{'  ' * len(format.levels)}└ element", "values"]]
+
+
+def _check(options: argparse.Namespace) -> int:
+    try:
+        tensor = read(options.path, lenient=options.lenient)
+    except BinsparseError as error:
+        if not options.json:
+            for problem in error.problems:
+                print(_escaped(f"{options.path}: {problem}"))
+            return _fail(f"{options.path}: {len(error.problems)} fault{'s' if len(error.problems) > 1 else ''}", FAULTY_INPUT)
+        problems = [{"path": problem.path, "message": problem.message} for problem in error.problems]
+        _print_json({"path": str(options.path), "ok": False, "error": type(error).__name__, "problems": problems})
+        return FAULTY_INPUT
+    if options.json:
+        _print_json({"path": str(options.path), "ok": True, "problems": []})
+    else:
+        shape = " × ".join(map(str, tensor.shape)) or "scalar"
+        print(_escaped(f"{options.path}: sound, {tensor.format}, {shape}, {tensor.number_of_stored_values} stored values"))
+    return OK
+
+
+def _convert(options: argparse.Namespace) -> int:
+    with _progress() as step:
+        step("reading")
+        try:
+            tensor = read(
+                options.path, lenient=options.lenient, shape=options.shape, duplicates=options.duplicates
+            )
+        except TypeError as error:
+            raise _WrongCall(str(error)) from None
+        try:
+            if options.format is not None:
+                step(f"packing as {options.format}")
+                tensor = tensor.convert(options.format)
+            step("writing")
+            write(options.out, tensor, overwrite=options.overwrite)
+        except (FormatError, ContainerError) as error:
+            raise _WrongCall("; ".join(map(str, error.problems))) from None
+    return OK
+
+
+def _formats(options: argparse.Namespace) -> int:
+    kinds = [[kind.kind, f">= {kind.min_rank}", _first_line(kind.__doc__)] for kind in LEVELS.values()]
+    _table("level kinds", ["kind", "rank", "what it stores"], kinds)
+    synonyms = {name: [old for old, new in SYNONYMS.items() if new == name] for name in ALIASES}
+    rows = []
+    for name, format in ALIASES.items():
+        spelled = ", ".join(map(str, format.levels))
+        if format.transpose is not None:
+            spelled += " @ " + ", ".join(map(str, format.transpose))
+        rows.append([name, spelled, ", ".join(synonyms[name])])
+    _table("predefined formats", ["name", "levels @ transpose", "also read as"], rows)
+    print("notation: levels from the outermost in, a rank in parentheses where it is not 1, the transpose behind an @,")
+    print("such as 'dense, sparse(2) @ 2, 0, 1': stored dimension k is dimension transpose[k] of the tensor")
+    return OK
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().partition("\n")[0]
+
+
+# What people see
+
+
+def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table by rich where it is installed and somebody looks at it, else columns of plain text."""
+    if sys.stdout.isatty():
+        try:
+            from rich import box
+            from rich.console import Console
+            from rich.table import Table
+            from rich.text import Text
+        except ImportError:
+            pass
+        else:
+            table = Table(*head, title=Text(title), title_justify="left", box=box.SIMPLE, show_header=bool(head))
+            for row in rows:
+                table.add_row(*(Text(cell) for cell in row))
+            Console().print(table)
+            return
+    print(title)
+    lines = [list(head), *rows] if head else list(rows)
+    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
+    for line in lines:
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Any]:
+    """A function that says what is being done, by rich where it is installed and standard error is a terminal."""
+    if sys.stderr.isatty():
+        try:
+            from rich.console import Console
+        except ImportError:
+            pass
+        else:
+            with Console(stderr=True).status("") as status:
+                yield status.update
+            return
+    yield lambda text: None
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def _escaped(text: str) -> str:
+    """Text that may come from a file, without characters that a terminal would obey."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _say(text: str) -> None:
+    print(f"{PROGRAM}: {_escaped(text)}", file=sys.stderr)
+
+
+def _fail(text: str, status: int) -> int:
+    _say(f"error: {text}")
+    return status
