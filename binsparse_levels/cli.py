@@ -111,7 +111,10 @@ def _info(options: argparse.Namespace) -> int:
     descriptor = found.descriptor
     cells = descriptor.number_of_stored_values
     rows = [
-        ["format", str(descriptor.format) + ("" if descriptor.format.alias is None else f" ({descriptor.format.alias})")],
+        [
+            "format",
+            str(descriptor.format) + ("" if descriptor.format.alias is None else f" ({descriptor.format.alias})"),
+        ],
         ["shape", " × ".join(map(str, descriptor.shape)) or "scalar"],
         ["stored values", "not told" if cells is None else str(cells)],
         ["data type", str(descriptor.data_types["values"])],
@@ -121,7 +124,9 @@ def _info(options: argparse.Namespace) -> int:
     ]
     _table(_escaped(str(options.path)), [], rows)
     _table("level tree", [], _tree_rows(descriptor.format, descriptor.dims))
-    arrays = [[name, str(descriptor.data_types[name]), *map(str, (*a.shape, a.nbytes))] for name, a in found.arrays.items()]
+    arrays = [
+        [name, str(descriptor.data_types[name]), *map(str, (*a.shape, a.nbytes))] for name, a in found.arrays.items()
+    ]
     total = str(summary["bytes"])
     _table("arrays", ["array", "type", "length", "bytes"], [*arrays, ["all", "", "", total]])
     if descriptor.user:
@@ -168,7 +173,9 @@ def _check(options: argparse.Namespace) -> int:
         if not options.json:
             for problem in error.problems:
                 print(_escaped(f"{options.path}: {problem}"))
-            return _fail(f"{options.path}: {len(error.problems)} fault{'s' if len(error.problems) > 1 else ''}", FAULTY_INPUT)
+            return _fail(
+                f"{options.path}: {len(error.problems)} fault{'s' if len(error.problems) > 1 else ''}", FAULTY_INPUT
+            )
         problems = [{"path": problem.path, "message": problem.message} for problem in error.problems]
         _print_json({"path": str(options.path), "ok": False, "error": type(error).__name__, "problems": problems})
         return FAULTY_INPUT
@@ -176,7 +183,9 @@ def _check(options: argparse.Namespace) -> int:
         _print_json({"path": str(options.path), "ok": True, "problems": []})
     else:
         shape = " × ".join(map(str, tensor.shape)) or "scalar"
-        print(_escaped(f"{options.path}: sound, {tensor.format}, {shape}, {tensor.number_of_stored_values} stored values"))
+        print(
+            _escaped(f"{options.path}: sound, {tensor.format}, {shape}, {tensor.number_of_stored_values} stored values")
+        )
     return OK
 
 
@@ -184,9 +193,7 @@ def _convert(options: argparse.Namespace) -> int:
     with _progress() as step:
         step("reading")
         try:
-            tensor = read(
-                options.path, lenient=options.lenient, shape=options.shape, duplicates=options.duplicates
-            )
+            tensor = read(options.path, lenient=options.lenient, shape=options.shape, duplicates=options.duplicates)
         except TypeError as error:
             raise _WrongCall(str(error)) from None
         try:

@@ -126,7 +126,8 @@ class _Parser:
         if "attributes" in inner and not isinstance(attributes, dict):
             self.fault("attributes", f"expected an object, got {attributes!r:.60}")
         raise_if(DescriptorError, self.problems)
-        assert format is not None and shape is not None
+        assert format is not None
+        assert shape is not None
         return Descriptor(
             format, shape, count, data_types, structure, attributes, user, version or VERSION, tuple(self.repairs)
         )

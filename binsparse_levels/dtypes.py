@@ -1,6 +1,6 @@
 """The data-type grammar of a descriptor: how an array is stored, between its type string and a numpy array.
 
-    base | complex[float32 | float64] | iso[base | complex[…]]          Binsparse 0.1, sections 3.6 and 3.7
+base | complex[float32 | float64] | iso[base | complex[…]]          Binsparse 0.1, sections 3.6 and 3.7
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import numpy.typing as npt
 from .errors import ArrayError, DescriptorError, Problem
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-_VALUES = {name: np.dtype(name) for name in (*INTEGERS, "float32", "float64")} | {"bint8": np.dtype(bool)}
-_COMPLEX = {"float32": np.dtype("complex64"), "float64": np.dtype("complex128")}
+_VALUES: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in (*INTEGERS, "float32", "float64")} | {
+    "bint8": np.dtype(bool)
+}
+_COMPLEX: dict[str, np.dtype[Any]] = {"float32": np.dtype("complex64"), "float64": np.dtype("complex128")}
 _GRAMMAR = re.compile(r"(?:(iso)\[)?(?:(complex)\[)?([a-z0-9]+)\]{0,2}")
 
 

@@ -150,7 +150,9 @@ def _parse_notation(text: str) -> Format:
         levels = () if chain.strip() == "element" else tuple(_parse_level(item) for item in _split(chain))
         return Format(levels, transpose)
     except BinsparseError as error:
-        raise FormatError([Problem(f"{text!r}: {p.path}" if p.path else repr(text), p.message) for p in error.problems]) from None
+        raise FormatError(
+            [Problem(f"{text!r}: {p.path}" if p.path else repr(text), p.message) for p in error.problems]
+        ) from None
 
 
 def _split(chain: str) -> list[str]:
@@ -167,7 +169,9 @@ def _parse_level(text: str) -> Level:
         known = [*LEVELS, *ALIASES, *SYNONYMS]
         close = difflib.get_close_matches(kind.lower(), [*map(str.lower, known)], 1)
         hint = f"; did you mean {next(k for k in known if k.lower() == close[0])}?" if close else ""
-        raise FormatError(f"{kind!r} is no level kind ({', '.join(LEVELS)}) and no format alone ({', '.join(ALIASES)}){hint}")
+        raise FormatError(
+            f"{kind!r} is no level kind ({', '.join(LEVELS)}) and no format alone ({', '.join(ALIASES)}){hint}"
+        )
     settings: dict[str, Any] = {}
     for place, item in enumerate(inner.split(",") if inner is not None and inner.strip() else []):
         name, equals, value = item.rpartition("=")
@@ -194,7 +198,10 @@ def _parse_value(text: str) -> int | float | bool | str:
 def make_level(kind: type[Level], settings: Mapping[str, Any]) -> Level:
     """A level of that kind; raises FormatError for parameters that it does not have."""
     known = {field.name for field in fields(kind)}
-    raise_if(FormatError, [Problem(str(name), f"a {kind.kind} level has no such key") for name in settings if name not in known])
+    raise_if(
+        FormatError,
+        [Problem(str(name), f"a {kind.kind} level has no such key") for name in settings if name not in known],
+    )
     return kind(**settings)
 
 
@@ -216,10 +223,14 @@ def parse_custom(custom: Mapping[str, Any], path: str = "custom") -> Format:
             break
         desc = tree.get("level_desc")
         if desc == "element":
-            problems += [Problem(f"{at}.{key}", "an element level has no such key") for key in tree if key != "level_desc"]
+            problems += [
+                Problem(f"{at}.{key}", "an element level has no such key") for key in tree if key != "level_desc"
+            ]
             break
         if not isinstance(desc, str) or desc not in kinds:
-            what = "missing" if desc is None else f"unknown level kind {desc!r:.60}; known are element, {', '.join(kinds)}"
+            what = (
+                "missing" if desc is None else f"unknown level kind {desc!r:.60}; known are element, {', '.join(kinds)}"
+            )
             problems.append(Problem(f"{at}.level_desc", what))
             complete = False
         else:

@@ -23,7 +23,7 @@ Part: TypeAlias = tuple[Array, int, int]  # records from … to, sorted and uniq
 
 _NOTHING = 2**64 - 1  # a cursor before the first entry, and the payload of a cell without one
 # Values of these types are summed inside the records; others are gathered first.
-_SUMMED_IN_PLACE = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64".split())
+_SUMMED_IN_PLACE = {np.dtype(code) for code in "?bhilqBHILQfdF"}
 
 
 @dataclass
@@ -54,7 +54,7 @@ def emit(
     below_sparse = 1 in codes and 0 in codes[codes.index(1) :]
     # A value travels as one word of the record; one that does not fit, as the number of its entry.
     by_number = values is not None and not (
-        values.dtype.itemsize in (1, 2, 4, 8) and (duplicates != "sum" or values.dtype.name in _SUMMED_IN_PLACE)
+        values.dtype.itemsize in (1, 2, 4, 8) and (duplicates != "sum" or values.dtype in _SUMMED_IN_PLACE)
     )
     sum_by_number = by_number and duplicates == "sum"
     payload = None

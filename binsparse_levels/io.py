@@ -102,16 +102,14 @@ def write(path: str | os.PathLike[str], tensor: Tensor, *, overwrite: bool = Fal
 
 
 class Description(NamedTuple):
-    """What a file says of a tensor: the descriptor, the metadata of the arrays, and what lenient reading had to mend."""
+    """What a file says of a tensor: the descriptor, metadata of the arrays, and what lenient reading had to mend."""
 
     descriptor: Descriptor
     arrays: Mapping[str, ArrayInfo]
     repairs: Sequence[str] = ()
 
 
-def describe(
-    path: str | os.PathLike[str], *, lenient: bool = False, limits: Limits = DEFAULT_LIMITS
-) -> Description:
+def describe(path: str | os.PathLike[str], *, lenient: bool = False, limits: Limits = DEFAULT_LIMITS) -> Description:
     """The descriptor in PATH[:GROUP], compared with the metadata of its arrays. No array is read, where there is a
     header to say what they are; a text file has none, and is read. Raises what `read` raises.
     """

@@ -136,9 +136,7 @@ def sorted_runs(
     starts = np.concatenate(([0], np.cumsum(count))).astype(np.int64)
     cursor = starts[:-1].astype(np.uint64)
     records = np.empty(n * width, np.uint64)
-    kernels.entries.partition(
-        coords, payload, keys.fields, 0, n, top, np.uint64((1 << splits) - 1), cursor, records
-    )
+    kernels.entries.partition(coords, payload, keys.fields, 0, n, top, np.uint64((1 << splits) - 1), cursor, records)
     largest = int(count.max())
     spare = np.empty(largest * width, np.uint64)
     ties = np.empty(largest + 1, np.uint32)

@@ -7,7 +7,8 @@ takes the fused pass instead.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,8 @@ class RepeatedError(ArrayError):
     """A coordinate is given more than once, and nobody said what to do with it."""
 
 
-class Entries(NamedTuple):
+@dataclass(frozen=True)
+class Entries:
     """Entries by stored dimension. `values` has an item for each entry; if iso, one item for all of them.
 
     order: the dimension of the tensor at each stored one, for messages.
@@ -45,7 +47,7 @@ class Entries(NamedTuple):
 
     def expanded(self) -> Entries:
         """The same entries with a value for each."""
-        return self._replace(values=np.repeat(self.values, self.count), iso=False) if self.iso else self
+        return replace(self, values=np.repeat(self.values, self.count), iso=False) if self.iso else self
 
 
 def same(a: Any, b: Any) -> bool:
@@ -88,7 +90,8 @@ def pack_entries(
     given = entries.expanded() if padded else entries
     try:
         chain = fused.emit(
-            codes or (1,) + (2,) * (len(entries.dims) - 1),  # the indices of one sparse level are the sorted coordinates
+            codes
+            or (1,) + (2,) * (len(entries.dims) - 1),  # the indices of one sparse level are the sorted coordinates
             entries.dims,
             given.coords,
             None if given.iso else given.values,
@@ -104,7 +107,7 @@ def pack_entries(
         raise _repeated(entries, *error.args) from None
     values = given.values if chain.values is None else chain.values
     if not codes:
-        return build(levels, entries._replace(coords=tuple(chain.indices), values=values), pad, limits)
+        return build(levels, replace(entries, coords=tuple(chain.indices), values=values), pad, limits)
     arrays = {}
     for place in places(levels, entries.dims):
         for role, name in place.names.items():
@@ -170,8 +173,12 @@ def _sort_by_columns(entries: Entries, duplicates: Duplicates) -> Entries:
             raise _repeated(entries, [int(x[twice]) for x in coords])
         coords = [x[starts] for x in coords]
         if not entries.iso:
-            values = fused.add_groups(values, starts) if duplicates == "sum" else values[ends if duplicates == "last" else starts]
-    return entries._replace(coords=tuple(coords), values=values)
+            values = (
+                fused.add_groups(values, starts)
+                if duplicates == "sum"
+                else values[ends if duplicates == "last" else starts]
+            )
+    return replace(entries, coords=tuple(coords), values=values)
 
 
 def _range_problems(entries: Entries) -> Iterator[Problem]:
@@ -216,7 +223,7 @@ def unpack_tree(tree: Tree, dtype: Any = np.int64) -> tuple[list[Array], Positio
 
 def _repeat_to(items: Array, ends: Array | None, count: int, dtype: Any) -> Array:
     items = kernels.readable(items, dtype)
-    if ends is None or len(items) == count == len(ends) and bool((np.diff(ends) == 1).all()):
+    if ends is None or (len(items) == count and bool((ends == np.arange(1, count + 1)).all())):
         return items
     out = np.empty(count, dtype)
     kernels.fibers.fan_out(items, ends, out)

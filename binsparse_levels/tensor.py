@@ -61,7 +61,10 @@ class Tensor:
         parsed, sizes = _format_and_shape(format, shape, limits)
         dims = tuple(sizes[k] for k in parsed.order)
         names = [name for place in places(parsed.levels, dims) for name in place.names.values()]
-        raise_if(ArrayError, [Problem(str(name), f"the format {parsed} has no such array") for name in arrays if name not in names])
+        raise_if(
+            ArrayError,
+            [Problem(str(name), f"the format {parsed} has no such array") for name in arrays if name not in names],
+        )
         given = {name: np.asarray(arrays[name]) for name in names if name in arrays}
         stored = _values(values)
         iso = stored.ndim == 0
@@ -186,9 +189,7 @@ class Tensor:
         lines = []
         for depth, (place, arrays, n) in enumerate(self._tree.walk()):
             first = place.depth
-            covered = ", ".join(
-                f"{self._format.order[first + k]} (size {size})" for k, size in enumerate(place.dims)
-            )
+            covered = ", ".join(f"{self._format.order[first + k]} (size {size})" for k, size in enumerate(place.dims))
             held = ", ".join(f"{place.names[role]}[{len(array)}]" for role, array in arrays.items())
             fibers = f"{n} fiber{'s' if n != 1 else ''}"
             lines.append(f"{'  ' * depth}└ {place.level}: dimension {covered}, {fibers}{', ' + held if held else ''}")
@@ -243,7 +244,11 @@ class Tensor:
             raise LimitError(Problem("shape", f"numpy has no arrays of {self.ndim} dimensions"))
         limits.hold("dense_bytes", self.size * self.dtype.itemsize, "shape", "the size in bytes of the dense array")
         rest = self._pad() if fill is None else _fill(fill, self.dtype)
-        if self._structure is None and len(self._tree.values) == self.size and all(_plain(x) for x in self._format.levels):
+        if (
+            self._structure is None
+            and len(self._tree.values) == self.size
+            and all(_plain(x) for x in self._format.levels)
+        ):
             stored = self._tree.values.reshape(self._tree.dims)
             return np.array(stored.transpose(np.argsort(self._format.order)) if self.ndim else stored, order="C")
         coords, values = self.unpack()
@@ -395,27 +400,37 @@ def pack_dense(
                 Problem("pattern", f"expected booleans of shape {dense.shape}, got {mask.dtype} of shape {mask.shape}")
             )
     coords = np.nonzero(mask) if dense.ndim else ()
-    return pack(
-        coords, dense[mask], dense.shape, format, fill_value=fill_value, attributes=attributes, limits=limits
-    )
+    return pack(coords, dense[mask], dense.shape, format, fill_value=fill_value, attributes=attributes, limits=limits)
 
 
-def _unpickle(format: Format, shape: tuple[int, ...], arrays: Mapping[str, Array], values: Array, count: int, iso: bool, *rest: Any) -> Tensor:
+def _unpickle(
+    format: Format,
+    shape: tuple[int, ...],
+    arrays: Mapping[str, Array],
+    values: Array,
+    count: int,
+    iso: bool,
+    *rest: Any,
+) -> Tensor:
     dims = tuple(shape[k] for k in format.order)
     whole = np.broadcast_to(values, (count,)) if iso else values
     return Tensor._trusted(format, shape, Tree(format.levels, dims, arrays, whole, iso), *rest)
 
 
-def _format_and_shape(
-    format: FormatLike, shape: int | Sequence[int], limits: Limits
-) -> tuple[Format, tuple[int, ...]]:
+def _format_and_shape(format: FormatLike, shape: int | Sequence[int], limits: Limits) -> tuple[Format, tuple[int, ...]]:
     parsed = parse_format(format)
     try:
-        sizes = tuple(operator.index(size) for size in (shape if isinstance(shape, Sequence | np.ndarray) else (shape,)))
+        sizes = tuple(
+            operator.index(size) for size in (shape if isinstance(shape, Sequence | np.ndarray) else (shape,))
+        )
     except TypeError:
         raise TypeError(f"a shape is a sequence of integers, got {shape!r}") from None
     limits.hold("rank", len(sizes), "shape", "the number of dimensions")
-    bad = [Problem(f"shape[{k}]", f"{size} is not in 0 … 2**63 - 1") for k, size in enumerate(sizes) if not 0 <= size <= INT64_MAX]
+    bad = [
+        Problem(f"shape[{k}]", f"{size} is not in 0 … 2**63 - 1")
+        for k, size in enumerate(sizes)
+        if not 0 <= size <= INT64_MAX
+    ]
     raise_if(FormatError, bad)
     if parsed.rank != len(sizes):
         raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, but the shape is {sizes}"))

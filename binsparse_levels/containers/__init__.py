@@ -1,1 +1,1 @@
-"""Containers: places that hold one JSON header and named one-dimensional arrays. They know no level and no data type."""
+"""Containers hold one JSON header and named one-dimensional arrays. They know no level and no data type."""

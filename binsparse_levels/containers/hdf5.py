@@ -77,7 +77,9 @@ class HDF5Writer:
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
         if name in self._group:
-            raise PathExistsError(Problem(f"{self._group.name}/{name}", "is there already, and is no array of a tensor"))
+            raise PathExistsError(
+                Problem(f"{self._group.name}/{name}", "is there already, and is no array of a tensor")
+            )
         self._group.create_dataset(name, data=array, dtype=array.dtype.newbyteorder("<"))
 
     def write_header(self, header: Mapping[str, Any]) -> None:
@@ -109,7 +111,7 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits) -> It
     Without a group the file is replaced whole. Raises PathExistsError for what is there, unless `overwrite`.
     """
     if group is None and not overwrite and os.path.lexists(path):
-        raise PathExistsError(Problem(path, "exists; pass overwrite=True to replace it"))
+        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
     with replacing(path, keep=group is not None) as part:
         mode = "w" if group is None or not os.path.getsize(part) else "r+"
         with _opened(part, mode) as file:
@@ -117,7 +119,7 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits) -> It
             writer = HDF5Writer(place)
             if ATTRIBUTE in place.attrs:
                 if not overwrite:
-                    raise PathExistsError(Problem(f"{path}:{group}", "has a tensor; pass overwrite=True to replace it"))
+                    raise PathExistsError(Problem(f"{path}:{group}", "has a tensor; nobody asked to overwrite it"))
                 writer.clear(limits)
             yield writer
 
@@ -143,7 +145,7 @@ def _walk(file: h5py.File, group: str | None) -> h5py.Group:
 
 def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
     """The object of that kind and name, through a hard link alone, or None."""
-    link = group.get(name, getlink=True) if name in group.keys() else None  # noqa: SIM118: `in group` follows links
+    link = group.get(name, getlink=True) if name in group.keys() else None  # noqa: SIM118 (`in group` follows links)
     if link is None:
         return None
     if not isinstance(link, h5py.HardLink):

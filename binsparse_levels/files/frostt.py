@@ -53,7 +53,7 @@ def read(
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
-    """Write the entries in stored order; the shape is told in a comment. Raises FormatError for what text would lose."""
+    """Write the entries in stored order, the shape in a comment. Raises FormatError for what the text would lose."""
     if tensor.ndim == 0:
         raise FormatError(Problem(path, "a .tns file holds no scalars"))
     if tensor.structure is not None:

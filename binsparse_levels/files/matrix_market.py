@@ -62,9 +62,7 @@ def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAUL
             raise ArrayError(Problem(path, f"is {head.symmetry}, but has entries in both triangles"))
         structure = fitting[0]
     values = _values(numbers)
-    return pack(
-        coords, values, head.shape, "COOR", duplicates=duplicates, structure=structure, limits=limits
-    )
+    return pack(coords, values, head.shape, "COOR", duplicates=duplicates, structure=structure, limits=limits)
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
@@ -152,7 +150,9 @@ def _read_array(head: Header, data: bytes, path: str, limits: Limits) -> Tensor:
     limits.hold("dense_bytes", rows * columns * values.itemsize, path, "the size in bytes of the dense array")
     j, i = np.triu_indices(rows, 1 if head.symmetry == "skew_symmetric" else 0)
     if rows != columns or len(values) != len(i):
-        raise ArrayError(Problem(path, f"expected the {len(i)} values of a triangle of {rows} × {columns}, got {len(values)}"))
+        raise ArrayError(
+            Problem(path, f"expected the {len(i)} values of a triangle of {rows} × {columns}, got {len(values)}")
+        )
     coords, full = expand(structure, (i, j), values)
     dense = pack(coords, full, head.shape, "DMATC", limits=limits)
     return Tensor(dense.format, dense.shape, {}, dense.values, structure=structure, limits=limits)

@@ -36,7 +36,7 @@ def reading(path: str) -> Iterator[IO[bytes]]:
 def writing(path: str, overwrite: bool) -> Iterator[IO[bytes]]:
     """A stream that becomes the file when the block ends well, compressed where the path ends with .gz."""
     if not overwrite and os.path.lexists(path):
-        raise PathExistsError(Problem(path, "exists; pass overwrite=True to replace it"))
+        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
     with replacing(path) as part, open(part, "wb") as raw:
         if path.lower().endswith(".gz"):
             # Without a name and a time in its header the same tensor gives the same bytes.

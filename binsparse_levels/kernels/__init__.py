@@ -21,7 +21,7 @@ def __getattr__(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def readable(array: npt.NDArray[Any], dtype: npt.DTypeLike = None) -> npt.NDArray[Any]:
+def readable(array: npt.NDArray[Any], dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
     """`array` as kernels take their inputs: contiguous, native, read-only; a copy only where it has to be."""
     view = np.ascontiguousarray(array, dtype=dtype if dtype is not None else array.dtype.newbyteorder("=")).view()
     view.flags.writeable = False

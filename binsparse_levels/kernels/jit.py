@@ -4,6 +4,7 @@ import functools
 
 import numba
 import numpy as np
+from numba import config
 
 u4 = np.uint32
 u8 = np.uint64
@@ -14,7 +15,7 @@ def kernel(function):
 
     With NUMBA_DISABLE_JIT=1 the kernel runs as plain Python and gives the same results: integers wrap silently.
     """
-    if numba.config.DISABLE_JIT:
+    if config.DISABLE_JIT:
 
         @functools.wraps(function)
         def interpreted(*args):
@@ -28,10 +29,11 @@ def kernel(function):
         return numba.njit(nogil=True)(function)
 
 
-def put_in_tuple(items, at, item):
-    """`items` with `item` at place `at`. In a compiled kernel the tuple dissolves into registers."""
-    return (*items[:at], item, *items[at + 1 :])
+if config.DISABLE_JIT:
 
+    def put_in_tuple(items, at, item):
+        """`items` with `item` at place `at`; in a compiled kernel the tuple dissolves into registers."""
+        return (*items[:at], item, *items[at + 1 :])
 
-if not numba.config.DISABLE_JIT:
-    from numba.cpython.unsafe.tuple import tuple_setitem as put_in_tuple  # noqa: F811
+else:
+    from numba.cpython.unsafe.tuple import tuple_setitem as put_in_tuple  # noqa: F401 (for the kernels)

@@ -40,11 +40,16 @@ class Sparse(Level):
     ) -> tuple[int | None, list[Problem]]:
         problems = []
         if n is not None and "ptr" in lengths and lengths["ptr"] != n + 1:
-            problems.append(Problem("ptr", f"expected a length of {n + 1}, one more than the fibers, got {lengths['ptr']}"))
+            problems.append(
+                Problem("ptr", f"expected a length of {n + 1}, one more than the fibers, got {lengths['ptr']}")
+            )
         children = lengths["idx0"]
-        for k in range(1, self.rank):
-            if lengths[f"idx{k}"] != children:
-                problems.append(Problem(f"idx{k}", f"expected a length of {children} like idx0, got {lengths[f'idx{k}']}"))
+        others = ((f"idx{k}", lengths[f"idx{k}"]) for k in range(1, self.rank))
+        problems += [
+            Problem(role, f"expected a length of {children} like idx0, got {length}")
+            for role, length in others
+            if length != children
+        ]
         return children, problems
 
     def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
@@ -133,11 +138,8 @@ class Sparse(Level):
 
 
 def _unsigned(array: Array, narrow: bool) -> Array:
-    if narrow:
-        signed = np.int32 if array.dtype.kind == "i" else np.uint32
-        return kernels.readable(array, signed).view(np.uint32)
-    signed = np.int64 if array.dtype.kind == "i" else np.uint64
-    return kernels.readable(array, signed).view(np.uint64)
+    size = 4 if narrow else 8
+    return kernels.readable(array, f"{array.dtype.kind}{size}").view(f"u{size}")
 
 
 def _pointer_problems(pointers: Array, children: int) -> Iterator[Problem]:
@@ -145,10 +147,14 @@ def _pointer_problems(pointers: Array, children: int) -> Iterator[Problem]:
         yield Problem("ptr[0]", f"expected 0, got {pointers[0]}")
     falls = np.flatnonzero(pointers[1:] < pointers[:-1])
     for p in falls[:_SHOWN].tolist():
-        yield Problem(f"ptr[{p + 1}]", f"{pointers[p + 1]} is less than the pointer before it, {pointers[p]}, in fiber {p}")
+        yield Problem(
+            f"ptr[{p + 1}]", f"{pointers[p + 1]} is less than the pointer before it, {pointers[p]}, in fiber {p}"
+        )
     yield from _rest("ptr", "decrease", len(falls))
     if pointers[-1] != children:
-        yield Problem(f"ptr[{len(pointers) - 1}]", f"expected {children}, the length of the indices, got {pointers[-1]}")
+        yield Problem(
+            f"ptr[{len(pointers) - 1}]", f"expected {children}, the length of the indices, got {pointers[-1]}"
+        )
 
 
 def _range_problems(role: str, indices: Array, size: int) -> Iterator[Problem]:

@@ -1,0 +1,161 @@
+"""The laws of a level kind, and strategies for hypothesis that draw cases for them.
+
+For authors of kinds; needs hypothesis. A kind's tests are three lines:
+
+    @given(testing.level_cases(MyKind(1)))
+    def test_laws(case):
+        testing.check_level(case)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from .errors import FormatError
+from .formats import Format
+from .levels import LEVELS, Level, places
+from .levels.base import Positions, as_array
+
+Array: TypeAlias = npt.NDArray[Any]
+Listing: TypeAlias = list[tuple[int, tuple[int, ...], int]]  # fiber, coordinates, child
+
+
+@dataclass(frozen=True)
+class LevelCase:
+    """Entries for one level: sorted by parent, then coordinates, some of them repeated as by levels further down."""
+
+    level: Level
+    dims: tuple[int, ...]
+    n: int
+    parents: Array
+    coords: tuple[Array, ...]
+
+
+@st.composite
+def level_cases(draw: st.DrawFn, level: Level, *, max_size: int = 4, max_n: int = 4) -> LevelCase:
+    """Entries for this level, over small dimensions, sizes 0 and 1 among them."""
+    dims = tuple(draw(st.lists(st.integers(0, max_size), min_size=level.rank, max_size=level.rank)))
+    n = draw(st.integers(0, max_n))
+    places = list(itertools.product(range(n), *(range(size) for size in dims)))
+    chosen = sorted(draw(st.lists(st.sampled_from(places), max_size=12))) if places else []
+    rows = np.array(chosen, np.int64).reshape(len(chosen), level.rank + 1)
+    return LevelCase(level, dims, n, rows[:, 0].copy(), tuple(rows[:, k + 1].copy() for k in range(level.rank)))
+
+
+def check_level(case: LevelCase) -> None:
+    """Assert the laws of DESIGN's table for one case; a kind may refuse it by FormatError."""
+    level, dims, n = case.level, case.dims, case.n
+    try:
+        arrays, child = level.build(dims, case.parents, case.coords, n)
+    except FormatError:
+        assume(False)
+    children = as_array(child)
+    # 1: what build makes is sound, and its lengths agree with its size
+    names = level.names(1, root=False)
+    kept = {role: arrays[role] for role in names}
+    assert list(level.check(kept, dims, n)) == []
+    size = level.size(kept, dims, n)
+    counted, problems = level.lengths({role: len(array) for role, array in kept.items()}, dims, n)
+    assert problems == []
+    assert counted in (None, size)
+    assert set(names) == set(level.roles())
+    if len(children):
+        assert 0 <= children.min() <= children.max() < size
+    # 2: expand gives back what was built
+    everything = [range(s) for s in dims]
+    listing = _listing(level.expand(kept, dims, range(n), everything), range(n))
+    built = {(p, c): q for p, c, q in zip(case.parents.tolist(), _rows(case.coords), children.tolist(), strict=True)}
+    found = {(p, c): q for p, c, q in listing}
+    assert len(found) == len(listing)
+    assert built.items() <= found.items()
+    if not level.padded:
+        assert built == found
+    # 4: an ordered kind lists in order
+    if level.ordered:
+        assert [row[:2] for row in listing] == sorted(found)
+        assert [q for *_, q in listing] == sorted(found.values())
+    # 6: locate agrees with expand
+    cells = list(itertools.product(range(n), *(range(s) for s in dims)))
+    table = np.array(cells, np.int64).reshape(len(cells), level.rank + 1)
+    located = level.locate(kept, dims, table[:, 0].copy(), [table[:, k + 1].copy() for k in range(level.rank)])
+    assert located.tolist() == [found.get((p, tuple(c)), -1) for p, *c in cells]
+    # 7: nbytes is right to the byte
+    numbers = [array.dtype.kind in "iu" for array in kept.values()]
+    real = sum(len(a) * 4 if is_number else a.nbytes for a, is_number in zip(kept.values(), numbers, strict=True))
+    assert level.nbytes(dims, n, size, root=False, itemsize=4) in (None, real)
+
+
+def check_selection(case: LevelCase, positions: Positions, window: Sequence[Positions]) -> None:
+    """Assert law 3: expand of any positions and window is the selection from expand of everything."""
+    try:
+        arrays, _ = case.level.build(case.dims, case.parents, case.coords, case.n)
+    except FormatError:
+        assume(False)
+    everything = _listing(
+        case.level.expand(arrays, case.dims, range(case.n), [range(s) for s in case.dims]), range(case.n)
+    )
+    wanted = [set(as_array(w).tolist()) for w in window]
+    selected = [
+        (p, c, q)
+        for p in as_array(positions).tolist()
+        for fiber, c, q in everything
+        if fiber == p and all(x in w for x, w in zip(c, wanted, strict=True))
+    ]
+    assert _listing(case.level.expand(arrays, case.dims, positions, window), positions) == selected
+
+
+@st.composite
+def selections(draw: st.DrawFn, case: LevelCase) -> tuple[Positions, list[Positions]]:
+    """Positions of the level and a window over its dimensions, ranges and sorted arrays."""
+    window = [draw(_some_of(size, steps=True)) for size in case.dims]
+    return draw(_some_of(case.n, steps=False)), window
+
+
+@st.composite
+def formats(
+    draw: st.DrawFn, *, min_rank: int = 0, max_rank: int = 4, kinds: Sequence[type[Level]] | None = None
+) -> Format:
+    """Formats of any chain of levels of these kinds (all that are registered), with any transpose."""
+    rank = draw(st.integers(min_rank, max_rank))
+    levels: list[Level] = []
+    while (left := rank - sum(level.rank for level in levels)) > 0:
+        kind = draw(st.sampled_from([k for k in kinds or LEVELS.values() if k.min_rank <= left]))
+        levels.append(kind(draw(st.integers(max(kind.min_rank, 1), left))))
+    transpose = draw(st.none() | st.permutations(range(rank)).map(tuple))
+    return Format(tuple(levels), transpose)
+
+
+def check_names(format: Format) -> None:
+    """Assert law 5: the stored names of a format are distinct."""
+    names = [name for place in places(format.levels, (0,) * format.rank) for name in place.names.values()]
+    assert len(set(names)) == len(names)
+    assert not {"values", "fill_value"} & set(names)
+
+
+@st.composite
+def _some_of(draw: st.DrawFn, size: int, *, steps: bool) -> Positions:
+    if draw(st.booleans()):
+        start = draw(st.integers(0, size))
+        return range(start, draw(st.integers(start, size)), draw(st.integers(1, 3)) if steps else 1)
+    chosen = draw(st.sets(st.integers(0, size - 1))) if size else set()
+    return np.array(sorted(chosen), np.int64)
+
+
+def _rows(coords: Sequence[Array]) -> list[tuple[int, ...]]:
+    return list(zip(*(x.tolist() for x in coords), strict=True))
+
+
+def _listing(expanded: tuple[int | Array, list[Array], Positions], positions: Positions) -> Listing:
+    counts, coords, child = expanded
+    fibers = as_array(positions).tolist()
+    repeats = [counts] * len(fibers) if isinstance(counts, int) else np.asarray(counts).tolist()
+    parents = [p for p, count in zip(fibers, repeats, strict=True) for _ in range(count)]
+    return list(zip(parents, _rows(coords), as_array(child).tolist(), strict=True))

@@ -1,0 +1,146 @@
+"""Level kinds that live in the tests alone: one that lists its fibers out of order, one with positions nobody reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from binsparse_levels.errors import Problem
+from binsparse_levels.levels import Level, register
+from binsparse_levels.levels.base import Array, Arrays, Positions, as_array, cells, inside
+
+
+@register
+@dataclass(frozen=True)
+class Backwards(Level):
+    """Lists every fiber in descending order, and counts coordinates from `base`."""
+
+    base: int = 0
+
+    kind: ClassVar[str] = "backwards"
+    ordered: ClassVar[bool] = False
+
+    def roles(self) -> dict[str, str]:
+        return {"ends": "pointer"} | {f"at{k}": "index" for k in range(self.rank)}
+
+    def names(self, depth: int, root: bool) -> dict[str, str]:
+        return {role: f"backwards_{depth}_{role}" for role in self.roles()}
+
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> tuple[int, list[Problem]]:
+        wrong = [role for role in lengths if role != "ends" and lengths[role] != lengths["at0"]]
+        if n is not None and lengths["ends"] != n:
+            wrong.append("ends")
+        return lengths["at0"], [Problem(role, "wrong length") for role in wrong]
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        return len(arrays["at0"])
+
+    def build(
+        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
+    ) -> tuple[dict[str, Array], Positions]:
+        rows = np.stack([as_array(parents), *coords], axis=1)
+        unique, inverse = np.unique(rows, axis=0, return_inverse=True)
+        ends = np.searchsorted(unique[:, 0], np.arange(n), side="right")
+        starts = np.concatenate(([0], ends))[:-1]
+        # The k-th of a fiber becomes the k-th from its end.
+        place = (starts + ends - 1)[unique[:, 0]] - np.arange(len(unique))
+        turned = np.empty_like(unique)
+        turned[place] = unique
+        columns = {f"at{k}": turned[:, k + 1] + self.base for k in range(self.rank)}
+        return {"ends": ends} | columns, place[inverse.ravel()]
+
+    def expand(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[Array, list[Array], Positions]:
+        ends = arrays["ends"]
+        child = [np.arange(ends[p - 1] if p else 0, ends[p]) for p in as_array(positions)]
+        flat = np.concatenate([np.empty(0, np.int64), *child]).astype(np.int64)
+        coords = [arrays[f"at{k}"][flat] - self.base for k in range(self.rank)]
+        kept = inside(window, coords)
+        fiber = np.repeat(np.arange(len(child)), [len(c) for c in child])
+        counts = np.bincount(fiber[kept], minlength=len(child))
+        return counts, [x[kept] for x in coords], flat[kept]
+
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        ends = arrays["ends"]
+        if n and (ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] != len(arrays["at0"])):
+            yield Problem("ends", "do not fit")
+        for k, size in enumerate(dims):
+            x = arrays[f"at{k}"] - self.base
+            if ((x < 0) | (x >= size)).any():
+                yield Problem(f"at{k}", "out of range")
+
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        out = np.full(len(positions), -1)
+        for i, p in enumerate(positions):
+            _, found, child = self.expand(arrays, dims, np.array([p]), [np.array([x[i]]) for x in coords])
+            if len(found[0]):
+                out[i] = as_array(child)[0]
+        return out
+
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
+        return (n + self.rank * children) * itemsize
+
+
+@register
+@dataclass(frozen=True)
+class Marked(Level):
+    """One byte for every cell says whether it is an entry; the child position is the cell."""
+
+    kind: ClassVar[str] = "marked"
+    gaps: ClassVar[bool] = True
+
+    def roles(self) -> dict[str, str]:
+        return {"marks": "bool"}
+
+    def names(self, depth: int, root: bool) -> dict[str, str]:
+        return {"marks": f"marks_{depth}"}
+
+    def lengths(
+        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
+    ) -> tuple[int | None, list[Problem]]:
+        if n is None:
+            return None, []
+        size = n * cells(dims)
+        return size, [] if lengths["marks"] == size else [Problem("marks", f"expected a length of {size}")]
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        return len(arrays["marks"])
+
+    def build(
+        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
+    ) -> tuple[dict[str, Array], Positions]:
+        child = as_array(parents)
+        for size, x in zip(dims, coords, strict=True):
+            child = child * size + x
+        marks = np.zeros(n * cells(dims), np.uint8)
+        marks[child] = 1
+        return {"marks": marks}, child
+
+    def expand(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[Array, list[Array], Positions]:
+        count = cells(dims)
+        child = (as_array(positions)[:, np.newaxis] * count + np.arange(count)).ravel()
+        fiber = np.repeat(np.arange(len(positions)), count)
+        kept = arrays["marks"][child] != 0
+        child, fiber = child[kept], fiber[kept]
+        coords = [x.astype(np.int64) for x in np.unravel_index(child % max(count, 1), dims)]
+        kept = inside(window, coords)
+        return np.bincount(fiber[kept], minlength=len(positions)), [x[kept] for x in coords], child[kept]
+
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        if (arrays["marks"] > 1).any():
+            yield Problem("marks", "not 0 or 1")
+
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        child = positions
+        for size, x in zip(dims, coords, strict=True):
+            child = child * size + x
+        return np.where(arrays["marks"][child] != 0, child, -1) if len(arrays["marks"]) else child
+
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
+        return None
