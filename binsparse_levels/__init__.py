@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .errors import BinsparseError as BinsparseError
     from .errors import ContainerError as ContainerError
     from .errors import DescriptorError as DescriptorError
+    from .errors import DialectWarning as DialectWarning
     from .errors import FormatError as FormatError
     from .errors import IncompleteError as IncompleteError
     from .errors import LimitError as LimitError
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "errors": [
-        "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "FormatError", "IncompleteError",
-        "LimitError", "Problem", "UnsafeError",
+        "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "DialectWarning", "FormatError",
+        "IncompleteError", "LimitError", "Problem", "UnsafeError",
     ],
     "formats": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
     "io": ["read", "write"],

@@ -39,6 +39,7 @@ class Descriptor:
     shape: tuple[int, ...]
     number_of_stored_values: int | None
     data_types: Mapping[str, DataType]
+    name: str | None = None
     structure: str | None = None
     attributes: Mapping[str, Any] | None = None
     user: Mapping[str, Any] = field(default_factory=dict)
@@ -128,8 +129,10 @@ class _Parser:
         raise_if(DescriptorError, self.problems)
         assert format is not None
         assert shape is not None
+        name = inner.get("format")
+        name = None if name == "custom" else name
         return Descriptor(
-            format, shape, count, data_types, structure, attributes, user, version or VERSION, tuple(self.repairs)
+            format, shape, count, data_types, name, structure, attributes, user, version or VERSION, tuple(self.repairs)
         )
 
     def namespace(self, header: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

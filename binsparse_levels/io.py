@@ -204,8 +204,8 @@ class _Loading:
             if any(len(tensor.arrays[name]) != len(array) for name, array in loose.arrays.items()):
                 raise  # a fiber was stored twice
             self.repairs.append("entries: not in order, sorted")
-        if descriptor.format.alias in _NO_EMPTY_FIBERS and has_empty_fibers(tensor):
-            problem = Problem("pointers_to_1", f"{descriptor.format.alias} has no fibers without an entry")
+        if descriptor.name in _NO_EMPTY_FIBERS and has_empty_fibers(tensor):
+            problem = Problem("pointers_to_1", f"{descriptor.name} has no fibers without an entry")
             if not self._lenient:
                 raise ArrayError(problem)
             self.repairs.append(str(problem))
@@ -260,7 +260,7 @@ def _stored(tensor: Tensor) -> tuple[Descriptor, dict[str, npt.NDArray[Any]]]:
         tensor.shape,
         tensor.number_of_stored_values,
         data_types,
-        tensor.structure,
+        structure=tensor.structure,
         user=dict(tensor.attributes),
     )
     return descriptor, {name: encode(array, data_types[name]) for name, array in arrays.items()}

@@ -262,7 +262,8 @@ class Tensor:
         return dense
 
     def convert(self, format: FormatLike, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
-        """The same entries in another format. Arrays that do not change are shared.
+        """The same entries in another format. Between formats of one order the values, and the indices that list every
+        entry, are shared.
 
         A format that stores more than entries (dense below) is filled up with the fill value, or zero, and what it is
         filled up with is stored from then on; `drop_fill` is the way back. Raises FormatError, LimitError.

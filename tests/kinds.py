@@ -1,4 +1,4 @@
-"""Level kinds that live in the tests alone: one that lists its fibers out of order, one with positions nobody reaches."""
+"""Level kinds of the tests alone: one lists its fibers out of order, one has positions that nobody reaches."""
 
 from __future__ import annotations
 

@@ -1,0 +1,356 @@
+"""Packing, unpacking and converting against the oracle, and the cases that bite."""
+
+import itertools
+
+import kinds
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import VALUE_TYPES, cases
+
+from binsparse_levels import (
+    ArrayError,
+    Dense,
+    Format,
+    LimitError,
+    Limits,
+    Sparse,
+    Tensor,
+    fused,
+    keys,
+    pack,
+    packing,
+    parse_format,
+    testing,
+)
+
+ALL_KINDS = (Dense, Sparse, kinds.Backwards, kinds.Marked)
+
+
+def entries_of(tensor):
+    coords, values = tensor.unpack()
+    rows = list(zip(*(x.tolist() for x in coords), strict=True)) if coords else [()] * len(values)
+    assert len(set(rows)) == len(rows)
+    return dict(zip(rows, values.tolist(), strict=True))
+
+
+def pairs(coords, values):
+    rows = list(zip(*coords, strict=True)) if coords else [()] * len(values)
+    return dict(zip(rows, values, strict=True))
+
+
+def assert_arrays(tensor, expected_arrays, expected_values):
+    assert {name: array.tolist() for name, array in tensor.arrays.items()} == expected_arrays
+    assert np.array_equal(tensor.values, np.array(expected_values, tensor.dtype))
+    assert len({array.dtype for array in tensor.arrays.values()}) <= 1
+
+
+@given(cases())
+def test_pack_makes_the_arrays_of_the_oracle(case):
+    tensor = pack(case.coords, case.values, case.shape, case.format)
+    coords, values = case.rows
+    pad = np.zeros((), case.values.dtype)[()]
+    assert_arrays(tensor, *naive.build(case.format, case.shape, pairs(coords, values), pad))
+    assert tensor.dtype == case.values.dtype
+    tensor.check()
+
+
+@given(cases(unique=False), st.sampled_from(["sum", "first", "last"]))
+def test_duplicates(case, duplicates):
+    coords, values = case.rows
+    if not coords and len(values) > 1:
+        coords = []
+    merged = naive.merge(coords, values, duplicates) if coords else pairs([], values[:1])
+    if not coords and len(values) > 1:
+        return  # a scalar given many times is tested below
+    tensor = pack(case.coords, case.values, case.shape, case.format, duplicates=duplicates)
+    pad = np.zeros((), case.values.dtype)[()]
+    assert_arrays(tensor, *naive.build(case.format, case.shape, merged, pad))
+
+
+@pytest.mark.parametrize(("duplicates", "result"), [("sum", 6), ("first", 1), ("last", 3)])
+def test_a_scalar_given_many_times(duplicates, result):
+    assert pack((), [1, 2, 3], (), "element", duplicates=duplicates).to_dense() == result
+
+
+@given(cases(kinds=ALL_KINDS))
+def test_unpack_gives_the_entries_back(case):
+    tensor = pack(case.coords, case.values, case.shape, case.format, fill_value=case.values.dtype.type(0))
+    given_entries = pairs(*[[*part] for part in (case.rows[0], case.values.tolist())])
+    found = entries_of(tensor)
+    assert given_entries.items() <= found.items()
+    if not any(level.padded for level in case.format.levels) and case.shape:
+        assert found == given_entries
+    assert np.array_equal(tensor.to_dense(), naive.dense(case.shape, given_entries, 0, tensor.dtype))
+    tensor.check()
+
+
+@given(cases(kinds=ALL_KINDS), st.data())
+def test_convert_is_packing_anew(case, data):
+    target = data.draw(testing.formats(min_rank=case.format.rank, max_rank=case.format.rank, kinds=ALL_KINDS))
+    source = pack(case.coords, case.values, case.shape, case.format)
+    converted = source.convert(target)
+    coords, values = source.unpack()
+    again = pack(coords, values, case.shape, target)
+    assert converted.format == target
+    assert {name: x.tolist() for name, x in converted.arrays.items()} == {
+        n: x.tolist() for n, x in again.arrays.items()
+    }
+    assert np.array_equal(converted.values, again.values)
+    converted.check()
+
+
+@given(cases())
+def test_the_fused_pass_and_build_make_the_same(case):
+    levels, order = case.format.levels, case.format.order
+    dims = tuple(case.shape[k] for k in order)
+    given_entries = packing.Entries(dims, tuple(case.coords[k] for k in order), case.values, False, order)
+    pad = np.zeros((), case.values.dtype)[()]
+    tree = packing.pack_entries(levels, given_entries, pad, "error", Limits())
+    by_levels = packing.build(levels, packing._sort_by_columns(given_entries, "error"), pad, Limits())
+    assert tree.arrays.keys() == by_levels.arrays.keys()
+    for name, array in tree.arrays.items():
+        assert array.dtype == by_levels.arrays[name].dtype
+        assert np.array_equal(array, by_levels.arrays[name])
+    assert np.array_equal(tree.values, by_levels.values)
+
+
+# Keys
+
+
+def random_entries(dims, n, seed=0, top=None):
+    generator = np.random.default_rng(seed)
+    return [generator.integers(0, min(size, top or size), n) for size in dims]
+
+
+@pytest.mark.parametrize(
+    "dims",
+    [
+        (1, 2**63 - 1, 2),  # 64 bits exactly, below a dimension that takes none: a shift by 64
+        (1, 1, 2**32, 2**32),
+        (2**32, 1, 2**32, 1),
+        (1, 1, 1),  # no bits at all
+        (1,),
+        (2, 2),  # fewer bits than buckets
+        (2**40, 2**40),  # two words, a dimension across the border
+        (2**63 - 1, 2**63 - 1),
+        (1, 2**62, 1, 2**62, 4, 1),  # 126 bits
+        (2**63 - 1, 2**63 - 1, 2**63 - 1),  # three words
+        (2**31,) * 9,  # more dimensions than the kernels unroll
+        (3,) * 64,
+        (5,) * 7,
+        (2**30, 7, 2**20, 11),
+    ],
+)
+@pytest.mark.parametrize("n", [1, 2, 30, 20_000])
+@pytest.mark.parametrize("top", [None, 3])
+def test_keys_of_any_width(dims, n, top):
+    coords = random_entries(dims, n, top=top)
+    values = np.arange(n, dtype=float)
+    format = Format((Sparse(1),) * len(dims))
+    tensor = pack(coords, values, dims, format, duplicates="last")
+    order = np.lexsort(coords[::-1])
+    rows = np.stack(coords)[:, order]
+    last = np.append((rows[:, 1:] != rows[:, :-1]).any(axis=0), True)
+    found, found_values = tensor.unpack()
+    assert np.array_equal(np.stack(found), rows[:, last])
+    assert np.array_equal(found_values, values[order][last])
+    tensor.check()
+
+
+@pytest.mark.parametrize("n", [25, 3000, 13_000, 300_000])
+@pytest.mark.parametrize("spread", ["uniform", "few", "heavy", "sorted", "sorted twice", "one"])
+def test_sorting_any_distribution(n, spread):
+    dims = (2**20, 2**20)
+    i, j = random_entries(dims, n)
+    if spread == "few":
+        i, j = i % 7, j % 5
+    elif spread == "heavy":
+        i[: n // 2], j[: n // 2] = 5, np.arange(n // 2) % 11
+    elif spread.startswith("sorted"):
+        i, j = np.sort(i), np.arange(n)
+        if spread == "sorted twice":
+            i, j = np.repeat(i, 2)[:n], np.repeat(j, 2)[:n]
+    elif spread == "one":
+        i[:], j[:] = 9, 9
+    values = np.random.default_rng(1).integers(0, 100, n)
+    tensor = pack([i, j], values, dims, "DCSR", duplicates="sum")
+    linear = i * dims[1] + j
+    places, inverse = np.unique(linear, return_inverse=True)
+    found, found_values = tensor.unpack()
+    assert np.array_equal(found[0] * dims[1] + found[1], places)
+    assert np.array_equal(found_values, np.bincount(inverse, values).astype(int))
+
+
+def test_sums_are_in_input_order():
+    values = np.array([1e100, 1.0, -1e100, 1.0])
+    assert pack([[3] * 4], values, (5,), "CVEC", duplicates="sum").values.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint64"])
+def test_sums_wrap_as_numpys(dtype):
+    top = np.iinfo(dtype).max
+    tensor = pack([[0, 0]], np.array([top, 3], dtype), (2,), "CVEC", duplicates="sum")
+    assert tensor.values.tolist() == [np.iinfo(dtype).min + 2]
+
+
+def test_the_sum_of_booleans_is_or():
+    tensor = pack([[0, 0, 1, 1]], np.array([True, True, False, False]), (2,), "CVEC", duplicates="sum")
+    assert tensor.values.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("dtype", ["S5", "U3", "M8[s]", "i4,f8"])
+def test_other_types_are_moved_but_not_summed(dtype):
+    values = np.zeros(3, dtype)
+    tensor = pack([[2, 0, 1]], values, (4,), "CVEC")
+    assert tensor.dtype == np.dtype(dtype)
+    with pytest.raises(ArrayError, match="cannot be summed"):
+        pack([[2, 0, 2]], values, (4,), "CVEC", duplicates="sum")
+    assert pack([[2, 0, 2]], values, (4,), "CVEC", duplicates="last").number_of_stored_values == 2
+
+
+def test_nan_payloads_and_negative_zero_keep_their_bits():
+    values = np.array([0x7FF8_0000_DEAD_BEEF, 0x8000_0000_0000_0000, 1], np.uint64).view(np.float64)
+    assert np.array_equal(
+        pack([[2, 0, 1]], values, (3,), "CVEC").values.view(np.uint64), values.view(np.uint64)[[1, 2, 0]]
+    )
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("format", ["CSR", "CSC", "COO", "DCSC", "sparse(2) @ 1, 0", "dense(2)"])
+@pytest.mark.parametrize("bad", [3, -1, 2**40])
+@pytest.mark.parametrize("n", [1, 100])
+def test_coordinates_out_of_range_are_named(format, bad, n):
+    i, j = np.zeros(n, np.int64), np.arange(n) % 5
+    i[n // 2] = bad
+    with pytest.raises(ArrayError, match=rf"coords\[0\]\[{n // 2}\]: {bad} is outside dimension 0 of size 3"):
+        pack([i, j], np.ones(n), (3, 5), format)
+
+
+def test_uint64_coordinates_above_the_signed_range():
+    with pytest.raises(ArrayError, match="18446744073709551615 is outside dimension 1"):
+        pack([[0], np.array([2**64 - 1], np.uint64)], [1.0], (2, 2**63 - 1), "COO")
+
+
+@pytest.mark.parametrize("dims", [(3, 5), (2**62, 2**62, 2**62)])
+def test_duplicates_are_named_by_their_coordinates(dims):
+    format = Format((Sparse(len(dims)),), tuple(range(len(dims)))[::-1])
+    coords = [[1, 0, 1], [4, 2, 4], [0, 0, 0]][: len(dims)]
+    with pytest.raises(ArrayError, match=r"\(1, 4(, 0)?\) is given more than once; say what to do with duplicates"):
+        pack(coords, [1, 2, 3], dims, format)
+
+
+@pytest.mark.parametrize(
+    ("coords", "values"),
+    [
+        ([[0, 1]], [1, 2]),
+        ([[0, 1], [0]], [1, 2]),
+        ([[0, 1], [0, 1]], [1]),
+        ([[0, 1], [0.5, 1]], [1, 2]),
+        ([[True, False], [0, 1]], [1, 2]),
+        ([[[0, 1]], [[0, 1]]], [1, 2]),
+        ([[0, 1], [0, 1]], [[1, 2]]),
+        ([[0, 1], [0, 1]], [1, None]),
+    ],
+)
+def test_what_is_no_coordinates_and_values(coords, values):
+    with pytest.raises(ArrayError):
+        pack(coords, values, (2, 2), "COO")
+
+
+def test_dense_parts_are_limited():
+    for format, shape in [("CSR", (2**62, 5)), ("dense(3)", (2**30, 2**30, 2**30)), ("sparse, dense", (5, 2**50))]:
+        with pytest.raises(LimitError, match="dense_bytes"):
+            pack([[1]] * len(shape), [1.0], shape, format)
+    with pytest.raises(LimitError, match="dense_bytes"):
+        pack([[], []], [], (2**62, 5), "CSR")
+    with pytest.raises(LimitError, match="rank=64"):
+        pack([[0]] * 65, [1.0], (2,) * 65, "sparse(65)")
+    assert pack([[1]] * 65, [1.0], (2,) * 65, "sparse(65)", limits=Limits(rank=100)).ndim == 65
+
+
+# Memory
+
+
+def test_inputs_are_left_alone_and_not_kept():
+    i, j, values = np.array([1, 0, 2]), np.array([0, 1, 2]), np.array([1.0, 2.0, 3.0])
+    for x in (i, j, values):
+        x.flags.writeable = False
+    tensor = pack([i, j], values, (3, 3), "COO")
+    assert tensor.values.tolist() == [2.0, 1.0, 3.0]
+    ordered = np.array([0, 1, 2])
+    tensor = pack([ordered], values, (3,), "CVEC")
+    assert not np.shares_memory(tensor.arrays["indices_0"], ordered)
+    assert not np.shares_memory(tensor.values, values)
+
+
+def test_inputs_of_any_stride():
+    table = np.arange(12).reshape(6, 2)[::-1]
+    tensor = pack(table.T, np.arange(18.0)[::3], (12, 12), "CSR")
+    assert tensor.equals(pack(np.ascontiguousarray(table.T), np.arange(18.0)[::3].copy(), (12, 12), "CSR"))
+
+
+def test_one_array_of_coordinates():
+    table = np.array([[0, 1, 2], [2, 1, 0]])
+    assert pack(table, 1, (3, 3), "CSR").equals(pack(list(table), 1, (3, 3), "CSR"))
+
+
+def test_equal_orders_share_arrays():
+    generator = np.random.default_rng(0)
+    coords = [np.unique(generator.integers(0, 1000, 500)), None]
+    coords[1] = generator.integers(0, 1000, len(coords[0]))
+    coo = pack(coords, np.arange(len(coords[0]), dtype=float), (1000, 1000), "COO")
+    for format in ("CSR", "DCSR"):
+        other = coo.convert(format)
+        assert np.shares_memory(other.arrays["indices_1"], coo.arrays["indices_1"])
+        assert np.shares_memory(other.values, coo.values)
+        back = other.convert("COO")
+        assert np.shares_memory(back.arrays["indices_1"], coo.arrays["indices_1"])
+    same = coo.convert(parse_format("sparse(2) @ 0, 1"))
+    assert all(np.shares_memory(same.arrays[name], coo.arrays[name]) for name in coo.arrays)
+
+
+def test_the_index_type_is_the_narrowest_of_two():
+    assert pack([[1]], [1.0], (2**31 - 1,), "CVEC").arrays["indices_0"].dtype == np.int32
+    assert pack([[1]], [1.0], (2**31,), "CVEC").arrays["indices_0"].dtype == np.int64
+
+
+# The order of dimensions that conversion keeps
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_dimensions_that_need_no_sorting(order):
+    kept = packing._ordered_dims(order)
+    places = sorted(itertools.product(range(3), repeat=4))
+    turned = [tuple(place[k] for k in order) for place in places]
+    stable = sorted(turned, key=lambda place: place[: 4 - kept])
+    assert stable == sorted(turned)
+    if kept < 4:
+        assert sorted(turned, key=lambda place: place[: 4 - kept - 1]) != sorted(turned)
+
+
+def test_a_layout_gives_its_coordinates_back():
+    for dims in [(5, 7), (1, 2**63 - 1, 2), (2**40, 2**40), (2**62, 1, 2**60)]:
+        layout = keys.layout(dims)
+        assert layout.words == (2 if layout.bits > 64 else 1)
+        coords = [size - 1 for size in dims]
+        key = [0] * layout.words
+        for word in range(layout.words):
+            for d, x in enumerate(coords):
+                right, left, mask = (int(field[word][d]) for field in layout.fields)
+                key[word] |= (x & mask) >> left << right
+        assert layout.coords(key) == tuple(coords)
+    assert keys.layout((2**63 - 1,) * 3) is None
+    assert keys.layout((2,) * (keys.MAX_FUSED_RANK + 1)) is None
+
+
+def test_every_value_type_is_summed_somewhere():
+    for name in VALUE_TYPES:
+        values = np.array([1, 1, 0]).astype(name)
+        assert pack([[0, 0, 1]], values, (2,), "CVEC", duplicates="sum").values[0] == values[0] + values[1]
+    assert fused.add_groups(np.array([1.0, 2.0]), np.array([0])).tolist() == [3.0]
+    assert isinstance(pack([[0]], [1], (1,), "CVEC"), Tensor)
