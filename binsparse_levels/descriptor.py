@@ -235,13 +235,13 @@ class _Parser:
         return count
 
     def data_types(self, inner: dict[str, Any], format: Format | None) -> dict[str, DataType]:
+        fill = inner.get("fill", False)
+        if not isinstance(fill, bool):
+            self.fault("fill", f"expected true or false, got {fill!r:.60}")
         given = inner.get("data_types")
         if not isinstance(given, dict):
             self.fault("data_types", "missing" if given is None else f"expected an object, got {given!r:.60}")
             return {}
-        fill = inner.get("fill", False)
-        if not isinstance(fill, bool):
-            self.fault("fill", f"expected true or false, got {fill!r:.60}")
         if format is None:
             return {}
         found = {}

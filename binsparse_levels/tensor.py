@@ -179,10 +179,9 @@ class Tensor:
         iso = ", iso" if self.iso else ""
         fill = "" if self._fill_value is None else f", fill {self._fill_value}"
         structure = f", {self._structure}" if self._structure else ""
-        head = (
-            f"<Tensor {shape} {self.dtype}{iso}, {self.number_of_stored_values} stored values{fill}{structure}, "
-            f"{self._format}>"
-        )
+        count = self.number_of_stored_values
+        stored = f"{count} stored value{'' if count == 1 else 's'}"
+        head = f"<Tensor {shape} {self.dtype}{iso}, {stored}{fill}{structure}, {self._format}>"
         return "\n".join([head, *self._tree_lines()])
 
     def _tree_lines(self) -> list[str]:
@@ -297,12 +296,12 @@ class Tensor:
     def astype(self, dtype: npt.DTypeLike) -> Tensor:
         """The same tensor with values of another type, cast as numpy casts them; the other arrays are shared."""
         tree = self._tree
+        if self._structure is not None:
+            raise_if(FormatError, structure_problems(self._structure, self._shape, np.dtype(dtype)))
         if tree.iso:
             values = np.broadcast_to(_one(tree.values).astype(dtype), tree.values.shape)
         else:
             values = tree.values.astype(dtype)
-        if self._structure is not None:
-            raise_if(FormatError, structure_problems(self._structure, self._shape, values.dtype))
         fill = None if self._fill_value is None else self._fill_value.astype(values.dtype)
         cast = tree.with_values(values, tree.iso)
         return Tensor._trusted(self._format, self._shape, cast, fill, self._structure, self._attributes)

@@ -1,0 +1,108 @@
+"""The notation and the custom object of a format, and what is equal to what."""
+
+import kinds
+import pytest
+from hypothesis import given
+
+from binsparse_levels import ALIASES, SYNONYMS, Dense, Format, FormatError, Sparse, parse_format, testing
+
+
+@given(testing.formats(max_rank=6))
+def test_str_and_custom_are_inverses_of_parsing(format):
+    assert parse_format(str(format)) == format
+    assert parse_format(format.custom()) == format
+    assert parse_format(format) is format
+    assert format.canonical().canonical() == format.canonical()
+    assert format.canonical().rank == format.rank
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [
+        ("CSR", Format((Dense(), Sparse()))),
+        ("COO", Format((Sparse(2),))),
+        ("DMAT", Format((Dense(), Dense()))),
+        ("dense, sparse(2) @ 2, 0, 1", Format((Dense(), Sparse(2)), (2, 0, 1))),
+        ("  dense ,sparse( 2 )@2,0 , 1 ", Format((Dense(), Sparse(2)), (2, 0, 1))),
+        ("sparse(rank=2)", Format((Sparse(2),))),
+        ("element", Format(())),
+        ("element @", Format((), ())),
+        ("backwards(2, base=1), dense", Format((kinds.Backwards(2, base=1), Dense()))),
+    ],
+)
+def test_notation(text, format):
+    assert parse_format(text) == format
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("csr", "did you mean CSR"),
+        ("spars", "did you mean sparse"),
+        ("", "expected a level"),
+        ("dense,,sparse", "expected a level"),
+        ("dense, CSR", "'CSR' is no level kind"),
+        ("CSR @ 0, 1", "takes no transpose; write its levels, dense, sparse"),
+        ("sparse(0)", "needs an integer >= 1, got 0"),
+        ("sparse(x)", "needs an integer >= 1, got 'x'"),
+        ("sparse(2, 3)", "expected name=value"),
+        ("sparse(2, rank=3)", "rank is given twice"),
+        ("sparse(2, base=3)", "no such key"),
+        ("sparse, sparse @ 1", "permutation of 0 … 1"),
+        ("sparse, sparse @ 1, 1", "permutation of 0 … 1"),
+        ("sparse, sparse @ 1, a", "expected integers behind the @"),
+        ("sparse, sparse @ 1 @ 0", "expected integers behind the @"),
+    ],
+)
+def test_faults_of_the_notation(text, message):
+    with pytest.raises(FormatError, match=message):
+        parse_format(text)
+
+
+@pytest.mark.parametrize("what", [None, 3, ["dense"], Dense()])
+def test_what_is_no_format(what):
+    with pytest.raises(TypeError):
+        parse_format(what)
+
+
+def test_aliases():
+    for name, format in ALIASES.items():
+        assert parse_format(name) == format
+        assert str(format) == format.alias == name
+    assert {SYNONYMS[name] for name in SYNONYMS} <= set(ALIASES)
+    assert parse_format("dense(2)").alias == "DMATR"
+    assert parse_format("dense, sparse @ 0, 1").alias == "CSR"
+    assert str(parse_format("dense, sparse @ 0, 1")) == "dense, sparse @ 0, 1"
+    assert parse_format("sparse, sparse").alias == "DCSR" != parse_format("sparse(2)").alias
+
+
+def test_formats_are_values():
+    assert len({parse_format("CSR"), Format([Dense(1), Sparse(1)]), parse_format("CSC")}) == 2
+    assert parse_format("CSC").order == (1, 0)
+    assert parse_format("CSR").order == (0, 1)
+
+
+def test_every_fault_of_a_custom_object_is_told_with_its_path():
+    level = {"level_desc": "sparse", "rank": 0, "level": {"level_desc": "element", "rank": 1}}
+    tree = {"level_desc": "dense", "rank": True, "level": {"level_desc": "foo", "rank": 1, "level": level}}
+    with pytest.raises(FormatError) as caught:
+        parse_format({"level": tree, "transpose": [0.5], "colour": "red"})
+    assert [problem.path for problem in caught.value.problems] == [
+        "custom.colour",
+        "custom.level.rank",
+        "custom.level.level.level_desc",
+        "custom.level.level.level.rank",
+        "custom.level.level.level.level.rank",
+        "custom.transpose",
+    ]
+
+
+def test_a_kind_beyond_the_specification_has_a_name_that_others_refuse():
+    custom = parse_format("backwards(base=1)").custom()
+    assert custom["level"]["level_desc"] == "binsparse_levels:backwards"
+    assert custom["level"]["base"] == 1
+
+
+def test_deep_trees_are_walked_without_recursion():
+    deep = Format((Dense(),) * 5000)
+    assert parse_format(deep.custom()) == deep
