@@ -258,7 +258,7 @@ def _stored(tensor: Tensor) -> tuple[Descriptor, dict[str, npt.NDArray[Any]]]:
     descriptor = Descriptor(
         tensor.format,
         tensor.shape,
-        tensor.number_of_stored_values,
+        len(tensor.values),
         data_types,
         structure=tensor.structure,
         user=dict(tensor.attributes),

@@ -1,0 +1,222 @@
+"""Matrix Market and FROSTT, with the fast parsers and without."""
+
+import builtins
+import gzip
+import os
+import shutil
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from strategies import cases
+
+from binsparse_levels import ArrayError, BinsparseError, ContainerError, FormatError, pack, pack_dense, read, write
+
+HEAD = "%%MatrixMarket matrix coordinate real general\n"
+
+
+@pytest.fixture(params=["fast", "plain"], autouse=True)
+def parser(request, monkeypatch):
+    """Every test runs twice: with the fast parsers, and as if they were not installed."""
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name in ("polars", "fast_matrix_market"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    if request.param == "plain":
+        monkeypatch.setattr(builtins, "__import__", without)
+    return request.param
+
+
+def written(path, text):
+    opened = gzip.open if str(path).endswith(".gz") else open
+    with opened(path, "wb") as file:
+        file.write(text.encode())
+    return path
+
+
+# Matrix Market
+
+
+@pytest.mark.parametrize("name", ["a.mtx", "a.mtx.gz"])
+@pytest.mark.parametrize("format", ["CSR", "COOC", "dense(2)", "DMATC"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int8", "int64", "uint64", "bool", "complex128"])
+def test_mtx_round_trip(tmp_path, name, format, dtype):
+    generator = np.random.default_rng(0)
+    array = (generator.random((6, 4)) * 100 * (generator.random((6, 4)) < 0.4)).astype(dtype)
+    tensor = pack_dense(array, format)
+    write(tmp_path / name, tensor)
+    again = read(tmp_path / name)
+    assert np.array_equal(again.to_dense().astype(dtype), array)
+    assert str(again.format) == ("COOR" if "C" in format and format != "DMATC" else "DMATC")
+    theirs = scipy.io.mmread(tmp_path / name)
+    theirs = theirs.toarray() if scipy.sparse.issparse(theirs) else theirs
+    assert np.array_equal(theirs.astype(dtype), array)
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "skew-symmetric", "hermitian"])
+@pytest.mark.parametrize("array", [True, False])
+def test_symmetric_mtx_keeps_its_structure(tmp_path, kind, array):
+    half = np.arange(16).reshape(4, 4) * (1 + 2j if kind == "hermitian" else 1)
+    full = {"symmetric": half + half.T, "skew-symmetric": half - half.T, "hermitian": half + half.conj().T}[kind]
+    scipy.io.mmwrite(tmp_path / "a.mtx", full if array else scipy.sparse.coo_array(full), symmetry=kind)
+    tensor = read(tmp_path / "a.mtx")
+    assert tensor.structure == f"{kind.replace('-', '_')}_lower"
+    assert np.array_equal(tensor.to_dense(), full)
+    write(tmp_path / "b.mtx", tensor)
+    assert f"coordinate {'complex' if kind == 'hermitian' else 'integer'} {kind}" in (tmp_path / "b.mtx").read_text()
+    assert np.array_equal(scipy.io.mmread(tmp_path / "b.mtx").toarray(), full)
+    write(tmp_path / "c.h5", tensor)
+    assert read(tmp_path / "c.h5").structure == tensor.structure
+
+
+def test_the_upper_triangle_is_written_as_the_lower(tmp_path):
+    tensor = pack([[0, 1], [2, 1]], [1j, 2], (3, 3), "CSR", structure="hermitian_upper")
+    write(tmp_path / "a.mtx", tensor)
+    again = read(tmp_path / "a.mtx")
+    assert again.structure == "hermitian_lower"
+    assert np.array_equal(again.to_dense(), tensor.to_dense())
+
+
+def test_upper_entries_are_an_upper_structure(tmp_path):
+    text = "%%MatrixMarket matrix coordinate integer symmetric\n2 2 2\n1 2 5\n2 2 6\n"
+    assert read(written(tmp_path / "a.mtx", text)).structure == "symmetric_upper"
+    mixed = text.replace("2 2 2\n", "2 2 3\n") + "2 1 5\n"
+    with pytest.raises(ArrayError, match="both triangles"):
+        read(written(tmp_path / "a.mtx", mixed))
+
+
+def test_a_pattern_is_iso_and_back(tmp_path):
+    text = "%%MatrixMarket matrix coordinate pattern general\n% comment\n\n3 4 2\n3 4\n1 2\n"
+    tensor = read(written(tmp_path / "a.mtx", text))
+    assert tensor.iso
+    assert tensor.dtype == bool
+    assert tensor.unpack()[0][0].tolist() == [0, 2]
+    write(tmp_path / "b.mtx", tensor)
+    assert (tmp_path / "b.mtx").read_text() == "%%MatrixMarket matrix coordinate pattern general\n3 4 2\n1 2\n3 4\n"
+
+
+def test_integers_of_any_size_are_exact(tmp_path):
+    values = np.array([2**63 - 1, -(2**63), 2**53 + 1])
+    for dtype in (np.int64, np.uint64):
+        tensor = pack([[0, 1, 2], [0, 1, 2]], values.astype(dtype), (3, 3), "COO")
+        write(tmp_path / "a.mtx", tensor, overwrite=True)
+        assert np.array_equal(read(tmp_path / "a.mtx").values, tensor.values)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", ContainerError),
+        ("%%MatrixMarket\n", ContainerError),
+        ("%%MatrixMarket vector coordinate real general\n", ContainerError),
+        ("%%MatrixMarket matrix coordinate quaternion general\n1 1 0\n", ContainerError),
+        ("%%MatrixMarket matrix array pattern general\n1 1\n", ContainerError),
+        (HEAD, ContainerError),
+        (HEAD + "3 4\n", ContainerError),
+        (HEAD + "3 -4 1\n", ContainerError),
+        (HEAD + "3 4 2\n1 1 5\n", ArrayError),
+        (HEAD + "3 4 1\n1 1 5\n2 2 6\n", ArrayError),
+        (HEAD + "3 4 1\n0 1 5\n", ArrayError),
+        (HEAD + "3 4 1\n4 1 5\n", ArrayError),
+        (HEAD + "3 4 1\n1 1 x\n", ArrayError),
+        (HEAD + "3 4 1\n1 1\n", ArrayError),
+        (HEAD + "3 4 1\n1.5 1 3\n", ArrayError),
+        (HEAD + "3 4 1\n99999999999999999999 1 3\n", ArrayError),
+        (HEAD + "3 4 2\n1 1 3\n1 1 4\n", ArrayError),
+        ("%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n", ArrayError),
+        ("%%MatrixMarket matrix array real symmetric\n2 3\n1\n2\n3\n", ArrayError),
+    ],
+    ids=range(19),
+)
+def test_malformed_mtx(tmp_path, text, error):
+    with pytest.raises(error):
+        read(written(tmp_path / "a.mtx", text))
+
+
+def test_odd_but_valid_mtx(tmp_path):
+    text = "%%MatrixMarket  MATRIX Coordinate Real General\n%x\n%\n\n  3   4  2 \n 1\t 1   5e-1\n\n3 4 -7\n"
+    tensor = read(written(tmp_path / "a.mtx", text.replace("\n", "\r\n")))
+    assert tensor.unpack()[1].tolist() == [0.5, -7]
+    assert read(written(tmp_path / "a.mtx", HEAD + "3 4 0\n")).number_of_stored_values == 0
+
+
+def test_what_mtx_cannot_say(tmp_path):
+    for tensor in (
+        pack([[0]], [1.0], 3, "CVEC"),
+        pack([[0], [0]], [1.0], (3, 3), "CSR", fill_value=7),
+        pack([[0], [0]], np.array(["a"]), (3, 3), "CSR"),
+    ):
+        with pytest.raises(FormatError):
+            write(tmp_path / "a.mtx", tensor)
+    assert os.listdir(tmp_path) == []
+
+
+# FROSTT
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the parser is the same for all examples
+@given(cases(dtypes=["int64", "float64", "int8", "float32"]), st.sampled_from(["a.tns", "a.tns.gz"]))
+def test_tns_round_trip(tmp_path_factory, parser, case, name):
+    folder = tmp_path_factory.mktemp("tns")
+    tensor = pack(case.coords, case.values, case.shape, case.format)
+    if tensor.ndim == 0:
+        with pytest.raises(FormatError):
+            write(folder / name, tensor)
+        return
+    write(folder / name, tensor)
+    again = read(folder / name, shape=tensor.shape)
+    assert again.equals(tensor)
+    assert again.dtype == (np.int64 if tensor.dtype.kind == "i" or not len(tensor.values) else np.float64)
+    shutil.rmtree(folder)
+
+
+def test_the_largest_coordinates_are_the_shape(tmp_path):
+    path = written(tmp_path / "a.tns", "# a comment\n1 2 3 1.5\n\n4 1  1\t2\n")
+    tensor = read(path)
+    assert tensor.shape == (4, 2, 3)
+    assert tensor.unpack()[1].tolist() == [1.5, 2]
+    assert read(path, shape=(9, 9, 9)).shape == (9, 9, 9)
+    with pytest.raises(ArrayError):
+        read(path, shape=(3, 9, 9))
+
+
+def test_duplicates_in_text_files(tmp_path):
+    path = written(tmp_path / "a.tns", "1 1 2\n1 1 3\n")
+    with pytest.raises(ArrayError, match="more than once"):
+        read(path)
+    assert read(path, duplicates="sum").values.tolist() == [5]
+    with pytest.raises(TypeError, match="lenient does not apply"):
+        read(path, lenient=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "# nothing\n", "5\n", "1 2\n1 2 3\n", "0 1 2\n", "1 -1 2\n", "1 x 2\n", "1 2 y\n", "1.5 1 2\n", "1 1 \n"],
+)
+def test_malformed_tns(tmp_path, text):
+    if text == "1 1 \n":
+        assert read(written(tmp_path / "a.tns", text)).shape == (1,)
+        return
+    with pytest.raises(BinsparseError):
+        read(written(tmp_path / "a.tns", text))
+
+
+def test_integers_stay_integers_unless_one_is_not(tmp_path):
+    assert read(written(tmp_path / "a.tns", "1 9007199254740993\n")).values.tolist() == [2**53 + 1]
+    lines = "".join(f"{k} 7\n" for k in range(1, 3000)) + "3000 0.5\n"
+    assert read(written(tmp_path / "a.tns", lines)).dtype == np.float64
+
+
+def test_a_gzip_file_that_is_cut(tmp_path):
+    for name in ("a.tns.gz", "a.mtx.gz"):
+        write(tmp_path / name, pack(np.arange(2000).reshape(2, 1000), np.arange(1000.0), (2000, 2000), "COO"))
+        data = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(data[: len(data) // 2])
+        with pytest.raises(ContainerError):
+            read(tmp_path / name)
