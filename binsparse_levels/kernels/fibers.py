@@ -19,21 +19,30 @@ def fan_out(items, ends, out):
 
 
 @kernel
-def number_changes(parents, columns, child):
-    """child[i] = how often (parent, coordinates) changed up to entry i, from 0; returns the number of changes + 1.
+def count_repeats(columns):
+    """How many entries agree with the one before in every column."""
+    one, i, n, repeats = u8(1), u8(1), u8(columns[0].size), u8(0)
+    while i < n:
+        same = True
+        for d in range(len(columns)):
+            same &= columns[d][i] == columns[d][i - one]
+        repeats += u8(same)
+        i += one
+    return repeats
 
-    Precondition: at least one entry.
-    """
-    one, i, n, q = u8(1), u8(1), u8(parents.size), u8(0)
+
+@kernel
+def number_changes(columns, child):
+    """child[i] = how often the columns changed up to entry i, from 0. Precondition: at least one entry."""
+    one, i, n, q = u8(1), u8(1), u8(columns[0].size), u8(0)
     child[0] = q
     while i < n:
-        new = parents[i] != parents[i - one]
+        new = False
         for d in range(len(columns)):
             new |= columns[d][i] != columns[d][i - one]
         q += u8(new)
         child[i] = q
         i += one
-    return q + one
 
 
 @kernel
@@ -46,14 +55,14 @@ def take_firsts(column, child, out):
 
 
 @kernel
-def count_into_pointers(parents, child, pointers):
-    """pointers[p + 1] = 1 + the last child of the fibers up to p.
+def count_into_pointers(owners, pointers):
+    """pointers[p + 1] = how many of the owners are fibers up to p.
 
-    Precondition: parents and child never decrease, child counts from 0; pointers is zero.
+    Precondition: owners never decrease; pointers is zero.
     """
-    one, i, n = u8(1), u8(0), u8(parents.size)
+    one, i, n = u8(1), u8(0), u8(owners.size)
     while i < n:
-        pointers[u8(parents[i]) + one] = child[i] + one
+        pointers[u8(owners[i]) + one] = i + one
         i += one
     last = pointers[0]
     p, end = one, u8(pointers.size)

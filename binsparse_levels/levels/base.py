@@ -101,7 +101,7 @@ class Level(ABC):
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
     ) -> tuple[dict[str, Array], Positions]:
-        """The arrays for these entries, and the child position of each.
+        """The arrays for these entries, and the child position of each; both may share what was given.
 
         Precondition: `parents` never decreases; entries ascend by parent, then by `coords`, and repeat both only
         where they differ further down. Raises FormatError, naming the fiber, for what the kind cannot hold.

@@ -44,6 +44,8 @@ class Dense(Level):
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
     ) -> tuple[dict[str, Array], Positions]:
+        if n == self.rank == 1:
+            return {}, coords[0]
         child = as_array(parents)
         for size, x in zip(dims, coords, strict=True):
             child = child * np.int64(size) + x.astype(np.int64, copy=False)

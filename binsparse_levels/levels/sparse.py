@@ -58,21 +58,21 @@ class Sparse(Level):
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
     ) -> tuple[dict[str, Array], Positions]:
-        entries = len(coords[0])
-        columns = tuple(kernels.readable(x) for x in coords)
-        above = kernels.readable(as_array(parents))
-        child = np.empty(entries, np.int64)
-        children = int(kernels.fibers.number_changes(above, columns, child)) if entries else 0
-        pointers = np.zeros(n + 1, np.int64)
-        if entries:
-            kernels.fibers.count_into_pointers(above, child, pointers)
-        if children == entries:  # nothing to regroup: the coordinates are the indices, without a copy
-            indices = columns
-        else:
-            indices = tuple(np.empty(children, x.dtype) for x in columns)
-            for column, out in zip(columns, indices, strict=True):
-                kernels.fibers.take_firsts(column, child, out)
-        return {"ptr": pointers} | {f"idx{k}": x for k, x in enumerate(indices)}, child
+        dtype = coords[0].dtype if n <= INT32_MAX or coords[0].dtype.itemsize == 8 else np.dtype(np.int64)
+        columns = [kernels.readable(x, dtype) for x in coords]
+        owners = [] if n == 1 else [kernels.readable(as_array(parents), dtype)]
+        child: Positions = range(len(coords[0]))
+        if kernels.fibers.count_repeats((*owners, *columns)):
+            child = np.empty(len(coords[0]), np.int64)
+            kernels.fibers.number_changes((*owners, *columns), child)
+            owners, columns = ([_firsts(x, child) for x in group] for group in (owners, columns))
+        pointers = np.zeros(n + 1, dtype)
+        for of_child in owners:
+            kernels.fibers.count_into_pointers(of_child, pointers)
+        if not owners:
+            pointers[1:] = len(columns[0])
+        # Where every entry has a child of its own, the coordinates are the indices, without a copy.
+        return {"ptr": pointers} | {f"idx{k}": x for k, x in enumerate(columns)}, child
 
     def expand(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
@@ -135,6 +135,13 @@ class Sparse(Level):
     @staticmethod
     def _pointers(arrays: Arrays) -> Array:
         return arrays["ptr"] if "ptr" in arrays else np.array([0, len(arrays["idx0"])])
+
+
+def _firsts(column: Array, child: Array) -> Array:
+    """The column of the first entry of each child."""
+    firsts = np.empty(int(child[-1]) + 1, column.dtype)
+    kernels.fibers.take_firsts(column, child, firsts)
+    return kernels.readable(firsts)
 
 
 def _unsigned(array: Array, narrow: bool) -> Array:
