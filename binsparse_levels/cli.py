@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from . import __version__
-from .errors import BinsparseError, ContainerError, FormatError
+from .errors import BinsparseError, ContainerError, DialectWarning, FormatError
 from .formats import ALIASES, SYNONYMS, Format, parse_format
 from .fused import Duplicates
 from .io import Description, describe, read, write
@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
     with warnings.catch_warnings():
+        warnings.simplefilter("always", DialectWarning)
         warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
         try:
             status: int = options.run(options)

@@ -10,7 +10,7 @@ A record is the words of a key and one word of payload behind them. The number o
 because it is the length of a tuple.
 """
 
-from .jit import kernel, u4, u8
+from .jit import i8, kernel, u4, u8
 
 
 @kernel
@@ -179,7 +179,7 @@ def repair(records, words, found, count):
     last = len(words) - 1
     equal = False
     for t in range(count):
-        i = found[t] * stride
+        i = i8(found[t]) * stride
         while i < records.size:
             high, low = records[i], records[i + last]
             j = i - stride

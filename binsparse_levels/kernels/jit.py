@@ -6,6 +6,7 @@ import numba
 import numpy as np
 from numba import config
 
+i8 = np.int64
 u4 = np.uint32
 u8 = np.uint64
 
