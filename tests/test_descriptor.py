@@ -98,7 +98,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "path"), FAULTS, ids=str)
+@pytest.mark.parametrize(("changes", "path"), FAULTS, ids=range(len(FAULTS)))
 def test_faults_have_a_path(changes, path):
     with pytest.raises(DescriptorError) as caught:
         parse(**changes)
@@ -126,7 +126,7 @@ def test_every_fault_is_told_at_once():
         {"tensor": json.loads(json.dumps({"level": TREE}).replace("level_desc", "level_kind"))},
         {"attrs": {}},
     ],
-    ids=str,
+    ids=range(9),
 )
 def test_lenient_parsing_mends_and_tells(changes):
     with pytest.raises(DescriptorError):
