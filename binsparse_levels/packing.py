@@ -80,43 +80,35 @@ def pack_entries(
     layout = keys.layout(entries.dims) if entries.count else None
     if layout is None:
         return build(levels, _sort_by_columns(entries, duplicates), pad, limits)
-    codes: tuple[int, ...] = ()
-    for level in levels:
-        part = level.fused()
-        codes = () if part is None else codes + part
-        if part is None:
-            break
-    padded = bool(codes) and levels[-1].padded and entries.iso and not same(pad, entries.values[0])
-    given = entries.expanded() if padded else entries
-    try:
-        chain = fused.emit(
-            codes
-            or (1,) + (2,) * (len(entries.dims) - 1),  # the indices of one sparse level are the sorted coordinates
-            entries.dims,
-            given.coords,
-            None if given.iso else given.values,
-            pad,
-            duplicates,
-            layout,
-            limits,
-            ordered_bits=layout.ends[-ordered_dims - 1] if ordered_dims else 0,
-        )
-    except keys.OutOfRange:
-        raise ArrayError(list(_range_problems(entries))) from None
-    except keys.Repeated as error:
-        raise _repeated(entries, *error.args) from None
-    values = given.values if chain.values is None else chain.values
-    if not codes:
+
+    def fuse(codes: tuple[int, ...], given: Entries) -> fused.Chain:
+        values = None if given.iso else given.values
+        bits = layout.ends[-ordered_dims - 1] if ordered_dims else 0
+        try:
+            return fused.emit(
+                codes, given.dims, given.coords, values, pad, duplicates, layout, limits, ordered_bits=bits
+            )
+        except keys.OutOfRange:
+            raise ArrayError(list(_range_problems(given))) from None
+        except keys.Repeated as error:
+            raise _repeated(given, *error.args) from None
+
+    codes = [level.fused() for level in levels]
+    if None in codes:  # the indices of one sparse level over all dimensions are the sorted coordinates
+        chain = fuse((1,) + (2,) * (len(entries.dims) - 1), entries)
+        values = entries.values if chain.values is None else chain.values
         return build(levels, replace(entries, coords=tuple(chain.indices), values=values), pad, limits)
+    pad_differs = entries.iso and levels[-1].padded and not same(pad, entries.values[0])
+    chain = fuse(tuple(code for part in codes for code in part or ()), entries.expanded() if pad_differs else entries)
     arrays = {}
     for place in places(levels, entries.dims):
         for role, name in place.names.items():
-            by_dimension = chain.pointers if role == "ptr" else chain.indices
-            arrays[name] = by_dimension[place.depth + int(role.removeprefix("idx") if role != "ptr" else 0)]
-    if given.iso or (padded and chain.positions == entries.count):
-        values = np.broadcast_to(entries.values[0], (chain.positions,))
-        return Tree(levels, entries.dims, arrays, values, True)
-    return Tree(levels, entries.dims, arrays, values)
+            dimension = place.depth + int(role.removeprefix("idx")) if role != "ptr" else place.depth
+            arrays[name] = (chain.pointers if role == "ptr" else chain.indices)[dimension]
+    if entries.iso and (chain.values is None or chain.positions == entries.count):
+        return Tree(levels, entries.dims, arrays, np.broadcast_to(entries.values[0], (chain.positions,)), True)
+    assert chain.values is not None
+    return Tree(levels, entries.dims, arrays, chain.values)
 
 
 def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits, dtype: Any = None) -> Tree:
