@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from . import __version__
-from .errors import BinsparseError, ContainerError, DialectWarning, FormatError
+from .errors import BinsparseError, ContainerError, DialectWarning, FormatError, OptionError
 from .formats import ALIASES, SYNONYMS, Format, parse_format
 from .fused import Duplicates
 from .io import Description, describe, read, write
@@ -38,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status: int = options.run(options)
         except _WrongCall as error:
             return _fail(error.args[0], WRONG_CALL)
+        except OptionError as error:
+            return _fail(str(error), WRONG_CALL)
         except BinsparseError as error:
             return _fail("; ".join(map(str, error.problems)), FAULTY_INPUT)
         except BrokenPipeError:  # whoever read our output has seen enough
@@ -170,6 +172,8 @@ def _tree_rows(format: Format, dims: Sequence[int]) -> list[list[str]]:
 def _check(options: argparse.Namespace) -> int:
     try:
         tensor = read(options.path, lenient=options.lenient)
+    except OptionError:
+        raise
     except BinsparseError as error:
         if not options.json:
             for problem in error.problems:
@@ -193,10 +197,7 @@ def _check(options: argparse.Namespace) -> int:
 def _convert(options: argparse.Namespace) -> int:
     with _progress() as step:
         step("reading")
-        try:
-            tensor = read(options.path, lenient=options.lenient, shape=options.shape, duplicates=options.duplicates)
-        except TypeError as error:
-            raise _WrongCall(str(error)) from None
+        tensor = read(options.path, lenient=options.lenient, shape=options.shape, duplicates=options.duplicates)
         try:
             if options.format is not None:
                 step(f"packing as {options.format}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .dtypes import INTEGERS, DataType, parse_dtype
-from .errors import BinsparseError, DescriptorError, FormatError, Problem, raise_if
+from .errors import BinsparseError, DescriptorError, Problem, raise_if
 from .formats import ALIASES, SYNONYMS, Format, named, parse_custom
 from .levels import places
 from .limits import INT64_MAX, Limits
@@ -20,7 +20,9 @@ from .structure import structure_problems
 
 NAMESPACE = "binsparse"
 VERSION = "0.1"
-_VERSION = re.compile(r"0\.1(\.[0-9]{1,9}([-+][0-9A-Za-z.+-]{1,64})?)?")
+_VERSION = re.compile(
+    r"0\.1(\.(0|[1-9][0-9]{0,8})(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?)?"
+)
 _KEYS = {
     "version", "format", "custom", "shape", "number_of_stored_values", "data_types", "fill", "structure", "attributes",
 }  # fmt: skip
@@ -114,7 +116,9 @@ class _Parser:
         version = self.version(inner)
         shape = self.shape(inner)
         format = self.format(inner)
-        if shape is not None:
+        if shape is None:
+            format = None  # nothing more can be said of it
+        else:
             self.limits.hold("rank", len(shape), "shape", "the number of dimensions")
             if format is not None and format.rank != len(shape):
                 self.fault("shape", f"expected {format.rank} dimensions, as the format {format!s:.80} has, got {shape}")
@@ -167,7 +171,7 @@ class _Parser:
         version = inner.get("version")
         if "version" not in inner:
             self.mend("version", "missing")
-        elif not isinstance(version, str) or not _VERSION.fullmatch(version):
+        elif not isinstance(version, str) or len(version) > 64 or not _VERSION.fullmatch(version):
             self.fault("version", f"expected 0.1 or 0.1.x, got {version!r:.60}")
         else:
             return version
@@ -186,17 +190,16 @@ class _Parser:
         custom = inner.get("custom")
         path = "custom"
         if "tensor" in inner and "custom" not in inner:
-            if self.mend("tensor", "an older name of custom, with level_kind for level_desc"):
-                custom = _renamed(inner["tensor"])
-            path = "tensor"
+            self.mend("tensor", "an older name of custom, with level_kind for level_desc")
+            path, custom = "tensor", _renamed(inner["tensor"])
         tree = None
-        if custom is not None:
+        if path in inner:
             if not isinstance(custom, dict):
                 self.fault(path, f"expected an object, got {custom!r:.60}")
                 return None
             try:
                 tree = parse_custom(custom, path)
-            except FormatError as error:
+            except BinsparseError as error:
                 self.problems += error.problems
                 return None
         if "format" not in inner:
@@ -206,7 +209,7 @@ class _Parser:
                 self.mend("format", "missing beside custom")
             return tree
         if name == "custom":
-            if tree is None and path == "custom":
+            if tree is None:
                 self.fault("custom", "missing, though the format is custom")
             return tree
         format = named(name) if isinstance(name, str) else None
@@ -215,7 +218,7 @@ class _Parser:
         if format is None:
             known = ", ".join([*ALIASES, *SYNONYMS, "custom"])
             self.fault("format", f"unknown format {name!r:.60}; known are {known}")
-        elif tree is not None and tree.canonical() != format.canonical():
+        elif tree is not None and (tree.rank != format.rank or tree.canonical() != format.canonical()):
             self.fault(path, f"describes {tree!s:.80}, but the format is {name}")
         return format
 

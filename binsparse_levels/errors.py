@@ -66,6 +66,10 @@ class PathExistsError(ContainerError, FileExistsError):
     """Something is there already, and overwriting was not asked for."""
 
 
+class OptionError(BinsparseError, TypeError):
+    """An option that does not apply here."""
+
+
 def raise_if(error: type[BinsparseError], problems: Iterable[Problem]) -> None:
     """Raise `error` with all the problems, if there are any."""
     found = tuple(problems)

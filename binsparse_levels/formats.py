@@ -69,7 +69,7 @@ class Format:
     @property
     def alias(self) -> str | None:
         """The predefined name of a format that stores the same bytes, or None."""
-        return _NAMES.get(self.canonical())
+        return _NAMES.get(self.canonical()) if self.rank <= 2 else None
 
     def canonical(self) -> Format:
         """The simplest format that stores the same bytes: dense levels split, no identity transpose."""
@@ -157,7 +157,14 @@ def _parse_notation(text: str) -> Format:
 
 def _split(chain: str) -> list[str]:
     """Split at the commas outside of parentheses."""
-    return re.split(r",(?![^()]*\))", chain)
+    items, depth = [""], 0
+    for c in chain:
+        depth += (c == "(") - (c == ")")
+        if c == "," and depth <= 0:
+            items.append("")
+        else:
+            items[-1] += c
+    return items
 
 
 def _parse_level(text: str) -> Level:
@@ -187,12 +194,12 @@ def _parse_level(text: str) -> Level:
 def _parse_value(text: str) -> int | float | bool | str:
     if text in ("True", "False"):
         return text == "True"
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    return text
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
+        return int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def make_level(kind: type[Level], settings: Mapping[str, Any]) -> Level:

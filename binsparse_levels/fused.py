@@ -28,11 +28,14 @@ _SUMMED_IN_PLACE = {np.dtype(code) for code in "?bhilqBHILQfdF"}
 
 @dataclass
 class Chain:
-    """Arrays by stored dimension (empty ones where a dimension has none); positions at the end of the chain; values."""
+    """Arrays by stored dimension (empty ones where a dimension has none); values; positions at the end of the chain,
+    and how many of them are of an entry.
+    """
 
     pointers: list[Array]
     indices: list[Array]
     positions: int
+    entries: int = 0
     values: Array | None = None
 
 
@@ -86,7 +89,7 @@ def emit(
 
 def add_groups(values: Array, starts: Array) -> Array:
     """The sums of values[starts[k]] up to the next start; of booleans, whether any is true; integers wrap."""
-    if values.dtype.kind not in "biufcm":
+    if values.dtype.kind not in "biufc":
         raise ArrayError(Problem("values", f"values of type {values.dtype} cannot be summed"))
     if values.dtype.kind == "b":
         return np.logical_or.reduceat(values, starts)
@@ -218,6 +221,7 @@ def _write(
         if not started:
             state[rank:] = _before_first(part, layout.words)
             started = True
+        chain.entries += part[2] - part[1]
         kernels.chain.emit(*part, layout.fields, keep, codes, layout.sizes, state, pointers, indices, out)
     for d in range(1, rank):
         if codes[d] == 1 and codes[d - 1] == 0:

@@ -6,6 +6,7 @@ What a path holds is told by its content first and by its suffix second; where t
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import warnings
 import zlib
@@ -15,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .containers.base import ArrayInfo, Reader, split_path
+from .containers.base import ArrayInfo, Reader, load_json, split_path
 from .descriptor import Descriptor, parse_descriptor
 from .dtypes import DataType, data_type_of, decode, encode
-from .errors import ArrayError, ContainerError, DialectWarning, PathMissingError, Problem, raise_if
+from .errors import ArrayError, ContainerError, DialectWarning, OptionError, PathMissingError, Problem, raise_if
 from .fused import Duplicates
 from .limits import DEFAULT_LIMITS, Limits
 from .tensor import Check, Tensor, pack
@@ -73,12 +74,14 @@ def read(
     return tensor
 
 
-def write(path: str | os.PathLike[str], tensor: Tensor, *, overwrite: bool = False) -> None:
+def write(
+    path: str | os.PathLike[str], tensor: Tensor, *, overwrite: bool = False, limits: Limits = DEFAULT_LIMITS
+) -> None:
     """Write a tensor to PATH[:GROUP], as the suffix of the path says: .h5, .mtx, .tns, the last two also with .gz.
 
     The file appears whole, in one step, or not at all. A group is written into the file that is there, the rest of
     which is kept. Raises FileExistsError for what is there, unless `overwrite`; BinsparseError for a tensor that the
-    kind of file cannot hold, before anything is touched.
+    kind of file cannot hold, before anything is touched; LimitError for a header that `read` would refuse.
     """
     if not isinstance(tensor, Tensor):
         raise TypeError(f"expected a Tensor, got {type(tensor).__name__}")
@@ -95,7 +98,8 @@ def write(path: str | os.PathLike[str], tensor: Tensor, *, overwrite: bool = Fal
         return
     descriptor, arrays = _stored(tensor)
     header = descriptor.header(alias=tensor.format.alias not in _NO_EMPTY_FIBERS or not has_empty_fibers(tensor))
-    with _module(kind).writing(place, group, overwrite, DEFAULT_LIMITS) as writer:
+    load_json(json.dumps(header), limits)
+    with _module(kind).writing(place, group, overwrite, limits) as writer:
         for name, array in arrays.items():
             writer.write(name, array)
         writer.write_header(header)  # last, for it tells that all arrays are there
@@ -166,8 +170,13 @@ class _Loading:
             if name not in self.infos:
                 continue
             data_type, (stored,) = self.descriptor.data_types[name], self.infos[name].shape
+            if stored % data_type.parts:
+                problems.append(
+                    Problem(name, f"expected {data_type.parts} numbers a value of {data_type}, got {stored}")
+                )
+                continue
             allowed = [1] if name == "fill_value" or data_type.iso else [count]
-            if name == "values" and data_type.iso and not count:
+            if name == "values" and data_type.iso and count == 0:
                 allowed = [0, 1]
             if name == "values" and data_type.iso and self._lenient and count is not None:
                 allowed.append(count)
@@ -298,5 +307,5 @@ def _module(kind: str) -> Any:
 def _refuse(path: Any, **options: Any) -> dict[str, Any]:
     for name, value in options.items():
         if value is not None:
-            raise TypeError(f"{os.fspath(path)}: {name} does not apply to this kind of file")
+            raise OptionError(Problem(os.fspath(path), f"{name} does not apply to this kind of file"))
     return {}

@@ -19,7 +19,7 @@ from .fused import Duplicates
 from .levels import Level, places
 from .levels.base import Positions, as_array
 from .limits import Limits
-from .tree import Tree, index_dtype
+from .tree import Tree, index_dtype, repeat_one
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -105,8 +105,8 @@ def pack_entries(
         for role, name in place.names.items():
             dimension = place.depth + int(role.removeprefix("idx")) if role != "ptr" else place.depth
             arrays[name] = (chain.pointers if role == "ptr" else chain.indices)[dimension]
-    if entries.iso and (chain.values is None or chain.positions == entries.count):
-        return Tree(levels, entries.dims, arrays, np.broadcast_to(entries.values[0], (chain.positions,)), True)
+    if entries.iso and (chain.values is None or chain.positions == chain.entries):
+        return Tree(levels, entries.dims, arrays, repeat_one(entries.values, chain.positions), True)
     assert chain.values is not None
     return Tree(levels, entries.dims, arrays, chain.values)
 
@@ -135,7 +135,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
             order = again if order is None else order[again]
     fused.hold_dense(n, entries.count, limits)
     if entries.iso and (n == entries.count or same(pad, entries.values[0])):
-        return Tree(levels, entries.dims, arrays, np.broadcast_to(entries.values[0], (n,)), True)
+        return Tree(levels, entries.dims, arrays, repeat_one(entries.values, n), True)
     values = entries.expanded().values
     values = values if order is None else values[order]
     if n != entries.count:

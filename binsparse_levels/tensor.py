@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 from collections.abc import Mapping, Sequence
@@ -12,15 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from . import packing
-from .errors import ArrayError, FormatError, LimitError, Problem, raise_if
+from .containers.base import load_json
+from .descriptor import NAMESPACE
+from .errors import ArrayError, DescriptorError, FormatError, LimitError, Problem, raise_if
 from .formats import Format, FormatLike, coordinates, parse_format
 from .fused import Duplicates
-from .levels import Level, places
+from .levels import places
 from .levels.base import as_array
 from .limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from .packing import Entries
-from .structure import expand, in_triangle, structure_problems, triangle_problems
-from .tree import Tree, length_problems
+from .structure import STRUCTURES, expand, in_triangle, structure_problems, triangle_problems
+from .tree import Tree, length_problems, repeat_one
 
 Array: TypeAlias = npt.NDArray[Any]
 Check: TypeAlias = Literal["full", "trusted", "none"]
@@ -65,14 +68,14 @@ class Tensor:
             ArrayError,
             [Problem(str(name), f"the format {parsed} has no such array") for name in arrays if name not in names],
         )
-        given = {name: np.asarray(arrays[name]) for name in names if name in arrays}
+        given = {name: _array(arrays[name], name) for name in names if name in arrays}
         stored = _values(values)
         iso = stored.ndim == 0
         raise_if(ArrayError, length_problems(parsed.levels, dims, given, None if iso else len(stored)))
         tree = Tree(parsed.levels, dims, given, stored, iso)
         if iso:
-            tree = tree.with_values(np.broadcast_to(stored, (tree.positions(),)), True)
-        self._set(parsed, sizes, tree, _fill(fill_value, stored.dtype), structure, attributes)
+            tree = tree.with_values(repeat_one(stored.reshape(1), tree.positions()), True)
+        self._set(parsed, sizes, tree, _fill(fill_value, stored.dtype), structure, _json(attributes, limits))
         if check != "none":
             self._check(order=check == "full")
 
@@ -83,7 +86,7 @@ class Tensor:
         tree: Tree,
         fill_value: Any,
         structure: str | None,
-        attributes: Mapping[str, Any] | None,
+        attributes: Mapping[str, Any],
     ) -> None:
         arrays = {name: _read_only(array) for name, array in tree.arrays.items()}
         self._format = format
@@ -91,7 +94,7 @@ class Tensor:
         self._tree = Tree(format.levels, tree.dims, arrays, _read_only(tree.values), tree.iso)
         self._fill_value = fill_value
         self._structure = structure
-        self._attributes = dict(attributes or {})
+        self._attributes = attributes
 
     @classmethod
     def _trusted(cls, format: Format, shape: tuple[int, ...], tree: Tree, *rest: Any) -> Tensor:
@@ -243,21 +246,20 @@ class Tensor:
             raise LimitError(Problem("shape", f"numpy has no arrays of {self.ndim} dimensions"))
         limits.hold("dense_bytes", self.size * self.dtype.itemsize, "shape", "the size in bytes of the dense array")
         rest = self._pad() if fill is None else _fill(fill, self.dtype)
-        if (
-            self._structure is None
-            and len(self._tree.values) == self.size
-            and all(_plain(x) for x in self._format.levels)
-        ):
+        if self._structure is None and not self._tree.arrays and len(self._tree.values) == self.size:
             stored = self._tree.values.reshape(self._tree.dims)
             return np.array(stored.transpose(np.argsort(self._format.order)) if self.ndim else stored, order="C")
         coords, values = self.unpack()
         if self._structure is not None:
             coords, values = expand(self._structure, coords, values)
-        dense = np.full(self._shape, rest, self.dtype)
-        if self.ndim == 0:
-            dense[()] = values[0]
-        elif len(values):
-            dense.reshape(-1)[np.ravel_multi_index(coords, self._shape)] = values
+        try:
+            dense = np.full(self._shape, rest, self.dtype)
+        except ValueError:
+            raise LimitError(Problem("shape", f"numpy has no array of shape {self._shape}")) from None
+        place = np.zeros(len(values), np.int64)
+        for size, x in zip(self._shape, coords, strict=True):
+            place = place * size + x
+        dense.reshape(-1)[place] = values
         return dense
 
     def convert(self, format: FormatLike, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
@@ -270,6 +272,8 @@ class Tensor:
         parsed, _ = _format_and_shape(format, self._shape, limits)
         if parsed.canonical() == self._format.canonical():
             return self._with(parsed, self._tree)
+        if self._structure is not None:
+            raise_if(FormatError, _mirror_problems(self._structure, parsed, self._pad()))
         if self._structure is not None and self._padded:
             return self._kept(in_triangle(self._structure, self.unpack()[0]), parsed, limits)
         stored_at = np.argsort(self._format.order)
@@ -289,17 +293,18 @@ class Tensor:
 
     def _kept(self, kept: npt.NDArray[np.bool_], format: Format, limits: Limits) -> Tensor:
         coords, values = self.unpack()
-        some = values[:1] if self.iso else values[kept]
+        some = _one(values).reshape(1) if self.iso else values[kept]
         entries = _entries(format, self._shape, [x[kept] for x in coords], some, self.iso)
         return self._with(format, packing.pack_entries(format.levels, entries, self._pad(), "error", limits))
 
     def astype(self, dtype: npt.DTypeLike) -> Tensor:
         """The same tensor with values of another type, cast as numpy casts them; the other arrays are shared."""
         tree = self._tree
+        _fixed_size(np.dtype(dtype))
         if self._structure is not None:
             raise_if(FormatError, structure_problems(self._structure, self._shape, np.dtype(dtype)))
         if tree.iso:
-            values = np.broadcast_to(_one(tree.values).astype(dtype), tree.values.shape)
+            values = repeat_one(_one(tree.values).reshape(1).astype(dtype), len(tree.values))
         else:
             values = tree.values.astype(dtype)
         fill = None if self._fill_value is None else self._fill_value.astype(values.dtype)
@@ -317,11 +322,12 @@ class Tensor:
         if (fills[0] is None) != (fills[1] is None) or (fills[0] is not None and not packing.same(*fills)):
             return False
         (mine, values), (others, other_values) = self._sorted(), other._sorted()
-        return (
-            len(values) == len(other_values)
-            and all(np.array_equal(x, y) for x, y in zip(mine, others, strict=True))
-            and bool(np.all((values == other_values) | ((values != values) & (other_values != other_values))))
-        )
+        if len(values) != len(other_values) or not all(map(np.array_equal, mine, others)):
+            return False
+        try:
+            return bool(np.all((values == other_values) | ((values != values) & (other_values != other_values))))
+        except TypeError:  # types that numpy does not compare
+            return False
 
     def _sorted(self) -> tuple[tuple[Array, ...], Array]:
         """All entries in lexicographic order, the structure expanded."""
@@ -368,10 +374,12 @@ def pack(
     entries = _entries(parsed, sizes, columns, stored.reshape(-1) if iso else stored, iso)
     fill = _fill(fill_value, stored.dtype)
     pad = np.zeros((), stored.dtype)[()] if fill is None else fill
+    kept = _json(attributes, limits)
     tree = packing.pack_entries(parsed.levels, entries, pad, duplicates, limits)
     if structure is not None:
         raise_if(ArrayError, triangle_problems(structure, columns))
-    return Tensor._trusted(parsed, sizes, tree, fill, structure, attributes)
+        raise_if(FormatError, _mirror_problems(structure, parsed, pad))
+    return Tensor._trusted(parsed, sizes, tree, fill, structure, kept)
 
 
 def pack_dense(
@@ -390,7 +398,7 @@ def pack_dense(
     """
     dense = np.asarray(array)
     if pattern is None:
-        rest = _fill(0 if fill_value is None else fill_value, dense.dtype)
+        rest = np.zeros((), dense.dtype)[()] if fill_value is None else _fill(fill_value, dense.dtype)
         with np.errstate(invalid="ignore"):
             mask = (dense != rest) & ~((dense != dense) & bool(rest != rest))
     else:
@@ -413,7 +421,7 @@ def _unpickle(
     *rest: Any,
 ) -> Tensor:
     dims = tuple(shape[k] for k in format.order)
-    whole = np.broadcast_to(values, (count,)) if iso else values
+    whole = repeat_one(values.reshape(1), count) if iso else values
     return Tensor._trusted(format, shape, Tree(format.levels, dims, arrays, whole, iso), *rest)
 
 
@@ -438,16 +446,43 @@ def _format_and_shape(format: FormatLike, shape: int | Sequence[int], limits: Li
 
 
 def _values(values: npt.ArrayLike) -> Array:
-    array = np.asarray(values)
+    array = _array(values, "values")
     if array.ndim > 1:
         raise ArrayError(Problem("values", f"expected one dimension or a scalar, got shape {array.shape}"))
-    if array.dtype.hasobject:
-        raise ArrayError(Problem("values", f"expected a type of fixed size, got {array.dtype}"))
+    _fixed_size(array.dtype)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
+def _array(given: npt.ArrayLike, path: str) -> Array:
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise ArrayError(Problem(path, f"no array: {error}")) from None
+
+
+def _fixed_size(dtype: np.dtype[Any]) -> None:
+    if dtype.hasobject or not dtype.itemsize:
+        raise ArrayError(Problem("values", f"expected a type of fixed size, got {dtype}"))
+
+
+def _json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[str, Any]:
+    """A copy of the attributes as a container will give them back. Raises TypeError, DescriptorError, LimitError."""
+    if attributes is None:
+        return {}
+    if not isinstance(attributes, Mapping) or not all(isinstance(key, str) for key in attributes):
+        raise TypeError(f"attributes are a mapping from names, got {attributes!r:.60}")
+    if NAMESPACE in attributes:
+        raise DescriptorError(Problem(f"attributes.{NAMESPACE}", "this name is the descriptor's"))
+    try:
+        text = json.dumps(dict(attributes), allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise DescriptorError(Problem("attributes", f"no JSON: {error}")) from None
+    loaded: dict[str, Any] = load_json(text, limits)
+    return loaded
+
+
 def _coords(coords: Any, ndim: int, values: Array) -> list[Array]:
-    columns = [np.asarray(x) for x in coords]
+    columns = [_array(x, f"coords[{k}]") for k, x in enumerate(coords)]
     if len(columns) != ndim:
         raise ArrayError(Problem("coords", f"expected an array for each of {ndim} dimensions, got {len(columns)}"))
     count = len(columns[0]) if columns and columns[0].ndim == 1 else values.size
@@ -481,22 +516,28 @@ def _fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     try:
         with np.errstate(all="ignore"):
             cast = exact.astype(dtype)[()]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}")) from None
-    rounded = dtype.kind in "fc" and exact is given
-    if not rounded and not packing.same(cast, given[()]):
+    # A floating-point type may round a number, but makes none of a text, and no infinity of a finite one.
+    rounded = dtype.kind in "fc" and exact is given and given.dtype.kind in "biufc"
+    if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not packing.same(cast, given[()]):
         raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}: it would become {cast!r}"))
     return cast
+
+
+def _mirror_problems(structure: str, format: Format, pad: Any) -> list[Problem]:
+    """Cells that a padded level fills have to be worth the same in both triangles."""
+    mirrored = STRUCTURES[structure].mirrored(pad)
+    if not any(level.padded for level in format.levels[-1:]) or packing.same(mirrored, pad):
+        return []
+    return [
+        Problem("fill_value", f"{pad} would be {mirrored} in the other triangle of {structure}, stored as {format}")
+    ]
 
 
 def _one(values: Array) -> Array:
     """The one value of an iso tensor, as an array without dimensions."""
     return values[0:1].reshape(()) if len(values) else np.zeros((), values.dtype)
-
-
-def _plain(level: Level) -> bool:
-    """Whether all positions of a level, taken in order, are its entries in order."""
-    return level.ordered and not level.gaps
 
 
 def _read_only(array: Array) -> Array:

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .errors import Problem
+from .errors import LimitError, Problem
 from .levels import Level, Place, places
-from .limits import INT32_MAX
+from .limits import INT32_MAX, INT64_MAX
 
 Array = npt.NDArray[Any]
 
@@ -108,6 +108,17 @@ def _at_name(problem: Problem, names: Mapping[str, str]) -> Problem:
     """The problem with stored names for the roles that it speaks of."""
     role, bracket, rest = problem.path.partition("[")
     return Problem(names.get(role, role) + bracket + rest, problem.message)
+
+
+def repeat_one(values: Array, count: int) -> Array:
+    """The first value `count` times, without memory for more than one; zero where there is none.
+
+    Raises LimitError for more than numpy can count.
+    """
+    one = values[:1] if len(values) else np.zeros(1, values.dtype)
+    if count * values.itemsize > INT64_MAX:
+        raise LimitError(Problem("values", f"numpy cannot count {count} values"))
+    return np.broadcast_to(one.reshape(()), (count,))
 
 
 def index_dtype(dims: Sequence[int], count: int) -> np.dtype[Any]:

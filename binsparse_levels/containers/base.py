@@ -8,6 +8,7 @@ import math
 import os
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -97,8 +98,8 @@ def _depth(text: str) -> int:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise DescriptorError(Problem(next(n for n in names if names.count(n) > 1), "this key is there twice"))
+        name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise DescriptorError(Problem(name[:60], "this key is there twice"))
     return found
 
 
@@ -127,6 +128,8 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TypeError(f"expected a path of type str, got {path!r}")
+    if "\0" in text:
+        raise ContainerError(Problem(repr(text), "a path has no NUL character"))
     head, colon, group = text.rpartition(":")
     if not colon or os.path.exists(text) or len(head) < 2 or group.startswith("//"):
         return text, None
@@ -144,7 +147,8 @@ def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
     if os.path.isdir(target):
         raise ContainerError(Problem(target, "is a directory"))
     folder, name = os.path.split(target)
-    part = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
+    short = name.encode()[:200].decode(errors="ignore")  # a file name has at most 255 bytes
+    part = os.path.join(folder, f".{short}.{secrets.token_hex(4)}.part")
     exists = os.path.exists(target)
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))

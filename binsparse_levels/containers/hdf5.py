@@ -12,7 +12,15 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
+from ..errors import (
+    BinsparseError,
+    ContainerError,
+    LimitError,
+    PathExistsError,
+    PathMissingError,
+    Problem,
+    UnsafeError,
+)
 from ..limits import Limits
 from .base import ArrayInfo, load_json, replacing
 
@@ -34,11 +42,12 @@ class HDF5Reader:
         self._limits = limits
 
     def read_header(self) -> Any:
-        if ATTRIBUTE not in self._group.attrs:
-            raise ContainerError(Problem(self._group.name, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
-        size = self._group.attrs.get_id(ATTRIBUTE).get_storage_size()
-        self._limits.hold("header_bytes", size, ATTRIBUTE, "the length of the JSON header")
-        text = self._group.attrs[ATTRIBUTE]
+        with _touching(ATTRIBUTE):
+            if ATTRIBUTE not in self._group.attrs:
+                raise ContainerError(Problem(self._group.name, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
+            size = self._group.attrs.get_id(ATTRIBUTE).get_storage_size()
+            self._limits.hold("header_bytes", size, ATTRIBUTE, "the length of the JSON header")
+            text = self._group.attrs[ATTRIBUTE]
         if isinstance(text, np.ndarray) and text.shape == (1,):
             text = text[0]
         if not isinstance(text, str | bytes):
@@ -49,23 +58,22 @@ class HDF5Reader:
         dataset = _child(self._group, name, h5py.Dataset)
         if dataset is None:
             return None
-        properties = dataset.id.get_create_plist()
-        if properties.get_external_count():
-            raise UnsafeError(Problem(name, "its data lies in another file"))
-        if properties.get_layout() == h5py.h5d.VIRTUAL:
-            raise UnsafeError(Problem(name, "a virtual dataset is not followed"))
-        for k in range(properties.get_nfilters()):
-            if (number := properties.get_filter(k)[0]) not in _FILTERS:
-                raise UnsafeError(Problem(name, f"the HDF5 filter {number} is not on the list"))
-        return ArrayInfo(dataset.shape or (), dataset.dtype, dataset.id.get_storage_size())
+        with _touching(name):
+            properties = dataset.id.get_create_plist()
+            if properties.get_external_count():
+                raise UnsafeError(Problem(name, "its data lies in another file"))
+            if properties.get_layout() == h5py.h5d.VIRTUAL:
+                raise UnsafeError(Problem(name, "a virtual dataset is not followed"))
+            for k in range(properties.get_nfilters()):
+                if (number := properties.get_filter(k)[0]) not in _FILTERS:
+                    raise UnsafeError(Problem(name, f"the HDF5 filter {number} is not on the list"))
+            return ArrayInfo(dataset.shape or (), dataset.dtype, dataset.id.get_storage_size())
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        dataset = self._group[name]
-        self._limits.hold("array_bytes", dataset.size * dataset.dtype.itemsize, name, "the size in bytes")
-        try:
+        with _touching(name):
+            dataset = self._group[name]
+            self._limits.hold("array_bytes", dataset.size * dataset.dtype.itemsize, name, "the size in bytes")
             array: npt.NDArray[Any] = dataset[...]
-        except OSError as error:
-            raise ContainerError(Problem(name, f"cannot be read: {error}")) from error
         return array
 
 
@@ -83,7 +91,7 @@ class HDF5Writer:
         self._group.create_dataset(name, data=array, dtype=array.dtype.newbyteorder("<"))
 
     def write_header(self, header: Mapping[str, Any]) -> None:
-        text = json.dumps(header, ensure_ascii=False)
+        text = json.dumps(header)
         self._group.attrs.create(ATTRIBUTE, text, dtype=h5py.string_dtype("utf-8"))
 
     def clear(self, limits: Limits) -> None:
@@ -115,7 +123,7 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits) -> It
     with replacing(path, keep=group is not None) as part:
         mode = "w" if group is None or not os.path.getsize(part) else "r+"
         with _opened(part, mode) as file:
-            place = file.require_group(group or "/")
+            place = _walk(file, group, make=True)
             writer = HDF5Writer(place)
             if ATTRIBUTE in place.attrs:
                 if not overwrite:
@@ -133,24 +141,39 @@ def _opened(path: str, mode: str) -> h5py.File:
         raise ContainerError(Problem(path, f"cannot be opened as HDF5: {error}")) from error
 
 
-def _walk(file: h5py.File, group: str | None) -> h5py.Group:
+def _walk(file: h5py.File, group: str | None, *, make: bool = False) -> h5py.Group:
+    """The group of that path; `make` makes what is missing."""
     place: h5py.Group = file
     for part in filter(None, (group or "").split("/")):
-        child = _child(place, part, h5py.Group)
-        if child is None:
+        child = None if part in (".", "..") else _child(place, part, h5py.Group)
+        if child is None and (not make or part in (".", "..")):
             raise PathMissingError(Problem(f"{file.filename}:{group}", f"no group {part!r} in {place.name}"))
-        place = child
+        place = place.create_group(part) if child is None else child
     return place
 
 
 def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
     """The object of that kind and name, through a hard link alone, or None."""
-    link = group.get(name, getlink=True) if name in group.keys() else None  # noqa: SIM118 (`in group` follows links)
-    if link is None:
-        return None
-    if not isinstance(link, h5py.HardLink):
-        raise UnsafeError(Problem(f"{group.name}/{name}", f"a {type(link).__name__} is not followed"))
-    child = group[name]
+    with _touching(name):
+        link = group.get(name, getlink=True) if name in group.keys() else None  # noqa: SIM118 (`in group` follows links)
+        if link is None:
+            return None
+        if not isinstance(link, h5py.HardLink):
+            raise UnsafeError(Problem(f"{group.name}/{name}", f"a {type(link).__name__} is not followed"))
+        child = group[name]
     if not isinstance(child, kind):
         raise ContainerError(Problem(f"{group.name}/{name}", f"is no {kind.__name__.lower()}"))
     return child
+
+
+@contextlib.contextmanager
+def _touching(name: str) -> Iterator[None]:
+    """What h5py raises over a damaged file, as one error of ours."""
+    try:
+        yield
+    except (BinsparseError, KeyboardInterrupt):
+        raise
+    except MemoryError as error:
+        raise LimitError(Problem(name, f"there is not enough memory for it: {error}")) from error
+    except Exception as error:  # h5py raises KeyError, OSError, RuntimeError, TypeError, ValueError … as it comes
+        raise ContainerError(Problem(name, f"cannot be read: {error}")) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Sequence
 
@@ -11,9 +10,10 @@ import numpy as np
 from ..errors import ArrayError, FormatError, Problem
 from ..formats import coordinates
 from ..fused import Duplicates
-from ..limits import DEFAULT_LIMITS, Limits
+from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ..tensor import Tensor, pack
 from . import text
+from .text import Array
 
 COMMENT = "#"
 
@@ -21,7 +21,7 @@ COMMENT = "#"
 def read(
     path: str,
     *,
-    shape: Sequence[int] | None = None,
+    shape: int | Sequence[int] | None = None,
     duplicates: Duplicates = "error",
     limits: Limits = DEFAULT_LIMITS,
 ) -> Tensor:
@@ -48,7 +48,7 @@ def read(
             raise ArrayError(Problem(path, "has no entries, so its shape must be given"))
         shape = [int(x.max()) + 1 for x in columns]
     if not len(values):
-        columns = [np.empty(0, np.int64)] * len(shape)
+        columns = [np.empty(0, np.int64)] * np.size(shape)
     return pack(columns, values, shape, coordinates(len(columns)), duplicates=duplicates, limits=limits)
 
 
@@ -60,9 +60,11 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
         raise FormatError(Problem(path, f"a .tns file cannot say {tensor.structure}"))
     if tensor.fill_value is not None and tensor.fill_value != 0:
         raise FormatError(Problem(path, f"a .tns file cannot say the fill value {tensor.fill_value}"))
-    if tensor.dtype.kind not in "biuf":
+    if tensor.dtype.kind not in "biuf" or tensor.dtype.itemsize > 8:
         raise FormatError(Problem(path, f"a .tns file holds no {tensor.dtype} values"))
     coords, values = tensor.unpack()
+    if values.dtype == np.uint64 and len(values) and values.max() > INT64_MAX:
+        raise FormatError(Problem(path, "a .tns file holds no integers above 2**63 - 1"))
     numbers = values.astype(np.uint8) if values.dtype.kind == "b" else values
     with text.writing(path, overwrite) as stream:
         stream.write(f"{COMMENT} {' '.join(map(str, tensor.shape))}\n".encode())
@@ -80,32 +82,9 @@ def _width(data: bytes, path: str) -> int:
     return width
 
 
-def _parse(data: bytes, width: int, path: str) -> list[np.ndarray]:
-    fast = _parse_fast(data, width)
-    if fast is not None:
-        return fast
+def _parse(data: bytes, width: int, path: str) -> list[Array]:
     types = ["i8"] * width
     try:
         return text.parse_table(data, types, COMMENT, path)
     except ArrayError:
         return text.parse_table(data, [*types[:-1], "f8"], COMMENT, path)
-
-
-def _parse_fast(data: bytes, width: int) -> list[np.ndarray] | None:
-    """The same by polars, where it is installed and finds nothing odd; else numpy decides, and tells what is wrong."""
-    try:
-        import polars
-    except ImportError:
-        return None
-    names = [str(k) for k in range(width)]
-    for value in (polars.Int64, polars.Float64):
-        types = dict.fromkeys(names[:-1], polars.Int64) | {names[-1]: value}
-        try:
-            table = polars.read_csv(
-                io.BytesIO(data), has_header=False, separator=" ", comment_prefix=COMMENT, schema=types
-            )
-        except polars.exceptions.PolarsError:
-            continue
-        if not any(table.null_count().row(0)):
-            return [table[name].to_numpy(writable=True) for name in names]
-    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import IO, NamedTuple
 
@@ -42,15 +41,11 @@ def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAUL
     triangle by the standard, and in the upper one in files of some programs. Raises ArrayError, ContainerError.
     """
     with text.reading(path) as stream:
-        head, lines = _read_header(stream, path)
+        head = _read_header(stream, path)
         data = stream.read()
     if head.entries is None:
         return _read_array(head, data, path, limits)
-    fast = _parse_fast(lines + data, head)
-    if fast is not None:
-        rows, columns, *numbers = fast
-    else:
-        rows, columns, *numbers = text.parse_table(data, ["i8", "i8", *_TYPES[head.field]], COMMENT, path)
+    rows, columns, *numbers = text.parse_table(data, ["i8", "i8", *_TYPES[head.field]], COMMENT, path)
     if len(rows) != head.entries:
         raise ArrayError(Problem(path, f"announces {head.entries} entries and has {len(rows)}"))
     coords = [rows - 1, columns - 1]
@@ -75,6 +70,8 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
         raise FormatError(Problem(path, f"a .mtx file holds matrices, not {tensor.ndim} dimensions"))
     if tensor.fill_value is not None and tensor.fill_value != 0:
         raise FormatError(Problem(path, f"a .mtx file cannot say the fill value {tensor.fill_value}"))
+    if tensor.structure is not None and tensor.structure.startswith("skew") and tensor.dtype.kind == "u":
+        raise FormatError(Problem(path, f"a .mtx file cannot say {tensor.structure} of unsigned numbers"))
     coords, values = tensor.unpack()
     as_array = not tensor.arrays and tensor.structure is None
     pattern = tensor.iso and tensor.dtype.kind == "b" and not as_array and bool(values[:1].all())
@@ -86,7 +83,9 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
         kept = in_triangle(tensor.structure, coords)
         coords, values = tuple(x[kept] for x in coords), values[kept]
         if triangle == "upper":
-            coords, values = coords[::-1], STRUCTURES[tensor.structure].mirrored(values)
+            diagonal = coords[0] == coords[1]
+            coords = coords[::-1]
+            values = np.where(diagonal, values, STRUCTURES[tensor.structure].mirrored(values))
     columns = [] if pattern else [values]
     if tensor.dtype.kind == "c":
         columns = [values.real, values.imag]
@@ -106,36 +105,40 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
 
 def _field(dtype: np.dtype[np.generic], path: str) -> str:
     """The field that holds values of this type; the text itself keeps no width."""
+    if dtype.itemsize > (16 if dtype.kind == "c" else 8):
+        raise FormatError(Problem(path, f"the text of a .mtx file would round {dtype} values"))
     field = {"b": "integer", "i": "integer", "u": "integer", "f": "real", "c": "complex"}.get(dtype.kind)
     if field is None:
         raise FormatError(Problem(path, f"a .mtx file holds no {dtype} values"))
     return "unsigned-integer" if dtype == np.uint64 else field
 
 
-def _read_header(stream: IO[bytes], path: str) -> tuple[Header, bytes]:
-    """The header, and the bytes that it took."""
-    lines = [stream.readline(4096)]
-    words = lines[0].decode("latin1").lower().split()
+def _read_header(stream: IO[bytes], path: str) -> Header:
+    first = stream.readline(4096)
+    words = first.decode("latin1").lower().split()
     if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"] or words[2] not in ("coordinate", "array"):
-        raise ContainerError(Problem(path, f"expected %%MatrixMarket matrix coordinate or array, got {lines[0]!r:.80}"))
+        raise ContainerError(Problem(path, f"expected %%MatrixMarket matrix coordinate or array, got {first!r:.80}"))
     _, _, kind, field, symmetry = words
     if field not in _TYPES or symmetry not in _SYMMETRIES or (kind == "array" and field == "pattern"):
         raise ContainerError(Problem(path, f"unknown kind of matrix: {' '.join(words[2:])}"))
     while (line := stream.readline()) and (not line.strip() or line.lstrip().startswith(b"%")):
-        lines.append(line)
-    lines.append(line)
+        pass
     sizes = line.split()
     wanted = 3 if kind == "coordinate" else 2
     if len(sizes) != wanted or not all(size.isdigit() and len(size) < 20 for size in sizes):
         raise ContainerError(Problem(path, f"expected a line of {wanted} sizes, got {line!r:.80}"))
     rows, columns, *entries = map(int, sizes)
-    return Header(field, _SYMMETRIES[symmetry], (rows, columns), entries[0] if entries else None), b"".join(lines)
+    return Header(field, _SYMMETRIES[symmetry], (rows, columns), entries[0] if entries else None)
 
 
 def _values(numbers: Sequence[np.ndarray]) -> np.ndarray:
     if not numbers:
         return np.array(True)
-    return numbers[0] if len(numbers) == 1 else numbers[0] + 1j * numbers[1]
+    if len(numbers) == 1:
+        return numbers[0]
+    values = np.empty(len(numbers[0]), np.complex128)  # a sum with 1j would lose infinities and signs of zero
+    values.real, values.imag = numbers
+    return values
 
 
 def _read_array(head: Header, data: bytes, path: str, limits: Limits) -> Tensor:
@@ -147,26 +150,13 @@ def _read_array(head: Header, data: bytes, path: str, limits: Limits) -> Tensor:
         if len(values) != rows * columns:
             raise ArrayError(Problem(path, f"expected {rows * columns} values, got {len(values)}"))
         return Tensor(ALIASES["DMATC"], head.shape, {}, values, limits=limits)
+    above = 1 if head.symmetry == "skew_symmetric" else 0
+    count = rows * (rows + 1) // 2 - above * rows
+    if rows != columns or len(values) != count:
+        what = f"expected the {count} values of a triangle of {rows} × {columns}, got {len(values)}"
+        raise ArrayError(Problem(path, what))
     limits.hold("dense_bytes", rows * columns * values.itemsize, path, "the size in bytes of the dense array")
-    j, i = np.triu_indices(rows, 1 if head.symmetry == "skew_symmetric" else 0)
-    if rows != columns or len(values) != len(i):
-        raise ArrayError(
-            Problem(path, f"expected the {len(i)} values of a triangle of {rows} × {columns}, got {len(values)}")
-        )
+    j, i = np.triu_indices(rows, above)
     coords, full = expand(structure, (i, j), values)
     dense = pack(coords, full, head.shape, "DMATC", limits=limits)
     return Tensor(dense.format, dense.shape, {}, dense.values, structure=structure, limits=limits)
-
-
-def _parse_fast(data: bytes, head: Header) -> list[np.ndarray] | None:
-    """The same by fast_matrix_market, where it is installed and finds nothing odd; else numpy decides."""
-    try:
-        import fast_matrix_market
-    except ImportError:
-        return None
-    try:
-        (values, (rows, columns)), _ = fast_matrix_market.read_coo(io.BytesIO(data), generalize_symmetry=False)
-    except (ValueError, OverflowError):
-        return None
-    numbers = {"pattern": [], "complex": [values.real, values.imag]}.get(head.field, [values])
-    return [rows.astype(np.int64) + 1, columns.astype(np.int64) + 1, *numbers]

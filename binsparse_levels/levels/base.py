@@ -18,12 +18,13 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, Problem
+from ..errors import FormatError, LimitError, Problem
 
 Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
 # A run of positions or coordinates: a range wherever it is contiguous, an array only where it is scattered.
 Positions: TypeAlias = range | Array
+MAX_RANK = 2**16  # however far `Limits.rank` is raised: what is made for each dimension has to stay small
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,11 @@ class Level(ABC):
     gaps: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rank, int) or isinstance(self.rank, bool) or self.rank < self.min_rank:
-            raise FormatError(
-                Problem("rank", f"a {self.kind} level needs an integer >= {self.min_rank}, got {self.rank!r}")
-            )
+        if type(self.rank) is not int or self.rank < self.min_rank:
+            what = f"a {self.kind} level needs an integer >= {self.min_rank}, got {self.rank!r:.40}"
+            raise FormatError(Problem("rank", what))
+        if self.rank > MAX_RANK:
+            raise LimitError(Problem("rank", f"no level has more than {MAX_RANK} dimensions, got {self.rank!s:.40}"))
 
     def __str__(self) -> str:
         settings = [f"{name}={value}" for name, value in self.params().items()]

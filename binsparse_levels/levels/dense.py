@@ -54,16 +54,18 @@ class Dense(Level):
     def expand(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[int | Array, list[Array], Positions]:
-        grid = np.ix_(*(as_array(w) for w in window))
-        shape = tuple(len(w) for w in window)
-        count = cells(shape)
-        coords = [np.tile(np.broadcast_to(x, shape).ravel(), len(positions)) for x in grid]
+        shape = [len(w) for w in window]
+        count = cells(shape) if len(positions) else 0
+        if not count:
+            return 0, [np.empty(0, np.int64) for _ in dims], range(0)
+        coords, offset = [], np.zeros(count, np.int64)
+        for k, (size, w) in enumerate(zip(dims, window, strict=True)):
+            x = np.tile(np.repeat(as_array(w), cells(shape[k + 1 :])), cells(shape[:k]))
+            coords.append(np.tile(x, len(positions)))
+            offset = offset * size + x
         if is_everything(window, dims) and isinstance(positions, range) and positions.step == 1:
             return count, coords, range(positions.start * count, positions.stop * count)
-        offset = np.zeros(shape, np.int64)
-        for size, x in zip(dims, grid, strict=True):
-            offset = offset * size + x
-        child = as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + offset.ravel()
+        child = as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + offset
         return count, coords, child.ravel()
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
