@@ -19,7 +19,6 @@ from .errors import ArrayError, DescriptorError, FormatError, LimitError, Proble
 from .formats import Format, FormatLike, coordinates, parse_format
 from .fused import Duplicates
 from .levels import places
-from .levels.base import as_array
 from .limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from .packing import Entries
 from .structure import STRUCTURES, expand, in_triangle, structure_problems, triangle_problems
@@ -226,15 +225,23 @@ class Tensor:
         return any(level.padded for level in self._format.levels[-1:])
 
     def unpack(self) -> tuple[tuple[Array, ...], Array]:
-        """The stored entries in stored order: `ndim` int64 arrays of coordinates, one a dimension, and their values."""
+        """The stored entries in stored order: `ndim` int64 arrays of coordinates, one a dimension, and their values.
+
+        With a structure, those of its triangle: what a dense format stores in the other one is no entry.
+        """
         columns, positions = packing.unpack_tree(self._tree)
         coords: list[Array] = [columns[0]] * self.ndim if columns else []
         for column, dimension in zip(columns, self._format.order, strict=True):
             coords[dimension] = column
         values = self._tree.values
         if isinstance(positions, range):
-            return tuple(coords), values[positions.start : positions.stop]
-        return tuple(coords), values[as_array(positions)]
+            values = values[positions.start : positions.stop]
+        else:
+            values = values[positions]
+        if self._structure is not None and self._padded:
+            kept = in_triangle(self._structure, coords)
+            return tuple(x[kept] for x in coords), values[kept]
+        return tuple(coords), values
 
     def to_dense(self, fill: Any = None, *, limits: Limits = DEFAULT_LIMITS) -> Array:
         """A numpy array of the tensor's shape and type, its structure expanded.
@@ -274,8 +281,8 @@ class Tensor:
             return self._with(parsed, self._tree)
         if self._structure is not None:
             raise_if(FormatError, _mirror_problems(self._structure, parsed, self._pad()))
-        if self._structure is not None and self._padded:
-            return self._kept(in_triangle(self._structure, self.unpack()[0]), parsed, limits)
+            if self._padded:
+                return self._packed(*self.unpack(), parsed, limits)
         stored_at = np.argsort(self._format.order)
         order = tuple(int(stored_at[k]) for k in parsed.order)
         return self._with(parsed, packing.convert_tree(self._tree, parsed.levels, order, self._pad(), limits))
@@ -286,15 +293,17 @@ class Tensor:
         A format that is dense below cannot be without them: convert it first.
         """
         fill = self._pad()
-        values = self.unpack()[1]
+        coords, values = self.unpack()
         with np.errstate(invalid="ignore"):
             kept = (values != fill) & ~((values != values) & bool(fill != fill))
-        return self if kept.all() else self._kept(kept, self._format, DEFAULT_LIMITS)
+        if kept.all():
+            return self
+        return self._packed([x[kept] for x in coords], values[kept], self._format, DEFAULT_LIMITS)
 
-    def _kept(self, kept: npt.NDArray[np.bool_], format: Format, limits: Limits) -> Tensor:
-        coords, values = self.unpack()
-        some = _one(values).reshape(1) if self.iso else values[kept]
-        entries = _entries(format, self._shape, [x[kept] for x in coords], some, self.iso)
+    def _packed(self, coords: Sequence[Array], values: Array, format: Format, limits: Limits) -> Tensor:
+        """A tensor of these entries of this one."""
+        some = _one(values).reshape(1) if self.iso else values
+        entries = _entries(format, self._shape, coords, some, self.iso)
         return self._with(format, packing.pack_entries(format.levels, entries, self._pad(), "error", limits))
 
     def astype(self, dtype: npt.DTypeLike) -> Tensor:

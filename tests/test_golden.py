@@ -46,12 +46,11 @@ def test_reads_to_what_it_holds(entry, tmp_path):
     assert tensor.dtype == expected["stored_values"].dtype
     assert tensor.structure == entry.get("structure")
     assert tensor.iso == entry.get("iso", False)
-    if tensor.structure is None or not tensor._padded:
-        coords, values = tensor.unpack()
-        order = np.lexsort(coords[::-1]) if coords else np.arange(len(values))
-        stored = np.array([x[order] for x in coords]).T.reshape(expected["stored_coords"].shape)
-        assert np.array_equal(stored, expected["stored_coords"])
-        assert np.array_equal(values[order], expected["stored_values"], equal_nan=tensor.dtype.kind in "fc")
+    coords, values = tensor.unpack()
+    order = np.lexsort(coords[::-1]) if coords else np.arange(len(values))
+    stored = np.array([x[order] for x in coords]).T.reshape(expected["stored_coords"].shape)
+    assert np.array_equal(stored, expected["stored_coords"])
+    assert np.array_equal(values[order], expected["stored_values"], equal_nan=tensor.dtype.kind in "fc")
     assert (tensor.fill_value is not None) == (entry.get("fill_value") is not None)
     if tensor.fill_value is not None:
         assert np.array_equal(expected["fill_value"].ravel()[0], tensor.fill_value, equal_nan=tensor.dtype.kind in "fc")
