@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from .formats import SYNONYMS as SYNONYMS
     from .formats import Format as Format
     from .formats import parse_format as parse_format
+    from .interop import from_binsparse as from_binsparse
+    from .interop import from_numpy as from_numpy
+    from .interop import from_scipy as from_scipy
+    from .interop import from_sparse as from_sparse
+    from .interop import to_gcxs as to_gcxs
+    from .interop import to_numpy as to_numpy
+    from .interop import to_scipy as to_scipy
+    from .interop import to_sparse as to_sparse
+    from .io import list_tensors as list_tensors
     from .io import read as read
     from .io import write as write
     from .levels import Dense as Dense
@@ -40,7 +49,10 @@ _MODULES = {
         "IncompleteError", "LimitError", "Problem", "UnsafeError",
     ],
     "formats": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
-    "io": ["read", "write"],
+    "interop": [
+        "from_binsparse", "from_numpy", "from_scipy", "from_sparse", "to_gcxs", "to_numpy", "to_scipy", "to_sparse",
+    ],
+    "io": ["list_tensors", "read", "write"],
     "levels": ["Dense", "Level", "Sparse"],
     "limits": ["Limits"],
     "tensor": ["Tensor", "pack", "pack_dense"],

@@ -19,7 +19,7 @@ from .fused import Duplicates
 from .levels import Level, places
 from .levels.base import Positions, as_array
 from .limits import Limits
-from .tree import Tree, index_dtype, repeat_one
+from .tree import Tree, index_dtype, repeat_one, same
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -48,11 +48,6 @@ class Entries:
     def expanded(self) -> Entries:
         """The same entries with a value for each."""
         return replace(self, values=np.repeat(self.values, self.count), iso=False) if self.iso else self
-
-
-def same(a: Any, b: Any) -> bool:
-    """Equal, where NaN equals NaN."""
-    return bool(a == b or (a != a and b != b))
 
 
 # Entries → tree

@@ -72,3 +72,26 @@ def expand(name: str, coords: Sequence[Array], values: Array) -> tuple[tuple[Arr
     off = i != j
     mirrored = STRUCTURES[name].mirrored(values[off])
     return (np.concatenate((i, j[off])), np.concatenate((j, i[off]))), np.concatenate((values, mirrored))
+
+
+def symmetry_problems(name: str, coords: Sequence[Array], values: Array) -> Iterator[Problem]:
+    """Entries without a mirror image, or with another than the structure says; the first by its place.
+
+    Precondition: entries are in lexicographic order and unique.
+    """
+    i, j = coords
+    turned = np.lexsort((i, j))  # the entries of the transposed matrix, in their lexicographic order
+    differ = np.flatnonzero((j[turned] != i) | (i[turned] != j))
+    if len(differ):
+        here = (int(i[differ[0]]), int(j[differ[0]]))
+        there = (int(j[turned][differ[0]]), int(i[turned][differ[0]]))
+        alone = here if here < there else there[::-1]
+        yield Problem("structure", f"the entry {alone} has no mirror image, which {name} asks for")
+        return
+    expected = STRUCTURES[name].mirrored(values[turned])
+    wrong = np.flatnonzero((values != expected) & ~((values != values) & (expected != expected)))
+    if len(wrong):
+        k = int(wrong[0])
+        more = f" ({len(wrong)} such in all)" if len(wrong) > 1 else ""
+        what = f"the entry {(int(i[k]), int(j[k]))} is {values[k]}, its mirror image makes it {expected[k]}{more}"
+        yield Problem("structure", f"{what}: not {name}")

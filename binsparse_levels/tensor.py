@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import operator
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -13,16 +11,26 @@ import numpy as np
 import numpy.typing as npt
 
 from . import packing
-from .containers.base import load_json
-from .descriptor import NAMESPACE
-from .errors import ArrayError, DescriptorError, FormatError, LimitError, Problem, raise_if
-from .formats import Format, FormatLike, coordinates, parse_format
+from .arguments import (
+    check_fixed_size,
+    checked_array,
+    checked_coords,
+    checked_fill,
+    checked_format,
+    checked_json,
+    checked_values,
+    mirror_problems,
+)
+from .descriptor import VERSION
+from .errors import ArrayError, FormatError, LimitError, Problem, raise_if
+from .formats import Format, FormatLike, coordinates
 from .fused import Duplicates
 from .levels import places
-from .limits import DEFAULT_LIMITS, INT64_MAX, Limits
+from .limits import DEFAULT_LIMITS, Limits
 from .packing import Entries
-from .structure import STRUCTURES, expand, in_triangle, structure_problems, triangle_problems
-from .tree import Tree, length_problems, repeat_one
+from .stored import stored
+from .structure import expand, in_triangle, structure_problems, symmetry_problems, triangle_problems
+from .tree import Tree, length_problems, repeat_one, same
 
 Array: TypeAlias = npt.NDArray[Any]
 Check: TypeAlias = Literal["full", "trusted", "none"]
@@ -37,13 +45,14 @@ class Tensor:
     is *iso*). They are used as they are, without a copy.
 
     fill_value: the value of what is not stored; None, which is not 0, where it is not specified. structure: one of the
-    six of Binsparse 0.1, section 3.8. attributes: JSON of your own that is kept with the tensor. check: "full" checks
+    six of Binsparse 0.1, section 3.8. attributes: JSON of your own that is kept with the tensor; descriptor_attributes:
+    the same, where it lies in the descriptor itself (section 3.9). check: "full" checks
     every invariant, "trusted" leaves out the order of the entries, "none" believes everything.
 
     Raises FormatError, ArrayError with every fault, LimitError.
     """
 
-    __slots__ = ("_attributes", "_fill_value", "_format", "_shape", "_structure", "_tree")
+    __slots__ = ("_attributes", "_descriptor_attributes", "_fill_value", "_format", "_shape", "_structure", "_tree")
 
     def __init__(
         self,
@@ -55,26 +64,29 @@ class Tensor:
         fill_value: Any = None,
         structure: str | None = None,
         attributes: Mapping[str, Any] | None = None,
+        descriptor_attributes: Mapping[str, Any] | None = None,
         check: Check = "full",
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         if check not in ("full", "trusted", "none"):
             raise ValueError(f"check is 'full', 'trusted' or 'none', got {check!r}")
-        parsed, sizes = _format_and_shape(format, shape, limits)
+        parsed, sizes = checked_format(format, shape, limits)
         dims = tuple(sizes[k] for k in parsed.order)
         names = [name for place in places(parsed.levels, dims) for name in place.names.values()]
         raise_if(
             ArrayError,
             [Problem(str(name), f"the format {parsed} has no such array") for name in arrays if name not in names],
         )
-        given = {name: _array(arrays[name], name) for name in names if name in arrays}
-        stored = _values(values)
-        iso = stored.ndim == 0
-        raise_if(ArrayError, length_problems(parsed.levels, dims, given, None if iso else len(stored)))
-        tree = Tree(parsed.levels, dims, given, stored, iso)
+        given = {name: checked_array(arrays[name], name) for name in names if name in arrays}
+        given_values = checked_values(values)
+        iso = given_values.ndim == 0
+        raise_if(ArrayError, length_problems(parsed.levels, dims, given, None if iso else len(given_values)))
+        tree = Tree(parsed.levels, dims, given, given_values, iso)
         if iso:
-            tree = tree.with_values(repeat_one(stored.reshape(1), tree.positions()), True)
-        self._set(parsed, sizes, tree, _fill(fill_value, stored.dtype), structure, _json(attributes, limits))
+            tree = tree.with_values(repeat_one(given_values.reshape(1), tree.positions()), True)
+        fill = checked_fill(fill_value, given_values.dtype)
+        kept = checked_json(attributes, limits), checked_json(descriptor_attributes, limits)
+        self._set(parsed, sizes, tree, fill, structure, *kept)
         if check != "none":
             self._check(order=check == "full")
 
@@ -86,6 +98,7 @@ class Tensor:
         fill_value: Any,
         structure: str | None,
         attributes: Mapping[str, Any],
+        descriptor_attributes: Mapping[str, Any],
     ) -> None:
         arrays = {name: _read_only(array) for name, array in tree.arrays.items()}
         self._format = format
@@ -94,17 +107,20 @@ class Tensor:
         self._fill_value = fill_value
         self._structure = structure
         self._attributes = attributes
+        self._descriptor_attributes = descriptor_attributes
 
     @classmethod
     def _trusted(cls, format: Format, shape: tuple[int, ...], tree: Tree, *rest: Any) -> Tensor:
-        """A tensor around a tree that needs no check; rest: fill value, structure, attributes."""
+        """A tensor around a tree that needs no check; rest: fill value, structure, both kinds of attributes."""
         self = cls.__new__(cls)
         self._set(format, shape, tree, *rest)
         return self
 
-    def _with(self, format: Format, tree: Tree) -> Tensor:
+    def _with(self, format: Format, tree: Tree, **changes: Any) -> Tensor:
         """The same content in another tree."""
-        return Tensor._trusted(format, self._shape, tree, self._fill_value, self._structure, self._attributes)
+        rest = {"fill_value": self._fill_value, "structure": self._structure} | changes
+        kept = self._attributes, self._descriptor_attributes
+        return Tensor._trusted(format, self._shape, tree, rest["fill_value"], rest["structure"], *kept)
 
     # What it is
 
@@ -159,6 +175,11 @@ class Tensor:
         return MappingProxyType(self._attributes)
 
     @property
+    def descriptor_attributes(self) -> Mapping[str, Any]:
+        """The `attributes` inside the descriptor (Binsparse 0.1, section 3.9)."""
+        return MappingProxyType(self._descriptor_attributes)
+
+    @property
     def iso(self) -> bool:
         """Whether one value stands for all stored ones."""
         return self._tree.iso
@@ -182,8 +203,8 @@ class Tensor:
         fill = "" if self._fill_value is None else f", fill {self._fill_value}"
         structure = f", {self._structure}" if self._structure else ""
         count = self.number_of_stored_values
-        stored = f"{count} stored value{'' if count == 1 else 's'}"
-        head = f"<Tensor {shape} {self.dtype}{iso}, {stored}{fill}{structure}, {self._format}>"
+        entries = f"{count} stored value{'' if count == 1 else 's'}"
+        head = f"<Tensor {shape} {self.dtype}{iso}, {entries}{fill}{structure}, {self._format}>"
         return "\n".join([head, *self._tree_lines()])
 
     def _tree_lines(self) -> list[str]:
@@ -203,8 +224,9 @@ class Tensor:
     def __reduce__(self) -> tuple[Any, ...]:
         tree = self._tree
         values = _one(tree.values) if tree.iso else tree.values
-        stored = (self._format, self._shape, dict(tree.arrays), values, len(tree.values), tree.iso)
-        return _unpickle, (*stored, self._fill_value, self._structure, self._attributes)
+        held = (self._format, self._shape, dict(tree.arrays), values, len(tree.values), tree.iso)
+        rest = self._fill_value, self._structure, self._attributes, self._descriptor_attributes
+        return _unpickle, (*held, *rest)
 
     # What it does
 
@@ -252,10 +274,10 @@ class Tensor:
         if self.ndim > 64:
             raise LimitError(Problem("shape", f"numpy has no arrays of {self.ndim} dimensions"))
         limits.hold("dense_bytes", self.size * self.dtype.itemsize, "shape", "the size in bytes of the dense array")
-        rest = self._pad() if fill is None else _fill(fill, self.dtype)
+        rest = self._pad() if fill is None else checked_fill(fill, self.dtype)
         if self._structure is None and not self._tree.arrays and len(self._tree.values) == self.size:
-            stored = self._tree.values.reshape(self._tree.dims)
-            return np.array(stored.transpose(np.argsort(self._format.order)) if self.ndim else stored, order="C")
+            cells = self._tree.values.reshape(self._tree.dims)
+            return np.array(cells.transpose(np.argsort(self._format.order)) if self.ndim else cells, order="C")
         coords, values = self.unpack()
         if self._structure is not None:
             coords, values = expand(self._structure, coords, values)
@@ -276,11 +298,11 @@ class Tensor:
         A format that stores more than entries (dense below) is filled up with the fill value, or zero, and what it is
         filled up with is stored from then on; `drop_fill` is the way back. Raises FormatError, LimitError.
         """
-        parsed, _ = _format_and_shape(format, self._shape, limits)
+        parsed, _ = checked_format(format, self._shape, limits)
         if parsed.canonical() == self._format.canonical():
             return self._with(parsed, self._tree)
         if self._structure is not None:
-            raise_if(FormatError, _mirror_problems(self._structure, parsed, self._pad()))
+            raise_if(FormatError, mirror_problems(self._structure, parsed, self._pad()))
             if self._padded:
                 return self._packed(*self.unpack(), parsed, limits)
         stored_at = np.argsort(self._format.order)
@@ -300,16 +322,18 @@ class Tensor:
             return self
         return self._packed([x[kept] for x in coords], values[kept], self._format, DEFAULT_LIMITS)
 
-    def _packed(self, coords: Sequence[Array], values: Array, format: Format, limits: Limits) -> Tensor:
-        """A tensor of these entries of this one."""
-        some = _one(values).reshape(1) if self.iso else values
-        entries = _entries(format, self._shape, coords, some, self.iso)
+    def _packed(
+        self, coords: Sequence[Array], values: Array, format: Format, limits: Limits, *, iso: bool | None = None
+    ) -> Tensor:
+        """A tensor of these entries, otherwise like this one."""
+        iso = self.iso if iso is None else iso
+        entries = _entries(format, self._shape, coords, _one(values).reshape(1) if iso else values, iso)
         return self._with(format, packing.pack_entries(format.levels, entries, self._pad(), "error", limits))
 
     def astype(self, dtype: npt.DTypeLike) -> Tensor:
         """The same tensor with values of another type, cast as numpy casts them; the other arrays are shared."""
         tree = self._tree
-        _fixed_size(np.dtype(dtype))
+        check_fixed_size(np.dtype(dtype))
         if self._structure is not None:
             raise_if(FormatError, structure_problems(self._structure, self._shape, np.dtype(dtype)))
         if tree.iso:
@@ -318,7 +342,7 @@ class Tensor:
             values = tree.values.astype(dtype)
         fill = None if self._fill_value is None else self._fill_value.astype(values.dtype)
         cast = tree.with_values(values, tree.iso)
-        return Tensor._trusted(self._format, self._shape, cast, fill, self._structure, self._attributes)
+        return self._with(self._format, cast, fill_value=fill)
 
     def equals(self, other: Tensor) -> bool:
         """Whether both have the same shape, the same entries, and the same fill value, in whatever formats.
@@ -328,7 +352,7 @@ class Tensor:
         if not isinstance(other, Tensor) or self._shape != other._shape:
             return False
         fills = self._fill_value, other._fill_value
-        if (fills[0] is None) != (fills[1] is None) or (fills[0] is not None and not packing.same(*fills)):
+        if (fills[0] is None) != (fills[1] is None) or (fills[0] is not None and not same(*fills)):
             return False
         (mine, values), (others, other_values) = self._sorted(), other._sorted()
         if len(values) != len(other_values) or not all(map(np.array_equal, mine, others)):
@@ -337,6 +361,53 @@ class Tensor:
             return bool(np.all((values == other_values) | ((values != values) & (other_values != other_values))))
         except TypeError:  # types that numpy does not compare
             return False
+
+    def expand_structure(self) -> Tensor:
+        """The same matrix with the entries of both triangles, in the same format, without a structure."""
+        if self._structure is None:
+            return self
+        coords, values = expand(self._structure, *self.unpack())
+        iso = self.iso and bool(len(values) == 0 or (values == values[0]).all())
+        whole = self._packed(coords, values, self._format, DEFAULT_LIMITS, iso=iso)
+        return whole._with(self._format, whole._tree, structure=None)
+
+    def with_structure(self, structure: str) -> Tensor:
+        """The inverse: the same matrix, of which one triangle is stored. Raises ArrayError, with a place, for one that
+        is not what its other triangle says, FormatError for a shape or a type that cannot be.
+        """
+        whole = self.expand_structure()
+        raise_if(FormatError, structure_problems(structure, whole._shape, whole.dtype))
+        raise_if(FormatError, mirror_problems(structure, whole._format, whole._pad()))
+        raise_if(ArrayError, symmetry_problems(structure, *whole._sorted()))
+        coords, values = whole.unpack()
+        kept = in_triangle(structure, coords)
+        half = whole._packed([x[kept] for x in coords], values[kept], whole._format, DEFAULT_LIMITS)
+        return half._with(half._format, half._tree, structure=structure)
+
+    def _stored(self, version: str = VERSION) -> tuple[dict[str, Any], dict[str, Array]]:
+        """The header of a container, and the arrays as it holds them; raises ArrayError for types without a name."""
+        attributes = dict(self._descriptor_attributes)
+        if self._structure is not None:
+            i, j = self.unpack()[0]
+            attributes["number_of_diagonal_elements"] = int(np.count_nonzero(i == j))
+        return stored(
+            self._tree,
+            self._format,
+            self._shape,
+            self._fill_value,
+            self._structure,
+            attributes or None,
+            self._attributes,
+            version,
+        )
+
+    def __binsparse_descriptor__(self) -> dict[str, Any]:
+        """The descriptor, as a dictionary with the key `binsparse`. Provisional: the protocol is a draft."""
+        return self._stored()[0]
+
+    def __binsparse__(self) -> dict[str, Array]:
+        """The arrays by name, as a container would hold them, without a copy. Provisional: the protocol is a draft."""
+        return self._stored()[1]
 
     def _sorted(self) -> tuple[tuple[Array, ...], Array]:
         """All entries in lexicographic order, the structure expanded."""
@@ -375,20 +446,20 @@ def pack(
     """
     if duplicates not in ("error", "sum", "first", "last"):
         raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
-    parsed, sizes = _format_and_shape(format, shape, limits)
-    stored = _values(values)
-    columns = _coords(coords, len(sizes), stored)
+    parsed, sizes = checked_format(format, shape, limits)
+    stored = checked_values(values)
+    columns = checked_coords(coords, len(sizes), stored)
     raise_if(FormatError, structure_problems(structure, sizes, stored.dtype) if structure is not None else ())
     iso = stored.ndim == 0
     entries = _entries(parsed, sizes, columns, stored.reshape(-1) if iso else stored, iso)
-    fill = _fill(fill_value, stored.dtype)
+    fill = checked_fill(fill_value, stored.dtype)
     pad = np.zeros((), stored.dtype)[()] if fill is None else fill
-    kept = _json(attributes, limits)
+    kept = checked_json(attributes, limits)
     tree = packing.pack_entries(parsed.levels, entries, pad, duplicates, limits)
     if structure is not None:
         raise_if(ArrayError, triangle_problems(structure, columns))
-        raise_if(FormatError, _mirror_problems(structure, parsed, pad))
-    return Tensor._trusted(parsed, sizes, tree, fill, structure, kept)
+        raise_if(FormatError, mirror_problems(structure, parsed, pad))
+    return Tensor._trusted(parsed, sizes, tree, fill, structure, kept, {})
 
 
 def pack_dense(
@@ -407,7 +478,7 @@ def pack_dense(
     """
     dense = np.asarray(array)
     if pattern is None:
-        rest = np.zeros((), dense.dtype)[()] if fill_value is None else _fill(fill_value, dense.dtype)
+        rest = np.zeros((), dense.dtype)[()] if fill_value is None else checked_fill(fill_value, dense.dtype)
         with np.errstate(invalid="ignore"):
             mask = (dense != rest) & ~((dense != dense) & bool(rest != rest))
     else:
@@ -434,114 +505,9 @@ def _unpickle(
     return Tensor._trusted(format, shape, Tree(format.levels, dims, arrays, whole, iso), *rest)
 
 
-def _format_and_shape(format: FormatLike, shape: int | Sequence[int], limits: Limits) -> tuple[Format, tuple[int, ...]]:
-    parsed = parse_format(format)
-    try:
-        sizes = tuple(
-            operator.index(size) for size in (shape if isinstance(shape, Sequence | np.ndarray) else (shape,))
-        )
-    except TypeError:
-        raise TypeError(f"a shape is a sequence of integers, got {shape!r}") from None
-    limits.hold("rank", len(sizes), "shape", "the number of dimensions")
-    bad = [
-        Problem(f"shape[{k}]", f"{size} is not in 0 … 2**63 - 1")
-        for k, size in enumerate(sizes)
-        if not 0 <= size <= INT64_MAX
-    ]
-    raise_if(FormatError, bad)
-    if parsed.rank != len(sizes):
-        raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, but the shape is {sizes}"))
-    return parsed, sizes
-
-
-def _values(values: npt.ArrayLike) -> Array:
-    array = _array(values, "values")
-    if array.ndim > 1:
-        raise ArrayError(Problem("values", f"expected one dimension or a scalar, got shape {array.shape}"))
-    _fixed_size(array.dtype)
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-
-
-def _array(given: npt.ArrayLike, path: str) -> Array:
-    try:
-        return np.asarray(given)
-    except ValueError as error:
-        raise ArrayError(Problem(path, f"no array: {error}")) from None
-
-
-def _fixed_size(dtype: np.dtype[Any]) -> None:
-    if dtype.hasobject or not dtype.itemsize:
-        raise ArrayError(Problem("values", f"expected a type of fixed size, got {dtype}"))
-
-
-def _json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[str, Any]:
-    """A copy of the attributes as a container will give them back. Raises TypeError, DescriptorError, LimitError."""
-    if attributes is None:
-        return {}
-    if not isinstance(attributes, Mapping) or not all(isinstance(key, str) for key in attributes):
-        raise TypeError(f"attributes are a mapping from names, got {attributes!r:.60}")
-    if NAMESPACE in attributes:
-        raise DescriptorError(Problem(f"attributes.{NAMESPACE}", "this name is the descriptor's"))
-    try:
-        text = json.dumps(dict(attributes), allow_nan=False)
-    except (ValueError, RecursionError) as error:
-        raise DescriptorError(Problem("attributes", f"no JSON: {error}")) from None
-    loaded: dict[str, Any] = load_json(text, limits)
-    return loaded
-
-
-def _coords(coords: Any, ndim: int, values: Array) -> list[Array]:
-    columns = [_array(x, f"coords[{k}]") for k, x in enumerate(coords)]
-    if len(columns) != ndim:
-        raise ArrayError(Problem("coords", f"expected an array for each of {ndim} dimensions, got {len(columns)}"))
-    count = len(columns[0]) if columns and columns[0].ndim == 1 else values.size
-    problems = []
-    for k, x in enumerate(columns):
-        if x.ndim != 1:
-            problems.append(Problem(f"coords[{k}]", f"expected one dimension, got shape {x.shape}"))
-        elif len(x) != count:
-            problems.append(Problem(f"coords[{k}]", f"expected a length of {count} like coords[0], got {len(x)}"))
-        elif x.dtype.kind not in "iu" and x.size:
-            problems.append(Problem(f"coords[{k}]", f"expected integers, got {x.dtype}"))
-    if values.ndim and columns and len(values) != count:
-        problems.append(Problem("values", f"expected a length of {count} like the coordinates, got {len(values)}"))
-    raise_if(ArrayError, problems)
-    return [x if x.dtype.kind in "iu" else x.astype(np.int64) for x in columns]
-
-
 def _entries(format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, iso: bool) -> Entries:
     order = format.order
     return Entries(tuple(shape[k] for k in order), tuple(coords[k] for k in order), values, iso, order)
-
-
-def _fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
-    """The fill value as a scalar of that type; raises ArrayError where it would become another value."""
-    if fill_value is None:
-        return None
-    given = np.asarray(fill_value)
-    if given.ndim:
-        raise ArrayError(Problem("fill_value", f"expected a scalar, got shape {given.shape}"))
-    exact = given if given.dtype.kind != "c" or dtype.kind == "c" else given.real
-    try:
-        with np.errstate(all="ignore"):
-            cast = exact.astype(dtype)[()]
-    except (TypeError, ValueError, OverflowError):
-        raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}")) from None
-    # A floating-point type may round a number, but makes none of a text, and no infinity of a finite one.
-    rounded = dtype.kind in "fc" and exact is given and given.dtype.kind in "biufc"
-    if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not packing.same(cast, given[()]):
-        raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}: it would become {cast!r}"))
-    return cast
-
-
-def _mirror_problems(structure: str, format: Format, pad: Any) -> list[Problem]:
-    """Cells that a padded level fills have to be worth the same in both triangles."""
-    mirrored = STRUCTURES[structure].mirrored(pad)
-    if not any(level.padded for level in format.levels[-1:]) or packing.same(mirrored, pad):
-        return []
-    return [
-        Problem("fill_value", f"{pad} would be {mirrored} in the other triangle of {structure}, stored as {format}")
-    ]
 
 
 def _one(values: Array) -> Array:

@@ -1,6 +1,6 @@
-"""The laws of a level kind, and strategies for hypothesis that draw cases for them.
+"""The laws of a level kind and of a container, and strategies for hypothesis that draw cases for them.
 
-For authors of kinds; needs hypothesis. A kind's tests are three lines:
+For authors of kinds and containers; needs hypothesis. A kind's tests are three lines:
 
     @given(testing.level_cases(MyKind(1)))
     def test_laws(case):
@@ -20,9 +20,11 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from .errors import FormatError
-from .formats import Format
-from .levels import LEVELS, Level, places
+from .formats import ALIASES, Format
+from .levels import LEVELS, Dense, Level, Sparse, places
 from .levels.base import Positions, as_array
+from .structure import STRUCTURES, in_triangle, structure_problems
+from .tensor import Tensor, pack
 
 Array: TypeAlias = npt.NDArray[Any]
 Listing: TypeAlias = list[tuple[int, tuple[int, ...], int]]  # fiber, coordinates, child
@@ -131,6 +133,85 @@ def formats(
         levels.append(kind(draw(st.integers(max(kind.min_rank, 1), left))))
     transpose = draw(st.none() | st.permutations(range(rank)).map(tuple))
     return Format(tuple(levels), transpose)
+
+
+VALUE_TYPES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64",
+    "complex128",
+)  # fmt: skip
+
+
+@st.composite
+def tensors(
+    draw: st.DrawFn,
+    *,
+    max_rank: int = 4,
+    max_size: int = 4,
+    dtypes: Sequence[str] = VALUE_TYPES,
+    kinds: Sequence[type[Level]] = (Dense, Sparse),
+    structures: bool = True,
+) -> Tensor:
+    """Any tensor that Binsparse can say: rank 0 up, dimensions of 0 and up, every predefined and custom format with any
+    transpose, every data type, iso or not, with a fill value or none, with a structure where there can be one.
+    """
+    format = draw(
+        st.sampled_from([f for f in ALIASES.values() if f.rank <= max_rank]) | formats(max_rank=max_rank, kinds=kinds)
+    )
+    dtype = np.dtype(draw(st.sampled_from(dtypes)))
+    shape = tuple(draw(st.lists(st.integers(0, max_size), min_size=format.rank, max_size=format.rank)))
+    structure = None
+    if structures and format.rank == 2 and shape[0] == shape[1] and draw(st.booleans()):
+        possible = [name for name in STRUCTURES if not list(structure_problems(name, shape, dtype))]
+        structure = draw(st.none() | st.sampled_from(possible))
+    cells = [
+        place
+        for place in np.ndindex(*shape)
+        if structure is None or in_triangle(structure, [np.array(x) for x in place])
+    ]
+    chosen = draw(st.lists(st.sampled_from(cells), unique=True, max_size=12)) if cells else []
+    fill = draw(st.none() | _scalars(dtype)) if structure is None else None
+    table = np.array(chosen, np.int64).reshape(len(chosen), len(shape))
+    values: Any = draw(_scalars(dtype)) if draw(st.booleans()) else draw(_arrays(dtype, len(chosen)))
+    if not shape and np.ndim(values) and not chosen:
+        values = draw(_arrays(dtype, 1))
+    if not shape and np.ndim(values):
+        values = values[:1]
+    return pack(table.T, values, shape, format, fill_value=fill, structure=structure)
+
+
+def check_same(again: Tensor, tensor: Tensor) -> None:
+    """Assert that a container gave back what it was given: the same values, bit for bit but for the payload of a NaN,
+    the same pattern of stored entries, the same fill value, format, types, structure and attributes.
+    """
+    assert again.equals(tensor)
+    assert again.shape == tensor.shape
+    assert again.dtype == tensor.dtype
+    assert again.format.canonical() == tensor.format.canonical()
+    assert again.structure == tensor.structure
+    assert again.iso == (tensor.iso and len(tensor.values) > 0)
+    assert again.attributes == tensor.attributes
+    assert again.descriptor_attributes == tensor.descriptor_attributes
+    assert {name: array.dtype for name, array in again.arrays.items()} == {
+        name: array.dtype for name, array in tensor.arrays.items()
+    }
+    assert again.values.tobytes() == tensor.values.tobytes()
+
+
+@st.composite
+def _arrays(draw: st.DrawFn, dtype: np.dtype[Any], length: int) -> Array:
+    return np.array(draw(st.lists(_scalars(dtype), min_size=length, max_size=length)), dtype)
+
+
+@st.composite
+def _scalars(draw: st.DrawFn, dtype: np.dtype[Any]) -> Any:
+    """A scalar of that type: small numbers, the ends of its range, NaN, infinity, negative zero."""
+    if dtype.kind in "iu":
+        ends = [int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)]
+        return dtype.type(draw(st.integers(0, 5) | st.sampled_from(ends)))
+    if dtype.kind == "b":
+        return np.bool_(draw(st.booleans()))
+    parts = st.integers(-5, 5) | st.sampled_from([0.5, -0.0, np.nan, np.inf])
+    return dtype.type(draw(parts) if dtype.kind == "f" else complex(draw(parts), draw(parts)))
 
 
 def check_names(format: Format) -> None:

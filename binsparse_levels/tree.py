@@ -110,6 +110,11 @@ def _at_name(problem: Problem, names: Mapping[str, str]) -> Problem:
     return Problem(names.get(role, role) + bracket + rest, problem.message)
 
 
+def same(a: Any, b: Any) -> bool:
+    """Equal, where NaN equals NaN."""
+    return bool(a == b or (a != a and b != b))
+
+
 def repeat_one(values: Array, count: int) -> Array:
     """The first value `count` times, without memory for more than one; zero where there is none.
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import math
 import os
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ContainerError, DescriptorError, LimitError, Problem
+from ..errors import ContainerError, DescriptorError, LimitError, OptionError, PathExistsError, Problem
 from ..limits import Limits
 
 
@@ -50,6 +51,41 @@ class Writer(Protocol):
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None: ...
     def write_header(self, header: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How arrays are stored, where the container has a choice: each for all arrays, or by name in a mapping.
+
+    compression: `gzip` or `zstd` or `none`. chunks, shards: their lengths in items. checksum: of every chunk. None is
+    the container's own default.
+    """
+
+    compression: str | Mapping[str, str] | None = None
+    chunks: int | Mapping[str, int] | None = None
+    shards: int | Mapping[str, int] | None = None
+    checksum: bool | None = None
+
+    def of(self, option: str, name: str) -> Any:
+        """The option for the array of that name."""
+        value = getattr(self, option)
+        return value.get(name) if isinstance(value, Mapping) else value
+
+    def refuse(self, container: str, *, but: Collection[str] = ()) -> None:
+        """Raise OptionError for what was asked for and the container does not have."""
+        for field in fields(self):
+            if getattr(self, field.name) is not None and field.name not in but:
+                raise OptionError(Problem(field.name, f"{container} has no such option"))
+
+
+DEFAULT_STORAGE = Storage()
+
+
+def one_of(value: str | None, known: Collection[str], path: str) -> str | None:
+    """The value; raises OptionError for one that the container does not have."""
+    if value is not None and value not in known:
+        raise OptionError(Problem(path, f"expected one of {', '.join(known)}, got {value!r}"))
+    return value
 
 
 def load_json(text: str | bytes, limits: Limits) -> Any:
@@ -147,8 +183,7 @@ def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
     if os.path.isdir(target):
         raise ContainerError(Problem(target, "is a directory"))
     folder, name = os.path.split(target)
-    short = name.encode()[:200].decode(errors="ignore")  # a file name has at most 255 bytes
-    part = os.path.join(folder, f".{short}.{secrets.token_hex(4)}.part")
+    part = os.path.join(folder, f".{_short(name)}.{secrets.token_hex(4)}.part")
     exists = os.path.exists(target)
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -167,9 +202,64 @@ def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(part)
         raise
+    _to_disk(folder)
+
+
+@contextlib.contextmanager
+def replacing_folder(target: str, *, keep: bool = False) -> Iterator[str]:
+    """A folder beside `target` to fill; when the block ends well it takes the place of the target, in one step where
+    the system can exchange two folders.
+
+    keep: the folder begins as a copy of the target. Where the block fails nothing has changed.
+    """
+    target = os.path.realpath(target)
+    parent, name = os.path.split(target)
+    part = os.path.join(parent, f".{_short(name)}.{secrets.token_hex(4)}.part")
+    exists = os.path.lexists(target)
+    if exists and not os.path.isdir(target):
+        raise PathExistsError(Problem(target, "is there, and is no folder"))
+    try:
+        if keep and exists:
+            shutil.copytree(target, part, symlinks=True)
+        else:
+            os.mkdir(part)
+        yield part
+        for folder, _, files in os.walk(part):
+            for file in (folder, *(os.path.join(folder, file) for file in files)):
+                _to_disk(file)
+        if exists:
+            _exchange(part, target)
+        else:
+            os.rename(part, target)
+        _to_disk(parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _exchange(a: str, b: str) -> None:
+    """Let two folders change places: in one step on Linux, elsewhere with a moment between two."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        rename = None
+    at_working_folder, exchange = -100, 2
+    if rename and rename(at_working_folder, a.encode(), at_working_folder, b.encode(), exchange) == 0:
+        return
+    aside = f"{a}.old"
+    os.rename(b, aside)
+    os.rename(a, b)
+    os.rename(aside, a)
+
+
+def _to_disk(path: str) -> None:
     with contextlib.suppress(OSError):  # a folder cannot be opened everywhere
-        handle = os.open(folder, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _short(name: str) -> str:
+    """A part of a file name that leaves room for more: a name has at most 255 bytes."""
+    return name.encode()[:200].decode(errors="ignore")

@@ -22,9 +22,10 @@ from ..errors import (
     UnsafeError,
 )
 from ..limits import Limits
-from .base import ArrayInfo, load_json, replacing
+from .base import ArrayInfo, Storage, load_json, one_of, replacing
 
 ATTRIBUTE = "binsparse"
+CHUNK = 2**17  # items: half of the speed is lost in chunks of a thousand
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 # The numbers of the HDF5 filters that are let run: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, lzf, blosc,
@@ -78,17 +79,28 @@ class HDF5Reader:
 
 
 class HDF5Writer:
-    """A group that is open for writing. Arrays are stored contiguous, so that they can be mapped."""
+    """A group that is open for writing. Arrays are stored contiguous, so that they can be mapped, or where compression
+    or chunks are asked for, in chunks with a checksum.
+    """
 
-    def __init__(self, group: h5py.Group) -> None:
+    def __init__(self, group: h5py.Group, storage: Storage) -> None:
         self._group = group
+        self._storage = storage
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
-        if name in self._group:
+        if name in self._group.keys():  # noqa: SIM118 (`in group` follows links)
             raise PathExistsError(
                 Problem(f"{self._group.name}/{name}", "is there already, and is no array of a tensor")
             )
-        self._group.create_dataset(name, data=array, dtype=array.dtype.newbyteorder("<"))
+        compression = one_of(self._storage.of("compression", name), ("gzip", "none"), "compression")
+        chunks = self._storage.of("chunks", name)
+        options: dict[str, Any] = {}
+        if array.size and (chunks or compression == "gzip"):
+            options["chunks"] = (min(chunks or CHUNK, array.size),)
+            options["fletcher32"] = self._storage.checksum is not False
+        if options and compression == "gzip":
+            options |= {"compression": "gzip", "shuffle": True}
+        self._group.create_dataset(name, data=array, dtype=array.dtype.newbyteorder("<"), **options)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
         text = json.dumps(header)
@@ -113,18 +125,20 @@ def reading(path: str, group: str | None, limits: Limits) -> Iterator[HDF5Reader
 
 
 @contextlib.contextmanager
-def writing(path: str, group: str | None, overwrite: bool, limits: Limits) -> Iterator[HDF5Writer]:
+def writing(path: str, group: str | None, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[HDF5Writer]:
     """A group of a new file, or of a copy of the file, which takes its place when the block ends well.
 
-    Without a group the file is replaced whole. Raises PathExistsError for what is there, unless `overwrite`.
+    Without a group the file is replaced whole. Raises PathExistsError for what is there, unless `overwrite`, and
+    OptionError.
     """
     if group is None and not overwrite and os.path.lexists(path):
         raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
+    storage.refuse("HDF5", but=("compression", "chunks", "checksum"))
     with replacing(path, keep=group is not None) as part:
         mode = "w" if group is None or not os.path.getsize(part) else "r+"
         with _opened(part, mode) as file:
             place = _walk(file, group, make=True)
-            writer = HDF5Writer(place)
+            writer = HDF5Writer(place, storage)
             if ATTRIBUTE in place.attrs:
                 if not overwrite:
                     raise PathExistsError(Problem(f"{path}:{group}", "has a tensor; nobody asked to overwrite it"))
@@ -177,3 +191,25 @@ def _touching(name: str) -> Iterator[None]:
         raise LimitError(Problem(name, f"there is not enough memory for it: {error}")) from error
     except Exception as error:  # h5py raises KeyError, OSError, RuntimeError, TypeError, ValueError … as it comes
         raise ContainerError(Problem(name, f"cannot be read: {error}")) from error
+
+
+def list_groups(path: str, limits: Limits) -> list[str]:
+    """The groups of a file that have a header, the root as an empty string; links are not followed."""
+    found = []
+    with _opened(path, "r") as file:
+        todo = [("", file)]
+        seen = set()
+        while todo:
+            name, group = todo.pop()
+            with _touching(name):
+                address = h5py.h5o.get_info(group.id).addr
+                if address in seen:  # a hard link to a group above
+                    continue
+                seen.add(address)
+                if ATTRIBUTE in group.attrs:
+                    found.append(name)
+                for child in sorted(group.keys(), reverse=True):
+                    link = group.get(child, getlink=True)
+                    if isinstance(link, h5py.HardLink) and isinstance(group[child], h5py.Group):
+                        todo.append((f"{name}/{child}".lstrip("/"), group[child]))
+    return found

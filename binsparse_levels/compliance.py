@@ -1,0 +1,127 @@
+"""The three programs that the compliance suite of Binsparse calls, with its arguments, to its letter.
+
+    npy_to_binsparse TENSOR.npy PATTERN.npy FILL.npy HEADER.json OUT
+    binsparse_to_npy IN TENSOR.npy PATTERN.npy FILL.npy
+    binsparse_to_binsparse IN OUT
+
+Here alone the spelling of a header is kept: a given name, a custom tree, an identity transpose. Exit status: 0, 1 for
+what cannot be done, 2 for a wrong number of arguments.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .dtypes import data_type_of, encode, parse_dtype
+from .errors import BinsparseError, FormatError, Problem
+from .formats import Format, named, parse_custom
+from .io import describe, read, write_arrays
+from .tensor import pack
+
+Array: TypeAlias = npt.NDArray[Any]
+Program: TypeAlias = Callable[[], int]
+
+
+def _program(*names: str) -> Callable[[Callable[..., None]], Program]:
+    """A console script of that many arguments, from a function that does the work."""
+
+    def wrap(work: Callable[..., None]) -> Program:
+        @functools.wraps(work)
+        def main() -> int:
+            arguments = sys.argv[1:]
+            if len(arguments) != len(names):
+                print(f"usage: {work.__name__} {' '.join(names)}", file=sys.stderr)
+                return 2
+            try:
+                work(*arguments)
+            except (BinsparseError, OSError, ValueError, TypeError, KeyError) as error:
+                print(f"{work.__name__}: error: {error}", file=sys.stderr)
+                return 1
+            return 0
+
+        return main
+
+    return wrap
+
+
+@_program("TENSOR.npy", "PATTERN.npy", "FILL.npy", "HEADER.json", "OUT")
+def npy_to_binsparse(tensor_path: str, pattern_path: str, fill_path: str, header_path: str, out: str) -> None:
+    """Store what the pattern marks in the format that the header asks for; its fields are kept as they are."""
+    dense, pattern, fill = (np.load(path, allow_pickle=False) for path in (tensor_path, pattern_path, fill_path))
+    with open(header_path, encoding="utf-8") as file:
+        asked = json.load(file)
+    if pattern.shape != dense.shape or fill.size != 1:
+        raise ValueError("the pattern has the shape of the tensor, and the fill is one value")
+    format = _format(asked)
+    pattern = pattern.astype(bool)
+    coords = np.nonzero(pattern) if dense.ndim else ()
+    tensor = pack(coords, dense[pattern], dense.shape, format)
+    if len(tensor.values) != np.count_nonzero(pattern):
+        raise FormatError(Problem("pattern", f"does not fill the dense levels of {format}"))
+    types = asked.get("data_types", {})
+    stored_fill = fill.reshape(1)
+    arrays: dict[str, Array] = {
+        name: array.astype(np.uint64 if name.startswith("pointers") else np.int64)
+        for name, array in tensor.arrays.items()
+    }
+    arrays |= {"values": tensor.values, "fill_value": stored_fill}
+    data_types, encoded = {}, {}
+    for name, array in arrays.items():
+        data_type = data_type_of(array.dtype, name)
+        if name in types:
+            data_type = parse_dtype(types[name], f"data_types.{name}")
+        if data_type.iso and len(array) and not bool(np.all((array == array[0]) | (array != array))):
+            raise FormatError(Problem(name, "is not iso: its values differ"))
+        data_types[name] = str(data_type)
+        encoded[name] = encode(array, data_type)
+    header: dict[str, Any] = {
+        "version": "0.1.0",
+        "format": asked["format"],
+        "shape": list(dense.shape),
+        "number_of_stored_values": len(tensor.values),
+        "fill": True,
+        **asked,
+    }
+    header["data_types"] = {**data_types, **types}
+    write_arrays(out, {"binsparse": header}, encoded, overwrite=True)
+
+
+@_program("IN", "TENSOR.npy", "PATTERN.npy", "FILL.npy")
+def binsparse_to_npy(path: str, tensor_path: str, pattern_path: str, fill_path: str) -> None:
+    """The dense tensor, the pattern of the stored entries, and the fill value, as .npy files."""
+    tensor = read(path)
+    coords, values = tensor.unpack()
+    fill = np.zeros((), tensor.dtype)[()] if tensor.fill_value is None else tensor.fill_value
+    dense = np.full(tensor.shape, fill, np.result_type(values, fill) if len(values) else fill.dtype)
+    pattern = np.zeros(tensor.shape, bool)
+    dense[coords if tensor.ndim else ...] = values if tensor.ndim else values[0]
+    pattern[coords if tensor.ndim else ...] = True
+    for target, array in ((tensor_path, dense), (pattern_path, pattern), (fill_path, np.asarray(fill))):
+        np.save(target, array)
+
+
+@_program("IN", "OUT")
+def binsparse_to_binsparse(path: str, out: str) -> None:
+    """Read a tensor and write it again, in the same format and types, as version 0.1.0."""
+    tensor = read(path)
+    header, arrays = tensor._stored("0.1.0")
+    inner = header["binsparse"]
+    if describe(path).descriptor.name is None:  # a custom tree stays one, as it is spelled
+        inner |= {"format": "custom", "custom": tensor.format.custom()}
+    write_arrays(out, {"binsparse": inner}, arrays, overwrite=True)
+
+
+def _format(header: dict[str, Any]) -> Format:
+    if header["format"] == "custom":
+        return parse_custom(header["custom"])
+    format = named(header["format"])
+    if format is None:
+        raise FormatError(Problem("format", f"unknown format {header['format']!r:.60}"))
+    return format

@@ -1,0 +1,96 @@
+"""A folder (NAME.bspnpy) with one .npy file for each array, and the header in binsparse.json."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
+from ..limits import Limits
+from .base import ArrayInfo, Storage, load_json, replacing_folder
+from .npz import read_npy_header
+
+HEADER = "binsparse.json"
+
+
+class DirectoryReader:
+    """A folder that is open for reading. Symbolic links are not followed."""
+
+    def __init__(self, folder: str, limits: Limits) -> None:
+        self._folder = folder
+        self._limits = limits
+
+    def read_header(self) -> Any:
+        with self._open(HEADER) as file:
+            self._limits.hold("header_bytes", os.fstat(file.fileno()).st_size, HEADER, "the length of the JSON header")
+            return load_json(file.read(), self._limits)
+
+    def info(self, name: str) -> ArrayInfo | None:
+        if not os.path.lexists(os.path.join(self._folder, f"{name}.npy")):
+            return None
+        with self._open(f"{name}.npy") as file:
+            shape, _, dtype = read_npy_header(file, name)
+            size = os.fstat(file.fileno()).st_size
+            declared = file.tell() + dtype.itemsize * int(np.prod(shape, dtype=object))
+        if declared != size:
+            raise ContainerError(Problem(name, f"has {size} bytes, its header says {declared}"))
+        return ArrayInfo(shape, dtype, size)
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        with self._open(f"{name}.npy") as file:
+            self._limits.hold("array_bytes", os.fstat(file.fileno()).st_size, name, "the size in bytes")
+            array: npt.NDArray[Any] = np.load(file, allow_pickle=False, max_header_size=10_000)
+        return array
+
+    def _open(self, name: str) -> IO[bytes]:
+        path = os.path.join(self._folder, name)
+        if os.path.islink(path):
+            raise UnsafeError(Problem(path, "a symbolic link is not followed"))
+        try:
+            return open(path, "rb")
+        except OSError as error:
+            raise ContainerError(Problem(path, f"cannot be read: {error.strerror}")) from None
+
+
+class DirectoryWriter:
+    """A folder that is being filled."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def write(self, name: str, array: npt.NDArray[Any]) -> None:
+        np.save(os.path.join(self._folder, f"{name}.npy"), array, allow_pickle=False)
+
+    def write_header(self, header: Mapping[str, Any]) -> None:
+        with open(os.path.join(self._folder, HEADER), "w", encoding="utf-8") as file:
+            json.dump(header, file, indent=1)
+
+
+@contextlib.contextmanager
+def reading(path: str, group: str | None, limits: Limits) -> Iterator[DirectoryReader]:
+    """Open a folder. Raises PathMissingError."""
+    if group:
+        raise PathMissingError(Problem(f"{path}:{group}", "a folder of .npy files has no groups"))
+    yield DirectoryReader(path, limits)
+
+
+@contextlib.contextmanager
+def writing(
+    path: str, group: str | None, overwrite: bool, limits: Limits, storage: Storage
+) -> Iterator[DirectoryWriter]:
+    """A new folder, which takes its place when the block ends well. Only a folder of ours is overwritten."""
+    storage.refuse("a folder of .npy files")
+    if group:
+        raise ContainerError(Problem(f"{path}:{group}", "a folder of .npy files has no groups"))
+    if os.path.lexists(path) and not overwrite:
+        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
+    if os.path.isdir(path) and os.listdir(path) and not os.path.exists(os.path.join(path, HEADER)):
+        raise PathExistsError(Problem(path, f"is a folder without {HEADER}, and is not overwritten"))
+    with replacing_folder(path) as part:
+        yield DirectoryWriter(part)

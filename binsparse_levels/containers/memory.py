@@ -1,0 +1,83 @@
+"""A mapping in memory: the header, a JSON object, under `binsparse`, and each array under its name."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ContainerError, PathExistsError, Problem
+from ..limits import Limits
+from .base import ArrayInfo, Storage, load_json
+
+KEY = "binsparse"
+
+
+class MemoryReader:
+    """Arrays are given as they are, without a copy."""
+
+    def __init__(self, mapping: Mapping[str, Any], limits: Limits) -> None:
+        self._mapping = mapping
+        self._limits = limits
+
+    def read_header(self) -> Any:
+        if KEY not in self._mapping:
+            raise ContainerError(Problem(KEY, "missing: no Binsparse tensor here"))
+        header = self._mapping[KEY]
+        if isinstance(header, np.ndarray) and header.ndim == 0 and header.dtype.kind in "US":
+            header = header[()]
+        if isinstance(header, str | bytes):
+            return load_json(header, self._limits)
+        try:
+            return load_json(json.dumps(header), self._limits)
+        except (TypeError, ValueError) as error:
+            raise ContainerError(Problem(KEY, f"no JSON: {error}")) from None
+
+    def info(self, name: str) -> ArrayInfo | None:
+        if name not in self._mapping:
+            return None
+        array = self._mapping[name]
+        if not isinstance(array, np.ndarray):
+            raise ContainerError(Problem(name, f"expected a numpy array, got {type(array).__name__}"))
+        return ArrayInfo(array.shape, array.dtype, array.nbytes)
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        array: npt.NDArray[Any] = self._mapping[name]
+        return array
+
+
+class MemoryWriter:
+    """Collects everything; the mapping is changed at the end, at once."""
+
+    def __init__(self) -> None:
+        self.collected: dict[str, Any] = {}
+
+    def write(self, name: str, array: npt.NDArray[Any]) -> None:
+        self.collected[name] = array
+
+    def write_header(self, header: Mapping[str, Any]) -> None:
+        self.collected[KEY] = dict(header)
+
+
+@contextlib.contextmanager
+def reading(mapping: Mapping[str, Any], group: str | None, limits: Limits) -> Iterator[MemoryReader]:
+    """Open a mapping."""
+    yield MemoryReader(mapping, limits)
+
+
+@contextlib.contextmanager
+def writing(
+    mapping: MutableMapping[str, Any], group: str | None, overwrite: bool, limits: Limits, storage: Storage
+) -> Iterator[MemoryWriter]:
+    """Fill a mapping; raises PathExistsError for one that has something, unless `overwrite`."""
+    storage.refuse("a mapping")
+    if mapping and not overwrite:
+        raise PathExistsError(Problem("mapping", "is not empty; nobody asked to overwrite it"))
+    writer = MemoryWriter()
+    yield writer
+    mapping.clear()
+    mapping.update(writer.collected)

@@ -1,0 +1,89 @@
+"""NetCDF-4: one variable on a dimension of its own for each array; the header is the global attribute `binsparse`.
+
+A NetCDF-4 file is an HDF5 file and is read as one. It is written by netCDF4, with a fill value that is none of the
+numbers in it, so that its readers take none for a missing one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ContainerError, PathExistsError, Problem
+from ..limits import Limits
+from .base import Storage, one_of, replacing
+from .hdf5 import ATTRIBUTE, CHUNK, reading
+
+__all__ = ["reading", "writing"]
+
+
+class NetCDFWriter:
+    """The root group of a file that is open for writing."""
+
+    def __init__(self, file: Any, storage: Storage) -> None:
+        self._file = file
+        self._storage = storage
+
+    def write(self, name: str, array: npt.NDArray[Any]) -> None:
+        compression = one_of(self._storage.of("compression", name), ("gzip", "none"), "compression")
+        chunks = self._storage.of("chunks", name)
+        options: dict[str, Any] = {"contiguous": True}
+        if array.size and (compression == "gzip" or chunks):
+            options = {
+                "fletcher32": self._storage.checksum is not False,
+                "chunksizes": (min(chunks or CHUNK, array.size),),
+            }
+        if "chunksizes" in options and compression == "gzip":
+            options |= {"compression": "zlib", "shuffle": True}
+        dimension = f"dim_{name}"
+        self._file.createDimension(dimension, array.size or None)  # the library has no fixed dimension of length 0
+        if not array.size:
+            options = {}
+        kind = array.dtype.newbyteorder("<").str
+        variable = self._file.createVariable(name, kind, (dimension,), fill_value=_fill_value(array), **options)
+        variable.set_auto_maskandscale(False)
+        variable[:] = array
+
+    def write_header(self, header: Mapping[str, Any]) -> None:
+        self._file.setncattr(ATTRIBUTE, json.dumps(header))
+
+
+def _fill_value(array: npt.NDArray[Any]) -> Any:
+    """False where the library's own fill value is no item of the array, else a number that is none.
+
+    Its readers take an item that equals the fill value of a variable for a missing one, whatever mode it was written
+    in; of bytes they take none.
+    """
+    import netCDF4
+
+    default = array.dtype.type(netCDF4.default_fillvals[array.dtype.str[1:]])
+    if array.dtype.itemsize == 1 or not (array == default).any():
+        return False
+    for bits in range(2**16):  # one of them is none of the items, or all of a 16-bit type are
+        other = np.array([default]).view(f"u{array.dtype.itemsize}") - np.array(bits).astype(f"u{array.dtype.itemsize}")
+        candidate = other.view(array.dtype)[0]
+        if not (array == candidate).any():
+            return candidate
+    return False
+
+
+@contextlib.contextmanager
+def writing(path: str, group: str | None, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[NetCDFWriter]:
+    """A new file, which takes its place when the block ends well. Raises PathExistsError, OptionError, and ImportError
+    where netCDF4 is not installed.
+    """
+    import netCDF4
+
+    storage.refuse("NetCDF", but=("compression", "chunks", "checksum"))
+    if group:
+        raise ContainerError(Problem(f"{path}:{group}", "a NetCDF file is written whole"))
+    if not overwrite and os.path.lexists(path):
+        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
+    with replacing(path) as part, netCDF4.Dataset(part, "w") as file:
+        yield NetCDFWriter(file, storage)

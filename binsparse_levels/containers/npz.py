@@ -1,0 +1,143 @@
+"""NPZ: a zip file with one .npy member for each array; the header is the text in the member `binsparse`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy
+
+from ..errors import BinsparseError, ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
+from ..limits import Limits
+from .base import ArrayInfo, Storage, load_json, one_of, replacing
+
+KEY = "binsparse"
+
+
+def read_npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and type of a .npy file. Raises ContainerError, UnsafeError for pickled objects."""
+    try:
+        version = npy.read_magic(file)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, fortran, dtype = read(file, max_header_size=10_000)
+    except (ValueError, EOFError, KeyError, TypeError, SyntaxError, OSError) as error:
+        raise ContainerError(Problem(name, f"no .npy file: {error}")) from None
+    if dtype.hasobject:
+        raise UnsafeError(Problem(name, "pickled objects are not read"))
+    return shape, fortran, dtype
+
+
+def header_text(array: npt.NDArray[Any], limits: Limits) -> Any:
+    """The JSON in an array: a text of no dimensions, or bytes as uint8."""
+    if array.ndim == 1 and array.dtype == np.uint8:
+        return load_json(array.tobytes(), limits)
+    if array.size != 1 or array.dtype.kind not in "US":
+        raise ContainerError(Problem(KEY, f"expected a text, got {array.dtype} of shape {array.shape}"))
+    return load_json(array.reshape(()).item(), limits)
+
+
+class NPZReader:
+    """A zip file that is open for reading. The size of a member is compared with its header before it is expanded."""
+
+    def __init__(self, archive: zipfile.ZipFile, limits: Limits) -> None:
+        self._archive = archive
+        self._limits = limits
+        names = [member.filename for member in archive.infolist()]
+        if len(set(names)) != len(names):
+            raise ContainerError(Problem(archive.filename or "", "two members have the same name"))
+
+    def read_header(self) -> Any:
+        if self._member(KEY) is None:
+            raise ContainerError(Problem(KEY, "no such member: no Binsparse tensor here"))
+        size = self._archive.getinfo(f"{KEY}.npy").file_size
+        self._limits.hold("header_bytes", size // 4, KEY, "the length of the JSON header")
+        return header_text(self.read(KEY), self._limits)
+
+    def info(self, name: str) -> ArrayInfo | None:
+        member = self._member(name)
+        if member is None:
+            return None
+        with _expanding(name), self._archive.open(member) as file:
+            shape, _, dtype = read_npy_header(file, name)
+            declared = file.tell() + dtype.itemsize * int(np.prod(shape, dtype=object))
+        if declared != member.file_size:
+            raise ContainerError(Problem(name, f"has {member.file_size} bytes, its header says {declared}"))
+        return ArrayInfo(shape, dtype, member.compress_size)
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        member = self._archive.getinfo(f"{name}.npy")
+        self._limits.hold("array_bytes", member.file_size, name, "the size in bytes")
+        with _expanding(name), self._archive.open(member) as file:
+            array: npt.NDArray[Any] = npy.read_array(file, allow_pickle=False, max_header_size=10_000)
+        return array
+
+    def _member(self, name: str) -> zipfile.ZipInfo | None:
+        try:
+            return self._archive.getinfo(f"{name}.npy")
+        except KeyError:
+            return None
+
+
+class NPZWriter:
+    """A zip file that is open for writing. The members carry no time, so the same tensor gives the same bytes."""
+
+    def __init__(self, archive: zipfile.ZipFile, storage: Storage) -> None:
+        self._archive = archive
+        self._storage = storage
+
+    def write(self, name: str, array: npt.NDArray[Any]) -> None:
+        kind = one_of(self._storage.of("compression", name), ("gzip", "none"), "compression")
+        member = zipfile.ZipInfo(f"{name}.npy")
+        member.compress_type = zipfile.ZIP_DEFLATED if kind == "gzip" else zipfile.ZIP_STORED
+        with self._archive.open(member, "w", force_zip64=array.nbytes > 2**31 - 2**16) as file:
+            npy.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+
+    def write_header(self, header: Mapping[str, Any]) -> None:
+        member = zipfile.ZipInfo(f"{KEY}.npy")
+        file = io.BytesIO()
+        npy.write_array(file, np.array(json.dumps(header)), allow_pickle=False)
+        self._archive.writestr(member, file.getvalue())
+
+
+@contextlib.contextmanager
+def reading(path: str, group: str | None, limits: Limits) -> Iterator[NPZReader]:
+    """Open a zip file. Raises ContainerError, PathMissingError."""
+    if group:
+        raise PathMissingError(Problem(f"{path}:{group}", "an NPZ file has no groups"))
+    try:
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise ContainerError(Problem(path, f"cannot be opened as a zip file: {error}")) from None
+    with archive:
+        yield NPZReader(archive, limits)
+
+
+@contextlib.contextmanager
+def writing(path: str, group: str | None, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[NPZWriter]:
+    """A new zip file, which takes its place when the block ends well. Raises PathExistsError, OptionError."""
+    storage.refuse("NPZ", but=("compression",))
+    if group:
+        raise ContainerError(Problem(f"{path}:{group}", "an NPZ file has no groups"))
+    if not overwrite and os.path.lexists(path):
+        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
+    with replacing(path) as part, zipfile.ZipFile(part, "w") as archive:
+        yield NPZWriter(archive, storage)
+
+
+@contextlib.contextmanager
+def _expanding(name: str) -> Iterator[None]:
+    """What zipfile and numpy raise over a damaged member, as one error of ours."""
+    try:
+        yield
+    except BinsparseError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise ContainerError(Problem(name, f"cannot be read: {error}")) from None

@@ -1,0 +1,274 @@
+"""Zarr, versions 3 and 2, in any store that zarr takes: a group with one array for each; the header is an attribute.
+
+It is written double, as other programs read it: attributes["binsparse"] = {"binsparse": {…}, the user's own JSON}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+from zarr.abc.store import Store
+from zarr.storage import ZipStore
+
+from ..errors import (
+    BinsparseError,
+    ContainerError,
+    LimitError,
+    PathExistsError,
+    PathMissingError,
+    Problem,
+    UnsafeError,
+)
+from ..limits import Limits
+from .base import ArrayInfo, Storage, load_json, one_of, replacing, replacing_folder
+
+ATTRIBUTE = "binsparse"
+_CHUNK = 2**16  # items: a small slice reads little
+_SHARD = 2**20  # items: a large array makes few files
+
+# The codecs that are let run; of version 2 by their numcodecs names.
+_CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "blosc", "lz4", "crc32c", "shuffle"}
+
+
+class ZarrReader:
+    """A group that is open for reading. Codecs that are not on the list are refused before any of them runs."""
+
+    def __init__(self, group: zarr.Group, limits: Limits) -> None:
+        self._group = group
+        self._limits = limits
+
+    def read_header(self) -> Any:
+        with _touching(ATTRIBUTE):
+            header = dict(self._group.attrs).get(ATTRIBUTE)
+        if header is None:
+            raise ContainerError(Problem(self._group.path, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
+        try:
+            text = header if isinstance(header, str) else json.dumps(header)
+        except ValueError as error:
+            raise ContainerError(Problem(ATTRIBUTE, str(error))) from None
+        header = load_json(text, self._limits)
+        # The text of the specification does not say where the JSON lives: single and double are both in use.
+        if isinstance(header, dict) and ATTRIBUTE not in header and "version" in header and "format" in header:
+            return {ATTRIBUTE: header}
+        return header
+
+    def info(self, name: str) -> ArrayInfo | None:
+        with _touching(name):
+            if name not in self._group:
+                return None
+            array = self._group[name]
+        if not isinstance(array, zarr.Array):
+            raise ContainerError(Problem(name, "is no array"))
+        with _touching(name):
+            bad = sorted(_codec_names(array.metadata.to_dict()) - _CODECS)
+            if bad:
+                raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not on the list"))
+            dtype = np.dtype(array.dtype)
+            return ArrayInfo(array.shape, dtype, array.nbytes_stored())
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        with _touching(name):
+            array = self._group[name]
+            assert isinstance(array, zarr.Array)
+            self._limits.hold("array_bytes", array.nbytes, name, "the size in bytes")
+            return np.asarray(array[...])
+
+
+def _codec_names(metadata: Mapping[str, Any]) -> set[str]:
+    if metadata.get("zarr_format") == 2:
+        version_2 = [metadata.get("compressor"), *(metadata.get("filters") or ())]
+        return {_version_2_name(codec) for codec in version_2 if codec is not None}
+    names: set[str] = set()
+    todo = list(metadata.get("codecs", ()))
+    while todo:
+        codec = todo.pop()
+        names.add(codec["name"])
+        settings = codec.get("configuration") or {}
+        todo += [*settings.get("codecs", ()), *settings.get("index_codecs", ())]
+    return names
+
+
+def _version_2_name(codec: Any) -> str:
+    return str(codec["id"] if isinstance(codec, Mapping) else codec.codec_id)
+
+
+class ZarrWriter:
+    """A group that is being filled. All chunks are stored, also those of zeros, so that a missing one can be told."""
+
+    def __init__(self, group: zarr.Group, storage: Storage) -> None:
+        self._group = group
+        self._storage = storage
+
+    def write(self, name: str, array: npt.NDArray[Any]) -> None:
+        if name in self._group:
+            raise PathExistsError(Problem(f"{self._group.path}/{name}", "is there, and is no array of a tensor"))
+        compression = one_of(self._storage.of("compression", name), ("zstd", "gzip", "none"), "compression") or "zstd"
+        layout = self._version_2 if self._group.metadata.zarr_format == 2 else self._version_3
+        created = self._group.create_array(
+            name,
+            shape=array.shape,
+            dtype=array.dtype.newbyteorder("<"),
+            fill_value=_sentinel(name, array.dtype),
+            config={"write_empty_chunks": True},
+            **layout(name, array, compression),
+        )
+        if array.size:
+            created[...] = array
+
+    def write_header(self, header: Mapping[str, Any]) -> None:
+        self._group.attrs[ATTRIBUTE] = dict(header)
+
+    def _version_2(self, name: str, array: npt.NDArray[Any], compression: str) -> dict[str, Any]:
+        import numcodecs
+
+        chunk = self._storage.of("chunks", name) or _SHARD
+        compressors = {"zstd": numcodecs.Zstd(level=1), "gzip": numcodecs.GZip(level=5), "none": None}
+        return {"chunks": (min(chunk, max(array.size, 1)),), "compressors": compressors[compression]}
+
+    def _version_3(self, name: str, array: npt.NDArray[Any], compression: str) -> dict[str, Any]:
+        from zarr.codecs import Crc32cCodec, GzipCodec, ZstdCodec
+
+        chunk = min(self._storage.of("chunks", name) or _CHUNK, max(array.size, 1))
+        shard = self._storage.of("shards", name)
+        known: dict[str, list[Any]] = {"zstd": [ZstdCodec(level=1)], "gzip": [GzipCodec(level=5)], "none": []}
+        codecs = known[compression]
+        if self._storage.checksum is not False:
+            codecs = [*codecs, Crc32cCodec()]
+        options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
+        if shard or array.size > chunk:
+            options["shards"] = (-(-min(shard or _SHARD, array.size) // chunk) * chunk,)
+        return options
+
+
+def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
+    """What an array holds where nothing was written: of indices and pointers, a number that is out of range."""
+    return 0 if name in ("values", "fill_value") or dtype.kind not in "iu" else np.iinfo(dtype).max
+
+
+@contextlib.contextmanager
+def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader]:
+    """Open a group of a store: a path, a URL, a zip file, or any store of zarr's."""
+    with _opened(path) as store:
+        with _touching(str(path)):
+            try:
+                opened = zarr.open_group(store, path=group or "", mode="r")
+            except (FileNotFoundError, KeyError):
+                raise PathMissingError(Problem(f"{path}:{group or ''}", "no such group")) from None
+        yield ZarrReader(opened, limits)
+
+
+@contextlib.contextmanager
+def _opened(path: Any) -> Iterator[Any]:
+    """What zarr takes for a path: itself, or of a zip file a store, which is closed at the end."""
+    if not isinstance(path, str) or not path.lower().endswith(".zip"):
+        yield path
+        return
+    with _touching(path):
+        store = ZipStore(path, mode="r")
+        store._sync_open()
+    with store:
+        yield store
+
+
+@contextlib.contextmanager
+def writing(
+    path: Any, group: str | None, overwrite: bool, limits: Limits, storage: Storage, *, zarr_format: int = 3
+) -> Iterator[ZarrWriter]:
+    """A group of a new store, or of a copy of the store, which takes its place when the block ends well.
+
+    A store that is no local folder or zip file is written in place, the header last. Raises PathExistsError and
+    OptionError.
+    """
+    more = ("shards", "checksum") if zarr_format == 3 else ()
+    storage.refuse(f"Zarr {zarr_format}", but=("compression", "chunks", *more))
+    if not isinstance(path, str) or "://" in path:
+        with _filling(path, group, overwrite, limits, storage, zarr_format) as writer:
+            yield writer
+        return
+    if group is None and os.path.lexists(path) and not overwrite:
+        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
+    if os.path.isdir(path) and os.listdir(path) and not {"zarr.json", ".zgroup"} & set(os.listdir(path)):
+        raise PathExistsError(Problem(path, "is a folder without a Zarr group, and is not overwritten"))
+    if path.lower().endswith(".zip"):
+        if group is not None:
+            raise ContainerError(Problem(f"{path}:{group}", "a zip file is written whole"))
+        # A key of a zip file cannot be written twice, and attributes are: a folder is filled, and zipped at the end.
+        with replacing(path) as part, tempfile.TemporaryDirectory(dir=os.path.dirname(part)) as folder:
+            with _filling(folder, None, False, limits, storage, zarr_format) as writer:
+                yield writer
+            _zip(folder, part)
+        return
+    with (
+        replacing_folder(path, keep=group is not None) as part,
+        _filling(part, group, overwrite, limits, storage, zarr_format) as writer,
+    ):
+        yield writer
+
+
+def _zip(folder: str, target: str) -> None:
+    """Store the files of a folder in a zip file, in order and without times, so that the same gives the same bytes."""
+    files = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+    with zipfile.ZipFile(target, "w") as archive:
+        for file in files:
+            member = zipfile.ZipInfo(os.path.relpath(file, folder).replace(os.sep, "/"))
+            with open(file, "rb") as source, archive.open(member, "w", force_zip64=True) as out:
+                shutil.copyfileobj(source, out)
+
+
+@contextlib.contextmanager
+def _filling(
+    store: str | Store, group: str | None, overwrite: bool, limits: Limits, storage: Storage, zarr_format: int
+) -> Iterator[ZarrWriter]:
+    with _touching(str(store)):
+        try:
+            root = zarr.open_group(store, mode="r+")
+        except FileNotFoundError:
+            root = zarr.create_group(store, zarr_format=zarr_format)  # type: ignore[arg-type]
+        place = root.require_group(group) if group else root
+        if ATTRIBUTE in place.attrs:
+            if not overwrite:
+                raise PathExistsError(Problem(f"{store}:{group or ''}", "has a tensor; nobody asked to overwrite it"))
+            _clear(place, limits)
+    yield ZarrWriter(place, storage)
+
+
+def _clear(group: zarr.Group, limits: Limits) -> None:
+    """Take away a tensor that is there: its header first, then the arrays that this names."""
+    header = ZarrReader(group, limits).read_header()
+    descriptor = header.get(ATTRIBUTE) if isinstance(header, dict) else None
+    names = descriptor.get("data_types") if isinstance(descriptor, dict) else None
+    del group.attrs[ATTRIBUTE]
+    for name in names if isinstance(names, dict) else ():
+        if "/" not in name and isinstance(group.get(name), zarr.Array):
+            del group[name]
+
+
+def list_groups(path: Any, limits: Limits) -> list[str]:
+    """The groups of a store that have a header, the root as an empty string."""
+    with _opened(path) as store, _touching(str(path)):
+        root = zarr.open_group(store, mode="r")
+        groups = [("", root), *((name, member) for name, member in root.members(max_depth=None))]
+        return sorted(name for name, member in groups if isinstance(member, zarr.Group) and ATTRIBUTE in member.attrs)
+
+
+@contextlib.contextmanager
+def _touching(name: str) -> Iterator[None]:
+    """What zarr raises over a damaged store, as one error of ours."""
+    try:
+        yield
+    except (BinsparseError, KeyboardInterrupt):
+        raise
+    except MemoryError as error:
+        raise LimitError(Problem(name, f"there is not enough memory for it: {error}")) from error
+    except Exception as error:  # zarr raises what its stores and codecs raise
+        raise ContainerError(Problem(name, f"cannot be read or written: {error}")) from error

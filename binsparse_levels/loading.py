@@ -1,0 +1,146 @@
+"""The header and the arrays of a container → a tensor, strictly, or leniently with a list of repairs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .containers.base import ArrayInfo, Reader
+from .descriptor import parse_descriptor
+from .dtypes import DataType, decode
+from .errors import ArrayError, Problem, raise_if
+from .limits import Limits
+from .stored import NO_EMPTY_FIBERS, has_empty_fibers
+from .tensor import Check, Tensor, pack
+from .tree import length_problems
+
+
+class Loading:
+    """A descriptor and the metadata of its arrays, compared with each other before any array is read."""
+
+    def __init__(self, reader: Reader, limits: Limits, lenient: bool) -> None:
+        self._reader = reader
+        self._limits = limits
+        self._lenient = lenient
+        self.header = reader.read_header()
+        self.descriptor = parse_descriptor(self.header, limits, lenient=lenient)
+        self.repairs = list(self.descriptor.repairs)
+        self.infos: dict[str, ArrayInfo] = {}
+        self._compare()
+
+    def _compare(self) -> None:
+        """Raise ArrayError for arrays that are missing, or of another rank, type or length than the descriptor says."""
+        descriptor = self.descriptor
+        problems = []
+        for name, data_type in descriptor.data_types.items():
+            info = self._reader.info(name)
+            if info is None and self._lenient:  # some programs leave out arrays of length 0; the lengths will tell
+                info = ArrayInfo((0,), data_type.stored, 0)
+                self.repairs.append(f"{name}: missing, taken as empty")
+            if info is None:
+                problems.append(Problem(name, "missing"))
+                continue
+            self.infos[name] = info
+            if len(info.shape) != 1:
+                problems.append(Problem(name, f"expected one dimension, got shape {info.shape}"))
+            elif info.dtype.newbyteorder("=") != data_type.stored and not (
+                self._lenient and _may_stand_for(info.dtype, data_type)
+            ):
+                problems.append(Problem(name, f"declared {data_type}, stored as {info.dtype}"))
+        raise_if(ArrayError, problems)
+        count = descriptor.number_of_stored_values
+        raise_if(ArrayError, length_problems(descriptor.format.levels, descriptor.dims, self.infos, count))
+        raise_if(ArrayError, self._value_length_problems(count))
+
+    def _value_length_problems(self, count: int | None) -> list[Problem]:
+        problems = []
+        for name in ("values", "fill_value"):
+            if name not in self.infos:
+                continue
+            data_type, (stored,) = self.descriptor.data_types[name], self.infos[name].shape
+            if stored % data_type.parts:
+                problems.append(
+                    Problem(name, f"expected {data_type.parts} numbers a value of {data_type}, got {stored}")
+                )
+                continue
+            allowed = [1] if name == "fill_value" or data_type.iso else [count]
+            if name == "values" and data_type.iso and count == 0:
+                allowed = [0, 1]
+            if name == "values" and data_type.iso and self._lenient and count is not None:
+                allowed.append(count)
+            if None not in allowed and stored not in [n * data_type.parts for n in allowed if n is not None]:
+                wanted = (allowed[0] or 0) * data_type.parts
+                problems.append(Problem(name, f"expected a length of {wanted} for {data_type}, got {stored}"))
+        return problems
+
+    def tensor(self, check: Check) -> Tensor:
+        """Read and decode every array. Raises ArrayError for what they hold."""
+        descriptor = self.descriptor
+        arrays = {name: self._read(name) for name in descriptor.data_types if name not in ("values", "fill_value")}
+        values, data_type = self._read("values"), descriptor.data_types["values"]
+        if data_type.iso and len(values) > data_type.parts:
+            self.repairs.append("values: declared iso, with a value for each entry")
+            data_type = DataType(data_type.dtype)
+        logical = self._decode("values", values, data_type, 1)
+        fill = None
+        if descriptor.fill:
+            fill = self._decode("fill_value", self._read("fill_value"), descriptor.data_types["fill_value"], 1)[0]
+        attributes = dict(descriptor.attributes or {})
+        attributes.pop("number_of_diagonal_elements", None)  # it is counted anew when the tensor is written
+        options: dict[str, Any] = {
+            "fill_value": fill,
+            "structure": descriptor.structure,
+            "attributes": descriptor.user,
+            "descriptor_attributes": attributes,
+            "limits": self._limits,
+        }
+        place = (descriptor.format, descriptor.shape)
+        try:
+            tensor = Tensor(*place, arrays, logical[0] if data_type.iso else logical, check=check, **options)
+        except ArrayError:
+            if not self._lenient:
+                raise
+            loose = Tensor(*place, arrays, logical[0] if data_type.iso else logical, check="trusted", **options)
+            coords, unsorted = loose.unpack()
+            ordered = pack(coords, logical[0] if data_type.iso else unsorted, *place[::-1], limits=self._limits)
+            if any(len(ordered.arrays[name]) != len(array) for name, array in loose.arrays.items()):
+                raise  # a fiber was stored twice
+            values = logical[0] if data_type.iso else ordered.values
+            tensor = Tensor(*place, ordered.arrays, values, **options)
+            self.repairs.append("entries: not in order, sorted")
+        if descriptor.name in NO_EMPTY_FIBERS and has_empty_fibers(tensor.arrays):
+            problem = Problem("pointers_to_1", f"{descriptor.name} has no fibers without an entry")
+            if not self._lenient:
+                raise ArrayError(problem)
+            self.repairs.append(str(problem))
+        return tensor
+
+    def _read(self, name: str) -> npt.NDArray[Any]:
+        if self._reader.info(name) is None:
+            return np.empty(0, self.infos[name].dtype)
+        array = self._reader.read(name)
+        wanted = self.descriptor.data_types[name].stored
+        if array.dtype.newbyteorder("=") != wanted:
+            with np.errstate(all="ignore"):
+                lossless = bool(np.all((array.astype(wanted) == array) | (array != array)))
+            if not lossless:
+                raise ArrayError(Problem(name, f"{array.dtype} holds what the declared {wanted} cannot"))
+            self.repairs.append(f"{name}: declared {wanted}, stored as {array.dtype}")
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+    def _decode(self, name: str, stored: npt.NDArray[Any], data_type: DataType, length: int) -> npt.NDArray[Any]:
+        if data_type.dtype.kind == "b" and self._lenient and stored.dtype.kind != "b" and (stored > 1).any():
+            self.repairs.append(f"{name}: bint8 other than 0 and 1, taken as true")
+            stored = (stored != 0).astype(np.uint8)
+        if data_type.dtype.kind not in "bc" and stored.dtype != data_type.dtype:
+            data_type = DataType(stored.dtype, data_type.iso)
+        return decode(stored, data_type, length, name)
+
+
+def _may_stand_for(stored: np.dtype[Any], declared: DataType) -> bool:
+    """Whether lenient reading looks at the values of another type than the declared one."""
+    if declared.dtype.kind == "b":
+        return stored.kind == "b" or stored.name in ("int8", "uint8")
+    return stored.kind in "iuf" and declared.dtype.kind != "c"

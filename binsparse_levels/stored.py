@@ -1,0 +1,54 @@
+"""A tree → the header and the arrays that a container holds. Binsparse 0.1, section 3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .descriptor import Descriptor
+from .dtypes import data_type_of, encode
+from .formats import Format
+from .tree import Tree
+
+Array: TypeAlias = npt.NDArray[Any]
+
+# Formats whose text forbids fibers without an entry, which a tree of the same levels may have (section 3.5.1).
+NO_EMPTY_FIBERS = ("DCSR", "DCSC")
+
+
+def stored(
+    tree: Tree,
+    format: Format,
+    shape: tuple[int, ...],
+    fill_value: Any,
+    structure: str | None,
+    attributes: Mapping[str, Any] | None,
+    user: Mapping[str, Any],
+    version: str,
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The header and the encoded arrays; the predefined name wherever there is one. Raises ArrayError for types that
+    Binsparse does not have.
+    """
+    # Of an iso tree without positions nobody knows the value any more.
+    iso = tree.iso and len(tree.values) > 0
+    data_types = {name: data_type_of(array.dtype, name) for name, array in tree.arrays.items()}
+    data_types["values"] = data_type_of(tree.values.dtype, "values", iso)
+    arrays: dict[str, Array] = {**tree.arrays, "values": tree.values}
+    if fill_value is not None:
+        data_types["fill_value"] = data_type_of(tree.values.dtype, "fill_value")
+        arrays["fill_value"] = np.full(1, fill_value, tree.values.dtype)
+    descriptor = Descriptor(
+        format, shape, len(tree.values), data_types, None, structure, attributes, dict(user), version
+    )
+    alias = format.alias not in NO_EMPTY_FIBERS or not has_empty_fibers(tree.arrays)
+    encoded = {name: encode(array, data_types[name]) for name, array in arrays.items()}
+    return descriptor.header(alias=alias), encoded
+
+
+def has_empty_fibers(arrays: Mapping[str, Array]) -> bool:
+    """Whether a fiber of the second level is there without an entry."""
+    pointers = arrays["pointers_to_1"]
+    return bool((pointers[1:] == pointers[:-1]).any())
