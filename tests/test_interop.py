@@ -1,0 +1,212 @@
+"""Tensors to and from other libraries, and the draft protocol."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binsparse_levels import (
+    ArrayError,
+    BinsparseError,
+    FormatError,
+    Tensor,
+    from_binsparse,
+    from_numpy,
+    from_scipy,
+    from_sparse,
+    pack,
+    pack_dense,
+    testing,
+    to_gcxs,
+    to_numpy,
+    to_scipy,
+    to_sparse,
+)
+
+SCIPY_FORMATS = ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"]
+MATRIX = np.array([[0, 1.5, 0, 2], [0, 0, 0, 0], [3, 0, 4, 0]])
+
+
+def same_dense(a, b):
+    return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+
+
+@given(testing.tensors(max_rank=2))
+def test_scipy_and_back(tensor):
+    if tensor.ndim == 0 or (tensor.fill_value is not None and tensor.fill_value != 0):
+        with pytest.raises(FormatError):
+            to_scipy(tensor)
+        return
+    array = to_scipy(tensor)
+    assert same_dense(array.toarray(), tensor.to_dense())
+    assert array.dtype == tensor.dtype
+    again = from_scipy(array)
+    assert again.fill_value == 0
+    assert same_dense(again.to_dense(), tensor.to_dense())
+    again.check()
+
+
+@pytest.mark.parametrize("format", SCIPY_FORMATS)
+@pytest.mark.parametrize("kind", ["array", "matrix"])
+def test_every_format_of_scipy(format, kind):
+    made = getattr(scipy.sparse, f"{format}_{kind}")(MATRIX)
+    for target in (None, "CSR", "CSC", "COO", "DCSR", "dense(2)"):
+        tensor = from_scipy(made, target)
+        assert same_dense(tensor.to_dense(), MATRIX)
+        tensor.check()
+    for source in ("CSR", "CSC", "COO", "COOC", "DMATR"):
+        back = to_scipy(pack_dense(MATRIX, source), format)
+        assert back.format == format
+        assert same_dense(back.toarray(), MATRIX)
+        if hasattr(back, "check_format"):
+            back.check_format(full_check=True)
+
+
+@pytest.mark.parametrize("name", ["csr", "csc"])
+def test_arrays_are_shared_with_scipy(name):
+    array = getattr(scipy.sparse, f"{name}_array")(MATRIX)
+    tensor = from_scipy(array)
+    assert str(tensor.format) == name.upper()
+    assert np.shares_memory(tensor.values, array.data)
+    assert np.shares_memory(tensor.arrays["indices_1"], array.indices)
+    back = to_scipy(tensor)
+    assert np.shares_memory(back.data, tensor.values)
+    assert np.shares_memory(back.indices, tensor.arrays["indices_1"])
+    assert np.shares_memory(back.indptr, tensor.arrays["pointers_to_1"])
+
+
+def test_what_scipy_lets_pass():
+    duplicates = scipy.sparse.csr_array((np.array([1.0, 2.0, 3.0]), [1, 0, 1], [0, 3]), shape=(1, 2))
+    duplicates.has_canonical_format = True  # as if nobody had looked
+    assert from_scipy(duplicates).unpack()[1].tolist() == [2, 4]
+    longer = scipy.sparse.csr_array((np.array([1.0, 2.0, 9.0]), [0, 1, 5], [0, 2]), shape=(1, 2))
+    assert from_scipy(longer).unpack()[1].tolist() == [1, 2]
+    outside = scipy.sparse.csr_array((np.array([1.0]), [0], [0, 1]), shape=(1, 2))
+    outside.indices[0] = 10**6
+    with pytest.raises(ArrayError):
+        from_scipy(outside)
+    with pytest.raises(TypeError):
+        from_scipy(MATRIX)
+
+
+def test_coordinates_of_any_rank():
+    listed = scipy.sparse.coo_array((np.array([1, 2]), ([0, 1], [2, 0], [3, 3])), shape=(2, 3, 4))
+    tensor = from_scipy(listed, "sparse, dense, sparse @ 1, 0, 2")
+    assert same_dense(tensor.to_dense(), listed.toarray())
+    back = to_scipy(tensor)
+    assert back.format == "coo"
+    assert same_dense(back.toarray(), listed.toarray())
+    assert to_scipy(pack([[1]], [5], (3,), "CVEC")).toarray().tolist() == [0, 5, 0]
+
+
+@given(testing.tensors(max_rank=4))
+def test_sparse_and_back(tensor):
+    array = to_sparse(tensor)
+    assert same_dense(array.todense(), tensor.to_dense())
+    assert array.fill_value.dtype == tensor.dtype
+    again = from_sparse(array)
+    assert same_dense(again.to_dense(), tensor.to_dense())
+    assert again.fill_value is not None
+    if tensor.ndim >= 2:
+        folded = to_gcxs(tensor)
+        assert same_dense(folded.todense(), tensor.to_dense())
+        assert same_dense(from_sparse(folded).to_dense(), tensor.to_dense())
+
+
+@pytest.mark.parametrize("format", ["CSR", "CSC"])
+def test_arrays_are_shared_with_gcxs(format):
+    tensor = pack_dense(MATRIX, format)
+    folded = to_gcxs(tensor)
+    assert np.shares_memory(folded.data, tensor.values)
+    back = from_sparse(folded)
+    assert back.format == tensor.format
+    assert np.shares_memory(back.values, tensor.values)
+    assert from_sparse(sparse.DOK.from_numpy(MATRIX)).number_of_stored_values == 4
+
+
+def test_numpy():
+    assert same_dense(to_numpy(from_numpy(MATRIX, "CSR")), MATRIX)
+    assert from_numpy(MATRIX, "CSR", fill_value=1.5).number_of_stored_values == 11
+
+
+@given(testing.tensors(max_rank=4), st.booleans())
+def test_the_protocol(tensor, wrapped):
+    class Other:
+        def __binsparse_descriptor__(self):
+            descriptor = tensor.__binsparse_descriptor__()
+            return descriptor if wrapped else descriptor["binsparse"]
+
+        __binsparse__ = tensor.__binsparse__
+
+    testing.check_same(from_binsparse(Other()), tensor)
+
+
+def test_the_protocol_is_checked():
+    class Other:
+        def __binsparse_descriptor__(self):
+            return pack([[1]], [5], (3,), "CVEC").__binsparse_descriptor__()
+
+        def __binsparse__(self):
+            return {"indices_0": np.array([7], np.int32), "values": np.array([5])}
+
+    with pytest.raises(BinsparseError):
+        from_binsparse(Other())
+    with pytest.raises(TypeError):
+        from_binsparse(MATRIX)
+    assert isinstance(from_binsparse(pack([[1]], [5], (3,), "CVEC")), Tensor)
+
+
+# Structures, which other libraries do not have
+
+
+@given(testing.tensors(max_rank=2))
+def test_structures_are_expanded_and_taken_apart(tensor):
+    whole = tensor.expand_structure()
+    assert whole.structure is None
+    assert same_dense(whole.to_dense(), tensor.to_dense())
+    if tensor.structure is None:
+        assert whole is tensor
+        return
+    if tensor.structure.startswith("skew") and np.any(np.diag(tensor.to_dense())):
+        with pytest.raises(ArrayError):  # the diagonal is not its own negative
+            whole.with_structure(tensor.structure)
+        return
+    if tensor.structure.startswith("hermitian") and np.any(np.diag(tensor.to_dense()).imag):
+        with pytest.raises(ArrayError):
+            whole.with_structure(tensor.structure)
+        return
+    again = whole.with_structure(tensor.structure)
+    assert again.structure == tensor.structure
+    assert same_dense(again.to_dense(), tensor.to_dense())
+    if not tensor._padded:
+        assert again.number_of_stored_values == tensor.number_of_stored_values
+
+
+@pytest.mark.parametrize(
+    ("array", "structure", "message"),
+    [
+        ([[1, 2], [3, 4]], "symmetric_lower", r"\(0, 1\) is 2, its mirror image makes it 3"),
+        ([[1, 0], [3, 4]], "symmetric_upper", r"\(1, 0\) has no mirror image"),
+        ([[1, 5], [0, 4]], "symmetric_upper", r"\(0, 1\) has no mirror image"),
+        ([[0, 2], [2, 0]], "skew_symmetric_lower", "mirror image makes it -2"),
+    ],
+)
+def test_matrices_that_are_not_what_they_should_be(array, structure, message):
+    with pytest.raises(ArrayError, match=message):
+        pack_dense(np.array(array), "CSR").with_structure(structure)
+
+
+def test_structures_that_a_matrix_cannot_have():
+    with pytest.raises(FormatError):
+        pack_dense(MATRIX, "CSR").with_structure("symmetric_lower")
+    with pytest.raises(FormatError):
+        pack_dense(np.eye(3), "CSR").with_structure("hermitian_lower")
+
+
+def test_diagonals_are_counted_in_the_header():
+    tensor = pack_dense(np.array([[1, 2], [2, 0]]), "CSR").with_structure("symmetric_lower")
+    header = tensor.__binsparse_descriptor__()["binsparse"]
+    assert header["attributes"] == {"number_of_diagonal_elements": 1}
+    assert from_binsparse(tensor).expand_structure().structure is None
