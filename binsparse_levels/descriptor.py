@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,7 @@ class Descriptor:
     data_types: Mapping[str, DataType]
     name: str | None = None
     structure: str | None = None
-    attributes: Mapping[str, Any] | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     user: Mapping[str, Any] = field(default_factory=dict)
     version: str = VERSION
     repairs: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Descriptor:
             inner["fill"] = True
         if self.structure is not None:
             inner["structure"] = self.structure
-        if self.attributes is not None:
+        if self.attributes:
             inner["attributes"] = dict(self.attributes)
         return {NAMESPACE: inner, **self.user}
 
@@ -127,14 +127,16 @@ class _Parser:
         data_types = self.data_types(inner, format)
         values = data_types.get("values")
         structure = self.structure(inner, shape, values.dtype if values else None)
-        attributes = inner.get("attributes")
-        if "attributes" in inner and not isinstance(attributes, dict):
+        attributes = inner.get("attributes", {})
+        if not isinstance(attributes, dict):
             self.fault("attributes", f"expected an object, got {attributes!r:.60}")
         raise_if(DescriptorError, self.problems)
         assert format is not None
         assert shape is not None
         name = inner.get("format")
         name = None if name == "custom" else name
+        # What is no key of a descriptor is kept as an attribute.
+        attributes |= {key: value for key, value in inner.items() if key not in _KEYS and key != "tensor"}
         return Descriptor(
             format, shape, count, data_types, name, structure, attributes, user, version or VERSION, tuple(self.repairs)
         )
@@ -167,6 +169,24 @@ class _Parser:
             return None
         return value
 
+    def integral(self, custom: dict[str, Any], path: str) -> dict[str, Any]:
+        """Leniently, a custom object with integers for ranks and dimensions that are written as 2.0."""
+
+        def whole(value: Any) -> Any:
+            if type(value) is float and value.is_integer() and self.lenient:
+                self.mend(path, f"{value} is not written as an integer")
+                return int(value)
+            return value
+
+        def change(level: dict[str, Any]) -> dict[str, Any]:
+            level = {key: whole(value) if key == "rank" else value for key, value in level.items()}
+            if isinstance(level.get("transpose"), list):
+                level["transpose"] = [whole(k) for k in level["transpose"]]
+            return level
+
+        changed: dict[str, Any] = _changed(custom, change)
+        return changed
+
     def version(self, inner: dict[str, Any]) -> str | None:
         version = inner.get("version")
         if "version" not in inner:
@@ -197,6 +217,7 @@ class _Parser:
             if not isinstance(custom, dict):
                 self.fault(path, f"expected an object, got {custom!r:.60}")
                 return None
+            custom = self.integral(custom, path)
             try:
                 tree = parse_custom(custom, path)
             except BinsparseError as error:
@@ -279,15 +300,19 @@ class _Parser:
 
 def _renamed(tree: Any) -> Any:
     """A tree with `level_desc` for `level_kind`, however deep."""
+
+    def rename(level: dict[str, Any]) -> dict[str, Any]:
+        return {"level_desc" if key == "level_kind" else key: value for key, value in level.items()}
+
+    return _changed(tree, rename)
+
+
+def _changed(tree: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """A copy of a tree, of which every level is changed; the levels are walked in a loop."""
     if not isinstance(tree, dict):
         return tree
-    root: dict[str, Any] = {}
-    into = root
-    while True:
-        for key, value in tree.items():
-            into["level_desc" if key == "level_kind" else key] = value
-        below = tree.get("level")
-        if not isinstance(below, dict):
-            return root
-        into["level"] = {}
-        tree, into = below, into["level"]
+    root = into = change(tree)
+    while isinstance(into.get("level"), dict):
+        into["level"] = change(into["level"])
+        into = into["level"]
+    return root

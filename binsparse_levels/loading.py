@@ -87,7 +87,7 @@ class Loading:
         fill = None
         if descriptor.fill:
             fill = self._decode("fill_value", self._read("fill_value"), descriptor.data_types["fill_value"], 1)[0]
-        attributes = dict(descriptor.attributes or {})
+        attributes = dict(descriptor.attributes)
         attributes.pop("number_of_diagonal_elements", None)  # it is counted anew when the tensor is written
         options: dict[str, Any] = {
             "fill_value": fill,
@@ -115,6 +115,8 @@ class Loading:
             if not self._lenient:
                 raise ArrayError(problem)
             self.repairs.append(str(problem))
+        if not self._lenient and check == "full":
+            raise_if(ArrayError, tensor._diagonal_problems())
         return tensor
 
     def _read(self, name: str) -> npt.NDArray[Any]:

@@ -25,7 +25,7 @@ def stored(
     shape: tuple[int, ...],
     fill_value: Any,
     structure: str | None,
-    attributes: Mapping[str, Any] | None,
+    attributes: Mapping[str, Any],
     user: Mapping[str, Any],
     version: str,
 ) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -384,6 +384,16 @@ class Tensor:
         half = whole._packed([x[kept] for x in coords], values[kept], whole._format, DEFAULT_LIMITS)
         return half._with(half._format, half._tree, structure=structure)
 
+    def _diagonal_problems(self) -> list[Problem]:
+        """What a strict reader finds wrong with the diagonal of a dense matrix with a structure: it has to be its own
+        mirror image.
+        """
+        if self._structure is None or not self._padded:
+            return []
+        (i, j), values = self.unpack()
+        on = i == j
+        return list(symmetry_problems(self._structure, (i[on], j[on]), values[on]))
+
     def _stored(self, version: str = VERSION) -> tuple[dict[str, Any], dict[str, Array]]:
         """The header of a container, and the arrays as it holds them; raises ArrayError for types without a name."""
         attributes = dict(self._descriptor_attributes)
@@ -396,7 +406,7 @@ class Tensor:
             self._shape,
             self._fill_value,
             self._structure,
-            attributes or None,
+            attributes,
             self._attributes,
             version,
         )

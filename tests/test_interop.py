@@ -18,11 +18,13 @@ from binsparse_levels import (
     from_sparse,
     pack,
     pack_dense,
+    read,
     testing,
     to_gcxs,
     to_numpy,
     to_scipy,
     to_sparse,
+    write,
 )
 
 SCIPY_FORMATS = ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"]
@@ -203,6 +205,19 @@ def test_structures_that_a_matrix_cannot_have():
         pack_dense(MATRIX, "CSR").with_structure("symmetric_lower")
     with pytest.raises(FormatError):
         pack_dense(np.eye(3), "CSR").with_structure("hermitian_lower")
+
+
+def test_the_diagonal_of_a_dense_matrix_is_its_own_mirror_image(tmp_path):
+    for structure, dtype, bad in [("skew_symmetric_lower", float, 1.0), ("hermitian_upper", complex, 1j)]:
+        for value, sound in [(0, True), (bad, False)]:
+            tensor = Tensor("DMATR", (2, 2), {}, np.array([0, 5, 5, value], dtype), structure=structure)
+            write(tmp_path / "a.h5", tensor, overwrite=True)
+            if sound:
+                assert read(tmp_path / "a.h5").equals(tensor)
+            else:
+                with pytest.raises(ArrayError, match=r"\(1, 1\)"):
+                    read(tmp_path / "a.h5")
+            assert read(tmp_path / "a.h5", lenient=True).equals(tensor)
 
 
 def test_diagonals_are_counted_in_the_header():

@@ -152,8 +152,12 @@ def test_golden_files_written_again_are_read_by_the_package(tmp_path, suffix):
         dense, pattern, _ = converters._npy_from_tensor(theirs)
         assert np.array_equal(pattern, expected["pattern"]), entry["file"]
         assert np.array_equal(dense[pattern], expected["dense"][pattern], equal_nan=dense.dtype.kind in "fc")
+        if suffix == ".h5":
+            entries, _ = decode(tmp_path / "a.h5")
+            places = np.array(sorted(entries), np.int64).reshape(expected["stored_coords"].shape)
+            assert np.array_equal(places, expected["stored_coords"])
         count += 1
-    assert count > 80
+    assert count > 90
 
 
 # The compliance programs, beside the reference of the suite
