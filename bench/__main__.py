@@ -104,7 +104,7 @@ def rows(n: int, folder: Path) -> Iterator[Row]:
     )
     yield Row(
         "pack, sorted → CSR",
-        lambda: pack(coo.unpack()[0], coo.values, shape, "CSR"),
+        lambda: pack([coo.arrays["indices_0"], coo.arrays["indices_1"]], coo.values, shape, "CSR"),
         "scipy coo_array.tocsr",
         their_coo.tocsr,
     )

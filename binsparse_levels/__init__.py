@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .errors import FormatError as FormatError
     from .errors import IncompleteError as IncompleteError
     from .errors import LimitError as LimitError
+    from .errors import OptionError as OptionError
     from .errors import Problem as Problem
     from .errors import UnsafeError as UnsafeError
     from .formats import ALIASES as ALIASES
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "errors": [
         "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "DialectWarning", "FormatError",
-        "IncompleteError", "LimitError", "Problem", "UnsafeError",
+        "IncompleteError", "LimitError", "OptionError", "Problem", "UnsafeError",
     ],
     "formats": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
     "interop": [

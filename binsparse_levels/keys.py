@@ -23,7 +23,7 @@ Run: TypeAlias = tuple[Array, int, int, bool]  # records, begin, end, whether ke
 
 _ALL = 2**64 - 1
 _RUN = 2**18  # records that are sorted and emitted together: 4 MiB, which stay in the cache
-_BLOCK = 2**13
+_BLOCK = 2**16  # sorted entries that become records at a time
 _BUCKET = 12_000  # records that a bucket should have at least
 MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, and compile for longer with each
 

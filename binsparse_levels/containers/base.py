@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ContainerError, DescriptorError, LimitError, OptionError, PathExistsError, Problem
+from ..errors import BinsparseError, ContainerError, DescriptorError, LimitError, OptionError, PathExistsError, Problem
 from ..limits import Limits
 
 
@@ -170,6 +170,25 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
     if not colon or os.path.exists(text) or len(head) < 2 or group.startswith("//"):
         return text, None
     return head, group.strip("/")
+
+
+@contextlib.contextmanager
+def touching(name: str) -> Iterator[None]:
+    """What a library raises over a damaged file, as one error of ours: each raises what its parts raise."""
+    try:
+        yield
+    except (BinsparseError, KeyboardInterrupt):
+        raise
+    except MemoryError as error:
+        raise LimitError(Problem(name, f"there is not enough memory for it: {error}")) from error
+    except Exception as error:
+        raise ContainerError(Problem(name, f"cannot be read or written: {error}")) from error
+
+
+def refuse_existing(path: str, overwrite: bool) -> None:
+    """Raise PathExistsError for what is there, unless `overwrite`."""
+    if not overwrite and os.path.lexists(path):
+        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
 
 
 @contextlib.contextmanager

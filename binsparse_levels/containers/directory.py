@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
-from .base import ArrayInfo, Storage, load_json, replacing_folder
+from .base import ArrayInfo, Storage, load_json, refuse_existing, replacing_folder
 from .npz import read_npy_header
 
 HEADER = "binsparse.json"
@@ -88,8 +88,7 @@ def writing(
     storage.refuse("a folder of .npy files")
     if group:
         raise ContainerError(Problem(f"{path}:{group}", "a folder of .npy files has no groups"))
-    if os.path.lexists(path) and not overwrite:
-        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
+    refuse_existing(path, overwrite)
     if os.path.isdir(path) and os.listdir(path) and not os.path.exists(os.path.join(path, HEADER)):
         raise PathExistsError(Problem(path, f"is a folder without {HEADER}, and is not overwritten"))
     with replacing_folder(path) as part:

@@ -12,21 +12,12 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import (
-    BinsparseError,
-    ContainerError,
-    LimitError,
-    PathExistsError,
-    PathMissingError,
-    Problem,
-    UnsafeError,
-)
+from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
-from .base import ArrayInfo, Storage, load_json, one_of, replacing
+from .base import ArrayInfo, Storage, load_json, one_of, refuse_existing, replacing, touching
 
 ATTRIBUTE = "binsparse"
 CHUNK = 2**17  # items: half of the speed is lost in chunks of a thousand
-SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 # The numbers of the HDF5 filters that are let run: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, lzf, blosc,
 # lz4, bitshuffle, zstd, blosc2.
@@ -43,7 +34,7 @@ class HDF5Reader:
         self._limits = limits
 
     def read_header(self) -> Any:
-        with _touching(ATTRIBUTE):
+        with touching(ATTRIBUTE):
             if ATTRIBUTE not in self._group.attrs:
                 raise ContainerError(Problem(self._group.name, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
             size = self._group.attrs.get_id(ATTRIBUTE).get_storage_size()
@@ -59,7 +50,7 @@ class HDF5Reader:
         dataset = _child(self._group, name, h5py.Dataset)
         if dataset is None:
             return None
-        with _touching(name):
+        with touching(name):
             properties = dataset.id.get_create_plist()
             if properties.get_external_count():
                 raise UnsafeError(Problem(name, "its data lies in another file"))
@@ -71,7 +62,7 @@ class HDF5Reader:
             return ArrayInfo(dataset.shape or (), dataset.dtype, dataset.id.get_storage_size())
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        with _touching(name):
+        with touching(name):
             dataset = self._group[name]
             self._limits.hold("array_bytes", dataset.size * dataset.dtype.itemsize, name, "the size in bytes")
             array: npt.NDArray[Any] = dataset[...]
@@ -131,8 +122,7 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
     Without a group the file is replaced whole. Raises PathExistsError for what is there, unless `overwrite`, and
     OptionError.
     """
-    if group is None and not overwrite and os.path.lexists(path):
-        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
+    refuse_existing(path, overwrite or group is not None)
     storage.refuse("HDF5", but=("compression", "chunks", "checksum"))
     with replacing(path, keep=group is not None) as part:
         mode = "w" if group is None or not os.path.getsize(part) else "r+"
@@ -168,7 +158,7 @@ def _walk(file: h5py.File, group: str | None, *, make: bool = False) -> h5py.Gro
 
 def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
     """The object of that kind and name, through a hard link alone, or None."""
-    with _touching(name):
+    with touching(name):
         link = group.get(name, getlink=True) if name in group.keys() else None  # noqa: SIM118 (`in group` follows links)
         if link is None:
             return None
@@ -180,19 +170,6 @@ def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
     return child
 
 
-@contextlib.contextmanager
-def _touching(name: str) -> Iterator[None]:
-    """What h5py raises over a damaged file, as one error of ours."""
-    try:
-        yield
-    except (BinsparseError, KeyboardInterrupt):
-        raise
-    except MemoryError as error:
-        raise LimitError(Problem(name, f"there is not enough memory for it: {error}")) from error
-    except Exception as error:  # h5py raises KeyError, OSError, RuntimeError, TypeError, ValueError … as it comes
-        raise ContainerError(Problem(name, f"cannot be read: {error}")) from error
-
-
 def list_groups(path: str, limits: Limits) -> list[str]:
     """The groups of a file that have a header, the root as an empty string; links are not followed."""
     found = []
@@ -201,7 +178,7 @@ def list_groups(path: str, limits: Limits) -> list[str]:
         seen = set()
         while todo:
             name, group = todo.pop()
-            with _touching(name):
+            with touching(name):
                 address = h5py.h5o.get_info(group.id).addr
                 if address in seen:  # a hard link to a group above
                     continue

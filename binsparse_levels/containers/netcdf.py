@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ContainerError, PathExistsError, Problem
+from ..errors import ContainerError, Problem
 from ..limits import Limits
-from .base import Storage, one_of, replacing
+from .base import Storage, one_of, refuse_existing, replacing
 from .hdf5 import ATTRIBUTE, CHUNK, reading
 
 __all__ = ["reading", "writing"]
@@ -83,7 +82,6 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
     storage.refuse("NetCDF", but=("compression", "chunks", "checksum"))
     if group:
         raise ContainerError(Problem(f"{path}:{group}", "a NetCDF file is written whole"))
-    if not overwrite and os.path.lexists(path):
-        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
+    refuse_existing(path, overwrite)
     with replacing(path) as part, netCDF4.Dataset(part, "w") as file:
         yield NetCDFWriter(file, storage)

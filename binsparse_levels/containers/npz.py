@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -15,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
-from ..errors import BinsparseError, ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
+from ..errors import BinsparseError, ContainerError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
-from .base import ArrayInfo, Storage, load_json, one_of, replacing
+from .base import ArrayInfo, Storage, load_json, one_of, refuse_existing, replacing
 
 KEY = "binsparse"
 
@@ -126,8 +125,7 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
     storage.refuse("NPZ", but=("compression",))
     if group:
         raise ContainerError(Problem(f"{path}:{group}", "an NPZ file has no groups"))
-    if not overwrite and os.path.lexists(path):
-        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
+    refuse_existing(path, overwrite)
     with replacing(path) as part, zipfile.ZipFile(part, "w") as archive:
         yield NPZWriter(archive, storage)
 

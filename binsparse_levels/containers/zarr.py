@@ -20,17 +20,9 @@ import zarr
 from zarr.abc.store import Store
 from zarr.storage import ZipStore
 
-from ..errors import (
-    BinsparseError,
-    ContainerError,
-    LimitError,
-    PathExistsError,
-    PathMissingError,
-    Problem,
-    UnsafeError,
-)
+from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
-from .base import ArrayInfo, Storage, load_json, one_of, replacing, replacing_folder
+from .base import ArrayInfo, Storage, load_json, one_of, refuse_existing, replacing, replacing_folder, touching
 
 ATTRIBUTE = "binsparse"
 _CHUNK = 2**16  # items: a small slice reads little
@@ -48,7 +40,7 @@ class ZarrReader:
         self._limits = limits
 
     def read_header(self) -> Any:
-        with _touching(ATTRIBUTE):
+        with touching(ATTRIBUTE):
             header = dict(self._group.attrs).get(ATTRIBUTE)
         if header is None:
             raise ContainerError(Problem(self._group.path, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
@@ -63,13 +55,13 @@ class ZarrReader:
         return header
 
     def info(self, name: str) -> ArrayInfo | None:
-        with _touching(name):
+        with touching(name):
             if name not in self._group:
                 return None
             array = self._group[name]
         if not isinstance(array, zarr.Array):
             raise ContainerError(Problem(name, "is no array"))
-        with _touching(name):
+        with touching(name):
             bad = sorted(_codec_names(array.metadata.to_dict()) - _CODECS)
             if bad:
                 raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not on the list"))
@@ -77,7 +69,7 @@ class ZarrReader:
             return ArrayInfo(array.shape, dtype, array.nbytes_stored())
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        with _touching(name):
+        with touching(name):
             array = self._group[name]
             assert isinstance(array, zarr.Array)
             self._limits.hold("array_bytes", array.nbytes, name, "the size in bytes")
@@ -159,7 +151,7 @@ def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
 def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader]:
     """Open a group of a store: a path, a URL, a zip file, or any store of zarr's."""
     with _opened(path) as store:
-        with _touching(str(path)):
+        with touching(str(path)):
             try:
                 opened = zarr.open_group(store, path=group or "", mode="r")
             except (FileNotFoundError, KeyError):
@@ -173,7 +165,7 @@ def _opened(path: Any) -> Iterator[Any]:
     if not isinstance(path, str) or not path.lower().endswith(".zip"):
         yield path
         return
-    with _touching(path):
+    with touching(path):
         store = ZipStore(path, mode="r")
         store._sync_open()
     with store:
@@ -195,8 +187,7 @@ def writing(
         with _filling(path, group, overwrite, limits, storage, zarr_format) as writer:
             yield writer
         return
-    if group is None and os.path.lexists(path) and not overwrite:
-        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
+    refuse_existing(path, overwrite or group is not None)
     if os.path.isdir(path) and os.listdir(path) and not {"zarr.json", ".zgroup"} & set(os.listdir(path)):
         raise PathExistsError(Problem(path, "is a folder without a Zarr group, and is not overwritten"))
     if path.lower().endswith(".zip"):
@@ -229,7 +220,7 @@ def _zip(folder: str, target: str) -> None:
 def _filling(
     store: str | Store, group: str | None, overwrite: bool, limits: Limits, storage: Storage, zarr_format: int
 ) -> Iterator[ZarrWriter]:
-    with _touching(str(store)):
+    with touching(str(store)):
         try:
             root = zarr.open_group(store, mode="r+")
         except FileNotFoundError:
@@ -255,20 +246,7 @@ def _clear(group: zarr.Group, limits: Limits) -> None:
 
 def list_groups(path: Any, limits: Limits) -> list[str]:
     """The groups of a store that have a header, the root as an empty string."""
-    with _opened(path) as store, _touching(str(path)):
+    with _opened(path) as store, touching(str(path)):
         root = zarr.open_group(store, mode="r")
         groups = [("", root), *((name, member) for name, member in root.members(max_depth=None))]
         return sorted(name for name, member in groups if isinstance(member, zarr.Group) and ATTRIBUTE in member.attrs)
-
-
-@contextlib.contextmanager
-def _touching(name: str) -> Iterator[None]:
-    """What zarr raises over a damaged store, as one error of ours."""
-    try:
-        yield
-    except (BinsparseError, KeyboardInterrupt):
-        raise
-    except MemoryError as error:
-        raise LimitError(Problem(name, f"there is not enough memory for it: {error}")) from error
-    except Exception as error:  # zarr raises what its stores and codecs raise
-        raise ContainerError(Problem(name, f"cannot be read or written: {error}")) from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-import os
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
@@ -14,8 +13,8 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..containers.base import replacing
-from ..errors import ArrayError, ContainerError, PathExistsError, Problem
+from ..containers.base import refuse_existing, replacing
+from ..errors import ArrayError, ContainerError, Problem
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -35,8 +34,7 @@ def reading(path: str) -> Iterator[IO[bytes]]:
 @contextlib.contextmanager
 def writing(path: str, overwrite: bool) -> Iterator[IO[bytes]]:
     """A stream that becomes the file when the block ends well, compressed where the path ends with .gz."""
-    if not overwrite and os.path.lexists(path):
-        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
+    refuse_existing(path, overwrite)
     with replacing(path) as part, open(part, "wb") as raw:
         if path.lower().endswith(".gz"):
             # Without a name and a time in its header the same tensor gives the same bytes.
