@@ -20,10 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .dtypes import data_type_of, encode, parse_dtype
-from .errors import BinsparseError, FormatError, Problem
+from .errors import FormatError, Problem
 from .formats import Format, named, parse_custom
-from .io import describe, read, write_arrays
-from .tensor import pack
+from .io import open_reader, write_arrays
+from .limits import DEFAULT_LIMITS
+from .loading import Loading
+from .tensor import Tensor, pack
 
 Array: TypeAlias = npt.NDArray[Any]
 Program: TypeAlias = Callable[[], int]
@@ -41,7 +43,7 @@ def _program(*names: str) -> Callable[[Callable[..., None]], Program]:
                 return 2
             try:
                 work(*arguments)
-            except (BinsparseError, OSError, ValueError, TypeError, KeyError) as error:
+            except Exception as error:  # whatever it is, the suite wants a status
                 print(f"{work.__name__}: error: {error}", file=sys.stderr)
                 return 1
             return 0
@@ -96,9 +98,9 @@ def npy_to_binsparse(tensor_path: str, pattern_path: str, fill_path: str, header
 @_program("IN", "TENSOR.npy", "PATTERN.npy", "FILL.npy")
 def binsparse_to_npy(path: str, tensor_path: str, pattern_path: str, fill_path: str) -> None:
     """The dense tensor, the pattern of the stored entries, and the fill value, as .npy files."""
-    tensor = read(path)
+    tensor, fill, _ = _read(path)
     coords, values = tensor.unpack()
-    fill = np.zeros((), tensor.dtype)[()] if tensor.fill_value is None else tensor.fill_value
+    fill = np.zeros((), tensor.dtype)[()] if fill is None else fill
     dense = np.full(tensor.shape, fill, np.result_type(values, fill) if len(values) else fill.dtype)
     pattern = np.zeros(tensor.shape, bool)
     dense[coords if tensor.ndim else ...] = values if tensor.ndim else values[0]
@@ -110,12 +112,23 @@ def binsparse_to_npy(path: str, tensor_path: str, pattern_path: str, fill_path: 
 @_program("IN", "OUT")
 def binsparse_to_binsparse(path: str, out: str) -> None:
     """Read a tensor and write it again, in the same format and types, as version 0.1.0."""
-    tensor = read(path)
+    tensor, fill, name = _read(path)
     header, arrays = tensor._stored("0.1.0")
     inner = header["binsparse"]
-    if describe(path).descriptor.name is None:  # a custom tree stays one, as it is spelled
+    if fill is not None:  # in its own type
+        data_type = data_type_of(fill.dtype, "fill_value")
+        inner["data_types"]["fill_value"] = str(data_type)
+        arrays["fill_value"] = encode(np.full(1, fill), data_type)
+    if name is None:  # a custom tree stays one, as it is spelled
         inner |= {"format": "custom", "custom": tensor.format.custom()}
     write_arrays(out, {"binsparse": inner}, arrays, overwrite=True)
+
+
+def _read(path: str) -> tuple[Tensor, Any, str | None]:
+    """The tensor, its fill value in the type that it is stored in, and the predefined name in the file."""
+    with open_reader(path) as reader:
+        loading = Loading(reader, DEFAULT_LIMITS, lenient=True)
+        return loading.tensor("full"), loading.fill_value(), loading.descriptor.name
 
 
 def _format(header: dict[str, Any]) -> Format:

@@ -4,12 +4,13 @@ layout is the same.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from .arguments import checked_array
 from .containers.memory import reading
 from .errors import FormatError, Problem
 from .formats import FormatLike, coordinates
@@ -45,10 +46,14 @@ def from_binsparse(other: Any) -> Tensor:
     """
     if not hasattr(other, "__binsparse_descriptor__") or not hasattr(other, "__binsparse__"):
         raise TypeError(f"{type(other).__name__} has no __binsparse_descriptor__ and __binsparse__")
-    descriptor = other.__binsparse_descriptor__()
-    header = descriptor if "binsparse" in descriptor else {"binsparse": dict(descriptor)}
-    mapping = {name: np.asarray(array) for name, array in dict(other.__binsparse__()).items()}
-    with reading({**mapping, "binsparse": json.loads(json.dumps(header))}, None, DEFAULT_LIMITS) as reader:
+    descriptor, arrays = other.__binsparse_descriptor__(), other.__binsparse__()
+    if not isinstance(descriptor, Mapping) or not isinstance(arrays, Mapping):
+        raise TypeError(f"{type(other).__name__} gives no dictionaries")
+    header = dict(descriptor) if "binsparse" in descriptor else {"binsparse": dict(descriptor)}
+    mapping = {
+        name: array if isinstance(array, np.ndarray) else checked_array(array, name) for name, array in arrays.items()
+    }
+    with reading({**mapping, "binsparse": header}, None, DEFAULT_LIMITS) as reader:
         return Loading(reader, DEFAULT_LIMITS, False).tensor("full")
 
 
@@ -69,6 +74,8 @@ def to_scipy(tensor: Tensor, format: str | None = None) -> scipy.sparse.sparray:
         raise FormatError(Problem("fill_value", f"scipy has no fill value other than 0, got {whole.fill_value}"))
     if whole.ndim == 0:
         raise FormatError(Problem("shape", "scipy has no sparse scalars"))
+    if whole.dtype.kind not in "biufc" or whole.dtype == np.float16:
+        raise FormatError(Problem("values", f"scipy has no sparse arrays of {whole.dtype}"))
     own = {"CSR": "csr", "CSC": "csc"}.get(whole.format.alias or "")
     if format in ("csr", "csc") and whole.ndim == 2:
         own, whole = format, whole.convert(format.upper())
@@ -82,7 +89,10 @@ def to_scipy(tensor: Tensor, format: str | None = None) -> scipy.sparse.sparray:
         for k, dimension in enumerate(listed.format.order):
             columns[dimension] = listed.arrays[f"indices_{k}"]
         result = scipy.sparse.coo_array((listed.values, tuple(columns)), shape=listed.shape)
-    return result if format in (None, result.format) else result.asformat(format)
+    try:
+        return result if format in (None, result.format) else result.asformat(format)
+    except (ValueError, TypeError) as error:
+        raise FormatError(Problem("format", f"scipy has no {format!r:.40} of this: {error}")) from None
 
 
 def from_scipy(matrix: scipy.sparse.sparray | scipy.sparse.spmatrix, format: FormatLike | None = None) -> Tensor:
@@ -99,7 +109,8 @@ def from_scipy(matrix: scipy.sparse.sparray | scipy.sparse.spmatrix, format: For
         name = matrix.format.upper()
         arrays = {"pointers_to_1": matrix.indptr, "indices_1": matrix.indices}
         # scipy lets the arrays be longer than the last pointer, and its own flag of canonical form be wrong.
-        stored = int(matrix.indptr[-1])
+        sound = np.ndim(matrix.indptr) == 1 and len(matrix.indptr) and matrix.indptr.dtype.kind in "iu"
+        stored = int(matrix.indptr[-1]) if sound else len(matrix.data)
         arrays["indices_1"] = arrays["indices_1"][:stored]
         loose = Tensor(name, matrix.shape, arrays, matrix.data[:stored], check="trusted", fill_value=0)
         if _is_canonical(loose):
@@ -149,6 +160,8 @@ def from_sparse(array: sparse.SparseArray, format: FormatLike | None = None) -> 
     """
     import sparse
 
+    if not isinstance(array, sparse.SparseArray):
+        raise TypeError(f"expected an array of pydata/sparse, got {type(array).__name__}")
     if isinstance(array, sparse.GCXS) and array.ndim == 2 and array.compressed_axes in ((0,), (1,)):
         name = "CSR" if array.compressed_axes == (0,) else "CSC"
         arrays = {"pointers_to_1": array.indptr, "indices_1": array.indices}

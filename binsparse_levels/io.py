@@ -5,6 +5,7 @@ What is there is told by its content first and by its suffix second; where there
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
 
-from .containers.base import DEFAULT_STORAGE, ArrayInfo, Storage, load_json, split_path
+from .containers.base import DEFAULT_STORAGE, ArrayInfo, Reader, Storage, load_json, split_path
 from .descriptor import VERSION, Descriptor, parse_descriptor
 from .errors import ContainerError, DialectWarning, OptionError, PathMissingError, Problem
 from .fused import Duplicates
@@ -128,9 +129,19 @@ def write(
         storage.refuse("a text file")
         _module(found).write(place, tensor, overwrite=overwrite)
         return
+    if not isinstance(spec_version, str):
+        raise TypeError(f"a version is a string, got {spec_version!r:.40}")
     header, arrays = tensor._stored(spec_version)
+    storage.check_names(arrays)
     parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
     write_arrays(path, header, arrays, overwrite=overwrite, kind=kind, storage=storage, limits=limits)
+
+
+def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> contextlib.AbstractContextManager[Reader]:
+    """The container at PATH[:GROUP], open for reading."""
+    place, group = _split(path)
+    reader: contextlib.AbstractContextManager[Reader] = _module(KINDS[_kind_of(place)]).reading(place, group, limits)
+    return reader
 
 
 def write_arrays(
@@ -184,6 +195,9 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     module = _module(KINDS[_kind_of(place)])
     if hasattr(module, "list_groups"):
         return [name or "/" for name in module.list_groups(place, limits)]
+    if hasattr(module, "reading"):
+        with module.reading(place, None, limits) as reader:
+            reader.read_header()
     return ["/"]
 
 
@@ -193,8 +207,10 @@ def _split(path: Place) -> tuple[Any, str | None]:
 
 def _kind_to_write(place: Any, kind: str | None) -> str:
     if kind is not None:
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             raise OptionError(Problem("kind", f"unknown kind {kind!r:.40}; known are {', '.join(KINDS)}"))
+        if not isinstance(place, str) and kind not in ("zarr", "zarr2", "memory"):
+            raise OptionError(Problem("kind", f"{kind} is written to a path, not to a {type(place).__name__}"))
         return kind
     if not isinstance(place, str):
         return "memory" if isinstance(place, MutableMapping) else "zarr"
@@ -228,9 +244,10 @@ def _kind_of(place: Any) -> str:
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         try:
             with zipfile.ZipFile(place) as archive:
-                return _marked(archive.namelist(), place)
+                names = archive.namelist()
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
             raise ContainerError(Problem(place, f"cannot be opened as a zip file: {error}")) from None
+        return _marked(names, place)
     if head[:2] == b"\x1f\x8b":
         try:
             head = zlib.decompressobj(wbits=31).decompress(head, 64)

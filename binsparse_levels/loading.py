@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from .containers.base import ArrayInfo, Reader
 from .descriptor import parse_descriptor
-from .dtypes import DataType, decode
+from .dtypes import INTEGERS, DataType, decode
 from .errors import ArrayError, Problem, raise_if
 from .limits import Limits
 from .stored import NO_EMPTY_FIBERS, has_empty_fibers
@@ -49,6 +49,13 @@ class Loading:
                 self._lenient and _may_stand_for(info.dtype, data_type)
             ):
                 problems.append(Problem(name, f"declared {data_type}, stored as {info.dtype}"))
+        fill, values = descriptor.data_types.get("fill_value"), descriptor.data_types["values"]
+        if fill and fill.dtype != values.dtype:
+            what = f"expected {DataType(values.dtype)} like the values, got {fill}"
+            if self._lenient:
+                self.repairs.append(f"fill_value: {what}")
+            else:
+                problems.append(Problem("fill_value", what))
         raise_if(ArrayError, problems)
         count = descriptor.number_of_stored_values
         raise_if(ArrayError, length_problems(descriptor.format.levels, descriptor.dims, self.infos, count))
@@ -84,9 +91,7 @@ class Loading:
             self.repairs.append("values: declared iso, with a value for each entry")
             data_type = DataType(data_type.dtype)
         logical = self._decode("values", values, data_type, 1)
-        fill = None
-        if descriptor.fill:
-            fill = self._decode("fill_value", self._read("fill_value"), descriptor.data_types["fill_value"], 1)[0]
+        fill = self.fill_value()
         attributes = dict(descriptor.attributes)
         attributes.pop("number_of_diagonal_elements", None)  # it is counted anew when the tensor is written
         options: dict[str, Any] = {
@@ -119,6 +124,13 @@ class Loading:
             raise_if(ArrayError, tensor._diagonal_problems())
         return tensor
 
+    def fill_value(self) -> Any:
+        """The fill value, in the type that it is stored in, or None."""
+        if not self.descriptor.fill:
+            return None
+        data_type = self.descriptor.data_types["fill_value"]
+        return self._decode("fill_value", self._read("fill_value"), data_type, 1)[0]
+
     def _read(self, name: str) -> npt.NDArray[Any]:
         if self._reader.info(name) is None:
             return np.empty(0, self.infos[name].dtype)
@@ -145,4 +157,4 @@ def _may_stand_for(stored: np.dtype[Any], declared: DataType) -> bool:
     """Whether lenient reading looks at the values of another type than the declared one."""
     if declared.dtype.kind == "b":
         return stored.kind == "b" or stored.name in ("int8", "uint8")
-    return stored.kind in "iuf" and declared.dtype.kind != "c"
+    return stored.name in (*INTEGERS, "float32", "float64") and declared.dtype.kind != "c"

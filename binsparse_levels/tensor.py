@@ -396,6 +396,7 @@ class Tensor:
 
     def _stored(self, version: str = VERSION) -> tuple[dict[str, Any], dict[str, Array]]:
         """The header of a container, and the arrays as it holds them; raises ArrayError for types without a name."""
+        raise_if(ArrayError, self._diagonal_problems())
         attributes = dict(self._descriptor_attributes)
         if self._structure is not None:
             i, j = self.unpack()[0]
@@ -483,7 +484,8 @@ def pack_dense(
 ) -> Tensor:
     """A Tensor of what differs from the fill value in an array (NaN equals NaN), or of what the boolean pattern marks.
 
-    Where fill_value is None the tensor has none, and what differs from zero is stored. Raises FormatError, ArrayError
+    The fill value is 0 unless another is given, while `pack` gives none: by `equals` these differ. Where it is None the
+    tensor has none, and what differs from zero is stored. Raises FormatError, ArrayError
     for a pattern of another shape or a fill value that the type cannot hold, LimitError.
     """
     dense = np.asarray(array)

@@ -163,11 +163,11 @@ def tensors(
     if structures and format.rank == 2 and shape[0] == shape[1] and draw(st.booleans()):
         possible = [name for name in STRUCTURES if not list(structure_problems(name, shape, dtype))]
         structure = draw(st.none() | st.sampled_from(possible))
-    cells = [
-        place
-        for place in np.ndindex(*shape)
-        if structure is None or in_triangle(structure, [np.array(x) for x in place])
-    ]
+    cells = list(np.ndindex(*shape))
+    if structure is not None:
+        cells = [place for place in cells if in_triangle(structure, [np.array(x) for x in place])]
+        if not structure.startswith("symmetric"):  # a diagonal has to be its own mirror image
+            cells = [place for place in cells if place[0] != place[1]]
     chosen = draw(st.lists(st.sampled_from(cells), unique=True, max_size=12)) if cells else []
     fill = draw(st.none() | _scalars(dtype)) if structure is None else None
     table = np.array(chosen, np.int64).reshape(len(chosen), len(shape))

@@ -171,14 +171,6 @@ def test_structures_are_expanded_and_taken_apart(tensor):
     if tensor.structure is None:
         assert whole is tensor
         return
-    if tensor.structure.startswith("skew") and np.any(np.diag(tensor.to_dense())):
-        with pytest.raises(ArrayError):  # the diagonal is not its own negative
-            whole.with_structure(tensor.structure)
-        return
-    if tensor.structure.startswith("hermitian") and np.any(np.diag(tensor.to_dense()).imag):
-        with pytest.raises(ArrayError):
-            whole.with_structure(tensor.structure)
-        return
     again = whole.with_structure(tensor.structure)
     assert again.structure == tensor.structure
     assert same_dense(again.to_dense(), tensor.to_dense())
@@ -207,17 +199,20 @@ def test_structures_that_a_matrix_cannot_have():
         pack_dense(np.eye(3), "CSR").with_structure("hermitian_lower")
 
 
-def test_the_diagonal_of_a_dense_matrix_is_its_own_mirror_image(tmp_path):
+def test_the_diagonal_of_a_dense_matrix_is_its_own_mirror_image():
     for structure, dtype, bad in [("skew_symmetric_lower", float, 1.0), ("hermitian_upper", complex, 1j)]:
         for value, sound in [(0, True), (bad, False)]:
-            tensor = Tensor("DMATR", (2, 2), {}, np.array([0, 5, 5, value], dtype), structure=structure)
-            write(tmp_path / "a.h5", tensor, overwrite=True)
+            place = {}
+            write(place, Tensor("DMATR", (2, 2), {}, np.array([0, 5, 5, value], dtype)))
+            place["binsparse"]["binsparse"]["structure"] = structure
+            tensor = read(place, lenient=True)
             if sound:
-                assert read(tmp_path / "a.h5").equals(tensor)
-            else:
+                assert read(place).equals(tensor)
+                write({}, tensor)
+                continue
+            for call in (lambda place=place: read(place), lambda tensor=tensor: write({}, tensor)):
                 with pytest.raises(ArrayError, match=r"\(1, 1\)"):
-                    read(tmp_path / "a.h5")
-            assert read(tmp_path / "a.h5", lenient=True).equals(tensor)
+                    call()
 
 
 def test_diagonals_are_counted_in_the_header():

@@ -1,11 +1,17 @@
 """Faults that were found by hostile use, each once."""
 
+import ctypes
+import glob
 import json
+import os
 import time
+import zipfile
 
 import h5py
 import numpy as np
 import pytest
+import zarr
+from zarr.storage import MemoryStore
 
 from binsparse_levels import (
     ArrayError,
@@ -14,14 +20,20 @@ from binsparse_levels import (
     DescriptorError,
     Format,
     FormatError,
+    IncompleteError,
     LimitError,
     Limits,
     Sparse,
     Tensor,
     UnsafeError,
+    from_binsparse,
+    from_scipy,
+    from_sparse,
+    list_tensors,
     pack,
     pack_dense,
     read,
+    to_scipy,
     write,
 )
 from binsparse_levels.containers.base import load_json
@@ -284,3 +296,237 @@ def test_names_of_any_length(tmp_path):
     assert read(path).values.tolist() == [1]
     with pytest.raises(ContainerError):
         read("a\0b.h5")
+
+
+# Containers
+
+
+def vector(value=1.0):
+    return pack([[0, 2]], [value, 2.0], 4, "CVEC")
+
+
+@pytest.mark.parametrize("options", [{"shards": 2**17}, {"kind": "zarr2", "chunks": 2**16}])
+def test_a_missing_chunk_is_not_one_of_zeros(tmp_path, options):
+    write(tmp_path / "a.zarr", pack([np.arange(200_000)], np.arange(200_000.0), 300_000, "CVEC"), **options)
+    chunks = [name for name in glob.glob(f"{tmp_path}/a.zarr/values/**", recursive=True) if os.path.isfile(name)]
+    os.remove(max(name for name in chunks if os.path.basename(name).isdigit()))
+    with pytest.raises(IncompleteError):
+        read(tmp_path / "a.zarr")
+
+
+@pytest.mark.parametrize("kind", ["zarr", "zarr2"])
+@pytest.mark.parametrize("group", [":/", ":g"])
+@pytest.mark.filterwarnings("ignore")
+def test_metadata_that_were_consolidated(tmp_path, kind, group):
+    path = f"{tmp_path}/a.zarr{group}"
+    write(path, vector(1), kind=kind)
+    zarr.consolidate_metadata(f"{tmp_path}/a.zarr")
+    write(path, pack([[1], [1]], [7.0], (2, 2), "CSR"), kind=kind, overwrite=True)
+    assert read(path).values.tolist() == [7]
+    assert list_tensors(f"{tmp_path}/a.zarr") == [group[1:]]
+    group_again = zarr.open_group(f"{tmp_path}/a.zarr", mode="r")
+    assert "pointers_to_1" in (group_again if group == ":/" else group_again["g"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compression": "zzz"},
+        {"compression": {"values": "zzz"}},
+        {"compression": 5},
+        {"chunks": -1},
+        {"chunks": 0},
+        {"chunks": "7"},
+        {"chunks": 2.5},
+        {"chunks": True},
+        {"chunks": {"nope": 3}},
+        {"shards": {"values": -8}},
+        {"checksum": "yes"},
+        {"checksum": 0},
+        {"kind": ["zarr"]},
+        {"kind": "hdf5"},
+        {"spec_version": b"0.1"},
+    ],
+    ids=str,
+)
+def test_options_are_looked_at_before_anything_is_touched(options):
+    store = MemoryStore()
+    write(store, vector(1))
+    with pytest.raises(TypeError):
+        write(store, vector(2), overwrite=True, **options)
+    assert read(store).values[0] == 1
+
+
+def test_a_write_into_a_store_that_failed_can_be_tried_again(monkeypatch):
+    store = MemoryStore()
+    with monkeypatch.context() as patch:
+        patch.setattr("binsparse_levels.containers.zarr.ZarrWriter.write_header", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            write(store, vector(1))
+    write(store, vector(1))
+    assert read(store).equals(vector(1))
+
+
+def test_places_that_are_none(tmp_path):
+    for place in (None, 5, object()):
+        with pytest.raises(TypeError):
+            write(place, vector())
+        with pytest.raises(TypeError):
+            read(place)
+    with pytest.raises(TypeError):
+        write(tmp_path / "a", vector(), kind="memory")
+    write(f"{tmp_path}/a.zarr:g", vector())
+    with pytest.raises(TypeError):
+        write(f"{tmp_path}/a.zarr:h", vector(), kind="zarr2")
+    for path in ("\ud800.h5", tmp_path / ("x" * 5000 + ".zarr")):
+        with pytest.raises(ContainerError):
+            write(path, vector())
+
+
+def test_paths_of_any_bytes(tmp_path):
+    for suffix in ("h5", "zarr", "npz", "bspnpy"):
+        path = os.path.join(tmp_path, os.fsdecode(b"\xff.")) + suffix
+        write(path, vector())
+        write(path, vector(3), overwrite=True)
+        assert read(path).values[0] == 3
+
+
+@pytest.mark.parametrize("name", ["a.zarr", "a.bspnpy"])
+def test_what_is_not_on_the_disk_is_not_written(tmp_path, monkeypatch, name):
+    write(tmp_path / name, vector(1))
+
+    def failing(*args):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing)
+        with pytest.raises(OSError, match="Input/output"):
+            write(tmp_path / name, vector(2), overwrite=True)
+    assert read(tmp_path / name).values[0] == 1
+    assert os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_folders_are_exchanged_without_the_call_for_it(tmp_path, monkeypatch, n):
+    write(tmp_path / "a.zarr", vector(1))
+    calls, real = [], os.rename
+
+    def rename(a, b):
+        if ".part" in f"{a}{b}" and os.path.dirname(a) == str(tmp_path):
+            calls.append(a)
+            if len(calls) == n:
+                raise OSError(5, "Input/output error")
+        return real(a, b)
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda *args, **kwargs: object())
+    monkeypatch.setattr(os, "rename", rename)
+    if n == 3:  # there are two
+        write(tmp_path / "a.zarr", vector(2), overwrite=True)
+    else:
+        with pytest.raises(OSError, match="Input/output"):
+            write(tmp_path / "a.zarr", vector(2), overwrite=True)
+    assert read(tmp_path / "a.zarr").values[0] == (2 if n == 3 else 1)
+    assert os.listdir(tmp_path) == ["a.zarr"]
+
+
+def test_a_fill_value_of_another_type():
+    place = {}
+    write(place, pack([[0]], np.ones(1, np.float32), 3, "CVEC", fill_value=0.5))
+    place["binsparse"]["binsparse"]["data_types"]["fill_value"] = "float64"
+    place["fill_value"] = np.array([0.1])
+    with pytest.raises(ArrayError, match="fill_value"):
+        read(place)
+    with pytest.warns(UserWarning, match="fill_value"):
+        assert read(place, lenient=True).fill_value == np.float32(0.1)
+
+
+NPY_TEXTS = [
+    b"{'descr': ('<f8',), 'shape': (2,), 'fortran_order': False}",
+    b"{'descr': (), 'shape': (2,), 'fortran_order': False}",
+    b"{'descr': '|S1', 'shape': (35184372088832,), 'fortran_order': False}",
+    b"{'descr': '<f8', 'shape': (0, 99999999999999999999), 'fortran_order': False}",
+    b"{'descr': '<f8', 'shape': (True,), 'fortran_order': False}",
+    b"(" * 9000,
+    b"'''",
+    b" \n  {'descr': '<f8'",
+    b"-" * 9000 + b"1",
+]
+
+
+@pytest.mark.parametrize("text", NPY_TEXTS, ids=range(len(NPY_TEXTS)))
+def test_npy_headers_that_are_none(tmp_path, text):
+    write(tmp_path / "a.bspnpy", vector())
+    member = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+    (tmp_path / "a.bspnpy" / "values.npy").write_bytes(member)
+    with pytest.raises(BinsparseError):
+        read(tmp_path / "a.bspnpy")
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("binsparse.npy", member)
+    with pytest.raises(BinsparseError):
+        read(tmp_path / "a.npz")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    write(tmp_path / "a.bspnpy", vector())
+    (tmp_path / "a.bspnpy" / "values.npy").unlink()
+    os.mkfifo(tmp_path / "a.bspnpy" / "values.npy")
+    with pytest.raises(ContainerError):
+        read(tmp_path / "a.bspnpy")
+
+
+def test_zip_files_are_told_by_what_they_hold(tmp_path):
+    write(tmp_path / "a.zarr.zip", vector())
+    os.rename(tmp_path / "a.zarr.zip", tmp_path / "a.dat")
+    assert read(tmp_path / "a.dat").equals(vector())
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("readme", "nothing")
+    with pytest.raises(ContainerError, match="holds no tensor"):
+        read(tmp_path / "b.zip")
+
+
+def test_list_tensors_looks_for_a_header(tmp_path):
+    (tmp_path / "x.bspnpy").write_text("")
+    (tmp_path / "x.nc").write_bytes(b"CDF\x01" + bytes(100))
+    for place in ({}, tmp_path / "x.bspnpy", tmp_path / "x.nc"):
+        with pytest.raises(ContainerError):
+            list_tensors(place)
+
+
+# Other libraries
+
+
+def test_what_other_libraries_do_not_have():
+    for wrong in (np.eye(3), None, vector()):
+        for call in (from_sparse, from_scipy):
+            with pytest.raises(TypeError):
+                call(wrong)
+    for format in ("nope", "CSR", ""):
+        with pytest.raises(FormatError):
+            to_scipy(pack([[0], [0]], [1.0], (2, 2), "CSR"), format)
+    for tensor in (vector().astype(np.float16), pack([[0]], ["a"], 3, "CVEC")):
+        with pytest.raises(FormatError):
+            to_scipy(tensor)
+
+
+@pytest.mark.parametrize("case", ["text", "deep", "circular", "ragged", "masked", "letters"])
+def test_the_protocol_with_hostile_objects(case):
+    deep: dict = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    circular: dict = {}
+    circular["a"] = circular
+    good = vector()
+    arrays = dict(good.__binsparse__())
+
+    class Other:
+        def __binsparse_descriptor__(self):
+            return {"text": "{}", "deep": deep, "circular": circular}.get(case, good.__binsparse_descriptor__())
+
+        def __binsparse__(self):
+            if case == "letters":
+                return "ab"
+            odd = {"ragged": [[1, 2], [3]], "masked": np.ma.masked_array([1.0, 2.0], [True, False])}
+            return arrays | ({"values": odd[case]} if case in odd else {})
+
+    with pytest.raises((BinsparseError, TypeError)):
+        from_binsparse(Other())

@@ -66,6 +66,28 @@ class Storage:
     shards: int | Mapping[str, int] | None = None
     checksum: bool | None = None
 
+    def __post_init__(self) -> None:
+        wanted: dict[str, Any] = {"compression": str, "chunks": int, "shards": int}
+        for field, kind in wanted.items():
+            given = getattr(self, field)
+            for value in given.values() if isinstance(given, Mapping) else [given]:
+                if value is not None and (type(value) is not kind or (kind is int and value < 1)):
+                    raise OptionError(
+                        Problem(field, f"expected {kind.__name__}{' >= 1' * (kind is int)}, got {value!r:.40}")
+                    )
+        if self.checksum not in (None, True, False) or isinstance(self.checksum, int) != isinstance(
+            self.checksum, bool
+        ):
+            raise OptionError(Problem("checksum", f"expected True or False, got {self.checksum!r:.40}"))
+
+    def check_names(self, names: Collection[str]) -> None:
+        """Raise OptionError for a mapping that speaks of arrays that are not there."""
+        for field in fields(self):
+            given = getattr(self, field.name)
+            unknown = set(given) - set(names) if isinstance(given, Mapping) else set()
+            if unknown:
+                raise OptionError(Problem(field.name, f"no array of the name {min(map(str, unknown))!r:.40}"))
+
     def of(self, option: str, name: str) -> Any:
         """The option for the array of that name."""
         value = getattr(self, option)
@@ -164,8 +186,12 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TypeError(f"expected a path of type str, got {path!r}")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise ContainerError(Problem(ascii(text), "no path can be written so")) from None
     if "\0" in text:
-        raise ContainerError(Problem(repr(text), "a path has no NUL character"))
+        raise ContainerError(Problem(ascii(text), "a path has no NUL character"))
     head, colon, group = text.rpartition(":")
     if not colon or os.path.exists(text) or len(head) < 2 or group.startswith("//"):
         return text, None
@@ -203,7 +229,7 @@ def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
         raise ContainerError(Problem(target, "is a directory"))
     folder, name = os.path.split(target)
     part = os.path.join(folder, f".{_short(name)}.{secrets.token_hex(4)}.part")
-    exists = os.path.exists(target)
+    exists = _is_there(target)
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except OSError as error:
@@ -234,14 +260,17 @@ def replacing_folder(target: str, *, keep: bool = False) -> Iterator[str]:
     target = os.path.realpath(target)
     parent, name = os.path.split(target)
     part = os.path.join(parent, f".{_short(name)}.{secrets.token_hex(4)}.part")
-    exists = os.path.lexists(target)
+    exists = _is_there(target)
     if exists and not os.path.isdir(target):
         raise PathExistsError(Problem(target, "is there, and is no folder"))
     try:
-        if keep and exists:
-            shutil.copytree(target, part, symlinks=True)
-        else:
-            os.mkdir(part)
+        try:
+            if keep and exists:
+                shutil.copytree(target, part, symlinks=True)
+            else:
+                os.mkdir(part)
+        except OSError as error:
+            raise ContainerError(Problem(target, f"cannot be written: {error.strerror}")) from error
         yield part
         for folder, _, files in os.walk(part):
             for file in (folder, *(os.path.join(folder, file) for file in files)):
@@ -255,6 +284,17 @@ def replacing_folder(target: str, *, keep: bool = False) -> Iterator[str]:
         shutil.rmtree(part, ignore_errors=True)
 
 
+def _is_there(path: str) -> bool:
+    """Whether something is there; raises ContainerError for a path that nothing can have."""
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise ContainerError(Problem(path, f"cannot be written: {error.strerror}")) from error
+    return True
+
+
 def _exchange(a: str, b: str) -> None:
     """Let two folders change places: in one step on Linux, elsewhere with a moment between two."""
     try:
@@ -262,23 +302,30 @@ def _exchange(a: str, b: str) -> None:
     except (AttributeError, OSError):
         rename = None
     at_working_folder, exchange = -100, 2
-    if rename and rename(at_working_folder, a.encode(), at_working_folder, b.encode(), exchange) == 0:
+    if rename and rename(at_working_folder, os.fsencode(a), at_working_folder, os.fsencode(b), exchange) == 0:
         return
     aside = f"{a}.old"
     os.rename(b, aside)
-    os.rename(a, b)
-    os.rename(aside, a)
+    try:
+        os.rename(a, b)
+    except OSError:
+        os.rename(aside, b)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _to_disk(path: str) -> None:
-    with contextlib.suppress(OSError):  # a folder cannot be opened everywhere
+    try:
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+    except OSError:
+        if not os.path.isdir(path):  # a folder cannot be opened everywhere
+            raise
 
 
 def _short(name: str) -> str:
     """A part of a file name that leaves room for more: a name has at most 255 bytes."""
-    return name.encode()[:200].decode(errors="ignore")
+    return os.fsdecode(os.fsencode(name)[:200])

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
-from .base import ArrayInfo, Storage, load_json, refuse_existing, replacing_folder
+from .base import ArrayInfo, Storage, load_json, refuse_existing, replacing_folder, touching
 from .npz import read_npy_header
 
 HEADER = "binsparse.json"
@@ -43,7 +43,7 @@ class DirectoryReader:
         return ArrayInfo(shape, dtype, size)
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        with self._open(f"{name}.npy") as file:
+        with touching(name), self._open(f"{name}.npy") as file:
             self._limits.hold("array_bytes", os.fstat(file.fileno()).st_size, name, "the size in bytes")
             array: npt.NDArray[Any] = np.load(file, allow_pickle=False, max_header_size=10_000)
         return array
@@ -52,6 +52,8 @@ class DirectoryReader:
         path = os.path.join(self._folder, name)
         if os.path.islink(path):
             raise UnsafeError(Problem(path, "a symbolic link is not followed"))
+        if not os.path.isfile(path):  # a pipe would wait for somebody to write
+            raise ContainerError(Problem(path, "no such file"))
         try:
             return open(path, "rb")
         except OSError as error:

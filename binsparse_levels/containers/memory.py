@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ContainerError, PathExistsError, Problem
+from ..errors import ContainerError, OptionError, PathExistsError, Problem
 from ..limits import Limits
 from .base import ArrayInfo, Storage, load_json
 
@@ -34,14 +34,14 @@ class MemoryReader:
             return load_json(header, self._limits)
         try:
             return load_json(json.dumps(header), self._limits)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ContainerError(Problem(KEY, f"no JSON: {error}")) from None
 
     def info(self, name: str) -> ArrayInfo | None:
         if name not in self._mapping:
             return None
         array = self._mapping[name]
-        if not isinstance(array, np.ndarray):
+        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
             raise ContainerError(Problem(name, f"expected a numpy array, got {type(array).__name__}"))
         return ArrayInfo(array.shape, array.dtype, array.nbytes)
 
@@ -74,6 +74,8 @@ def writing(
     mapping: MutableMapping[str, Any], group: str | None, overwrite: bool, limits: Limits, storage: Storage
 ) -> Iterator[MemoryWriter]:
     """Fill a mapping; raises PathExistsError for one that has something, unless `overwrite`."""
+    if not isinstance(mapping, MutableMapping):
+        raise OptionError(Problem("kind", f"expected a mapping, got {type(mapping).__name__}"))
     storage.refuse("a mapping")
     if mapping and not overwrite:
         raise PathExistsError(Problem("mapping", "is not empty; nobody asked to overwrite it"))

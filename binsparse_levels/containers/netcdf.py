@@ -17,9 +17,9 @@ import numpy.typing as npt
 from ..errors import ContainerError, Problem
 from ..limits import Limits
 from .base import Storage, one_of, refuse_existing, replacing
-from .hdf5 import ATTRIBUTE, CHUNK, reading
+from .hdf5 import ATTRIBUTE, CHUNK, list_groups, reading
 
-__all__ = ["reading", "writing"]
+__all__ = ["list_groups", "reading", "writing"]
 
 
 class NetCDFWriter:

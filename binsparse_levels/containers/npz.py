@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
@@ -14,21 +13,19 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
-from ..errors import BinsparseError, ContainerError, PathMissingError, Problem, UnsafeError
+from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
-from .base import ArrayInfo, Storage, load_json, one_of, refuse_existing, replacing
+from .base import ArrayInfo, Storage, load_json, one_of, refuse_existing, replacing, touching
 
 KEY = "binsparse"
 
 
 def read_npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, order and type of a .npy file. Raises ContainerError, UnsafeError for pickled objects."""
-    try:
+    with touching(name):
         version = npy.read_magic(file)
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read(file, max_header_size=10_000)
-    except (ValueError, EOFError, KeyError, TypeError, SyntaxError, OSError) as error:
-        raise ContainerError(Problem(name, f"no .npy file: {error}")) from None
     if dtype.hasobject:
         raise UnsafeError(Problem(name, "pickled objects are not read"))
     return shape, fortran, dtype
@@ -54,17 +51,18 @@ class NPZReader:
             raise ContainerError(Problem(archive.filename or "", "two members have the same name"))
 
     def read_header(self) -> Any:
-        if self._member(KEY) is None:
+        if self.info(KEY) is None:
             raise ContainerError(Problem(KEY, "no such member: no Binsparse tensor here"))
         size = self._archive.getinfo(f"{KEY}.npy").file_size
         self._limits.hold("header_bytes", size // 4, KEY, "the length of the JSON header")
-        return header_text(self.read(KEY), self._limits)
+        with touching(KEY):
+            return header_text(self.read(KEY), self._limits)
 
     def info(self, name: str) -> ArrayInfo | None:
         member = self._member(name)
         if member is None:
             return None
-        with _expanding(name), self._archive.open(member) as file:
+        with touching(name), self._archive.open(member) as file:
             shape, _, dtype = read_npy_header(file, name)
             declared = file.tell() + dtype.itemsize * int(np.prod(shape, dtype=object))
         if declared != member.file_size:
@@ -74,7 +72,7 @@ class NPZReader:
     def read(self, name: str) -> npt.NDArray[Any]:
         member = self._archive.getinfo(f"{name}.npy")
         self._limits.hold("array_bytes", member.file_size, name, "the size in bytes")
-        with _expanding(name), self._archive.open(member) as file:
+        with touching(name), self._archive.open(member) as file:
             array: npt.NDArray[Any] = npy.read_array(file, allow_pickle=False, max_header_size=10_000)
         return array
 
@@ -128,14 +126,3 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
     refuse_existing(path, overwrite)
     with replacing(path) as part, zipfile.ZipFile(part, "w") as archive:
         yield NPZWriter(archive, storage)
-
-
-@contextlib.contextmanager
-def _expanding(name: str) -> Iterator[None]:
-    """What zipfile and numpy raise over a damaged member, as one error of ours."""
-    try:
-        yield
-    except BinsparseError:
-        raise
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise ContainerError(Problem(name, f"cannot be read: {error}")) from None

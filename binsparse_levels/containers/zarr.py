@@ -18,15 +18,27 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 from zarr.abc.store import Store
-from zarr.storage import ZipStore
+from zarr.core.sync import sync
+from zarr.storage import StorePath, ZipStore
 
-from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
+from ..errors import (
+    ContainerError,
+    IncompleteError,
+    OptionError,
+    PathExistsError,
+    PathMissingError,
+    Problem,
+    UnsafeError,
+)
 from ..limits import Limits
 from .base import ArrayInfo, Storage, load_json, one_of, refuse_existing, replacing, replacing_folder, touching
 
 ATTRIBUTE = "binsparse"
+_COMPLETE = "binsparse_levels:all_chunks_stored"  # marks our arrays, in which a missing chunk is none of zeros
 _CHUNK = 2**16  # items: a small slice reads little
 _SHARD = 2**20  # items: a large array makes few files
+
+_COMPRESSIONS = ("zstd", "gzip", "none")
 
 # The codecs that are let run; of version 2 by their numcodecs names.
 _CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "blosc", "lz4", "crc32c", "shuffle"}
@@ -73,6 +85,9 @@ class ZarrReader:
             array = self._group[name]
             assert isinstance(array, zarr.Array)
             self._limits.hold("array_bytes", array.nbytes, name, "the size in bytes")
+            # zarr counts all chunks of a shard that is there, also those beyond the end.
+            if array.attrs.get(_COMPLETE) and array.nchunks_initialized < array.nchunks:
+                raise IncompleteError(Problem(name, "chunks are missing"))
             return np.asarray(array[...])
 
 
@@ -100,11 +115,13 @@ class ZarrWriter:
     def __init__(self, group: zarr.Group, storage: Storage) -> None:
         self._group = group
         self._storage = storage
+        self.written: list[str] = []
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
         if name in self._group:
             raise PathExistsError(Problem(f"{self._group.path}/{name}", "is there, and is no array of a tensor"))
-        compression = one_of(self._storage.of("compression", name), ("zstd", "gzip", "none"), "compression") or "zstd"
+        compression = one_of(self._storage.of("compression", name), _COMPRESSIONS, "compression") or "zstd"
+        self.written.append(name)
         layout = self._version_2 if self._group.metadata.zarr_format == 2 else self._version_3
         created = self._group.create_array(
             name,
@@ -112,6 +129,7 @@ class ZarrWriter:
             dtype=array.dtype.newbyteorder("<"),
             fill_value=_sentinel(name, array.dtype),
             config={"write_empty_chunks": True},
+            attributes={_COMPLETE: True},
             **layout(name, array, compression),
         )
         if array.size:
@@ -150,10 +168,12 @@ def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
 @contextlib.contextmanager
 def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader]:
     """Open a group of a store: a path, a URL, a zip file, or any store of zarr's."""
+    if not isinstance(path, str | Store | StorePath):
+        raise TypeError(f"expected a path or a store of zarr's, got {type(path).__name__}")
     with _opened(path) as store:
         with touching(str(path)):
             try:
-                opened = zarr.open_group(store, path=group or "", mode="r")
+                opened = zarr.open_group(store, path=group or "", mode="r", use_consolidated=False)
             except (FileNotFoundError, KeyError):
                 raise PathMissingError(Problem(f"{path}:{group or ''}", "no such group")) from None
         yield ZarrReader(opened, limits)
@@ -162,14 +182,15 @@ def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader
 @contextlib.contextmanager
 def _opened(path: Any) -> Iterator[Any]:
     """What zarr takes for a path: itself, or of a zip file a store, which is closed at the end."""
-    if not isinstance(path, str) or not path.lower().endswith(".zip"):
+    if not isinstance(path, str) or not os.path.isfile(path):
         yield path
         return
-    with touching(path):
-        store = ZipStore(path, mode="r")
-        store._sync_open()
-    with store:
+    store = ZipStore(path, mode="r")  # opened by zarr when it is first used
+    try:
         yield store
+    finally:
+        with contextlib.suppress(AttributeError):  # one that could not be opened cannot be closed either
+            store.close()
 
 
 @contextlib.contextmanager
@@ -181,6 +202,12 @@ def writing(
     A store that is no local folder or zip file is written in place, the header last. Raises PathExistsError and
     OptionError.
     """
+    if not isinstance(path, str | Store | StorePath):
+        raise TypeError(f"expected a path or a store of zarr's, got {type(path).__name__}")
+    for compression in (
+        storage.compression.values() if isinstance(storage.compression, Mapping) else [storage.compression]
+    ):
+        one_of(compression, _COMPRESSIONS, "compression")
     more = ("shards", "checksum") if zarr_format == 3 else ()
     storage.refuse(f"Zarr {zarr_format}", but=("compression", "chunks", *more))
     if not isinstance(path, str) or "://" in path:
@@ -218,19 +245,38 @@ def _zip(folder: str, target: str) -> None:
 
 @contextlib.contextmanager
 def _filling(
-    store: str | Store, group: str | None, overwrite: bool, limits: Limits, storage: Storage, zarr_format: int
+    store: str | Store | StorePath,
+    group: str | None,
+    overwrite: bool,
+    limits: Limits,
+    storage: Storage,
+    zarr_format: int,
 ) -> Iterator[ZarrWriter]:
     with touching(str(store)):
         try:
-            root = zarr.open_group(store, mode="r+")
+            root = zarr.open_group(store, mode="r+", use_consolidated=False)
         except FileNotFoundError:
             root = zarr.create_group(store, zarr_format=zarr_format)  # type: ignore[arg-type]
+        if zarr_format == 2 != root.metadata.zarr_format:
+            raise OptionError(Problem("kind", f"{store} is of version {root.metadata.zarr_format} already"))
         place = root.require_group(group) if group else root
         if ATTRIBUTE in place.attrs:
             if not overwrite:
                 raise PathExistsError(Problem(f"{store}:{group or ''}", "has a tensor; nobody asked to overwrite it"))
             _clear(place, limits)
-    yield ZarrWriter(place, storage)
+        # Consolidated metadata would no longer be true: of version 2 they are a key, of version 3 a part of the root's.
+        if root.metadata.zarr_format == 2:
+            sync(root.store.delete(".zmetadata"))
+        else:
+            root.update_attributes({})
+    writer = ZarrWriter(place, storage)
+    try:
+        yield writer
+    except BaseException:
+        for name in writer.written:  # so that a second try finds nothing in its way
+            with contextlib.suppress(Exception):
+                del place[name]
+        raise
 
 
 def _clear(group: zarr.Group, limits: Limits) -> None:
@@ -247,6 +293,6 @@ def _clear(group: zarr.Group, limits: Limits) -> None:
 def list_groups(path: Any, limits: Limits) -> list[str]:
     """The groups of a store that have a header, the root as an empty string."""
     with _opened(path) as store, touching(str(path)):
-        root = zarr.open_group(store, mode="r")
+        root = zarr.open_group(store, mode="r", use_consolidated=False)
         groups = [("", root), *((name, member) for name, member in root.members(max_depth=None))]
         return sorted(name for name, member in groups if isinstance(member, zarr.Group) and ATTRIBUTE in member.attrs)
