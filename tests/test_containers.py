@@ -4,14 +4,16 @@ import itertools
 import json
 import os
 import shutil
+from pathlib import Path
 
 import h5py
 import netCDF4
 import numpy as np
+import obstore.store
 import pytest
 import zarr
 from hypothesis import given
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 from binsparse_levels import (
     ArrayError,
@@ -27,6 +29,8 @@ from binsparse_levels import (
 )
 from binsparse_levels.io import KINDS, describe
 
+counter = itertools.count()
+
 # The name of a container, what makes a place for it, and what `write` is to be told.
 CONTAINERS = {
     "hdf5": (lambda folder: folder / "a.h5", {}),
@@ -38,6 +42,8 @@ CONTAINERS = {
     "zarr, zip": (lambda folder: folder / "a.zarr.zip", {}),
     "zarr, store": (lambda folder: LocalStore(folder / "e.zarr"), {}),
     "zarr, memory": (lambda folder: MemoryStore(), {}),
+    "zarr, obstore": (lambda folder: ObjectStore(obstore.store.MemoryStore()), {}),
+    "zarr, URL": (lambda folder: f"memory://{folder.name}{next(counter)}/a.zarr", {}),
     "npz": (lambda folder: folder / "a.npz", {}),
     "npz, deflate": (lambda folder: folder / "b.npz", {"compression": {"values": "gzip"}}),
     "directory": (lambda folder: folder / "a.bspnpy", {}),
@@ -45,8 +51,7 @@ CONTAINERS = {
     "netcdf, gzip": (lambda folder: folder / "b.nc", {"compression": "gzip"}),
     "memory": (lambda folder: {}, {}),
 }
-LOCAL = [name for name in CONTAINERS if name not in ("zarr, store", "zarr, memory", "memory")]
-counter = itertools.count()
+LOCAL = [name for name, (make, _) in CONTAINERS.items() if isinstance(make(Path("x")), Path)]
 
 
 @pytest.fixture(scope="module")
