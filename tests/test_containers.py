@@ -132,7 +132,7 @@ def test_a_write_that_fails_changes_nothing(tmp_path, monkeypatch, name, exists)
     assert sorted(os.listdir(tmp_path)) == before
 
 
-@pytest.mark.parametrize("name", ["hdf5", "zarr", "zarr, version 2", "zarr, store", "zarr, memory"])
+@pytest.mark.parametrize("name", ["hdf5", "netcdf", "zarr", "zarr, version 2", "zarr, store", "zarr, memory"])
 def test_groups(tmp_path, name):
     make, options = CONTAINERS[name]
     place = make(tmp_path)

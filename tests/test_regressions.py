@@ -147,7 +147,8 @@ def test_damaged_files_are_errors_of_ours(tmp_path):
 @pytest.mark.parametrize(
     "group", ["soft", "soft/x", "external", "external/x", "dataset", "dataset/x", ".", "../x", "a/./b"]
 )
-def test_writing_stays_in_its_file(tmp_path, group):
+@pytest.mark.parametrize("kind", ["hdf5", "netcdf"])
+def test_writing_stays_in_its_file(tmp_path, group, kind):
     tensor = pack([[0]], [1.0], 3, "CVEC")
     write(f"{tmp_path}/other.h5:inner", tensor)
     with h5py.File(tmp_path / "a.h5", "w") as file:
@@ -157,7 +158,7 @@ def test_writing_stays_in_its_file(tmp_path, group):
         file["dataset"] = [1]
     before = [(tmp_path / name).read_bytes() for name in ("a.h5", "other.h5")]
     with pytest.raises((UnsafeError, ContainerError)):
-        write(f"{tmp_path}/a.h5:{group}", tensor, overwrite=True)
+        write(f"{tmp_path}/a.h5:{group}", tensor, overwrite=True, kind=kind)
     assert before == [(tmp_path / name).read_bytes() for name in ("a.h5", "other.h5")]
 
 

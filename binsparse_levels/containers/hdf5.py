@@ -112,7 +112,7 @@ class HDF5Writer:
 def reading(path: str, group: str | None, limits: Limits) -> Iterator[HDF5Reader]:
     """Open a group of a file. Raises ContainerError, UnsafeError, PathMissingError."""
     with _opened(path, "r") as file:
-        yield HDF5Reader(_walk(file, group), limits)
+        yield HDF5Reader(walk(file, group), limits)
 
 
 @contextlib.contextmanager
@@ -127,7 +127,7 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
     with replacing(path, keep=group is not None) as part:
         mode = "w" if group is None or not os.path.getsize(part) else "r+"
         with _opened(part, mode) as file:
-            place = _walk(file, group, make=True)
+            place = walk(file, group, make=True)
             writer = HDF5Writer(place, storage)
             if ATTRIBUTE in place.attrs:
                 if not overwrite:
@@ -145,12 +145,14 @@ def _opened(path: str, mode: str) -> h5py.File:
         raise ContainerError(Problem(path, f"cannot be opened as HDF5: {error}")) from error
 
 
-def _walk(file: h5py.File, group: str | None, *, make: bool = False) -> h5py.Group:
+def walk(file: h5py.File, group: str | None, *, make: bool = False) -> h5py.Group:
     """The group of that path; `make` makes what is missing."""
     place: h5py.Group = file
     for part in filter(None, (group or "").split("/")):
-        child = None if part in (".", "..") else _child(place, part, h5py.Group)
-        if child is None and (not make or part in (".", "..")):
+        if part in (".", ".."):
+            raise ContainerError(Problem(f"{file.filename}:{group}", f"no group has the name {part!r}"))
+        child = _child(place, part, h5py.Group)
+        if child is None and not make:
             raise PathMissingError(Problem(f"{file.filename}:{group}", f"no group {part!r} in {place.name}"))
         place = place.create_group(part) if child is None else child
     return place

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import h5py
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ContainerError, Problem
+from ..errors import ContainerError, PathExistsError, PathMissingError, Problem
 from ..limits import Limits
-from .base import Storage, one_of, refuse_existing, replacing
-from .hdf5 import ATTRIBUTE, CHUNK, list_groups, reading
+from .base import Storage, one_of, refuse_existing, replacing, touching
+from .hdf5 import ATTRIBUTE, CHUNK, list_groups, reading, walk
 
 __all__ = ["list_groups", "reading", "writing"]
 
 
 class NetCDFWriter:
-    """The root group of a file that is open for writing."""
+    """A group of a file that is open for writing."""
 
     def __init__(self, file: Any, storage: Storage) -> None:
         self._file = file
@@ -74,14 +76,37 @@ def _fill_value(array: npt.NDArray[Any]) -> Any:
 
 @contextlib.contextmanager
 def writing(path: str, group: str | None, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[NetCDFWriter]:
-    """A new file, which takes its place when the block ends well. Raises PathExistsError, OptionError, and ImportError
-    where netCDF4 is not installed.
+    """A new file, or a group of a copy of it, which takes its place when the block ends well.
+
+    Raises PathExistsError, OptionError, and ImportError where netCDF4 is not installed.
     """
     import netCDF4
 
     storage.refuse("NetCDF", but=("compression", "chunks", "checksum"))
-    if group:
-        raise ContainerError(Problem(f"{path}:{group}", "a NetCDF file is written whole"))
-    refuse_existing(path, overwrite)
-    with replacing(path) as part, netCDF4.Dataset(part, "w") as file:
-        yield NetCDFWriter(file, storage)
+    refuse_existing(path, overwrite or group is not None)
+    with replacing(path, keep=group is not None) as part:
+        adding = group is not None and os.path.getsize(part) > 0
+        if adding:
+            _make_room(part, f"{path}:{group}", group or "", overwrite)
+        with touching(path):
+            file = netCDF4.Dataset(part, "a" if adding else "w")
+        with file:
+            with touching(f"{path}:{group or ''}"):
+                place = file.createGroup(group) if group else file
+            yield NetCDFWriter(place, storage)
+
+
+def _make_room(part: str, place: str, group: str, overwrite: bool) -> None:
+    """Take a tensor out of its group, by h5py, because the netCDF library deletes nothing."""
+    with touching(place), h5py.File(part, "r+") as file:
+        try:
+            there = walk(file, group)
+        except PathMissingError:
+            return
+        if ATTRIBUTE not in there.attrs:
+            return
+        if not overwrite:
+            raise PathExistsError(Problem(place, "has a tensor; nobody asked to overwrite it"))
+        if not group or any(isinstance(child, h5py.Group) for child in there.values()):
+            raise ContainerError(Problem(place, "cannot be emptied without what lies below; write the file whole"))
+        del file[group]
