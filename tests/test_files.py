@@ -160,7 +160,9 @@ def test_what_mtx_cannot_say(tmp_path):
 # FROSTT
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the parser is the same for all examples
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)  # the parser is the same for all examples
 @given(cases(dtypes=["int64", "float64", "int8", "float32"]), st.sampled_from(["a.tns", "a.tns.gz"]))
 def test_tns_round_trip(tmp_path_factory, parser, case, name):
     folder = tmp_path_factory.mktemp("tns")
