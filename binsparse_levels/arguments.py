@@ -119,7 +119,7 @@ def checked_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
 def mirror_problems(structure: str, format: Format, pad: Any) -> list[Problem]:
     """Cells that a padded level fills have to be worth the same in both triangles."""
     mirrored = STRUCTURES[structure].mirrored(pad)
-    if not any(level.padded for level in format.levels[-1:]) or same(mirrored, pad):
+    if not format.padded or same(mirrored, pad):
         return []
     return [
         Problem("fill_value", f"{pad} would be {mirrored} in the other triangle of {structure}, stored as {format}")

@@ -68,8 +68,8 @@ def data_type_of(dtype: np.dtype[Any], path: str, iso: bool = False) -> DataType
     raise ArrayError(Problem(path, f"a Binsparse file has no data type for numpy's {dtype}"))
 
 
-def decode(stored: npt.NDArray[Any], data_type: DataType, length: int, path: str) -> npt.NDArray[Any]:
-    """The logical array of that length: complex numbers joined, booleans, an iso value broadcast (read-only).
+def decode(stored: npt.NDArray[Any], data_type: DataType, path: str) -> npt.NDArray[Any]:
+    """The logical array: complex numbers joined, booleans, of an iso array the one value, zero where there is none.
 
     Raises ArrayError where the stored array is not what its type says.
     """
@@ -78,11 +78,7 @@ def decode(stored: npt.NDArray[Any], data_type: DataType, length: int, path: str
         raise ArrayError(Problem(f"{path}[{at}]", f"a bint8 is 0 or 1, got {stored[at]}"))
     native = np.ascontiguousarray(stored, data_type.stored)
     values = native.view(data_type.dtype)
-    if not data_type.iso:
-        return values
-    if not values.size:
-        values = np.zeros(1, data_type.dtype)
-    return np.broadcast_to(values[0], (length,))
+    return np.zeros(1, data_type.dtype) if data_type.iso and not values.size else values
 
 
 def encode(values: npt.NDArray[Any], data_type: DataType) -> npt.NDArray[Any]:

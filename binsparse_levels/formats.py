@@ -67,6 +67,11 @@ class Format:
         return tuple(range(self.rank)) if self.transpose is None else self.transpose
 
     @property
+    def padded(self) -> bool:
+        """Whether stored values may be what no entry was: the last level stores more coordinates than it is given."""
+        return bool(self.levels) and self.levels[-1].padded
+
+    @property
     def alias(self) -> str | None:
         """The predefined name of a format that stores the same bytes, or None."""
         return _NAMES.get(self.canonical()) if self.rank <= 2 else None

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
 
-from .containers.base import DEFAULT_STORAGE, ArrayInfo, Reader, Storage, load_json, split_path
+from .containers.base import DEFAULT_STORAGE, ArrayInfo, Reader, Storage, Writer, load_json, split_path
 from .descriptor import VERSION, Descriptor, parse_descriptor
 from .errors import ContainerError, DialectWarning, OptionError, PathMissingError, Problem
 from .fused import Duplicates
@@ -157,7 +157,10 @@ def write_arrays(
     """Write a header and the arrays that it names into a container, as they are; see `write`."""
     place, group = _split(path)
     found = KINDS[_kind_to_write(place, kind)]
-    with _module(found).writing(place, group, overwrite, limits, storage, **found.options) as writer:
+    opened: contextlib.AbstractContextManager[Writer] = _module(found).writing(
+        place, group, overwrite, limits, storage, **found.options
+    )
+    with opened as writer:
         for name, array in arrays.items():
             writer.write(name, array)
         writer.write_header(header)  # last, for it tells that all arrays are there

@@ -24,10 +24,10 @@ class Loading:
         self._reader = reader
         self._limits = limits
         self._lenient = lenient
-        self.header = reader.read_header()
-        self.descriptor = parse_descriptor(self.header, limits, lenient=lenient)
+        self.descriptor = parse_descriptor(reader.read_header(), limits, lenient=lenient)
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, ArrayInfo] = {}
+        self._left_out: set[str] = set()
         self._compare()
 
     def _compare(self) -> None:
@@ -39,6 +39,7 @@ class Loading:
             if info is None and self._lenient:  # some programs leave out arrays of length 0; the lengths will tell
                 info = ArrayInfo((0,), data_type.stored, 0)
                 self.repairs.append(f"{name}: missing, taken as empty")
+                self._left_out.add(name)
             if info is None:
                 problems.append(Problem(name, "missing"))
                 continue
@@ -86,11 +87,12 @@ class Loading:
         """Read and decode every array. Raises ArrayError for what they hold."""
         descriptor = self.descriptor
         arrays = {name: self._read(name) for name in descriptor.data_types if name not in ("values", "fill_value")}
-        values, data_type = self._read("values"), descriptor.data_types["values"]
-        if data_type.iso and len(values) > data_type.parts:
+        raw, data_type = self._read("values"), descriptor.data_types["values"]
+        if data_type.iso and len(raw) > data_type.parts:
             self.repairs.append("values: declared iso, with a value for each entry")
             data_type = DataType(data_type.dtype)
-        logical = self._decode("values", values, data_type, 1)
+        values = self._decode("values", raw, data_type)
+        values = values[0] if data_type.iso else values
         fill = self.fill_value()
         attributes = dict(descriptor.attributes)
         attributes.pop("number_of_diagonal_elements", None)  # it is counted anew when the tensor is written
@@ -103,17 +105,16 @@ class Loading:
         }
         place = (descriptor.format, descriptor.shape)
         try:
-            tensor = Tensor(*place, arrays, logical[0] if data_type.iso else logical, check=check, **options)
+            tensor = Tensor(*place, arrays, values, check=check, **options)
         except ArrayError:
             if not self._lenient:
                 raise
-            loose = Tensor(*place, arrays, logical[0] if data_type.iso else logical, check="trusted", **options)
+            loose = Tensor(*place, arrays, values, check="trusted", **options)
             coords, unsorted = loose.unpack()
-            ordered = pack(coords, logical[0] if data_type.iso else unsorted, *place[::-1], limits=self._limits)
+            ordered = pack(coords, values if data_type.iso else unsorted, *place[::-1], limits=self._limits)
             if any(len(ordered.arrays[name]) != len(array) for name, array in loose.arrays.items()):
                 raise  # a fiber was stored twice
-            values = logical[0] if data_type.iso else ordered.values
-            tensor = Tensor(*place, ordered.arrays, values, **options)
+            tensor = Tensor(*place, ordered.arrays, values if data_type.iso else ordered.values, **options)
             self.repairs.append("entries: not in order, sorted")
         if descriptor.name in NO_EMPTY_FIBERS and has_empty_fibers(tensor.arrays):
             problem = Problem("pointers_to_1", f"{descriptor.name} has no fibers without an entry")
@@ -129,10 +130,10 @@ class Loading:
         if not self.descriptor.fill:
             return None
         data_type = self.descriptor.data_types["fill_value"]
-        return self._decode("fill_value", self._read("fill_value"), data_type, 1)[0]
+        return self._decode("fill_value", self._read("fill_value"), data_type)[0]
 
     def _read(self, name: str) -> npt.NDArray[Any]:
-        if self._reader.info(name) is None:
+        if name in self._left_out:
             return np.empty(0, self.infos[name].dtype)
         array = self._reader.read(name)
         wanted = self.descriptor.data_types[name].stored
@@ -144,13 +145,13 @@ class Loading:
             self.repairs.append(f"{name}: declared {wanted}, stored as {array.dtype}")
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
-    def _decode(self, name: str, stored: npt.NDArray[Any], data_type: DataType, length: int) -> npt.NDArray[Any]:
+    def _decode(self, name: str, stored: npt.NDArray[Any], data_type: DataType) -> npt.NDArray[Any]:
         if data_type.dtype.kind == "b" and self._lenient and stored.dtype.kind != "b" and (stored > 1).any():
             self.repairs.append(f"{name}: bint8 other than 0 and 1, taken as true")
             stored = (stored != 0).astype(np.uint8)
         if data_type.dtype.kind not in "bc" and stored.dtype != data_type.dtype:
             data_type = DataType(stored.dtype, data_type.iso)
-        return decode(stored, data_type, length, name)
+        return decode(stored, data_type, name)
 
 
 def _may_stand_for(stored: np.dtype[Any], declared: DataType) -> bool:

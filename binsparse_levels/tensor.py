@@ -244,7 +244,7 @@ class Tensor:
     @property
     def _padded(self) -> bool:
         """Whether stored values may be what no entry was."""
-        return any(level.padded for level in self._format.levels[-1:])
+        return self._format.padded
 
     def unpack(self) -> tuple[tuple[Array, ...], Array]:
         """The stored entries in stored order: `ndim` int64 arrays of coordinates, one a dimension, and their values.

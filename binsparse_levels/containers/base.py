@@ -93,21 +93,19 @@ class Storage:
         value = getattr(self, option)
         return value.get(name) if isinstance(value, Mapping) else value
 
-    def refuse(self, container: str, *, but: Collection[str] = ()) -> None:
+    def refuse(self, container: str, *, but: Collection[str] = (), compressions: Collection[str] = ()) -> None:
         """Raise OptionError for what was asked for and the container does not have."""
         for field in fields(self):
             if getattr(self, field.name) is not None and field.name not in but:
                 raise OptionError(Problem(field.name, f"{container} has no such option"))
+        asked = self.compression.values() if isinstance(self.compression, Mapping) else [self.compression]
+        for compression in asked:
+            if compression is not None and compression not in compressions:
+                what = f"expected one of {', '.join(compressions)}, got {compression!r:.40}"
+                raise OptionError(Problem("compression", what))
 
 
 DEFAULT_STORAGE = Storage()
-
-
-def one_of(value: str | None, known: Collection[str], path: str) -> str | None:
-    """The value; raises OptionError for one that the container does not have."""
-    if value is not None and value not in known:
-        raise OptionError(Problem(path, f"expected one of {', '.join(known)}, got {value!r}"))
-    return value
 
 
 def load_json(text: str | bytes, limits: Limits) -> Any:

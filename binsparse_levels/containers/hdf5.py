@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
-from .base import ArrayInfo, Storage, load_json, one_of, refuse_existing, replacing, touching
+from .base import ArrayInfo, Storage, load_json, refuse_existing, replacing, touching
 
 ATTRIBUTE = "binsparse"
 CHUNK = 2**17  # items: half of the speed is lost in chunks of a thousand
@@ -83,7 +83,7 @@ class HDF5Writer:
             raise PathExistsError(
                 Problem(f"{self._group.name}/{name}", "is there already, and is no array of a tensor")
             )
-        compression = one_of(self._storage.of("compression", name), ("gzip", "none"), "compression")
+        compression = self._storage.of("compression", name)
         chunks = self._storage.of("chunks", name)
         options: dict[str, Any] = {}
         if array.size and (chunks or compression == "gzip"):
@@ -123,7 +123,7 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
     OptionError.
     """
     refuse_existing(path, overwrite or group is not None)
-    storage.refuse("HDF5", but=("compression", "chunks", "checksum"))
+    storage.refuse("HDF5", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
     with replacing(path, keep=group is not None) as part:
         mode = "w" if group is None or not os.path.getsize(part) else "r+"
         with _opened(part, mode) as file:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem
 from ..limits import Limits
-from .base import Storage, one_of, refuse_existing, replacing, touching
+from .base import Storage, refuse_existing, replacing, touching
 from .hdf5 import ATTRIBUTE, CHUNK, list_groups, reading, walk
 
 __all__ = ["list_groups", "reading", "writing"]
@@ -32,7 +32,7 @@ class NetCDFWriter:
         self._storage = storage
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
-        compression = one_of(self._storage.of("compression", name), ("gzip", "none"), "compression")
+        compression = self._storage.of("compression", name)
         chunks = self._storage.of("chunks", name)
         options: dict[str, Any] = {"contiguous": True}
         if array.size and (compression == "gzip" or chunks):
@@ -82,7 +82,7 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
     """
     import netCDF4
 
-    storage.refuse("NetCDF", but=("compression", "chunks", "checksum"))
+    storage.refuse("NetCDF", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
     refuse_existing(path, overwrite or group is not None)
     with replacing(path, keep=group is not None) as part:
         adding = group is not None and os.path.getsize(part) > 0

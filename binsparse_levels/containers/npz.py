@@ -15,7 +15,7 @@ from numpy.lib import format as npy
 
 from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
-from .base import ArrayInfo, Storage, load_json, one_of, refuse_existing, replacing, touching
+from .base import ArrayInfo, Storage, load_json, refuse_existing, replacing, touching
 
 KEY = "binsparse"
 
@@ -91,7 +91,7 @@ class NPZWriter:
         self._storage = storage
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
-        kind = one_of(self._storage.of("compression", name), ("gzip", "none"), "compression")
+        kind = self._storage.of("compression", name)
         member = zipfile.ZipInfo(f"{name}.npy")
         member.compress_type = zipfile.ZIP_DEFLATED if kind == "gzip" else zipfile.ZIP_STORED
         with self._archive.open(member, "w", force_zip64=array.nbytes > 2**31 - 2**16) as file:
@@ -120,7 +120,7 @@ def reading(path: str, group: str | None, limits: Limits) -> Iterator[NPZReader]
 @contextlib.contextmanager
 def writing(path: str, group: str | None, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[NPZWriter]:
     """A new zip file, which takes its place when the block ends well. Raises PathExistsError, OptionError."""
-    storage.refuse("NPZ", but=("compression",))
+    storage.refuse("NPZ", but=("compression",), compressions=("gzip", "none"))
     if group:
         raise ContainerError(Problem(f"{path}:{group}", "an NPZ file has no groups"))
     refuse_existing(path, overwrite)

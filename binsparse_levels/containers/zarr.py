@@ -31,14 +31,12 @@ from ..errors import (
     UnsafeError,
 )
 from ..limits import Limits
-from .base import ArrayInfo, Storage, load_json, one_of, refuse_existing, replacing, replacing_folder, touching
+from .base import ArrayInfo, Storage, load_json, refuse_existing, replacing, replacing_folder, touching
 
 ATTRIBUTE = "binsparse"
 _COMPLETE = "binsparse_levels:all_chunks_stored"  # marks our arrays, in which a missing chunk is none of zeros
 _CHUNK = 2**16  # items: a small slice reads little
 _SHARD = 2**20  # items: a large array makes few files
-
-_COMPRESSIONS = ("zstd", "gzip", "none")
 
 # The codecs that are let run; of version 2 by their numcodecs names.
 _CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "blosc", "lz4", "crc32c", "shuffle"}
@@ -120,7 +118,7 @@ class ZarrWriter:
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
         if name in self._group:
             raise PathExistsError(Problem(f"{self._group.path}/{name}", "is there, and is no array of a tensor"))
-        compression = one_of(self._storage.of("compression", name), _COMPRESSIONS, "compression") or "zstd"
+        compression = self._storage.of("compression", name) or "zstd"
         self.written.append(name)
         layout = self._version_2 if self._group.metadata.zarr_format == 2 else self._version_3
         created = self._group.create_array(
@@ -204,12 +202,8 @@ def writing(
     """
     if not isinstance(path, str | Store | StorePath):
         raise TypeError(f"expected a path or a store of zarr's, got {type(path).__name__}")
-    for compression in (
-        storage.compression.values() if isinstance(storage.compression, Mapping) else [storage.compression]
-    ):
-        one_of(compression, _COMPRESSIONS, "compression")
     more = ("shards", "checksum") if zarr_format == 3 else ()
-    storage.refuse(f"Zarr {zarr_format}", but=("compression", "chunks", *more))
+    storage.refuse(f"Zarr {zarr_format}", but=("compression", "chunks", *more), compressions=("zstd", "gzip", "none"))
     if not isinstance(path, str) or "://" in path:
         with _filling(path, group, overwrite, limits, storage, zarr_format) as writer:
             yield writer

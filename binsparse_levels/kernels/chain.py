@@ -15,7 +15,6 @@ def count_fibers(records, begin, end, keep, counts):
     """
     words = len(keep)
     stride = u8(words + 1)
-    one = u8(1)
     dims = len(keep[0])
     high, low = counts[dims], counts[dims + 1]
     i, stop = stride * u8(begin), stride * u8(end)
@@ -30,7 +29,6 @@ def count_fibers(records, begin, end, keep, counts):
         i += stride
     counts[dims] = high
     counts[dims + 1] = low
-    return one
 
 
 @kernel
