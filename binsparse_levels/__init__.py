@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from .tensor import Tensor as Tensor
     from .tensor import pack as pack
     from .tensor import pack_dense as pack_dense
+    from .threads import get_threads as get_threads
+    from .threads import set_threads as set_threads
 
 _MODULES = {
     "errors": [
@@ -57,6 +59,7 @@ _MODULES = {
     "levels": ["Dense", "Level", "Sparse"],
     "limits": ["Limits"],
     "tensor": ["Tensor", "pack", "pack_dense"],
+    "threads": ["get_threads", "set_threads"],
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

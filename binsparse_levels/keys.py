@@ -6,24 +6,30 @@ buckets, and what happens to entries that repeat.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from . import kernels
+from . import kernels, threads
 from .limits import INT32_MAX
 
 Array: TypeAlias = npt.NDArray[Any]
 Words: TypeAlias = tuple[tuple[np.uint64, ...], ...]  # for each word, one number for each dimension
-Run: TypeAlias = tuple[Array, int, int, bool]  # records, begin, end, whether keys repeat
+# Where the records of a run are, or None for the coordinates themselves; from … to; whether keys repeat.
+Run: TypeAlias = tuple[Array | None, int, int, bool]
+# Records, where the buckets of a run start among them, and below which bit their keys may differ.
+SortingRun: TypeAlias = tuple[Array, Array, int]
 
 _ALL = 2**64 - 1
 _RUN = 2**18  # records that are sorted and emitted together: 4 MiB, which stay in the cache
-_BLOCK = 2**16  # sorted entries that become records at a time
+_HEAVY = 2**19  # records of a bucket that is partitioned once more, since it would leave the cache
+_DIGIT = 11  # bits of the widest digit that is counted
 _BUCKET = 12_000  # records that a bucket should have at least
 MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, and compile for longer with each
 
@@ -38,7 +44,7 @@ class Repeated(Exception):
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each dimension lies in the words of a key; see `kernels.entries`."""
+    """Where each dimension lies in the words of a key; see `kernels.keys`."""
 
     bits: int
     ends: tuple[int, ...]  # the lowest bit of each dimension, counted from the end of the key
@@ -66,13 +72,22 @@ class Layout:
             sum(int(w) >> int(r) << int(f) & int(m) for w, r, f, m in zip(key, *row, strict=True)) for row in rows
         )
 
+    def key(self, coords: Sequence[int]) -> list[int]:
+        """The words of the key of these coordinates."""
+        found = []
+        for rows in zip(*self.fields, strict=True):
+            bits = zip(coords, *rows, strict=True)
+            found.append(sum((x & int(m) if self.words == 2 else x) >> int(f) << int(r) for x, r, f, m in bits))
+        return found
+
     def from_bit(self, end: int) -> tuple[np.uint64, ...]:
         """For each word a mask of the bits of the key from `end` up."""
         starts = (self.spill, 0)[: self.words]
         return tuple(np.uint64(_ALL >> k << k & _ALL if (k := max(end - start, 0)) < 64 else 0) for start in starts)
 
 
-def layout(dims: Sequence[int]) -> Layout | None:
+@lru_cache(256)
+def layout(dims: tuple[int, ...]) -> Layout | None:
     """The layout of the keys, or None where they need more than two words or the kernels would be unrolled too far."""
     widths = [max(size - 1, 0).bit_length() for size in dims]
     bits = sum(widths)
@@ -100,53 +115,136 @@ def unsigned(coords: Sequence[Array], dims: Sequence[int]) -> tuple[Array, ...]:
     return tuple(kernels.readable(x, types[x.dtype.kind]).view(types["u"]) for x in coords)
 
 
-def sorted_runs(
-    coords: tuple[Array, ...], payload: Array | None, keys: Layout, *, ordered_bits: int, at_once: bool
-) -> Iterator[Run]:
-    """The entries as records sorted by key, in consecutive runs; equal keys never lie in two runs.
-
-    ordered_bits: among entries that agree above so many lowest bits, these are in order already. at_once: the records
-    must outlive the iteration. Raises OutOfRange.
-    """
-    n = len(coords[0])
-    width = keys.words + 1
+def in_order(coords: tuple[Array, ...], keys: Layout) -> bool:
+    """Whether the entries are sorted and unique. Raises OutOfRange where they are, and a coordinate is out of range."""
     found = np.zeros(3, np.uint64)
     kernels.entries.scan(coords, keys.fields, keys.sizes, found)
     descents, repeats, out_of_range = found.tolist()
-    if out_of_range:
+    if out_of_range and not descents:
         raise OutOfRange
-    if not descents:
-        step = n if at_once or repeats else _BLOCK
-        block = np.empty(min(step, n) * width, np.uint64)
-        for begin in range(0, n, step):
-            end = min(begin + step, n)
-            cursor = np.zeros(1, np.uint64)
-            kernels.entries.partition(
-                coords, payload, keys.fields, begin, end, np.uint64(0), np.uint64(0), cursor, block
-            )
-            yield block, 0, end - begin, bool(repeats)
-        return
+    return not descents and not repeats
 
-    upper = keys.bits - keys.spill  # bits of the first word
-    splits = min(10 if n > 25_000_000 else 9, (n // _BUCKET).bit_length(), keys.bits - ordered_bits, upper)
-    top = np.uint64(min(upper - splits, 63))
-    count = np.zeros(1 << splits, np.uint64)
-    if kernels.entries.histogram(coords, keys.fields, keys.sizes, top, count):
-        raise OutOfRange
-    starts = np.concatenate(([0], np.cumsum(count))).astype(np.int64)
-    cursor = starts[:-1].astype(np.uint64)
-    records = np.empty(n * width, np.uint64)
-    kernels.entries.partition(coords, payload, keys.fields, 0, n, top, np.uint64((1 << splits) - 1), cursor, records)
-    largest = int(count.max())
-    spare = np.empty(largest * width, np.uint64)
-    ties = np.empty(largest + 1, np.uint32)
-    digits = np.empty((2, 1 << 11), np.uint32)
-    low = min(ordered_bits, 63)
-    first = 0
-    while first < len(starts) - 1:
-        last = max(int(np.searchsorted(starts, starts[first] + _RUN, side="right")) - 1, first + 1)
-        repeats = kernels.entries.sort_buckets(
-            records, keys.tag, starts[first : last + 1], upper - splits, low, spare, ties, digits
-        )
-        yield records, int(starts[first]), int(starts[last]), bool(repeats)
-        first = last
+
+class Sorting:
+    """Entries as records, partitioned into buckets by the first bits of their keys; `runs` of buckets are sorted one by
+    one, each as large as stays in the cache until it has been emitted. Equal keys never lie in two runs.
+
+    ordered_bits: among entries that agree above so many lowest bits, these are in order already. trusted: coordinates
+    are known to be unique and in range. keep: the sorted records outlive the sorting of the next run by the same
+    thread. Raises OutOfRange.
+    """
+
+    def __init__(
+        self,
+        coords: tuple[Array, ...],
+        payload: Array | None,
+        keys: Layout,
+        *,
+        ordered_bits: int = 0,
+        trusted: bool = False,
+        keep: bool = False,
+    ) -> None:
+        n = len(coords[0])
+        self._tag = keys.tag
+        self._low = min(ordered_bits, 63)
+        self._unique = trusted
+        self._keep = keep
+        self._scratch = threading.local()
+        upper = keys.bits - keys.spill  # bits of the first word
+        splits = min(10 if n > 25_000_000 else 9, (n // _BUCKET).bit_length(), keys.bits - ordered_bits, upper)
+        top = np.uint64(min(upper - splits, 63))
+        records = np.empty(n * (keys.words + 1), np.uint64)
+        # Dimensions with bits in the number of a bucket; others are read only where they must be checked.
+        leading = max(sum(end > upper - splits for end in (keys.bits, *keys.ends[:-1])), 1)
+        some = leading if trusted and keys.words == 1 else len(coords)
+        counted = (coords[:some], tuple(tuple(word[:some] for word in field) for field in keys.fields))
+
+        def count(begin: int, end: int, counts: Array) -> None:
+            if kernels.entries.histogram(*counted, keys.sizes[:some], begin, end, top, counts):
+                raise OutOfRange
+
+        def move(begin: int, end: int, cursor: Array) -> None:
+            inside = np.uint64(len(cursor) - 1)
+            kernels.entries.partition(coords, payload, keys.fields, begin, end, top, inside, cursor, records)
+
+        starts = self._moved(n, self._counted(n, 1 << splits, count), move)
+        self.runs = list(self._runs(records, starts, upper - splits))
+
+    def _counted(self, n: int, buckets: int, count: Callable[[int, int, Array], None]) -> Array:
+        """How many records of its share each thread has for each bucket."""
+        parts = threads.shares(n)
+        counts = np.zeros((len(parts), buckets), np.uint64)
+        threads.each(lambda k: count(*parts[k], counts[k]), range(len(parts)))
+        return counts
+
+    def _moved(self, n: int, counts: Array, move: Callable[[int, int, Array], None]) -> Array:
+        """Let each thread move its share; where each bucket starts, in records."""
+        parts = threads.shares(n)
+        ends = np.cumsum(counts.T.ravel()).astype(np.int64)
+        begins = np.concatenate(([0], ends[:-1])).reshape(counts.T.shape)
+        cursors = np.ascontiguousarray(begins.T).astype(np.uint64) * np.uint64(len(self._tag) + 1)
+        threads.each(lambda k: move(*parts[k], cursors[k]), range(len(parts)))
+        return np.append(begins[:, 0], n)
+
+    def _runs(self, records: Array, starts: Array, top: int) -> Iterator[SortingRun]:
+        first = 0
+        while first < len(starts) - 1:
+            if starts[first + 1] - starts[first] > _HEAVY:
+                width = len(self._tag) + 1
+                yield from self._heavy(records[starts[first] * width : starts[first + 1] * width], top)
+                first += 1
+            else:
+                last = max(int(np.searchsorted(starts, starts[first] + _RUN, side="right")) - 1, first + 1)
+                yield records, starts[first : last + 1], top
+                first = last
+
+    def _heavy(self, records: Array, top: int) -> Iterator[SortingRun]:
+        """One bucket that would leave the cache, partitioned once more by the first bits in which its keys differ."""
+        width = len(self._tag) + 1
+        n = len(records) // width
+        floor = self._low if width == 2 else 1
+        varying: list[int] = []
+
+        def count(begin: int, end: int, counts: Array) -> None:
+            vary = kernels.entries.count_digit(
+                records[begin * width : end * width], self._tag, np.uint64(min(low, 63)), counts
+            )
+            varying.append(int(vary) | int(records[begin * width] ^ records[0]))
+
+        def move(begin: int, end: int, cursor: Array) -> None:
+            kernels.entries.digit_pass(records[begin * width : end * width], target, self._tag, 0, low, digit, cursor)
+
+        while top > floor:
+            digit = min(9, top - floor)
+            low = top - digit
+            counts = self._counted(n, 1 << digit, count)
+            top = max(max(varying).bit_length(), floor)
+            if top > low:  # else the first bits that differ lie lower
+                target = np.empty_like(records)
+                yield from self._runs(target, self._moved(n, counts, move), low)
+                return
+        yield records, np.array([0, n]), top
+
+    def sort(self, run: SortingRun) -> Run:
+        """The records of a run in order: where they are, from … to, and whether keys repeat."""
+        records, starts, top = run
+        width = len(self._tag) + 1
+        digit = top - self._low
+        one_digit = width == 2 and 0 < digit <= _DIGIT
+        largest = int(np.diff(starts).max())
+        room = int(starts[-1] - starts[0]) if one_digit else largest
+        spare, ties, offsets = self._room(room * width, largest + 1, one_digit and self._keep)
+        options = (self._unique, spare, ties, offsets)
+        if one_digit:
+            repeats = kernels.entries.sort_one_digit(records, self._tag, starts, self._low, digit, *options)
+            return spare, 0, room, bool(repeats)
+        repeats = kernels.entries.sort_buckets(records, self._tag, starts, top, self._low, *options)
+        return records, int(starts[0]), int(starts[-1]), bool(repeats)
+
+    def _room(self, words: int, ties: int, new: bool) -> tuple[Array, Array, Array]:
+        """Scratch of this thread, which its next run uses again, unless it has to be new."""
+        found: tuple[Array, Array, Array] | None = None if new else getattr(self._scratch, "arrays", None)
+        if found is None or len(found[0]) < words or len(found[1]) < ties:
+            found = (np.empty(words, np.uint64), np.empty(ties, np.uint32), np.empty((2, 1 << _DIGIT), np.uint32))
+            self._scratch.arrays = found
+        return found

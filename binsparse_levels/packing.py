@@ -61,15 +61,17 @@ def pack_entries(
     limits: Limits,
     *,
     ordered_dims: int = 0,
+    trusted: bool = False,
 ) -> Tree:
     """A tree of entries in any order; `pad` is the value of what a level stores though it was no entry.
 
-    ordered_dims: among entries that agree in the dimensions before, so many last ones are in order already.
+    ordered_dims: among entries that agree in the dimensions before, so many last ones are in order already. trusted:
+    coordinates are known to be unique and in range.
     Raises ArrayError for coordinates out of range or repeated, LimitError, FormatError for what a kind cannot hold.
     """
     if entries.iso and duplicates == "sum":
         try:
-            return pack_entries(levels, entries, pad, "error", limits, ordered_dims=ordered_dims)
+            return pack_entries(levels, entries, pad, "error", limits)
         except RepeatedError:
             entries = entries.expanded()
     layout = keys.layout(entries.dims) if entries.count else None
@@ -81,7 +83,15 @@ def pack_entries(
         bits = layout.ends[-ordered_dims - 1] if ordered_dims else 0
         try:
             return fused.emit(
-                codes, given.dims, given.coords, values, pad, duplicates, layout, limits, ordered_bits=bits
+                codes,
+                given.dims,
+                given.coords,
+                values,
+                pad,
+                duplicates,
+                limits,
+                ordered_bits=bits,
+                trusted=trusted,
             )
         except keys.OutOfRange:
             raise ArrayError(list(_range_problems(given))) from None
@@ -241,7 +251,7 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     )
     if ordered == rank:
         return build(levels, entries, pad, limits, dtype)
-    return pack_entries(levels, entries, pad, "error", limits, ordered_dims=ordered)
+    return pack_entries(levels, entries, pad, "error", limits, ordered_dims=ordered, trusted=True)
 
 
 def _ordered_dims(order: Sequence[int]) -> int:

@@ -16,6 +16,7 @@ from binsparse_levels import (
     Format,
     LimitError,
     Limits,
+    OptionError,
     Sparse,
     Tensor,
     fused,
@@ -24,6 +25,7 @@ from binsparse_levels import (
     packing,
     parse_format,
     testing,
+    threads,
 )
 
 ALL_KINDS = (Dense, Sparse, kinds.Backwards, kinds.Marked)
@@ -317,6 +319,72 @@ def test_equal_orders_share_arrays():
 def test_the_index_type_is_the_narrowest_of_two():
     assert pack([[1]], [1.0], (2**31 - 1,), "CVEC").arrays["indices_0"].dtype == np.int32
     assert pack([[1]], [1.0], (2**31,), "CVEC").arrays["indices_0"].dtype == np.int64
+
+
+# Threads, and every size at which the passes change
+
+
+@pytest.fixture
+def small_steps(monkeypatch):
+    """Three threads even for few entries; short runs, and buckets that are soon too heavy."""
+    for module, name, value in [
+        (threads, "_threads", 3),
+        (threads, "_GRAIN", 50),
+        (keys, "_BUCKET", 20),
+        (keys, "_RUN", 64),
+        (keys, "_HEAVY", 100),
+    ]:
+        monkeypatch.setattr(module, name, value)
+
+
+@pytest.mark.parametrize("duplicates", ["error", "sum", "last"])
+@pytest.mark.parametrize("dtype", [np.float64, np.int8, np.bool_, np.complex128])
+@pytest.mark.parametrize("format", ["dense, sparse", "sparse, sparse", "sparse(2) @ 1, 0", "sparse, dense"])
+@pytest.mark.parametrize(
+    "dims", [(3, 4000), (4000, 3), (2**20, 2**20), (2**12, 2**60), (2**50, 2**50)], ids=lambda dims: f"{dims[0]:.0e}"
+)
+def test_threads_and_heavy_buckets_change_nothing(small_steps, dims, format, dtype, duplicates):
+    if ("dense" in format and max(dims) > 2**20) or (format == "sparse, dense" and dims[1] > 4000):
+        dims = dims[0] % 1000 + 1, 50
+    generator = np.random.default_rng(1)
+    coords = [np.minimum(generator.zipf(1.3, 3000), size) - 1 for size in dims]
+    values = generator.integers(-100, 100, 3000).astype(dtype)
+    if duplicates == "error":
+        flat = np.unique(np.stack(coords), axis=1, return_index=True)[1]
+        flat = generator.permutation(flat)
+        coords, values = [x[flat] for x in coords], values[flat]
+    packed = pack(coords, values, dims, format, duplicates=duplicates)
+    expected = packing._sort_by_columns(packing.Entries(dims, tuple(coords), values, False, (0, 1)), duplicates)
+    assert_same_entries(packed, expected, packed.format.padded)
+    for target in ("dense, sparse", "sparse, sparse @ 1, 0"):
+        if "dense" not in target or max(dims) <= 2**20:
+            assert_same_entries(packed.convert(target), expected, packed.format.padded)
+
+
+def assert_same_entries(tensor, expected, padded):
+    """The entries of the tensor, without the zeros of padding, are the expected ones."""
+    coords, values = tensor.convert("sparse(2)").unpack()
+    there, wanted = (values != 0, expected.values != 0) if padded else (slice(None), slice(None))
+    for found, column in zip(coords, expected.coords, strict=True):
+        np.testing.assert_array_equal(found[there], column[wanted])
+    np.testing.assert_array_equal(values[there], expected.values[wanted])
+
+
+def test_errors_of_threads_come_in_the_order_of_the_entries(small_steps):
+    i = np.repeat(np.random.default_rng(0).permutation(1000), 2)
+    for _ in range(5):
+        with pytest.raises(ArrayError, match=r"^coords: \(0, 0\) is given more than once"):
+            pack([i, np.zeros(2000, np.int64)], np.ones(2000), (1000, 5), "CSR")
+    with pytest.raises(ArrayError, match="2000 is outside dimension 1"):
+        pack([i, np.full(2000, 2000)], np.ones(2000), (1000, 5), "CSR")
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.0, None, True])
+def test_the_number_of_threads_is_positive(count):
+    before = threads.get_threads()
+    with pytest.raises(OptionError, match="threads"):
+        threads.set_threads(count)
+    assert threads.get_threads() == before
 
 
 # The order of dimensions that conversion keeps

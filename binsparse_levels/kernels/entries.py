@@ -1,16 +1,11 @@
-"""Keys: coordinates packed into sortable words, scanned, partitioned and sorted.
+"""Entries in any order become records in the order of their keys: scanned, partitioned, sorted; repeats merged.
 
-A key is the bits of all coordinates in stored order, so that numeric order is lexicographic order and a prefix of the
-key is a fiber. It takes one or two 64-bit words; of two, the first holds the upper 64 bits. `fields` says where the
-dimensions lie: `right, left, mask = fields`, each a tuple by word of tuples by dimension, and
-
-    key[word] |= ((x & mask) >> left) << right        x |= (key[word] >> right) << left & mask
-
-A record is the words of a key and one word of payload behind them. The number of words is a constant to the compiler
-because it is the length of a tuple.
+A record is the words of a key (see `kernels.keys`) and one word of payload behind them. `words` is any tuple as long as
+there are words.
 """
 
 from .jit import i8, kernel, u4, u8
+from .keys import key_at, out_of_range
 
 
 @kernel
@@ -18,29 +13,24 @@ def scan(coords, fields, sizes, result):
     """Are the entries in strictly ascending order, and is every coordinate in its range?
 
     result: descents, equal neighbours, a coordinate out of range. Stops behind the first block with a descent, so the
-    last two speak of all entries only where there is none.
+    last two speak of all entries only where there is none. Precondition: at least one entry.
     """
-    right, left, mask = fields
     one, zero = u8(1), u8(0)
     n = u8(len(coords[0]))
-    words = len(right)
-    i, down, same, bad = zero, zero, zero, zero
-    high, low = zero, zero
+    down, same, i = zero, zero, one
+    high, low = key_at(coords, zero, fields)
+    bad = out_of_range(coords, zero, sizes)
     while i < n and down == zero:
         stop = min(i + u8(4096), n)
         while i < stop:
-            a, b = zero, zero
-            for d in range(len(coords)):
-                x = u8(coords[d][i])
-                bad |= ((sizes[d] - one) - x) | x
-                if words == 1:
-                    a |= x << right[0][d]
-                else:
-                    a |= ((x & mask[0][d]) >> left[0][d]) << right[0][d]
-                    b |= ((x & mask[words - 1][d]) >> left[words - 1][d]) << right[words - 1][d]
-            later = u8(i > zero)
-            down += u8((a < high) | ((a == high) & (b < low))) & later
-            same += u8((a == high) & (b == low)) & later
+            a, b = key_at(coords, i, fields)
+            bad |= out_of_range(coords, i, sizes)
+            if len(fields[0]) == 1:
+                down += u8(a < high)
+                same += u8(a == high)
+            else:
+                down += u8((a < high) | ((a == high) & (b < low)))
+                same += u8((a == high) & (b == low))
             high, low = a, b
             i += one
     result[0] = down
@@ -49,55 +39,61 @@ def scan(coords, fields, sizes, result):
 
 
 @kernel
-def histogram(coords, fields, sizes, top, count):
-    """Count the entries by the bits of their first word from `top` up; tells whether a coordinate is out of range."""
-    right, left, mask = fields
-    one, i, n, bad = u8(1), u8(0), u8(len(coords[0])), u8(0)
+def histogram(coords, fields, sizes, begin, end, top, count):
+    """Count entries begin … end by the bits of their first word from `top` up; tells whether one is out of range."""
+    one, i, stop, bad = u8(1), u8(begin), u8(end), u8(0)
     inside = u8(count.size - 1)
-    while i < n:
-        key = u8(0)
-        for d in range(len(coords)):
-            x = u8(coords[d][i])
-            bad |= ((sizes[d] - one) - x) | x
-            if len(right) == 1:
-                key |= x << right[0][d]
-            else:
-                key |= ((x & mask[0][d]) >> left[0][d]) << right[0][d]
-        count[(key >> top) & inside] += u8(1)
+    while i < stop:
+        key, _ = key_at(coords, i, fields)
+        bad |= out_of_range(coords, i, sizes)
+        count[(key >> top) & inside] += one
         i += one
     return bad >> u8(63)
 
 
 @kernel
 def partition(coords, payload, fields, begin, end, top, inside, cursor, records):
-    """Write entries begin … end as records, stably, into the bucket of each: cursor[bucket] is its next record.
+    """Write entries begin … end as records, stably, into the bucket of each: cursor[bucket] is its next word.
 
     Precondition: coordinates in range; `payload` is None or has a word for each entry.
     """
-    right, left, mask = fields
     one, i, stop = u8(1), u8(begin), u8(end)
-    words = len(right)
+    words = len(fields[0])
     stride = u8(words + 1)
     while i < stop:
-        key = u8(0)
-        for d in range(len(coords)):
-            if words == 1:
-                key |= u8(coords[d][i]) << right[0][d]
-            else:
-                key |= ((u8(coords[d][i]) & mask[0][d]) >> left[0][d]) << right[0][d]
-        bucket = (key >> top) & inside
+        high, low = key_at(coords, i, fields)
+        bucket = (high >> top) & inside
         place = cursor[bucket]
-        cursor[bucket] = place + one
-        place *= stride
-        records[place] = key
+        cursor[bucket] = place + stride
+        records[place] = high
         if words == 2:
-            low = u8(0)
-            for d in range(len(coords)):
-                low |= ((u8(coords[d][i]) & mask[words - 1][d]) >> left[words - 1][d]) << right[words - 1][d]
             records[place + one] = low
         if payload is not None:
             records[place + u8(words)] = payload[i]
         i += one
+
+
+@kernel
+def count_digit(records, words, shift, count):
+    """Count records by the bits of their first word from `shift` up; returns the bits in which the words differ."""
+    stride, inside = u8(len(words) + 1), u8(count.size - 1)
+    i, end, vary, start = u8(0), u8(records.size), u8(0), records[0]
+    while i < end:
+        x = records[i]
+        vary |= x ^ start
+        count[(x >> shift) & inside] += u4(1)
+        i += stride
+    return vary
+
+
+@kernel
+def offsets_of(counts, stride):
+    """Make of counts of records the word at which the first of them goes."""
+    total = u4(0)
+    for j in range(counts.size):
+        c = counts[j]
+        counts[j] = total
+        total += c * u4(stride)
 
 
 @kernel
@@ -125,19 +121,15 @@ def two_histograms(records, words, word, shift, digit, offsets):
         first[(x >> s0) & mask] += u4(1)
         second[(x >> s1) & mask] += u4(1)
         i += stride
-    t0, t1, p0, p1 = u4(0), u4(0), 0.0, 0.0
-    j = zero
+    squares, more_squares, j = zero, zero, zero
     while j < size:
-        c0, c1 = first[j], second[j]
-        p0 += float(c0) * float(c0)
-        p1 += float(c1) * float(c1)
-        first[j] = t0
-        second[j] = t1
-        t0 += c0 * u4(stride)
-        t1 += c1 * u4(stride)
+        squares += u8(first[j]) * u8(first[j])
+        more_squares += u8(second[j]) * u8(second[j])
         j += one
+    offsets_of(first[: i8(size)], stride)
+    offsets_of(second[: i8(size)], stride)
     n = float(end // stride)
-    return vary, vary_last, 0.5 * (p0 / n) * (p1 / n)
+    return vary, vary_last, 0.5 * (float(squares) / n) * (float(more_squares) / n)
 
 
 @kernel
@@ -149,7 +141,7 @@ def digit_pass(source, target, words, word, shift, digit, offsets):
     while i < end:
         j = (source[i + at] >> s) & mask
         to = u8(offsets[j])
-        offsets[j] = u4(to + stride)
+        offsets[j] = to + stride
         target[to] = source[i]
         target[to + one] = source[i + one]
         if len(words) == 2:
@@ -200,12 +192,12 @@ def repair(records, words, found, count):
 
 
 @kernel
-def sort_buckets(records, words, starts, top, low, spare, found, offsets):
+def sort_buckets(records, words, starts, top, low, unique, spare, found, offsets):
     """Sort every bucket starts[b] … starts[b + 1] by its keys, stably; returns whether keys repeat.
 
     Two digits of the upper bits that vary, then the repair of what still ties: fewer passes than all digits take.
     Where ties are frequent all digits are sorted instead, from the lowest up. `top`: no bit of the first word from
-    here up varies inside a bucket. `low`: bits of the last word that are in order already.
+    here up varies inside a bucket. `low`: bits of the last word that are in order already. unique: no key repeats.
     """
     stride = len(words) + 1
     floor = low if len(words) == 1 else 0
@@ -215,8 +207,10 @@ def sort_buckets(records, words, starts, top, low, spare, found, offsets):
         if n < 2:
             continue
         bucket = records[starts[b] * stride : starts[b + 1] * stride]
+        exact = False
         if n > 24 and top > floor:
-            digit = 11 if n > 12000 else (10 if n > 2500 else 8)
+            # About one record in a hundred ties; the fewer places a pass writes to, the more of them stay in L1.
+            digit = 11 if n > 24000 else (10 if n > 6000 else (9 if n > 1500 else 8))
             work = spare[: n * stride]
             word, shift = 0, max(floor, top - 2 * digit)
             aimed, every = False, False
@@ -227,13 +221,22 @@ def sort_buckets(records, words, starts, top, low, spare, found, offsets):
                     height = 0
                     while height < 64 and vary >> u8(height) != u8(0):
                         height += 1
+                    if len(words) == 1 and height <= floor:
+                        break
                     better = max(floor, height - 2 * digit)
-                    if better < shift - 3:
-                        shift = better
+                    again = better < shift - 3
+                    shift = better if again else shift
+                    exact = len(words) == 1 and shift == floor
+                    if again:
                         continue
-                if not every and ties > 0.03 * n:
+                if not every and not exact and ties > 0.03 * n:
                     every = True
                     word, shift = len(words) - 1, low
+                    if len(words) == 1:  # no wider than they need to be
+                        pairs = (height - low + 21) // 22
+                        digit = max((height - low + 2 * pairs - 1) // (2 * pairs), 1)
+                    else:
+                        digit = 11
                     continue
                 source, target = bucket, work
                 for k in range(2):
@@ -247,9 +250,34 @@ def sort_buckets(records, words, starts, top, low, spare, found, offsets):
                     if word == 0:
                         break
                     word, shift = 0, 0
-        count = find_ties(bucket, words, found)
-        if count:
-            equal |= repair(bucket, words, found, count)
+        if not (exact and unique):
+            count = find_ties(bucket, words, found)
+            if count:
+                equal |= repair(bucket, words, found, count)
+    return equal
+
+
+@kernel
+def sort_one_digit(records, words, starts, low, digit, unique, target, found, offsets):
+    """Sort every bucket by `digit` bits of its first word from bit `low` up, which are all that are out of order, into
+    `target`, stably; returns whether keys repeat.
+    """
+    stride = len(words) + 1
+    counts = offsets[0][: 1 << digit]
+    equal = False
+    for b in range(starts.size - 1):
+        bucket = records[starts[b] * stride : starts[b + 1] * stride]
+        sorted_bucket = target[(starts[b] - starts[0]) * stride : (starts[b + 1] - starts[0]) * stride]
+        if bucket.size == 0:
+            continue
+        counts[:] = u4(0)
+        count_digit(bucket, words, u8(low), counts)
+        offsets_of(counts, stride)
+        digit_pass(bucket, sorted_bucket, words, 0, low, digit, counts)
+        if not unique:
+            count = find_ties(sorted_bucket, words, found)
+            if count:
+                equal |= repair(sorted_bucket, words, found, count)
     return equal
 
 
@@ -279,20 +307,26 @@ def add_up(records, words, begin, end, typed):
 
     Precondition: sorted; `typed` views the memory of `records` as the values' data type, whose size divides a word.
     """
-    stride = len(words) + 1
-    tail = len(words) - 1
-    per_word = typed.size // records.size
-    kept = begin
-    for i in range(begin + 1, end):
-        a, b = kept * stride, i * stride
-        if records[a] != records[b] or records[a + tail] != records[b + tail]:
-            kept += 1
-            for w in range(len(words) + 1):
-                records[kept * stride + w] = records[b + w]
-        else:
-            at = (a + stride - 1) * per_word
-            typed[at] = typed[at] + typed[(b + stride - 1) * per_word]
-    return kept + 1
+    stride, tail = u8(len(words) + 1), u8(len(words) - 1)
+    per_word = u8(typed.size // records.size)
+    i, stop = u8(begin + 1) * stride, u8(end) * stride
+    while i < stop and (records[i] != records[i - stride] or records[i + tail] != records[i + tail - stride]):
+        i += stride
+    kept = i - stride
+    high, low = records[kept], records[kept + tail]
+    total = typed[(kept + tail + u8(1)) * per_word]
+    while i < stop:
+        a, b = records[i], records[i + tail]
+        new = (a != high) | (b != low)
+        high, low = a, b
+        value = typed[(i + tail + u8(1)) * per_word]
+        total = value if new else total + value
+        kept += stride if new else u8(0)
+        records[kept] = a
+        records[kept + tail] = b
+        typed[(kept + tail + u8(1)) * per_word] = total
+        i += stride
+    return kept // stride + u8(1)
 
 
 @kernel

@@ -58,15 +58,18 @@ class Dense(Level):
         count = cells(shape) if len(positions) else 0
         if not count:
             return 0, [np.empty(0, np.int64) for _ in dims], range(0)
-        coords, offset = [], np.zeros(count, np.int64)
-        for k, (size, w) in enumerate(zip(dims, window, strict=True)):
-            x = np.tile(np.repeat(as_array(w), cells(shape[k + 1 :])), cells(shape[:k]))
-            coords.append(np.tile(x, len(positions)))
-            offset = offset * size + x
+        coords = []
+        for k, w in enumerate(window):
+            x = as_array(w)
+            if len(window) > 1:
+                x = np.tile(np.repeat(x, cells(shape[k + 1 :])), cells(shape[:k]))
+            coords.append(x)
         if is_everything(window, dims) and isinstance(positions, range) and positions.step == 1:
-            return count, coords, range(positions.start * count, positions.stop * count)
-        child = as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + offset
-        return count, coords, child.ravel()
+            child: Positions = range(positions.start * count, positions.stop * count)
+        else:
+            offset = self.build(dims, range(1), coords, 1)[1]
+            child = (as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + as_array(offset)).ravel()
+        return count, [np.tile(x, len(positions)) if len(positions) > 1 else x for x in coords], child
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         return iter(())
