@@ -229,22 +229,27 @@ class Sorting:
         """The records of a run in order: where they are, from … to, and whether keys repeat."""
         records, starts, top = run
         width = len(self._tag) + 1
+        begin, end = int(starts[0]), int(starts[-1])
         digit = top - self._low
         one_digit = width == 2 and 0 < digit <= _DIGIT
-        largest = int(np.diff(starts).max())
-        room = int(starts[-1] - starts[0]) if one_digit else largest
-        spare, ties, offsets = self._room(room * width, largest + 1, one_digit and self._keep)
-        options = (self._unique, spare, ties, offsets)
+        room = end - begin if one_digit else int(np.diff(starts).max())
+        spare, offsets, ties = self._room(room * width, end - begin + 1, one_digit and self._keep)
         if one_digit:
-            repeats = kernels.entries.sort_one_digit(records, self._tag, starts, self._low, digit, *options)
-            return spare, 0, room, bool(repeats)
-        repeats = kernels.entries.sort_buckets(records, self._tag, starts, top, self._low, *options)
-        return records, int(starts[0]), int(starts[-1]), bool(repeats)
+            kernels.entries.sort_one_digit(records, self._tag, starts, self._low, digit, spare, offsets)
+            records, begin, end, exact = spare, 0, room, True
+        else:
+            exact = kernels.entries.sort_buckets(records, self._tag, starts, top, self._low, spare, offsets)
+        if exact and self._unique:
+            return records, begin, end, False
+        here = records[begin * width : end * width]
+        found = kernels.entries.find_ties(here, self._tag, ties)
+        repeats = bool(found) and bool(kernels.entries.repair(here, self._tag, ties, found))
+        return records, begin, end, repeats
 
     def _room(self, words: int, ties: int, new: bool) -> tuple[Array, Array, Array]:
         """Scratch of this thread, which its next run uses again, unless it has to be new."""
         found: tuple[Array, Array, Array] | None = None if new else getattr(self._scratch, "arrays", None)
-        if found is None or len(found[0]) < words or len(found[1]) < ties:
-            found = (np.empty(words, np.uint64), np.empty(ties, np.uint32), np.empty((2, 1 << _DIGIT), np.uint32))
+        if found is None or len(found[0]) < words or len(found[2]) < ties:
+            found = (np.empty(words, np.uint64), np.empty((2, 1 << _DIGIT), np.uint32), np.empty(ties, np.uint32))
             self._scratch.arrays = found
         return found

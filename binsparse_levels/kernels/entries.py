@@ -150,6 +150,82 @@ def digit_pass(source, target, words, word, shift, digit, offsets):
 
 
 @kernel
+def sort_buckets(records, words, starts, top, low, spare, offsets):
+    """Sort the records of every bucket starts[b] … starts[b + 1], stably, up to a few; returns whether up to none.
+
+    Two digits of the upper bits that vary: what still ties is for `repair`, which takes fewer passes than all digits.
+    Where ties are frequent all digits are sorted instead, from the lowest up. `top`: no bit of the first word from
+    here up varies inside a bucket. `low`: bits of the last word that are in order already.
+    """
+    stride = len(words) + 1
+    floor = low if len(words) == 1 else 0
+    sorted_all = True
+    for b in range(starts.size - 1):
+        n = starts[b + 1] - starts[b]
+        if n < 2 or (len(words) == 1 and top <= floor):
+            continue
+        if n <= 24:
+            sorted_all = False
+            continue
+        bucket = records[starts[b] * stride : starts[b + 1] * stride]
+        work = spare[: n * stride]
+        # About one record in a hundred ties; the fewer places a pass writes to, the more of them stay in L1.
+        digit = 11 if n > 24000 else (10 if n > 6000 else (9 if n > 1500 else 8))
+        word, shift = 0, max(floor, top - 2 * digit)
+        aimed, every = False, False
+        while True:
+            vary, vary_last, ties = two_histograms(bucket, words, word, shift, digit, offsets)
+            if not aimed:  # the bits that vary may lie lower than was thought
+                aimed = True
+                height = 0
+                while height < 64 and vary >> u8(height) != u8(0):
+                    height += 1
+                if len(words) == 1 and height <= floor:
+                    break
+                better = max(floor, height - 2 * digit)
+                if better < shift - 3:
+                    shift = better
+                    continue
+            if not every and ties > 0.03 * n and (len(words) == 2 or shift > floor):
+                every = True
+                word, shift, digit = len(words) - 1, low, 11
+                if len(words) == 1:  # no wider than they need to be
+                    pairs = (height - low + 21) // 22
+                    digit = (height - low + 2 * pairs - 1) // (2 * pairs)
+                continue
+            source, target = bucket, work
+            for k in range(2):
+                digit_pass(source, target, words, word, shift + k * digit, digit, offsets[k])
+                source, target = target, source
+            if not every:
+                sorted_all &= len(words) == 1 and shift == floor
+                break
+            shift += 2 * digit
+            rest = vary_last if word == 1 else vary
+            if shift > 63 or rest >> u8(shift) == u8(0):
+                if word == 0:
+                    break
+                word, shift = 0, 0
+    return sorted_all
+
+
+@kernel
+def sort_one_digit(records, words, starts, low, digit, target, offsets):
+    """Sort every bucket by `digit` bits of its first word from bit `low` up, which are all that are out of order, into
+    `target`, stably.
+    """
+    stride = len(words) + 1
+    counts = offsets[0][: 1 << digit]
+    for b in range(starts.size - 1):
+        if starts[b] < starts[b + 1]:
+            bucket = records[starts[b] * stride : starts[b + 1] * stride]
+            counts[:] = u4(0)
+            count_digit(bucket, words, u8(low), counts)
+            offsets_of(counts, stride)
+            digit_pass(bucket, target[(starts[b] - starts[0]) * stride :], words, 0, low, digit, counts)
+
+
+@kernel
 def find_ties(records, words, found):
     """Number the records whose key is not above the one before; found has a spare slot."""
     stride = u8(len(words) + 1)
@@ -188,96 +264,6 @@ def repair(records, words, found, count):
             records[j + stride + last] = low
             records[j + 2 * stride - 1] = payload
             i += stride
-    return equal
-
-
-@kernel
-def sort_buckets(records, words, starts, top, low, unique, spare, found, offsets):
-    """Sort every bucket starts[b] … starts[b + 1] by its keys, stably; returns whether keys repeat.
-
-    Two digits of the upper bits that vary, then the repair of what still ties: fewer passes than all digits take.
-    Where ties are frequent all digits are sorted instead, from the lowest up. `top`: no bit of the first word from
-    here up varies inside a bucket. `low`: bits of the last word that are in order already. unique: no key repeats.
-    """
-    stride = len(words) + 1
-    floor = low if len(words) == 1 else 0
-    equal = False
-    for b in range(starts.size - 1):
-        n = starts[b + 1] - starts[b]
-        if n < 2:
-            continue
-        bucket = records[starts[b] * stride : starts[b + 1] * stride]
-        exact = False
-        if n > 24 and top > floor:
-            # About one record in a hundred ties; the fewer places a pass writes to, the more of them stay in L1.
-            digit = 11 if n > 24000 else (10 if n > 6000 else (9 if n > 1500 else 8))
-            work = spare[: n * stride]
-            word, shift = 0, max(floor, top - 2 * digit)
-            aimed, every = False, False
-            while True:
-                vary, vary_last, ties = two_histograms(bucket, words, word, shift, digit, offsets)
-                if not aimed:  # the bits that vary may lie lower than was thought
-                    aimed = True
-                    height = 0
-                    while height < 64 and vary >> u8(height) != u8(0):
-                        height += 1
-                    if len(words) == 1 and height <= floor:
-                        break
-                    better = max(floor, height - 2 * digit)
-                    again = better < shift - 3
-                    shift = better if again else shift
-                    exact = len(words) == 1 and shift == floor
-                    if again:
-                        continue
-                if not every and not exact and ties > 0.03 * n:
-                    every = True
-                    word, shift = len(words) - 1, low
-                    if len(words) == 1:  # no wider than they need to be
-                        pairs = (height - low + 21) // 22
-                        digit = max((height - low + 2 * pairs - 1) // (2 * pairs), 1)
-                    else:
-                        digit = 11
-                    continue
-                source, target = bucket, work
-                for k in range(2):
-                    digit_pass(source, target, words, word, shift + k * digit, digit, offsets[k])
-                    source, target = target, source
-                if not every:
-                    break
-                shift += 2 * digit
-                rest = vary_last if word == 1 else vary
-                if shift > 63 or rest >> u8(shift) == u8(0):
-                    if word == 0:
-                        break
-                    word, shift = 0, 0
-        if not (exact and unique):
-            count = find_ties(bucket, words, found)
-            if count:
-                equal |= repair(bucket, words, found, count)
-    return equal
-
-
-@kernel
-def sort_one_digit(records, words, starts, low, digit, unique, target, found, offsets):
-    """Sort every bucket by `digit` bits of its first word from bit `low` up, which are all that are out of order, into
-    `target`, stably; returns whether keys repeat.
-    """
-    stride = len(words) + 1
-    counts = offsets[0][: 1 << digit]
-    equal = False
-    for b in range(starts.size - 1):
-        bucket = records[starts[b] * stride : starts[b + 1] * stride]
-        sorted_bucket = target[(starts[b] - starts[0]) * stride : (starts[b + 1] - starts[0]) * stride]
-        if bucket.size == 0:
-            continue
-        counts[:] = u4(0)
-        count_digit(bucket, words, u8(low), counts)
-        offsets_of(counts, stride)
-        digit_pass(bucket, sorted_bucket, words, 0, low, digit, counts)
-        if not unique:
-            count = find_ties(sorted_bucket, words, found)
-            if count:
-                equal |= repair(sorted_bucket, words, found, count)
     return equal
 
 
