@@ -144,13 +144,16 @@ def hold_dense(n: int, entries: int, limits: Limits) -> None:
         limits.hold("dense_bytes", 8 * n, "", "the size in bytes of what the dense levels make")
 
 
-def add_groups(values: Array, starts: Array) -> Array:
-    """The sums of values[starts[k]] up to the next start; of booleans, whether any is true; integers wrap."""
+def add_groups(values: Array, new: Array) -> Array:
+    """The sums of values from each new one up to the next; of booleans, whether any is true; integers wrap."""
     if values.dtype.kind not in "biufc":
         raise ArrayError(Problem("values", f"values of type {values.dtype} cannot be summed"))
-    if values.dtype.kind == "b":
-        return np.logical_or.reduceat(values, starts)
-    return np.asarray(np.add.reduceat(values, starts, dtype=values.dtype))
+    total = values[new]
+    rest = ~new
+    add = np.logical_or if values.dtype.kind == "b" else np.add
+    # One by one, as the kernels do: reduceat adds in pairs, and rounds otherwise.
+    add.at(total, (np.cumsum(new) - 1)[rest], values[rest])
+    return total
 
 
 def _to_words(values: Array) -> Array:
@@ -178,7 +181,9 @@ def _sum_by_number(runs: list[keys.Run], values: Array, layout: keys.Layout) -> 
     order = np.empty(len(values), np.uint64)
     starts = np.empty(len(values), np.int64)
     kept = int(kernels.entries.number_runs(records, layout.tag, order, starts))
-    return [(records, 0, kept, False)], add_groups(values[order], starts[:kept])
+    new = np.zeros(len(values), bool)
+    new[starts[:kept]] = True
+    return [(records, 0, kept, False)], add_groups(values[order], new)
 
 
 def _merged(run: keys.Run, layout: keys.Layout, duplicates: Duplicates, dtype: np.dtype[Any] | None) -> keys.Run:

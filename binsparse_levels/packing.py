@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from . import fused, kernels, keys
+from . import fused, kernels, keys, plain
 from .errors import ArrayError, Problem
 from .fused import Duplicates
 from .levels import Level, places
@@ -81,6 +81,9 @@ def pack_entries(
     def fuse(codes: tuple[int, ...], given: Entries) -> fused.Chain:
         values = None if given.iso else given.values
         bits = layout.ends[-ordered_dims - 1] if ordered_dims else 0
+        if plain.suffices(given.count):
+            ready = _sort_by_columns(given, duplicates)
+            return plain.chain(codes, ready.dims, ready.coords, None if ready.iso else ready.values, pad, limits)
         try:
             return fused.emit(
                 codes,
@@ -163,17 +166,13 @@ def _sort_by_columns(entries: Entries, duplicates: Duplicates) -> Entries:
     for x in coords:
         new[1:] |= x[1:] != x[:-1]
     if not new.all():
-        starts = np.flatnonzero(new)
-        ends = np.append(starts[1:], len(new)) - 1
         if duplicates == "error":
-            twice = starts[np.argmax(ends > starts)]
-            raise _repeated(entries, [int(x[twice]) for x in coords])
-        coords = [x[starts] for x in coords]
+            raise _repeated(entries, [int(x[np.argmin(new)]) for x in coords])
+        coords = [x[new] for x in coords]
         if not entries.iso:
+            last = np.append(new[1:], True)
             values = (
-                fused.add_groups(values, starts)
-                if duplicates == "sum"
-                else values[ends if duplicates == "last" else starts]
+                fused.add_groups(values, new) if duplicates == "sum" else values[last if duplicates == "last" else new]
             )
     return replace(entries, coords=tuple(coords), values=values)
 
@@ -181,8 +180,9 @@ def _sort_by_columns(entries: Entries, duplicates: Duplicates) -> Entries:
 def _range_problems(entries: Entries) -> Iterator[Problem]:
     columns = zip(entries.order, entries.dims, entries.coords, strict=True)
     for dimension, size, x in sorted(columns, key=lambda column: column[0]):
-        bad = np.flatnonzero((x < 0) | (x >= size))
-        if len(bad):
+        outside = (x < 0) | (x >= size)
+        if outside.any():
+            bad = np.flatnonzero(outside)
             more = f" ({len(bad)} such in all)" if len(bad) > 1 else ""
             place = f"coords[{dimension}][{bad[0]}]"
             yield Problem(place, f"{x[bad[0]]} is outside dimension {dimension} of size {size}{more}")

@@ -63,15 +63,22 @@ def triangle_problems(name: str, coords: Sequence[Array]) -> Iterator[Problem]:
         yield Problem("structure", f"the entry {place} lies outside of the triangle of {name}{more}")
 
 
-def expand(name: str, coords: Sequence[Array], values: Array) -> tuple[tuple[Array, ...], Array]:
-    """All entries of the matrix: those of the stored triangle, then their mirror images. Others are left out."""
+def expand(
+    name: str, coords: Sequence[Array], values: Array, *, mirrored_first: bool = False
+) -> tuple[tuple[Array, ...], Array]:
+    """All entries of the matrix: those of the stored triangle, and behind or before them their mirror images, in the
+    same order. Others are left out.
+    """
     kept = in_triangle(name, coords)
     if not kept.all():
         coords, values = [x[kept] for x in coords], values[kept]
     i, j = coords
-    off = i != j
-    mirrored = STRUCTURES[name].mirrored(values[off])
-    return (np.concatenate((i, j[off])), np.concatenate((j, i[off]))), np.concatenate((values, mirrored))
+    off = np.flatnonzero(i != j)
+    mirror = ((i, j), values) if len(off) == len(i) else ((i[off], j[off]), values[off])
+    (upper, left), mirrored = mirror[0], STRUCTURES[name].mirrored(mirror[1])
+    pairs = [(i, left), (j, upper), (values, mirrored)]
+    i, j, values = (np.concatenate(pair[::-1] if mirrored_first else pair) for pair in pairs)
+    return (i, j), values
 
 
 def symmetry_problems(name: str, coords: Sequence[Array], values: Array) -> Iterator[Problem]:

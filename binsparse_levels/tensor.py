@@ -21,6 +21,7 @@ from .arguments import (
     checked_values,
     mirror_problems,
 )
+from .cells import gather_tree, scatter_tree
 from .descriptor import VERSION
 from .errors import ArrayError, FormatError, LimitError, Problem, raise_if
 from .formats import Format, FormatLike, coordinates
@@ -29,7 +30,7 @@ from .levels import places
 from .limits import DEFAULT_LIMITS, Limits
 from .packing import Entries
 from .stored import stored
-from .structure import expand, in_triangle, structure_problems, symmetry_problems, triangle_problems
+from .structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems, triangle_problems
 from .tree import Tree, length_problems, repeat_one, same
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -278,17 +279,19 @@ class Tensor:
         if self._structure is None and not self._tree.arrays and len(self._tree.values) == self.size:
             cells = self._tree.values.reshape(self._tree.dims)
             return np.array(cells.transpose(np.argsort(self._format.order)) if self.ndim else cells, order="C")
-        coords, values = self.unpack()
         if self._structure is not None:
-            coords, values = expand(self._structure, coords, values)
+            return self.convert(coordinates(2)).expand_structure().to_dense(rest, limits=limits)
         try:
-            dense = np.full(self._shape, rest, self.dtype)
+            blank = np.zeros((), self.dtype)
+            blank[...] = rest
+            if any(blank.tobytes()):
+                dense = np.full(self._shape, rest, self.dtype)
+            else:  # memory that nobody has touched is zero
+                dense = np.zeros(self._shape, self.dtype)
         except ValueError:
             raise LimitError(Problem("shape", f"numpy has no array of shape {self._shape}")) from None
-        place = np.zeros(len(values), np.int64)
-        for size, x in zip(self._shape, coords, strict=True):
-            place = place * size + x
-        dense.reshape(-1)[place] = values
+        steps = [math.prod(self._shape[k + 1 :]) for k in self._format.order]
+        scatter_tree(self._tree, steps, dense.reshape(-1))
         return dense
 
     def convert(self, format: FormatLike, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
@@ -366,10 +369,23 @@ class Tensor:
         """The same matrix with the entries of both triangles, in the same format, without a structure."""
         if self._structure is None:
             return self
-        coords, values = expand(self._structure, *self.unpack())
+        # Behind or before the entries, their mirror images are in order within each fiber: only the first stored
+        # dimension is to be sorted.
+        above = STRUCTURES[self._structure].lower != (self._format.order == (0, 1))
+        coords, values = expand(self._structure, *self.unpack(), mirrored_first=above)
         iso = self.iso and bool(len(values) == 0 or (values == values[0]).all())
-        whole = self._packed(coords, values, self._format, DEFAULT_LIMITS, iso=iso)
-        return whole._with(self._format, whole._tree, structure=None)
+        entries = _entries(self._format, self._shape, coords, _one(values).reshape(1) if iso else values, iso)
+        ordered = all(level.ordered for level in self._format.levels)
+        tree = packing.pack_entries(
+            self._format.levels,
+            entries,
+            self._pad(),
+            "error",
+            DEFAULT_LIMITS,
+            ordered_dims=int(ordered),
+            trusted=ordered,
+        )
+        return self._with(self._format, tree, structure=None)
 
     def with_structure(self, structure: str) -> Tensor:
         """The inverse: the same matrix, of which one triangle is stored. Raises ArrayError, with a place, for one that
@@ -492,15 +508,23 @@ def pack_dense(
     if pattern is None:
         rest = np.zeros((), dense.dtype)[()] if fill_value is None else checked_fill(fill_value, dense.dtype)
         with np.errstate(invalid="ignore"):
-            mask = (dense != rest) & ~((dense != dense) & bool(rest != rest))
+            mask = dense != rest if rest == rest else dense == dense
     else:
         mask = np.asarray(pattern)
         if mask.dtype != bool or mask.shape != dense.shape:
             raise ArrayError(
                 Problem("pattern", f"expected booleans of shape {dense.shape}, got {mask.dtype} of shape {mask.shape}")
             )
-    coords = np.nonzero(mask) if dense.ndim else ()
-    return pack(coords, dense[mask], dense.shape, format, fill_value=fill_value, attributes=attributes, limits=limits)
+    if not mask.size or not dense.ndim:
+        empty = (np.nonzero(mask), dense[mask]) if dense.ndim else ((), dense[mask])
+        return pack(*empty, dense.shape, format, fill_value=fill_value, attributes=attributes, limits=limits)
+    parsed, sizes = checked_format(format, dense.shape, limits)
+    check_fixed_size(dense.dtype)
+    fill = checked_fill(fill_value, dense.dtype)
+    pad = np.zeros((), dense.dtype)[()] if fill is None else fill
+    native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
+    tree = gather_tree(native, mask, parsed.levels, parsed.order, pad, limits)
+    return Tensor._trusted(parsed, sizes, tree, fill, None, checked_json(attributes, limits), {})
 
 
 def _unpickle(

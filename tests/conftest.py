@@ -3,6 +3,9 @@
 import os
 
 import hypothesis
+import pytest
+
+from binsparse_levels import plain
 
 # Machines are shared: how long an example takes says nothing of the code.
 patient = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
@@ -10,3 +13,15 @@ hypothesis.settings.register_profile("default", max_examples=60, print_blob=True
 hypothesis.settings.register_profile("few", max_examples=8, **patient)
 hypothesis.settings.register_profile("many", max_examples=1000, **patient)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(
+    scope="module",
+    params=["kernels"] if {"NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"} & set(os.environ) else ["kernels", "numpy"],
+)
+def both_ways(request):
+    """A module's tests, once with compiled kernels however few the entries are, once with numpy however many."""
+    before = plain._SMALL, plain._WORTH_LOADING
+    plain._SMALL, plain._WORTH_LOADING = (2**62, 0) if request.param == "numpy" else (-1, -1)
+    yield
+    plain._SMALL, plain._WORTH_LOADING = before

@@ -28,6 +28,8 @@ from binsparse_levels import (
     threads,
 )
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 ALL_KINDS = (Dense, Sparse, kinds.Backwards, kinds.Marked)
 
 
@@ -420,5 +422,5 @@ def test_every_value_type_is_summed_somewhere():
     for name in VALUE_TYPES:
         values = np.array([1, 1, 0]).astype(name)
         assert pack([[0, 0, 1]], values, (2,), "CVEC", duplicates="sum").values[0] == values[0] + values[1]
-    assert fused.add_groups(np.array([1.0, 2.0]), np.array([0])).tolist() == [3.0]
+    assert fused.add_groups(np.array([1.0, 2.0]), np.array([True, False])).tolist() == [3.0]
     assert isinstance(pack([[0]], [1], (1,), "CVEC"), Tensor)

@@ -10,6 +10,8 @@ from strategies import cases
 
 from binsparse_levels import ArrayError, BinsparseError, FormatError, LimitError, Limits, Tensor, pack, pack_dense
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 ARRAYS = {"pointers_to_1": np.array([0, 1, 1, 3]), "indices_1": np.array([2, 0, 4])}
 
 

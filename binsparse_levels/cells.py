@@ -1,0 +1,91 @@
+"""Dense arrays and trees: marked cells become a tree, the entries of a tree are scattered over an array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from . import kernels, packing, threads
+from .levels import Dense, Level, Sparse, places
+from .limits import Limits
+from .tree import Tree, index_dtype
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+def gather_tree(
+    array: Array, mask: Array, levels: tuple[Level, ...], order: tuple[int, ...], pad: Any, limits: Limits
+) -> Tree:
+    """A tree of the marked cells, where stored dimension k is dimension order[k] of the array.
+
+    The array is passed once, in the order that it has in memory; its rows are a dense level for each dimension but the
+    last, and a sparse one, from which a tree of other levels is made. Precondition: at least one dimension and cell.
+    Raises LimitError, FormatError.
+    """
+    here = order if array.transpose(order).flags.c_contiguous else tuple(range(array.ndim))
+    array, mask = (np.ascontiguousarray(x.transpose(here)) for x in (array, mask))
+    width = array.shape[-1]
+    rows = np.ascontiguousarray(mask, dtype=bool).view(np.uint8).reshape(-1, width)
+    parts = [(begin // width, end // width) for begin, end in threads.shares(mask.size)]
+    counts = np.zeros(len(rows), np.uint64)
+    threads.each(lambda part: kernels.cells.count_in_rows(rows, *part, counts), parts)
+    count = int(counts.sum())
+    dtype = index_dtype(array.shape, count)
+    pointers = np.zeros(len(rows) + 1, dtype)
+    np.cumsum(counts, out=pointers[1:], dtype=dtype)
+    columns, numbers = np.empty(count, dtype), np.empty(count, np.int64)
+    values = np.empty(count, array.dtype)
+
+    def fill(part: tuple[int, int]) -> None:
+        kernels.cells.place_in_rows(rows, *part, pointers, columns, numbers)
+        begin, end = pointers[part[0]], pointers[part[1]]
+        np.take(array.reshape(-1), numbers[begin:end], out=values[begin:end], mode="clip")  # without a buffer
+
+    threads.each(fill, parts)
+    codes = [code for level in levels for code in level.fused() or (None,)]
+    direct = here == order and codes == [0] * (array.ndim - 1) + [1]
+    own = levels if direct else (*(Dense(),) * (array.ndim - 1), Sparse())
+    *_, last = places(own, array.shape)
+    made = {"ptr": pointers, "idx0": columns}
+    tree = Tree(own, array.shape, {name: made[role] for role, name in last.names.items()}, values)
+    turned = [here.index(k) for k in order]
+    return tree if direct else packing.convert_tree(tree, levels, turned, pad, limits)
+
+
+def scatter_tree(tree: Tree, strides: Sequence[int], out: Array) -> None:
+    """Write the value of every entry to out[sum of coordinate * stride]; strides by stored dimension, in items."""
+    starts = np.zeros(1, np.int64)  # of each position of the level: the sum so far
+    positions: Any = range(1)
+    walk = list(tree.walk())
+    for place, arrays, _ in walk:
+        window = [range(size) for size in place.dims]
+        fibers = len(positions)
+        counts, coords, positions = place.level.expand(arrays, place.dims, positions, window)
+        ends = np.arange(1, fibers + 1) * counts if isinstance(counts, int) else np.cumsum(counts, dtype=np.int64)
+        steps = strides[place.depth : place.depth + place.level.rank]
+        if place is not walk[-1][0]:
+            starts = np.repeat(starts, counts) + _linear(coords, steps)
+    step = steps[0]
+    columns = coords[0]
+    if len(coords) > 1:
+        columns, step = _linear(coords, steps), 1
+    values = tree.values[positions.start : positions.stop] if isinstance(positions, range) else tree.values[positions]
+    if values.itemsize not in (1, 2, 4, 8):
+        out[np.repeat(starts, counts) + columns * np.int64(step)] = values
+        return
+    word = f"u{values.itemsize}"
+    given = (starts, kernels.readable(ends), kernels.readable(columns), step, kernels.readable(values).view(word))
+    cuts = [int(np.searchsorted(ends, end)) for _, end in threads.shares(len(columns))]
+    cuts[-1] = len(ends)
+    parts = list(zip([0, *cuts], cuts, strict=False))
+    threads.each(lambda part: kernels.cells.scatter(*given, *part, out.view(word)), parts)
+
+
+def _linear(coords: Sequence[Array], steps: Sequence[int]) -> Array:
+    total = coords[0].astype(np.int64) * steps[0]
+    for x, step in zip(coords[1:], steps[1:], strict=True):
+        total += x.astype(np.int64, copy=False) * step
+    return total

@@ -1,0 +1,58 @@
+"""Between dense arrays and the last level of a chain: count and place the marked cells of rows, scatter entries."""
+
+from .jit import kernel, u8
+
+
+@kernel
+def count_in_rows(mask, begin, end, counts):
+    """counts[r] = how many cells of row r are marked."""
+    for r in range(begin, end):
+        row = mask[r]
+        total = u8(0)
+        for j in range(row.size):
+            total += u8(row[j])
+        counts[r] = total
+
+
+@kernel
+def place_in_rows(mask, begin, end, pointers, columns, cells):
+    """The column of each marked cell of rows begin … end, and its number among all cells.
+
+    Every cell is stored and the next one overwrites it, unless it was marked. In rows that are nearly empty eight cells
+    are passed at once, which elsewhere is not predicted well (4000 x 10000, 10 %: 51 ms against 24).
+    Precondition: `mask` is contiguous, `pointers` were counted in it.
+    """
+    one, eight = u8(1), u8(8)
+    width = u8(mask.shape[1])
+    for r in range(begin, end):
+        row = mask[r]
+        q, stop = u8(pointers[r]), u8(pointers[r + 1])
+        first = u8(r) * width
+        leap = (stop - q) * u8(32) < width
+        j = u8(0)
+        while q < stop:
+            last = min(j + eight, width)
+            if leap and j + eight <= width:
+                some = row[j]
+                for k in range(1, 8):
+                    some |= row[j + u8(k)]
+                if some == 0:
+                    j = last
+            while j < last and q < stop:
+                columns[q] = j
+                cells[q] = first + j
+                q += u8(row[j])
+                j += one
+
+
+@kernel
+def scatter(starts, ends, columns, stride, values, begin, end, out):
+    """out[starts[k] + stride * column] = value, for the entries up to ends[k] of every fiber k in begin … end."""
+    k, stop, step = u8(begin), u8(end), u8(stride)
+    i = u8(ends[k - u8(1)]) if k > u8(0) else u8(0)
+    while k < stop:
+        first, last = u8(starts[k]), u8(ends[k])
+        while i < last:
+            out[first + u8(columns[i]) * step] = values[i]
+            i += u8(1)
+        k += u8(1)

@@ -1,0 +1,73 @@
+"""The fused pass in numpy, with the same result, for what is too little to be worth loading the compiler."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .fused import Chain, hold_dense
+from .limits import Limits
+from .tree import index_dtype
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_SMALL = 256  # entries that numpy packs in half the time that calling the kernels takes
+_WORTH_LOADING = 2_000_000  # entries that numpy packs in the half second that loading compiler and kernels takes
+_spent = 0
+
+
+def suffices(count: int) -> bool:
+    """Whether so many entries are better packed here: few ones, and until loading the compiler has been worth it."""
+    global _spent
+    if count > _SMALL:
+        if "numba" in sys.modules or _spent + count > _WORTH_LOADING:
+            return False
+        _spent += count
+    return True
+
+
+def chain(
+    codes: tuple[int, ...],
+    dims: tuple[int, ...],
+    coords: Sequence[Array],
+    values: Array | None,
+    pad: Any,
+    limits: Limits,
+) -> Chain:
+    """As `fused.emit`, of entries that are sorted, unique and in range."""
+    count = len(coords[0])
+    new = np.zeros(count, bool)  # whether an entry differs from the one before, in the dimensions so far
+    new[0] = True
+    parent = np.zeros(count, np.int64)
+    pointers: list[Array] = [np.empty(0, np.int64)] * len(dims)
+    indices = list(pointers)
+    n = 1
+    for d, (code, size, x) in enumerate(zip(codes, dims, coords, strict=True)):
+        new[1:] |= x[1:] != x[:-1]
+        if code == 0:
+            n *= size
+            hold_dense(n, count, limits)
+            parent = parent * np.int64(size) + x.astype(np.int64, copy=False)
+            continue
+        if code == 1:
+            first = d
+        if d + 1 < len(codes) and codes[d + 1] == 2:  # the level goes on
+            continue
+        (starts,) = new.nonzero()
+        pointers[first] = np.searchsorted(parent[starts], np.arange(n + 1))
+        for k in range(first, d + 1):
+            indices[k] = coords[k][starts]
+        parent = np.cumsum(new) - 1
+        n = len(starts)
+    dtype = index_dtype(dims, max(count, *(len(x) for x in indices)))
+    found = Chain([x.astype(dtype) for x in pointers], [x.astype(dtype, copy=False) for x in indices], n, count)
+    if values is not None and n == count and codes[-1] != 0:
+        found.values = values.copy()
+    elif values is not None:
+        found.values = np.full(n, pad, values.dtype)
+        found.values[parent] = values
+    return found
