@@ -81,7 +81,7 @@ def pack_entries(
     def fuse(codes: tuple[int, ...], given: Entries) -> fused.Chain:
         values = None if given.iso else given.values
         bits = layout.ends[-ordered_dims - 1] if ordered_dims else 0
-        if plain.suffices(given.count):
+        if not kernels.worth(given.count):
             ready = _sort_by_columns(given, duplicates)
             return plain.chain(codes, ready.dims, ready.coords, None if ready.iso else ready.values, pad, limits)
         try:
@@ -222,6 +222,8 @@ def _repeat_to(items: Array, ends: Array | None, count: int, dtype: Any) -> Arra
     items = kernels.readable(items, dtype)
     if ends is None or (len(items) == count and bool((ends == np.arange(1, count + 1)).all())):
         return items
+    if not kernels.worth(count):
+        return np.repeat(items, np.diff(ends, prepend=0))
     out = np.empty(count, dtype)
     kernels.fibers.fan_out(items, ends, out)
     return out

@@ -1,8 +1,7 @@
-"""The fused pass in numpy, with the same result, for what is too little to be worth loading the compiler."""
+"""The fused pass in numpy, with the same result, for what is not worth a kernel."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -14,20 +13,6 @@ from .limits import Limits
 from .tree import index_dtype
 
 Array: TypeAlias = npt.NDArray[Any]
-
-_SMALL = 256  # entries that numpy packs in half the time that calling the kernels takes
-_WORTH_LOADING = 2_000_000  # entries that numpy packs in the half second that loading compiler and kernels takes
-_spent = 0
-
-
-def suffices(count: int) -> bool:
-    """Whether so many entries are better packed here: few ones, and until loading the compiler has been worth it."""
-    global _spent
-    if count > _SMALL:
-        if "numba" in sys.modules or _spent + count > _WORTH_LOADING:
-            return False
-        _spent += count
-    return True
 
 
 def chain(

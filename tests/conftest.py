@@ -5,7 +5,7 @@ import os
 import hypothesis
 import pytest
 
-from binsparse_levels import plain
+from binsparse_levels import kernels
 
 # Machines are shared: how long an example takes says nothing of the code.
 patient = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
@@ -21,7 +21,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 )
 def both_ways(request):
     """A module's tests, once with compiled kernels however few the entries are, once with numpy however many."""
-    before = plain._SMALL, plain._WORTH_LOADING
-    plain._SMALL, plain._WORTH_LOADING = (2**62, 0) if request.param == "numpy" else (-1, -1)
+    before = kernels._FEW, kernels._WORTH_LOADING
+    kernels._FEW, kernels._WORTH_LOADING = (2**62, 0) if request.param == "numpy" else (-1, -1)
     yield
-    plain._SMALL, plain._WORTH_LOADING = before
+    kernels._FEW, kernels._WORTH_LOADING = before

@@ -8,11 +8,28 @@ uint64, because a signed counter costs a test for negative indices at every acce
 """
 
 import importlib
+import sys
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+_FEW = 256  # entries that numpy packs in half the time that calling the kernels takes
+_WORTH_LOADING = 2_000_000  # entries that numpy packs in the half second that loading compiler and kernels takes
+_spent = 0
+
+
+def worth(count: int) -> bool:
+    """Whether kernels are worth it for so many entries, where numpy has a way too: not for few, and not until loading
+    the compiler is; what has been left to numpy adds up.
+    """
+    global _spent
+    if count > _FEW:
+        if "numba" in sys.modules or _spent + count > _WORTH_LOADING:
+            return True
+        _spent += count
+    return False
 
 
 def __getattr__(name: str) -> ModuleType:

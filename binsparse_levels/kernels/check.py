@@ -15,28 +15,25 @@ def count_bad_pointers(pointers, total):
 
 
 @kernel
-def count_out_of_range(indices, size):
-    """How many indices are not below `size`."""
-    i, n, bad = u8(0), u8(indices.size), u8(0)
-    while i < n:
-        bad += u8(u8(indices[i]) >= size)
-        i += u8(1)
-    return bad
-
-
-@kernel
-def count_descents(columns):
-    """How many entries do not come lexicographically behind the one before."""
-    one, i, n, bad = u8(1), u8(1), u8(columns[0].size), u8(0)
+def count_bad_entries(columns, sizes, begin, end):
+    """Of entries begin … end, how many are out of range, and how many do not come lexicographically behind the one
+    before.
+    """
+    one, i, n, outside, descents = u8(1), u8(begin), u8(end), u8(0), u8(0)
+    if i < n and i == u8(0):
+        for d in range(len(columns)):
+            outside += u8(u8(columns[d][i]) >= sizes[d])
+        i += one
     while i < n:
         behind, equal = False, True
         for d in range(len(columns)):
             x, before = columns[d][i], columns[d][i - one]
+            outside += u8(u8(x) >= sizes[d])
             behind |= equal & (x > before)
             equal &= x == before
-        bad += u8(not behind)
+        descents += u8(not behind)
         i += one
-    return bad
+    return outside, descents
 
 
 @kernel

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .. import kernels
+from .. import kernels, threads
 from ..errors import Problem
 from ..limits import INT32_MAX
 from .base import Array, Arrays, Level, Positions, as_array, inside, is_everything, register
@@ -99,26 +99,28 @@ class Sparse(Level):
         return np.diff(total[ends], prepend=0), [x[kept] for x in coords], as_array(child)[kept]
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        # Kernels only count, numpy says where: as long as nothing is wrong, or for few entries, one of them will do.
+        n_entries = len(arrays["idx0"])
+        counted = kernels.worth(n_entries)
         # Negative numbers show as too large in an unsigned view, as long as nothing valid needs the upper half.
-        narrow = max([*dims, len(arrays["idx0"])]) <= INT32_MAX and all(a.dtype.itemsize <= 4 for a in arrays.values())
-        unsigned = {role: _unsigned(array, narrow) for role, array in arrays.items()}
-        columns = tuple(unsigned[f"idx{k}"] for k in range(self.rank))
-        sound = True
-        if "ptr" in arrays:
-            sound = not kernels.check.count_bad_pointers(unsigned["ptr"], len(columns[0]))
-            if not sound:
-                yield from _pointer_problems(arrays["ptr"], len(columns[0]))
-        in_range = True
-        for k, column in enumerate(columns):
-            if kernels.check.count_out_of_range(column, np.uint64(dims[k])):
+        narrow = max([*dims, n_entries]) <= INT32_MAX and all(a.dtype.itemsize <= 4 for a in arrays.values())
+        unsigned = {role: _unsigned(array, narrow) for role, array in arrays.items()} if counted else {}
+        columns = tuple(unsigned[f"idx{k}"] for k in range(self.rank)) if counted else ()
+        sound = in_range = True
+        if "ptr" in arrays and (not counted or kernels.check.count_bad_pointers(unsigned["ptr"], n_entries)):
+            for problem in _pointer_problems(arrays["ptr"], n_entries):
+                sound = False
+                yield problem
+        outside, descents = _bad_entries(columns, dims) if counted else (1, 1)
+        for k in range(self.rank) if outside else ():
+            for problem in _range_problems(f"idx{k}", arrays[f"idx{k}"], dims[k]):
                 in_range = False
-                yield from _range_problems(f"idx{k}", arrays[f"idx{k}"], dims[k])
-        if order and sound and in_range and len(columns[0]):
-            descents = kernels.check.count_descents(columns)
-            if descents and "ptr" in arrays:
+                yield problem
+        if order and sound and in_range and n_entries:
+            if descents and counted and "ptr" in arrays:
                 descents -= kernels.check.count_descents_at_starts(unsigned["ptr"], columns)
             if descents:
-                yield from _order_problems(self._pointers(arrays), columns)
+                yield from _order_problems(self._pointers(arrays), [arrays[f"idx{k}"] for k in range(self.rank)])
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         pointers = self._pointers(arrays)
@@ -147,6 +149,14 @@ def _firsts(column: Array, child: Array) -> Array:
 def _unsigned(array: Array, narrow: bool) -> Array:
     size = 4 if narrow else 8
     return kernels.readable(array, f"{array.dtype.kind}{size}").view(f"u{size}")
+
+
+def _bad_entries(columns: tuple[Array, ...], dims: Sequence[int]) -> tuple[int, int]:
+    """How many entries are out of range, and how many are not behind the one before."""
+    sizes = tuple(map(np.uint64, dims))
+    parts = threads.shares(len(columns[0]))
+    found = threads.each(lambda part: kernels.check.count_bad_entries(columns, sizes, *part), parts)
+    return sum(int(outside) for outside, _ in found), sum(int(descents) for _, descents in found)
 
 
 def _pointer_problems(pointers: Array, children: int) -> Iterator[Problem]:
