@@ -31,7 +31,7 @@ from .limits import DEFAULT_LIMITS, Limits
 from .packing import Entries
 from .stored import stored
 from .structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems, triangle_problems
-from .tree import Tree, length_problems, repeat_one, same
+from .tree import Tree, index_dtype, length_problems, repeat_one, same
 
 Array: TypeAlias = npt.NDArray[Any]
 Check: TypeAlias = Literal["full", "trusted", "none"]
@@ -252,7 +252,11 @@ class Tensor:
 
         With a structure, those of its triangle: what a dense format stores in the other one is no entry.
         """
-        columns, positions = packing.unpack_tree(self._tree)
+        return self._entries(np.int64)
+
+    def _entries(self, dtype: npt.DTypeLike) -> tuple[tuple[Array, ...], Array]:
+        """As `unpack`, with coordinates of that type."""
+        columns, positions = packing.unpack_tree(self._tree, dtype)
         coords: list[Array] = [columns[0]] * self.ndim if columns else []
         for column, dimension in zip(columns, self._format.order, strict=True):
             coords[dimension] = column
@@ -372,7 +376,8 @@ class Tensor:
         # Behind or before the entries, their mirror images are in order within each fiber: only the first stored
         # dimension is to be sorted.
         above = STRUCTURES[self._structure].lower != (self._format.order == (0, 1))
-        coords, values = expand(self._structure, *self.unpack(), mirrored_first=above)
+        given = self._entries(index_dtype(self._shape, 2 * len(self._tree.values)))
+        coords, values = expand(self._structure, *given, mirrored_first=above)
         iso = self.iso and bool(len(values) == 0 or (values == values[0]).all())
         entries = _entries(self._format, self._shape, coords, _one(values).reshape(1) if iso else values, iso)
         ordered = all(level.ordered for level in self._format.levels)

@@ -4,7 +4,7 @@ A record is the words of a key (see `kernels.keys`) and one word of payload behi
 there are words.
 """
 
-from .jit import i8, kernel, u4, u8
+from .jit import i8, kernel, part, u4, u8
 from .keys import key_at, out_of_range
 
 
@@ -73,7 +73,7 @@ def partition(coords, payload, fields, begin, end, top, inside, cursor, records)
         i += one
 
 
-@kernel
+@part
 def count_digit(records, words, shift, count):
     """Count records by the bits of their first word from `shift` up; returns the bits in which the words differ."""
     stride, inside = u8(len(words) + 1), u8(count.size - 1)
@@ -86,7 +86,7 @@ def count_digit(records, words, shift, count):
     return vary
 
 
-@kernel
+@part
 def offsets_of(counts, stride):
     """Make of counts of records the word at which the first of them goes."""
     total = u4(0)
@@ -96,7 +96,7 @@ def offsets_of(counts, stride):
         total += c * u4(stride)
 
 
-@kernel
+@part
 def two_histograms(records, words, word, shift, digit, offsets):
     """Count two neighbouring digits of one word from bit `shift` up, and make the counts offsets in words.
 
@@ -132,7 +132,7 @@ def two_histograms(records, words, word, shift, digit, offsets):
     return vary, vary_last, 0.5 * (float(squares) / n) * (float(more_squares) / n)
 
 
-@kernel
+@part
 def digit_pass(source, target, words, word, shift, digit, offsets):
     """One stable pass of a radix sort, on `digit` bits of one word from bit `shift` up, to the given offsets."""
     one, two, stride = u8(1), u8(2), u8(len(words) + 1)
