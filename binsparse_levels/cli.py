@@ -18,7 +18,7 @@ from . import __version__
 from .errors import BinsparseError, ContainerError, DialectWarning, FormatError, OptionError
 from .formats import ALIASES, SYNONYMS, Format, parse_format
 from .fused import Duplicates
-from .io import Description, describe, read, write
+from .io import Description, clean_folder, describe, read, repair, write
 from .levels import LEVELS, places
 
 OK, FAULTY_INPUT, WRONG_CALL = 0, 1, 2
@@ -71,11 +71,19 @@ def _parser() -> argparse.ArgumentParser:
     info = command("info", _info, "describe a tensor from its header: format, level tree, shape, bytes per array")
     convert = command("convert", _convert, "read a tensor from any kind of file and write it to another")
     check = command("check", _check, "read a tensor and check everything; lists every fault")
+    repair = command("repair", _repair, "mend what a strict reader refuses, into a new file, and say what was mended")
+    clean = command("clean", _clean, "remove what processes that were cut off have left beside their files")
     command("formats", _formats, "list the level kinds, the predefined formats, and the notation")
 
     for made in (info, check, convert):
         made.add_argument("path", metavar="IN" if made is convert else "PATH", help="PATH[:GROUP]")
         made.add_argument("--lenient", action="store_true", help="mend the dialects of other programs, and say which")
+    repair.add_argument("path", metavar="IN", help="PATH[:GROUP]")
+    repair.add_argument("out", metavar="OUT", help="a path where nothing is; its suffix says the kind of file")
+    repair.add_argument(
+        "--duplicates", choices=["sum", "first", "last"], help="what becomes of them; refused by default"
+    )
+    clean.add_argument("folders", metavar="FOLDER", nargs="+")
     for made in (info, check):
         made.add_argument("--json", action="store_true", help="print one JSON object")
     convert.add_argument("out", metavar="OUT", help="PATH[:GROUP]; its suffix says the kind of file")
@@ -105,8 +113,8 @@ def _shape(text: str) -> tuple[int, ...]:
 
 def _info(options: argparse.Namespace) -> int:
     found = describe(options.path, lenient=options.lenient)
-    for repair in found.repairs:
-        _say(f"warning: {repair}")
+    for text in found.repairs:
+        _say(f"warning: {text}")
     summary = _summary(options.path, found)
     if options.json:
         _print_json(summary)
@@ -206,6 +214,20 @@ def _convert(options: argparse.Namespace) -> int:
             write(options.out, tensor, overwrite=options.overwrite)
         except (FormatError, ContainerError) as error:
             raise _WrongCall("; ".join(map(str, error.problems))) from None
+    return OK
+
+
+def _repair(options: argparse.Namespace) -> int:
+    mended = repair(options.path, options.out, duplicates=options.duplicates)
+    for text in mended or ["nothing was wrong"]:
+        print(_escaped(text))
+    return OK
+
+
+def _clean(options: argparse.Namespace) -> int:
+    for folder in options.folders:
+        for path, outcome in clean_folder(folder):
+            print(_escaped(f"{path}: {outcome}"))
     return OK
 
 

@@ -17,7 +17,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
 
-from .containers.base import DEFAULT_STORAGE, ArrayInfo, Reader, Storage, Writer, load_json, split_path
+from .containers.base import (
+    DEFAULT_STORAGE,
+    ArrayInfo,
+    Reader,
+    Storage,
+    Writer,
+    load_json,
+    split_path,
+)
+from .containers.base import clean_folder as clean_folder
 from .descriptor import VERSION, Descriptor, parse_descriptor
 from .errors import ContainerError, DialectWarning, OptionError, PathMissingError, Problem
 from .fused import Duplicates
@@ -69,7 +78,7 @@ def read(
 
     lenient: mend a fixed list of dialects that other programs write; each repair is told by a DialectWarning. check:
     as for Tensor. shape: of a .tns file, which names none; else its largest coordinates tell. duplicates: as for
-    `pack`, for text files, "error" where it is not given.
+    `pack`, "error" where it is not given; text files may have some, others only when read leniently.
 
     Raises FileNotFoundError, and BinsparseError of every kind with all that is wrong.
     """
@@ -81,10 +90,10 @@ def read(
         options = {"shape": shape} if name == "frostt" else _refuse(place, shape=shape)
         tensor: Tensor = module.read(place, duplicates=duplicates or "error", limits=limits, **options)
         return tensor
-    _refuse(place, shape=shape, duplicates=duplicates)
+    _refuse(place, shape=shape, duplicates=None if lenient else duplicates)
     with module.reading(place, group, limits) as reader:
         loading = Loading(reader, limits, lenient)
-        tensor = loading.tensor(check)
+        tensor = loading.tensor(check, duplicates or "error")
     for repair in loading.repairs:
         warnings.warn(f"{place}: {repair}" if isinstance(place, str) else repair, DialectWarning, stacklevel=2)
     return tensor
@@ -135,6 +144,22 @@ def write(
     storage.check_names(arrays)
     parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
     write_arrays(path, header, arrays, overwrite=overwrite, kind=kind, storage=storage, limits=limits)
+
+
+def repair(
+    path: Place, out: Place, *, duplicates: Duplicates | None = None, limits: Limits = DEFAULT_LIMITS
+) -> list[str]:
+    """Read leniently what a strict reader refuses, write it to a new file, and tell what was mended.
+
+    Mended are entries out of order, duplicates in the way that is named, integers stored wider or narrower than
+    declared, and the dialects of other programs: nothing that would have to be invented. Raises what `read` and `write`
+    raise.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DialectWarning)
+        tensor = read(path, lenient=True, duplicates=duplicates, limits=limits)
+    write(out, tensor, limits=limits)
+    return [str(found.message) for found in caught if issubclass(found.category, DialectWarning)]
 
 
 def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> contextlib.AbstractContextManager[Reader]:

@@ -11,6 +11,7 @@ from .containers.base import ArrayInfo, Reader
 from .descriptor import parse_descriptor
 from .dtypes import INTEGERS, DataType, decode
 from .errors import ArrayError, Problem, raise_if
+from .fused import Duplicates
 from .limits import Limits
 from .stored import NO_EMPTY_FIBERS, has_empty_fibers
 from .tensor import Check, Tensor, pack
@@ -83,8 +84,10 @@ class Loading:
                 problems.append(Problem(name, f"expected a length of {wanted} for {data_type}, got {stored}"))
         return problems
 
-    def tensor(self, check: Check) -> Tensor:
-        """Read and decode every array. Raises ArrayError for what they hold."""
+    def tensor(self, check: Check, duplicates: Duplicates = "error") -> Tensor:
+        """Read and decode every array. duplicates: what lenient reading makes of entries that are there more than once.
+        Raises ArrayError for what they hold.
+        """
         descriptor = self.descriptor
         arrays = {name: self._read(name) for name in descriptor.data_types if name not in ("values", "fill_value")}
         raw, data_type = self._read("values"), descriptor.data_types["values"]
@@ -111,11 +114,15 @@ class Loading:
                 raise
             loose = Tensor(*place, arrays, values, check="trusted", **options)
             coords, unsorted = loose.unpack()
-            ordered = pack(coords, values if data_type.iso else unsorted, *place[::-1], limits=self._limits)
-            if any(len(ordered.arrays[name]) != len(array) for name, array in loose.arrays.items()):
+            packed = values if data_type.iso else unsorted
+            ordered = pack(coords, packed, *place[::-1], duplicates=duplicates, limits=self._limits)
+            if duplicates == "error" and any(
+                len(ordered.arrays[name]) != len(array) for name, array in loose.arrays.items()
+            ):
                 raise  # a fiber was stored twice
             tensor = Tensor(*place, ordered.arrays, values if data_type.iso else ordered.values, **options)
-            self.repairs.append("entries: not in order, sorted")
+            how = "sorted" if duplicates == "error" else f"sorted, of duplicates the {duplicates}"
+            self.repairs.append(f"entries: not in order, {how}")
         if descriptor.name in NO_EMPTY_FIBERS and has_empty_fibers(tensor.arrays):
             problem = Problem("pointers_to_1", f"{descriptor.name} has no fibers without an entry")
             if not self._lenient:

@@ -236,7 +236,7 @@ class Tensor:
         self._check(order=True)
 
     def _check(self, *, order: bool) -> None:
-        raise_if(ArrayError, self._tree.check(order=order))
+        raise_if(ArrayError, self._tree.check(self._format.order, order=order))
         if self._structure is not None:
             raise_if(FormatError, structure_problems(self._structure, self._shape, self.dtype))
             if not self._padded:

@@ -58,15 +58,20 @@ class Tree:
         """The same levels around other values."""
         return Tree(self.levels, self.dims, self.arrays, values, iso)
 
-    def check(self, *, order: bool = True) -> Iterator[Problem]:
-        """Every broken invariant with its place; without `order`, only what would let memory be indexed wrongly."""
+    def check(self, dimensions: Sequence[int] | None = None, *, order: bool = True) -> Iterator[Problem]:
+        """Every broken invariant with its place; without `order`, only what would let memory be indexed wrongly.
+
+        dimensions: what the stored ones are called, where not by their number.
+        """
+        called = dimensions if dimensions is not None else range(len(self.dims))
         problems = list(length_problems(self.levels, self.dims, self.arrays, len(self.values)))
         yield from problems
         if problems:
             return
         for place, arrays, n in self.walk():
             found = [
-                _at_name(problem, place.names) for problem in place.level.check(arrays, place.dims, n, order=order)
+                _at_name(problem, place.names, called[place.depth :])
+                for problem in place.level.check(arrays, place.dims, n, order=order)
             ]
             yield from found
             if found:  # the sizes below this level mean nothing
@@ -97,17 +102,20 @@ def length_problems(
         if len(lengths) < len(place.names):
             return
         n, problems = place.level.lengths(lengths, place.dims, n)
-        yield from (_at_name(problem, place.names) for problem in problems)
+        yield from (_at_name(problem, place.names, ()) for problem in problems)
         if problems:
             return
     if n is not None and values is not None and n != values:
         yield Problem("values", f"expected a length of {n}, one for each position of the last level, got {values}")
 
 
-def _at_name(problem: Problem, names: Mapping[str, str]) -> Problem:
-    """The problem with stored names for the roles that it speaks of."""
+def _at_name(problem: Problem, names: Mapping[str, str], dimensions: Sequence[int]) -> Problem:
+    """The problem with stored names for the roles that it speaks of, and with the dimension where it says "its"."""
     role, bracket, rest = problem.path.partition("[")
-    return Problem(names.get(role, role) + bracket + rest, problem.message)
+    message = problem.message
+    if dimensions and role.startswith("idx"):
+        message = message.replace("its dimension", f"dimension {dimensions[int(role[3:])]}")
+    return Problem(names.get(role, role) + bracket + rest, message)
 
 
 def same(a: Any, b: Any) -> bool:

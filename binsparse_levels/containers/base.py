@@ -7,6 +7,7 @@ import ctypes
 import json
 import math
 import os
+import re
 import secrets
 import shutil
 from collections import Counter
@@ -225,8 +226,7 @@ def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
     target = os.path.realpath(target)
     if os.path.isdir(target):
         raise ContainerError(Problem(target, "is a directory"))
-    folder, name = os.path.split(target)
-    part = os.path.join(folder, f".{_short(name)}.{secrets.token_hex(4)}.part")
+    folder, part = os.path.dirname(target), _part_of(target)
     exists = _is_there(target)
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -256,8 +256,7 @@ def replacing_folder(target: str, *, keep: bool = False) -> Iterator[str]:
     keep: the folder begins as a copy of the target. Where the block fails nothing has changed.
     """
     target = os.path.realpath(target)
-    parent, name = os.path.split(target)
-    part = os.path.join(parent, f".{_short(name)}.{secrets.token_hex(4)}.part")
+    parent, part = os.path.dirname(target), _part_of(target)
     exists = _is_there(target)
     if exists and not os.path.isdir(target):
         raise PathExistsError(Problem(target, "is there, and is no folder"))
@@ -280,6 +279,56 @@ def replacing_folder(target: str, *, keep: bool = False) -> Iterator[str]:
         _to_disk(parent)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _part_of(target: str) -> str:
+    """A name beside the target that tells which process writes it."""
+    folder, name = os.path.split(target)
+    return os.path.join(folder, f".{_short(name)}.{os.getpid()}-{secrets.token_hex(4)}.part")
+
+
+# What is written or filled (.d: to be zipped), and a folder that stood aside for a new one (.old).
+_LEFTOVER = re.compile(r"\.(.+)\.([0-9]+)-[0-9a-f]{8}\.part(\.d|\.old)?", re.DOTALL)
+
+
+def clean_folder(folder: str) -> list[tuple[str, str]]:
+    """Remove what writing processes that are no more have left in a folder; each path, and what became of it.
+
+    What a living process of this machine writes is kept. A tensor that stood aside, and whose place is empty, is put
+    back. Raises ContainerError for what is no folder.
+    """
+    found = []
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        raise ContainerError(Problem(folder, f"cannot be cleaned: {error.strerror}")) from None
+    for name in names:
+        match = _LEFTOVER.fullmatch(name)
+        if match is None:
+            continue
+        path, target = os.path.join(folder, name), os.path.join(folder, match[1])
+        if _is_running(int(match[2])):
+            found.append((path, f"kept, process {match[2]} is writing it"))
+        elif match[3] == ".old" and not os.path.lexists(target):
+            os.rename(path, target)
+            found.append((path, f"put back as {target}"))
+        else:
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+            found.append((path, "removed"))
+    return found
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _is_there(path: str) -> bool:

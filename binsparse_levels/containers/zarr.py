@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -215,10 +214,15 @@ def writing(
         if group is not None:
             raise ContainerError(Problem(f"{path}:{group}", "a zip file is written whole"))
         # A key of a zip file cannot be written twice, and attributes are: a folder is filled, and zipped at the end.
-        with replacing(path) as part, tempfile.TemporaryDirectory(dir=os.path.dirname(part)) as folder:
-            with _filling(folder, None, False, limits, storage, zarr_format) as writer:
-                yield writer
-            _zip(folder, part)
+        with replacing(path) as part:
+            folder = f"{part}.d"
+            os.mkdir(folder)
+            try:
+                with _filling(folder, None, False, limits, storage, zarr_format) as writer:
+                    yield writer
+                _zip(folder, part)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
         return
     with (
         replacing_folder(path, keep=group is not None) as part,

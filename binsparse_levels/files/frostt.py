@@ -31,7 +31,7 @@ def read(
     written as integers, else float64. Raises ArrayError for what is no such table, ContainerError.
     """
     with text.reading(path) as stream:
-        data = stream.read()
+        data = text.read_rest(stream, path, limits)
     width = _width(data, path)
     *columns, values = _parse(data, width, path)
     problems = [

@@ -42,7 +42,7 @@ def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAUL
     """
     with text.reading(path) as stream:
         head = _read_header(stream, path)
-        data = stream.read()
+        data = text.read_rest(stream, path, limits)
     if head.entries is None:
         return _read_array(head, data, path, limits)
     rows, columns, *numbers = text.parse_table(data, ["i8", "i8", *_TYPES[head.field]], COMMENT, path)

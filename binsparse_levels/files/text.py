@@ -13,8 +13,9 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..containers.base import refuse_existing, replacing
+from ..containers.base import refuse_existing, replacing, touching
 from ..errors import ArrayError, ContainerError, Problem
+from ..limits import Limits
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -29,6 +30,18 @@ def reading(path: str) -> Iterator[IO[bytes]]:
             yield gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[misc]
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ContainerError(Problem(path, f"not a whole gzip file: {error}")) from None
+
+
+def read_rest(stream: IO[bytes], path: str, limits: Limits) -> bytes:
+    """All that is left of a stream; raises LimitError for more than an array may have, however small it is packed."""
+    parts: list[bytes] = []
+    size = 0
+    with touching(path):
+        while part := stream.read(2**24):
+            parts.append(part)
+            size += len(part)
+            limits.hold("array_bytes", size, path, "the size in bytes of the text")
+        return b"".join(parts)
 
 
 @contextlib.contextmanager

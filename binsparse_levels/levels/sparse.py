@@ -113,7 +113,7 @@ class Sparse(Level):
                 yield problem
         outside, descents = _bad_entries(columns, dims) if counted else (1, 1)
         for k in range(self.rank) if outside else ():
-            for problem in _range_problems(f"idx{k}", arrays[f"idx{k}"], dims[k]):
+            for problem in _range_problems(f"idx{k}", arrays[f"idx{k}"], dims[k], self._pointers(arrays)):
                 in_range = False
                 yield problem
         if order and sound and in_range and n_entries:
@@ -174,11 +174,18 @@ def _pointer_problems(pointers: Array, children: int) -> Iterator[Problem]:
         )
 
 
-def _range_problems(role: str, indices: Array, size: int) -> Iterator[Problem]:
+def _range_problems(role: str, indices: Array, size: int, pointers: Array) -> Iterator[Problem]:
     bad = np.flatnonzero((indices < 0) | (indices >= size))
     for q in bad[:_SHOWN].tolist():
-        yield Problem(f"{role}[{q}]", f"{indices[q]} is outside its dimension of size {size}")
+        yield Problem(f"{role}[{q}]", f"{indices[q]} is outside its dimension of size {size}{_in_fiber(pointers, q)}")
     yield from _rest(role, "are out of range", len(bad))
+
+
+def _in_fiber(pointers: Array, q: int) -> str:
+    """Which fiber has position q, where the pointers can tell, and there are several."""
+    if len(pointers) < 3 or (pointers[1:] < pointers[:-1]).any():
+        return ""
+    return f", in fiber {int(np.searchsorted(pointers, np.asarray(q, pointers.dtype), side='right')) - 1}"
 
 
 def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Problem]:
@@ -192,10 +199,9 @@ def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Probl
     wrong[starts.astype(np.int64) - 1] = False
     bad = np.flatnonzero(wrong) + 1
     for q in bad[:_SHOWN].tolist():
-        fiber = int(np.searchsorted(pointers, np.asarray(q, pointers.dtype), side="right")) - 1
         place = ", ".join(str(x[q]) for x in columns)
         fault = "repeats the coordinate before it" if equal[q - 1] else "does not come after the coordinate before it"
-        yield Problem(f"idx0[{q}]", f"{place} {fault}, in fiber {fiber}")
+        yield Problem(f"idx0[{q}]", f"{place} {fault}{_in_fiber(pointers, q)}")
     yield from _rest("idx0", "are out of order or repeated", len(bad))
 
 
