@@ -233,7 +233,7 @@ class Sorting:
         digit = top - self._low
         one_digit = width == 2 and 0 < digit <= _DIGIT
         room = end - begin if one_digit else int(np.diff(starts).max())
-        spare, offsets, ties = self._room(room * width, end - begin + 1, one_digit and self._keep)
+        spare, offsets, places = self._room(room * width, end - begin + 1, one_digit and self._keep)
         if one_digit:
             kernels.entries.sort_one_digit(records, self._tag, starts, self._low, digit, spare, offsets)
             records, begin, end, exact = spare, 0, room, True
@@ -242,9 +242,10 @@ class Sorting:
         if exact and self._unique:
             return records, begin, end, False
         here = records[begin * width : end * width]
-        found = kernels.entries.find_ties(here, self._tag, ties)
-        repeats = bool(found) and bool(kernels.entries.repair(here, self._tag, ties, found))
-        return records, begin, end, repeats
+        found, repeats = kernels.entries.find_descents(here, self._tag, places)
+        if found:
+            repeats |= kernels.entries.repair(here, self._tag, places, found)
+        return records, begin, end, bool(repeats)
 
     def _room(self, words: int, ties: int, new: bool) -> tuple[Array, Array, Array]:
         """Scratch of this thread, which its next run uses again, unless it has to be new."""

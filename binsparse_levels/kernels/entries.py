@@ -149,6 +149,13 @@ def digit_pass(source, target, words, word, shift, digit, offsets):
         i += stride
 
 
+@part
+def digit_for_all(bits):
+    """The narrowest digit, of 11 bits at most, that sorts so many bits in pairs of passes."""
+    pairs = (bits + 21) // 22
+    return (bits + 2 * pairs - 1) // (2 * pairs)
+
+
 @kernel
 def sort_buckets(records, words, starts, top, low, spare, offsets):
     """Sort the records of every bucket starts[b] … starts[b + 1], stably, up to a few; returns whether up to none.
@@ -160,6 +167,7 @@ def sort_buckets(records, words, starts, top, low, spare, offsets):
     stride = len(words) + 1
     floor = low if len(words) == 1 else 0
     sorted_all = True
+    often = False  # where the bucket before had many ties, so has this one
     for b in range(starts.size - 1):
         n = starts[b + 1] - starts[b]
         if n < 2 or (len(words) == 1 and top <= floor):
@@ -172,7 +180,10 @@ def sort_buckets(records, words, starts, top, low, spare, offsets):
         # About one record in a hundred ties; the fewer places a pass writes to, the more of them stay in L1.
         digit = 11 if n > 24000 else (10 if n > 6000 else (9 if n > 1500 else 8))
         word, shift = 0, max(floor, top - 2 * digit)
-        aimed, every = False, False
+        aimed = every = often
+        if often:
+            shift = low
+            digit = digit_for_all(top - low)
         while True:
             vary, vary_last, ties = two_histograms(bucket, words, word, shift, digit, offsets)
             if not aimed:  # the bits that vary may lie lower than was thought
@@ -190,8 +201,7 @@ def sort_buckets(records, words, starts, top, low, spare, offsets):
                 every = True
                 word, shift, digit = len(words) - 1, low, 11
                 if len(words) == 1:  # no wider than they need to be
-                    pairs = (height - low + 21) // 22
-                    digit = (height - low + 2 * pairs - 1) // (2 * pairs)
+                    digit = digit_for_all(height - low)
                 continue
             source, target = bucket, work
             for k in range(2):
@@ -206,6 +216,7 @@ def sort_buckets(records, words, starts, top, low, spare, offsets):
                 if word == 0:
                     break
                 word, shift = 0, 0
+        often = every and len(words) == 1
     return sorted_all
 
 
@@ -226,23 +237,33 @@ def sort_one_digit(records, words, starts, low, digit, target, offsets):
 
 
 @kernel
-def find_ties(records, words, found):
-    """Number the records whose key is not above the one before; found has a spare slot."""
+def find_descents(records, words, found):
+    """Number the records whose key is below the one before; returns how many, and whether neighbours are equal.
+
+    `found` has a spare slot.
+    """
     stride = u8(len(words) + 1)
-    count = u8(0)
+    last = u8(len(words) - 1)
+    count, same = u8(0), u8(0)
     i, j, end = stride, u4(1), u8(records.size)
     while i < end:
-        tie = records[i] <= records[i - stride]
+        a, before = records[i], records[i - stride]
+        below, equal = a < before, a == before
+        if len(words) == 2:
+            b, b_before = records[i + last], records[i + last - stride]
+            below |= equal & (b < b_before)
+            equal &= b == b_before
         found[count] = j
-        count += u8(tie)
+        count += u8(below)
+        same |= u8(equal)
         i += stride
         j += u4(1)
-    return count
+    return count, same != u8(0)
 
 
 @kernel
 def repair(records, words, found, count):
-    """Insert each record that find_ties found at its place, stably; returns whether keys repeat."""
+    """Insert each record that find_descents found at its place, stably; returns whether a key was there already."""
     stride = len(words) + 1
     last = len(words) - 1
     equal = False
