@@ -1,0 +1,143 @@
+"""How the board measures: the settings of its process, calls in turn, the memory that a call takes."""
+
+from __future__ import annotations
+
+import gc
+import os
+import statistics
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+import binsparse_levels
+
+from .fingerprint import fingerprint
+from .row import OURS, OURS_2, Call, Row
+
+# The first touch of a page costs more than most calls, in a virtual machine up to seconds for each GiB: memory that was
+# touched once is kept, in huge pages.
+KEEPING = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**46),
+    "MALLOC_TOP_PAD_": str(2**26),
+    "MALLOC_ARENA_MAX": "1",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+# What is freed goes back at once, so that the resident memory is what is in use.
+RELEASING = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0"}
+# Peers with threads have two; idle ones do not spin.
+THREADS = {"OMP_NUM_THREADS": "2", "POLARS_MAX_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
+PEERS_WITH_THREADS = ("GraphBLAS", "polars", "torch")
+
+_FAR = 3.0  # times the best peer: one that is slower is timed once
+_set_threads = getattr(binsparse_levels, "set_threads", None)
+
+
+def restart(settings: Mapping[str, str]) -> None:
+    """Run this program again with these environment variables, unless they are set: malloc reads them at its start."""
+    if sys.platform == "linux" and any(os.environ.get(name) != value for name, value in settings.items()):
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **settings})
+
+
+def environment() -> dict[str, str]:
+    """The environment without the settings of the board, as a user's program has it."""
+    return {name: value for name, value in os.environ.items() if name not in {**KEEPING, **THREADS}}
+
+
+def touch(size: int) -> None:
+    """Touch so many bytes and free them, at most half of what is available."""
+    if sys.platform == "linux":
+        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        np.empty(min(size, available // 2), np.uint8)[::4096] = 1
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Of one call: seconds by the clock and of the processor, pages that were touched for the first time."""
+
+    wall: float
+    cpu: float
+    faults: int
+
+
+def timed(call: Call, calls: int = 1) -> tuple[Timing, Any]:
+    """One timing, without the collector, and the last result."""
+    gc.disable()
+    try:
+        faults, cpu, wall = _faults(), time.process_time(), time.perf_counter()
+        for _ in range(calls):
+            result = call()
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        return Timing(wall / calls, cpu / calls, _faults() - faults), result
+    finally:
+        gc.enable()
+
+
+def measured(row: Row, calls: dict[str, Call], rounds: int) -> dict[str, dict[str, Any]]:
+    """Every call in turn, round after round, after one call of each to warm up, in which results are compared.
+
+    A busy machine takes the processor away: then its time tells more than the clock, and the lesser of both is used.
+    """
+    calls = {OURS: calls[OURS], OURS_2: calls[OURS], **calls}
+    if _set_threads is None or not row.threaded:
+        del calls[OURS_2]
+    results = {}
+    for name, call in calls.items() if row.threaded else ():  # a process is always cold
+        _use_threads(name)
+        results[name] = fingerprint(call())
+        if None not in (results[OURS], results[name]) and results[name] != results[OURS]:
+            raise AssertionError(f"{row.name}: the result of {name} differs from ours")
+    timings: dict[str, list[Timing]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        best = min((timings[name][0].wall for name in row.peers if timings.get(name)), default=0.0)
+        for name, call in calls.items():
+            if name in row.peers and timings[name] and timings[name][0].wall > _FAR * best:
+                continue
+            _use_threads(name)
+            timings[name].append(timed(call, row.calls)[0])
+    return {name: _summary(found, row.waits) for name, found in timings.items()}
+
+
+def _summary(timings: list[Timing], waits: bool) -> dict[str, Any]:
+    seconds = [timing.wall if waits else min(timing.wall, timing.cpu) for timing in timings]
+    fastest = timings[seconds.index(min(seconds))]
+    return {"minimum": min(seconds), "median": statistics.median(seconds), **asdict(fastest), "rounds": len(timings)}
+
+
+def _use_threads(name: str) -> None:
+    if _set_threads is not None:
+        _set_threads(2 if name == OURS_2 else 1)
+
+
+def _faults() -> int:
+    try:
+        import resource
+    except ImportError:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def peak(call: Call) -> int | None:
+    """The most bytes that a call adds to the resident memory, its result among them; None where the system cannot tell.
+
+    Precondition: the process has the settings RELEASING.
+    """
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # the high-water mark starts anew
+        before = _resident("VmRSS")
+        result = call()
+        most = _resident("VmHWM") - before
+        del result
+    except OSError:
+        return None
+    return max(most, 0)
+
+
+def _resident(field: str) -> int:
+    with open("/proc/self/status") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith(field))

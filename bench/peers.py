@@ -1,0 +1,201 @@
+"""What a user would pick instead. Each function takes the data and makes what is timed, or raises ImportError."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from binsparse_levels import Tensor
+
+from .data import Data
+from .row import Call, Maker
+
+
+def on(make: Callable[[Any], Any], operation: Callable[[Any], Any]) -> Maker:
+    """The operation on what is made of the data beforehand."""
+    return lambda data: partial(operation, make(data))
+
+
+def directly(operation: Callable[[Any], Any]) -> Maker:
+    """The operation on the data themselves."""
+    return lambda data: partial(operation, data)
+
+
+def using(library: str, operation: Callable[[Any, Any], Any], make: Callable[[Any], Any] = lambda data: data) -> Maker:
+    """The operation with a library, on what is made of the data."""
+    return lambda data: partial(operation, importlib.import_module(library), make(data))
+
+
+# Entries in any order, sorted and summed
+
+
+def numpy_argsort(data: Data) -> list[Any]:
+    """Sorted by a linear key; what repeats is not summed, in favour of the peer."""
+    order = np.argsort(np.ravel_multi_index(data.coords, data.shape))
+    return [x[order] for x in data.arrays]
+
+
+def numpy_lexsort(data: Data) -> list[Any]:
+    order = np.lexsort(data.coords[::-1])
+    return [x[order] for x in data.arrays]
+
+
+def polars_sort(data: Data) -> Call:
+    """Not summed either."""
+    import polars
+
+    names = [f"i{k}" for k in range(len(data.shape))]
+    frame = polars.DataFrame(dict(zip([*names, "values"], data.arrays, strict=True)))
+    return lambda: frame.sort(names)
+
+
+def scipy_coo(data: Data) -> Any:
+    import scipy.sparse
+
+    narrow = tuple(x.astype(np.int32) for x in data.coords)
+    return scipy.sparse.coo_array((data.values, narrow), data.shape)
+
+
+def graphblas_build(data: Data) -> Call:
+    import graphblas
+
+    i, j = (x.view(np.uint64) for x in data.coords)
+    options = {"nrows": data.shape[0], "ncols": data.shape[1], "dup_op": graphblas.binary.plus}
+    return lambda: graphblas.Matrix.from_coo(i, j, data.values, **options)
+
+
+def stacked(data: Data) -> tuple[Any, Any, tuple[int, ...]]:
+    return np.stack(data.coords), data.values, data.shape
+
+
+def torch_coo(data: Data) -> Any:
+    import torch
+
+    return torch.sparse_coo_tensor(*map(torch.from_numpy, stacked(data)[:2]), data.shape)
+
+
+SORTING: dict[str, Maker] = {
+    "numpy": directly(numpy_argsort),
+    "polars": polars_sort,
+    "torch": on(torch_coo, lambda t: t.coalesce()),
+    "pydata": using("sparse", lambda sparse, d: sparse.COO(d[0], d[1], shape=d[2]), stacked),
+}
+SORTING_MATRICES = SORTING | {"scipy": on(scipy_coo, lambda m: m.tocsr()), "GraphBLAS": graphblas_build}
+
+
+# Matrices by row, around the arrays of a CSR tensor
+
+
+def parts(tensor: Tensor) -> tuple[Any, Any, Any]:
+    return tensor.values, tensor.arrays["indices_1"], tensor.arrays["pointers_to_1"]
+
+
+def scipy_csr(tensor: Tensor) -> Any:
+    import scipy.sparse
+
+    return scipy.sparse.csr_array(parts(tensor), tensor.shape)
+
+
+def graphblas_csr(tensor: Tensor) -> Any:
+    import graphblas
+
+    values, indices, pointers = parts(tensor)
+    return graphblas.Matrix.from_csr(pointers, indices, values, ncols=tensor.shape[1])
+
+
+def torch_csr(tensor: Tensor) -> Any:
+    import torch
+
+    values, indices, pointers = (torch.from_numpy(x.copy()) for x in parts(tensor))
+    return torch.sparse_csr_tensor(pointers.long(), indices.long(), values, tensor.shape)
+
+
+def pydata_csr(tensor: Tensor) -> Any:
+    import sparse
+
+    return sparse.GCXS(parts(tensor), shape=tensor.shape, compressed_axes=(0,))
+
+
+def scipy_sorted(tensor: Tensor) -> Any:
+    """Told that it is sorted and without duplicates."""
+    matrix = scipy_coo(listed(tensor))
+    matrix.has_canonical_format = True
+    return matrix
+
+
+def scipy_unpack(matrix: Any) -> Any:
+    coo = matrix.tocoo(copy=False)
+    return [x.astype(np.int64) for x in coo.coords], coo.data
+
+
+def scipy_check(tensor: Tensor) -> None:
+    matrix = scipy_csr(tensor)  # a new one each time, for it remembers what it found
+    matrix.check_format(full_check=True)
+    assert matrix.has_canonical_format
+
+
+def listed(tensor: Tensor) -> Data:
+    coords, values = tensor.unpack()
+    return Data(list(coords), values, tensor.shape)
+
+
+# The same in numpy
+
+
+def numpy_rows(tensor: Tensor) -> Any:
+    values, columns, pointers = parts(tensor)
+    return [np.repeat(np.arange(len(pointers) - 1), np.diff(pointers)), columns], values
+
+
+def numpy_dcsr(tensor: Tensor) -> list[Any]:
+    pointers = tensor.arrays["pointers_to_1"]
+    rows = np.flatnonzero(pointers[1:] != pointers[:-1])
+    return [rows, np.append(pointers[rows], pointers[-1])]
+
+
+def numpy_csr(tensor: Tensor) -> list[Any]:
+    short = tensor.arrays["pointers_to_1"]
+    pointers = np.zeros(tensor.shape[0] + 1, short.dtype)
+    pointers[tensor.arrays["indices_0"] + 1] = np.diff(short)
+    return [np.cumsum(pointers, out=pointers)]
+
+
+def numpy_tree(tensor: Tensor) -> list[Any]:
+    i, j, k = tensor.arrays.values()
+    new_i = np.append(True, i[1:] != i[:-1])
+    fibers = np.flatnonzero(new_i | np.append(True, j[1:] != j[:-1]))
+    upper = np.flatnonzero(new_i[fibers])
+    return [i[fibers[upper]], np.append(upper, len(fibers)), j[fibers], np.append(fibers, len(k))]
+
+
+def numpy_list(tensor: Tensor) -> Any:
+    arrays = tensor.arrays
+    lengths = np.diff(arrays["pointers_to_2"])
+    i = np.repeat(np.repeat(arrays["indices_0"], np.diff(arrays["pointers_to_1"])), lengths)
+    return [i, np.repeat(arrays["indices_1"], lengths), arrays["indices_2"]], tensor.values
+
+
+def numpy_check(tensor: Tensor) -> None:
+    """Of a tree in which each level has one dimension."""
+    for level, size in enumerate(tensor.shape):
+        indices, pointers = (tensor.arrays.get(f"{name}_{level}") for name in ("indices", "pointers_to"))
+        if indices is None:
+            continue
+        rises = indices[1:] > indices[:-1]
+        if pointers is not None:
+            assert pointers[0] == 0
+            assert pointers[-1] == len(indices)
+            assert (pointers[1:] >= pointers[:-1]).all()
+            rises[pointers[(pointers > 0) & (pointers < len(indices))] - 1] = True
+        assert rises.all()
+        assert indices.min() >= 0
+        assert indices.max() < size
+
+
+def numpy_check_list(tensor: Tensor) -> None:
+    keys = np.ravel_multi_index(list(tensor.arrays.values()), tensor.shape)  # raises for what is out of range
+    assert (keys[1:] > keys[:-1]).all()

@@ -1,0 +1,48 @@
+"""The ratios as a picture: a bar for each row on a logarithmic axis, with its gate and its aim."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+from xml.sax.saxutils import escape
+
+_WIDTH, _LEFT, _HEIGHT = 800, 320, 18
+_COLOURS = {"below gate": "#fa4549", "ok": "#54aeff", "ahead of aim": "#2da44e"}
+_STYLE = """
+text { font: 11px sans-serif; fill: #24292f } line { stroke: #24292f; stroke-width: 2 }
+.tick { stroke: #8c959f; stroke-width: 1 } .aim { stroke-dasharray: 3 2 }
+@media (prefers-color-scheme: dark) { text { fill: #e6edf3 } line { stroke: #e6edf3 } .tick { stroke: #6e7681 } }
+"""
+
+
+def picture(found: Sequence[dict[str, Any]]) -> str:
+    """An SVG, 800 wide, for light and dark pages."""
+    rows = [row for row in found if row["verdict"]["ratio"] is not None]
+    marks = [row["verdict"][key] for row in rows for key in ("ratio", "gate", "aim") if row["verdict"][key]]
+    low, high = 0.8 * min([0.5, *marks]), 1.2 * max([2.0, *marks])
+    height = _HEIGHT * len(rows) + 50
+
+    def x(ratio: float) -> float:
+        return round(_LEFT + (_WIDTH - _LEFT) * math.log(ratio / low) / math.log(high / low), 1)
+
+    def lines() -> Iterator[str]:
+        yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}">'
+        yield f"<style>{_STYLE}</style>"
+        for tick in (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 50, 100):
+            if low < tick < high:
+                yield f'<line class="tick" x1="{x(tick)}" x2="{x(tick)}" y1="20" y2="{height - 26}"/>'
+                yield f'<text x="{x(tick)}" y="14" text-anchor="middle">{tick} ×</text>'
+        for k, row in enumerate(rows):
+            y, verdict = 24 + _HEIGHT * k, row["verdict"]
+            name = f"{row['row']}, {row['entries']:,}" if row["entries"] else row["row"]
+            yield f'<text x="{_LEFT - 6}" y="{y + 11}" text-anchor="end">{escape(name)}</text>'
+            width, colour = round(x(verdict["ratio"]) - _LEFT, 1), _COLOURS[verdict["word"]]
+            yield f'<rect x="{_LEFT}" y="{y + 2}" width="{width}" height="{_HEIGHT - 6}" fill="{colour}"/>'
+            for mark in ("gate", "aim"):
+                if at := verdict[mark]:
+                    yield f'<line class="{mark}" x1="{x(at)}" x2="{x(at)}" y1="{y}" y2="{y + _HEIGHT - 2}"/>'
+        legend = "How many times faster than the other, with one thread. Line: gate; dashed: aim; red: below its gate."
+        yield f'<text x="{_WIDTH - 6}" y="{height - 8}" text-anchor="end">{legend}</text></svg>'
+
+    return "\n".join(lines()) + "\n"

@@ -1,0 +1,78 @@
+"""What is paid once in each process, and in each call."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from .convert import TURNED
+from .data import draw, packed
+from .measure import environment
+from .peers import SORTING_MATRICES
+from .row import BEST, TIME, Call, Maker, Row, Targets
+
+_IMPORT = "from binsparse_levels import Tensor, pack, read, write"
+_DRAW = """
+import numpy
+generator = numpy.random.default_rng(0)
+i, j = (generator.integers(0, 1000, 1000, numpy.int32) for _ in range(2))
+"""
+_PACK = _DRAW + "from binsparse_levels import pack; pack([i, j], i, (1000, 1000), 'CSR', duplicates='sum')"
+_SCIPY = _DRAW + "from scipy.sparse import coo_array; coo_array((i, (i, j)), (1000, 1000)).tocsr()"
+_PYDATA = _DRAW + "from sparse import COO; COO(numpy.stack((i, j)), i, shape=(1000, 1000))"
+
+
+def rows() -> list[Row]:
+    few = {name: make for name, make in SORTING_MATRICES.items() if name not in ("numpy", "polars")}
+    imported = {"scipy": _peer("scipy", "import scipy.sparse"), "pydata": _peer("sparse", "import sparse")}
+    packing = {"scipy": _peer("scipy", _SCIPY), "pydata": _peer("sparse", _PYDATA)}
+    return [
+        _process("start-up, import", 0, _run(_IMPORT), imported, {BEST: (1, None)}),
+        _process("start-up, import and pack", 1000, _run(_PACK), packing, {TIME: (0.2, 0.13)}),
+        _process("start-up, first compile and pack", 1000, _compile, {}, {TIME: (2, 1.2)}),
+        Row(
+            "overhead, pack → CSR",
+            100,
+            lambda _: draw("uniform", 2, 100),
+            lambda data: packed(data, "CSR"),
+            few,
+            {TIME: (40e-6, 20e-6)},
+            calls=200,
+        ),
+        Row(
+            "overhead, convert, CSR → CSC",
+            100,
+            lambda _: packed(draw("uniform", 2, 100), "CSR"),
+            lambda tensor: tensor.convert("CSC"),
+            TURNED,
+            {BEST: (1, None)},
+            calls=200,
+        ),
+    ]
+
+
+def _process(name: str, n: int, ours: Call, peers: Mapping[str, Maker], targets: Targets) -> Row:
+    limits = {"numpy": lambda _: _run("import numpy")}
+    return Row(name, n, lambda folder: folder, lambda _: ours(), peers, targets, limits, waits=True, threaded=False)
+
+
+def _run(code: str, **variables: str) -> Call:
+    return lambda: subprocess.run([sys.executable, "-c", code], check=True, env=environment() | variables)
+
+
+def _peer(module: str, code: str) -> Maker:
+    def make(_: Path) -> Call:
+        importlib.import_module(module)
+        return _run(code)
+
+    return make
+
+
+def _compile() -> None:
+    """With a new cache of compiled kernels."""
+    with tempfile.TemporaryDirectory() as folder:
+        _run(_PACK, NUMBA_CACHE_DIR=folder)()
