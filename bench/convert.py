@@ -45,7 +45,7 @@ _FROM_COO: dict[str, Maker] = {
 _FROM_DENSE: dict[str, Maker] = {
     "scipy": using("scipy.sparse", lambda sparse, x: sparse.csr_array(x)),
     "torch": using("torch", lambda torch, x: torch.from_numpy(x).to_sparse_csr()),
-    "GraphBLAS": using("graphblas", lambda gb, x: gb.Matrix.from_dense(x, missing_value=0)),
+    "GraphBLAS": using("graphblas", peers.graphblas_from_dense),
     "pydata": using("sparse", lambda sparse, x: sparse.COO.from_numpy(x)),
 }
 _TO_DENSE: dict[str, Maker] = {

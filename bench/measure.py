@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-import binsparse_levels
+from binsparse_levels import set_threads
 
 from .fingerprint import fingerprint
 from .row import OURS, OURS_2, Call, Row
@@ -28,13 +28,16 @@ KEEPING = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 # What is freed goes back at once, so that the resident memory is what is in use.
-RELEASING = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0"}
+RELEASING = {
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MALLOC_TRIM_THRESHOLD_": "0",
+    "_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0",  # the allocator of polars
+}
 # Peers with threads have two; idle ones do not spin.
 THREADS = {"OMP_NUM_THREADS": "2", "POLARS_MAX_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
 PEERS_WITH_THREADS = ("GraphBLAS", "polars", "torch")
 
 _FAR = 3.0  # times the best peer: one that is slower is timed once
-_set_threads = getattr(binsparse_levels, "set_threads", None)
 
 
 def restart(settings: Mapping[str, str]) -> None:
@@ -83,11 +86,11 @@ def measured(row: Row, calls: dict[str, Call], rounds: int) -> dict[str, dict[st
     A busy machine takes the processor away: then its time tells more than the clock, and the lesser of both is used.
     """
     calls = {OURS: calls[OURS], OURS_2: calls[OURS], **calls}
-    if _set_threads is None or not row.threaded:
+    if not row.threaded:
         del calls[OURS_2]
     results = {}
-    for name, call in calls.items() if row.threaded else ():  # a process is always cold
-        _use_threads(name)
+    for name, call in calls.items() if row.threaded else ():  # processes do not warm up
+        set_threads(2 if name == OURS_2 else 1)
         results[name] = fingerprint(call())
         if None not in (results[OURS], results[name]) and results[name] != results[OURS]:
             raise AssertionError(f"{row.name}: the result of {name} differs from ours")
@@ -97,7 +100,7 @@ def measured(row: Row, calls: dict[str, Call], rounds: int) -> dict[str, dict[st
         for name, call in calls.items():
             if name in row.peers and timings[name] and timings[name][0].wall > _FAR * best:
                 continue
-            _use_threads(name)
+            set_threads(2 if name == OURS_2 else 1)
             timings[name].append(timed(call, row.calls)[0])
     return {name: _summary(found, row.waits) for name, found in timings.items()}
 
@@ -106,11 +109,6 @@ def _summary(timings: list[Timing], waits: bool) -> dict[str, Any]:
     seconds = [timing.wall if waits else min(timing.wall, timing.cpu) for timing in timings]
     fastest = timings[seconds.index(min(seconds))]
     return {"minimum": min(seconds), "median": statistics.median(seconds), **asdict(fastest), "rounds": len(timings)}
-
-
-def _use_threads(name: str) -> None:
-    if _set_threads is not None:
-        _set_threads(2 if name == OURS_2 else 1)
 
 
 def _faults() -> int:

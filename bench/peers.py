@@ -107,6 +107,12 @@ def graphblas_csr(tensor: Tensor) -> Any:
     return graphblas.Matrix.from_csr(pointers, indices, values, ncols=tensor.shape[1])
 
 
+def graphblas_from_dense(graphblas: Any, dense: Any) -> Any:
+    matrix = graphblas.Matrix.from_dense(dense, missing_value=0)
+    matrix.ss.config["sparsity_control"] = "sparse"  # else it stays dense where that is smaller
+    return matrix
+
+
 def torch_csr(tensor: Tensor) -> Any:
     import torch
 
