@@ -43,15 +43,14 @@ def main() -> None:
     for row, peaks in zip(found, _peaks_elsewhere(), strict=True):
         row["peaks"] = peaks
     head = {"rounds": options.rounds, "load": load, "cores": os.cpu_count(), "versions": _versions()}
+    if options.picture:
+        Path(options.picture).write_text(picture(found), encoding="utf-8")
     if options.json:
         json.dump({**head, "absent": sorted(absent), "rows": found}, sys.stdout, indent=1)
         return
-    print(*_introduction(head), "", sep="\n")
-    print(*(table.growth if options.growth else table.board)(found), sep="\n")
+    print(_introduction(head), *(table.growth if options.growth else table.board)(found), sep="\n")
     if absent:
         print(f"\nNot installed, and left out: {', '.join(sorted(absent))}.")
-    if options.picture:
-        Path(options.picture).write_text(picture(found), encoding="utf-8")
 
 
 def _parsed() -> argparse.Namespace:
@@ -130,13 +129,13 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _introduction(head: dict[str, Any]) -> list[str]:
+def _introduction(head: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in head["versions"].items())
-    return [
+    return (
         f"{head['cores']} cores, load {head['load'][0]:.1f}; {versions}. Times in ms, the minimum of {head['rounds']} "
-        "rounds. Ratio: time of the other / ours with one thread, on which the gate is judged. "
-        "² runs on two threads. Coordinates are int64, for scipy int32.",
-    ]
+        "rounds. Ratio: time of the other / ours with one thread, on which the gate is judged, in gzip with two. "
+        "² runs on two threads. Coordinates are int64, for scipy int32.\n"
+    )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ RELEASING = {
 THREADS = {"OMP_NUM_THREADS": "2", "POLARS_MAX_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
 PEERS_WITH_THREADS = ("GraphBLAS", "polars", "torch")
 
-_FAR = 3.0  # times the best peer: one that is slower is timed once
+_SLOW, _FAR = 1.0, 3.0  # a peer that takes more seconds than that, and times the best peer, is called once
 
 
 def restart(settings: Mapping[str, str]) -> None:
@@ -81,28 +81,33 @@ def timed(call: Call, calls: int = 1) -> tuple[Timing, Any]:
 
 
 def measured(row: Row, calls: dict[str, Call], rounds: int) -> dict[str, dict[str, Any]]:
-    """Every call in turn, round after round, after one call of each to warm up, in which results are compared.
+    """Every call in turn, round after round.
 
     A busy machine takes the processor away: then its time tells more than the clock, and the lesser of both is used.
     """
-    calls = {OURS: calls[OURS], OURS_2: calls[OURS], **calls}
-    if not row.threaded:
-        del calls[OURS_2]
-    results = {}
-    for name, call in calls.items() if row.threaded else ():  # processes do not warm up
-        set_threads(2 if name == OURS_2 else 1)
-        results[name] = fingerprint(call())
-        if None not in (results[OURS], results[name]) and results[name] != results[OURS]:
-            raise AssertionError(f"{row.name}: the result of {name} differs from ours")
-    timings: dict[str, list[Timing]] = {name: [] for name in calls}
+    calls = {OURS: calls[OURS], OURS_2: calls[OURS], **calls} if row.threaded else calls
+    first = _warmed_up(row, calls) if row.threaded else {}  # what starts a process is never warm
+    best = min((timing.wall for name, timing in first.items() if name in row.peers), default=0.0)
+    slow = {name for name in row.peers if name in first and first[name].wall > max(_SLOW, _FAR * best)}
+    timings = {name: [first[name]] if name in slow else [] for name in calls}
     for _ in range(rounds):
-        best = min((timings[name][0].wall for name in row.peers if timings.get(name)), default=0.0)
-        for name, call in calls.items():
-            if name in row.peers and timings[name] and timings[name][0].wall > _FAR * best:
-                continue
+        for name in [name for name in calls if name not in slow]:
             set_threads(2 if name == OURS_2 else 1)
-            timings[name].append(timed(call, row.calls)[0])
+            timings[name].append(timed(calls[name], row.calls)[0])
     return {name: _summary(found, row.waits) for name, found in timings.items()}
+
+
+def _warmed_up(row: Row, calls: Mapping[str, Call]) -> dict[str, Timing]:
+    """The first timing of each call, in which the results are compared."""
+    timings, fingerprints = {}, {}
+    for name, call in calls.items():
+        set_threads(2 if name == OURS_2 else 1)
+        timings[name], result = timed(call)
+        fingerprints[name] = fingerprint(result)
+        del result
+        if None not in (fingerprints[OURS], fingerprints[name]) and fingerprints[name] != fingerprints[OURS]:
+            raise AssertionError(f"{row.name}: the result of {name} differs from ours")
+    return timings
 
 
 def _summary(timings: list[Timing], waits: bool) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-_WIDTH, _LEFT, _HEIGHT = 800, 320, 18
+_WIDTH, _LEFT, _RIGHT, _HEIGHT = 800, 310, 675, 18
 _COLOURS = {"below gate": "#fa4549", "ok": "#54aeff", "ahead of aim": "#2da44e"}
 _STYLE = """
 text { font: 11px sans-serif; fill: #24292f } line { stroke: #24292f; stroke-width: 2 }
@@ -24,7 +24,7 @@ def picture(found: Sequence[dict[str, Any]]) -> str:
     height = _HEIGHT * len(rows) + 50
 
     def x(ratio: float) -> float:
-        return round(_LEFT + (_WIDTH - _LEFT) * math.log(ratio / low) / math.log(high / low), 1)
+        return round(_LEFT + (_RIGHT - _LEFT) * math.log(ratio / low) / math.log(high / low), 1)
 
     def lines() -> Iterator[str]:
         yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}">'
@@ -37,12 +37,14 @@ def picture(found: Sequence[dict[str, Any]]) -> str:
             y, verdict = 24 + _HEIGHT * k, row["verdict"]
             name = f"{row['row']}, {row['entries']:,}" if row["entries"] else row["row"]
             yield f'<text x="{_LEFT - 6}" y="{y + 11}" text-anchor="end">{escape(name)}</text>'
-            width, colour = round(x(verdict["ratio"]) - _LEFT, 1), _COLOURS[verdict["word"]]
-            yield f'<rect x="{_LEFT}" y="{y + 2}" width="{width}" height="{_HEIGHT - 6}" fill="{colour}"/>'
+            begin, end = sorted((x(1), x(verdict["ratio"])))
+            size = f'width="{end - begin:.1f}" height="{_HEIGHT - 6}"'
+            yield f'<rect x="{begin}" y="{y + 2}" {size} fill="{_COLOURS[verdict["word"]]}"/>'
+            yield f'<text x="{_RIGHT + 6}" y="{y + 11}">{verdict["ratio"]:.2g} × {escape(verdict["against"])}</text>'
             for mark in ("gate", "aim"):
                 if at := verdict[mark]:
                     yield f'<line class="{mark}" x1="{x(at)}" x2="{x(at)}" y1="{y}" y2="{y + _HEIGHT - 2}"/>'
-        legend = "How many times faster than the other, with one thread. Line: gate; dashed: aim; red: below its gate."
+        legend = "Time of the other / ours with one thread. Line: gate; dashed: aim; red: below the gate."
         yield f'<text x="{_WIDTH - 6}" y="{height - 8}" text-anchor="end">{legend}</text></svg>'
 
     return "\n".join(lines()) + "\n"
