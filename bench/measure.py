@@ -37,7 +37,7 @@ RELEASING = {
 THREADS = {"OMP_NUM_THREADS": "2", "POLARS_MAX_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
 PEERS_WITH_THREADS = ("GraphBLAS", "polars", "torch")
 
-_SLOW, _FAR = 0.2, 3.0  # a peer that takes more seconds than that, and times the best peer, is called once
+_SLOW, _FAR = 0.2, 3.0  # a peer that takes more seconds than that, and times the best peer, is timed once
 _COMPARED = 2_000_000  # entries, up to which results are compared: of more it would take longer than the calls
 
 
@@ -90,9 +90,9 @@ def measured(row: Row, calls: dict[str, Call], rounds: int) -> dict[str, dict[st
     first = _warmed_up(row, calls) if row.threaded else {}  # what starts a process is never warm
     best = min((timing.wall for name, timing in first.items() if name in row.peers), default=0.0)
     slow = {name for name in row.peers if name in first and first[name].wall > max(_SLOW, _FAR * best)}
-    timings = {name: [first[name]] if name in slow else [] for name in calls}
-    for _ in range(rounds):
-        for name in [name for name in calls if name not in slow]:
+    timings: dict[str, list[Timing]] = {name: [] for name in calls}
+    for k in range(rounds):
+        for name in [name for name in calls if k == 0 or name not in slow]:
             set_threads(2 if name == OURS_2 else 1)
             timings[name].append(timed(calls[name], row.calls)[0])
     return {name: _summary(found, row.waits) for name, found in timings.items()}
