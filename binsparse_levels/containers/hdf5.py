@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
+from . import hdf5_chunks
 from .base import ArrayInfo, Storage, load_json, refuse_existing, replacing, touching
 
 ATTRIBUTE = "binsparse"
@@ -65,8 +66,8 @@ class HDF5Reader:
         with touching(name):
             dataset = self._group[name]
             self._limits.hold("array_bytes", dataset.size * dataset.dtype.itemsize, name, "the size in bytes")
-            array: npt.NDArray[Any] = dataset[...]
-        return array
+            array = hdf5_chunks.read(dataset)
+            return dataset[...] if array is None else array
 
 
 class HDF5Writer:
@@ -88,10 +89,17 @@ class HDF5Writer:
         options: dict[str, Any] = {}
         if array.size and (chunks or compression == "gzip"):
             options["chunks"] = (min(chunks or CHUNK, array.size),)
-            options["fletcher32"] = self._storage.checksum is not False
+            checksum = self._storage.checksum
+            if checksum is None:
+                checksum = compression != "gzip"  # what is deflated has one of its own, Adler-32
+            options["fletcher32"] = checksum
+        dtype = array.dtype.newbyteorder("<")
         if options and compression == "gzip":
-            options |= {"compression": "gzip", "shuffle": True}
-        self._group.create_dataset(name, data=array, dtype=array.dtype.newbyteorder("<"), **options)
+            options |= {"compression": "gzip", "compression_opts": hdf5_chunks.LEVEL, "shuffle": True}
+            if not options["fletcher32"]:
+                hdf5_chunks.write(self._group.create_dataset(name, array.shape, dtype, **options), array)
+                return
+        self._group.create_dataset(name, data=array, dtype=dtype, **options)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
         text = json.dumps(header)

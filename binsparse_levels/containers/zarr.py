@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import zipfile
@@ -18,7 +19,7 @@ import numpy.typing as npt
 import zarr
 from zarr.abc.store import Store
 from zarr.core.sync import sync
-from zarr.storage import StorePath, ZipStore
+from zarr.storage import LocalStore, StorePath, ZipStore
 
 from ..errors import (
     ContainerError,
@@ -31,6 +32,8 @@ from ..errors import (
 )
 from ..limits import Limits
 from .base import ArrayInfo, Storage, load_json, refuse_existing, replacing, replacing_folder, touching
+from .local import refuse_links
+from .zarr_chunks import Chunks, chunks_of
 
 ATTRIBUTE = "binsparse"
 _COMPLETE = "binsparse_levels:all_chunks_stored"  # marks our arrays, in which a missing chunk is none of zeros
@@ -39,6 +42,29 @@ _SHARD = 2**20  # items: a large array makes few files
 
 # The codecs that are let run; of version 2 by their numcodecs names.
 _CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "blosc", "lz4", "crc32c", "shuffle"}
+
+
+class _Folder(LocalStore):
+    """A local folder in which no symbolic link is followed, whatever zarr asks for."""
+
+    async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
+        refuse_links(str(self.root), key)
+        return await super().get(key, *args, **kwargs)
+
+    def get_sync(self, key: str, *args: Any, **kwargs: Any) -> Any:
+        refuse_links(str(self.root), key)
+        return super().get_sync(key, *args, **kwargs)
+
+    async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
+        asked = list(key_ranges)
+        for key, _ in asked:
+            refuse_links(str(self.root), key)
+        return await super().get_partial_values(prototype, asked)
+
+
+def _direct(array: zarr.Array[Any]) -> Chunks | None:
+    """How an array is read and written past zarr, or None where it is not."""
+    return chunks_of(array, str(array.store.root)) if isinstance(array.store, _Folder) else None
 
 
 class ZarrReader:
@@ -82,8 +108,13 @@ class ZarrReader:
             array = self._group[name]
             assert isinstance(array, zarr.Array)
             self._limits.hold("array_bytes", array.nbytes, name, "the size in bytes")
+            chunk = math.prod(array.chunks) * np.dtype(array.dtype).itemsize
+            self._limits.hold("array_bytes", chunk, name, "the size in bytes of a chunk")
+            complete = bool(array.attrs.get(_COMPLETE))
+            if direct := _direct(array):
+                return direct.read(complete)
             # zarr counts all chunks of a shard that is there, also those beyond the end.
-            if array.attrs.get(_COMPLETE) and array.nchunks_initialized < array.nchunks:
+            if complete and array.nchunks_initialized < array.nchunks:
                 raise IncompleteError(Problem(name, "chunks are missing"))
             return np.asarray(array[...])
 
@@ -129,7 +160,9 @@ class ZarrWriter:
             attributes={_COMPLETE: True},
             **layout(name, array, compression),
         )
-        if array.size:
+        if direct := _direct(created):
+            direct.write(array)
+        elif array.size:
             created[...] = array
 
     def write_header(self, header: Mapping[str, Any]) -> None:
@@ -153,7 +186,7 @@ class ZarrWriter:
             codecs = [*codecs, Crc32cCodec()]
         options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
         if shard or array.size > chunk:
-            options["shards"] = (-(-min(shard or _SHARD, array.size) // chunk) * chunk,)
+            options["shards"] = (-(-min(shard or _SHARD, max(array.size, 1)) // chunk) * chunk,)
         return options
 
 
@@ -178,7 +211,12 @@ def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader
 
 @contextlib.contextmanager
 def _opened(path: Any) -> Iterator[Any]:
-    """What zarr takes for a path: itself, or of a zip file a store, which is closed at the end."""
+    """What zarr takes for a path: itself, or of a zip file a store, which is closed at the end, or of a folder one that
+    follows no links.
+    """
+    if type(path) is LocalStore or (isinstance(path, str) and os.path.isdir(path)):
+        yield _Folder(path if isinstance(path, str) else path.root, read_only=True)
+        return
     if not isinstance(path, str) or not os.path.isfile(path):
         yield path
         return
@@ -250,6 +288,8 @@ def _filling(
     storage: Storage,
     zarr_format: int,
 ) -> Iterator[ZarrWriter]:
+    if isinstance(store, str) and "://" not in store:
+        store = _Folder(store)
     with touching(str(store)):
         try:
             root = zarr.open_group(store, mode="r+", use_consolidated=False)

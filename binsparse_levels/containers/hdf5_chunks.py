@@ -1,0 +1,100 @@
+"""Datasets of one dimension past the HDF5 library: contiguous ones, and chunks that are deflated, or shuffled and
+deflated, which threads compress and expand.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ContainerError, Problem
+from ..threads import each
+from .local import DIRECT, inflate, most_stored, read_in_steps, read_into
+
+_DEFLATE, _SHUFFLE = h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE
+LEVEL = 4  # h5py's own
+_BATCH = 64  # chunks that are held compressed before they are written
+
+
+def read(dataset: h5py.Dataset) -> npt.NDArray[Any] | None:
+    """The array, or None where only the library knows how it lies in the file.
+
+    The file is read through the library's own descriptor, so it is the same file whatever becomes of its path.
+    """
+    file = dataset.file
+    if not DIRECT or file.driver != "sec2" or file.userblock_size or dataset.ndim != 1 or not dataset.size:
+        return None
+    dtype = dataset.dtype
+    if dtype.kind not in "iuf" or not dtype.isnative or not dataset.id.get_type().equal(h5py.h5t.py_create(dtype)):
+        return None
+    properties = dataset.id.get_create_plist()
+    if properties.get_layout() == h5py.h5d.CONTIGUOUS:
+        offset = dataset.id.get_offset()  # None: nothing was ever written, or it lies elsewhere
+        if offset is None or dataset.id.get_storage_size() != dataset.nbytes:
+            return None
+        _within(file, offset + dataset.nbytes)
+        array: npt.NDArray[Any] = np.empty(dataset.shape, dtype)
+        read_in_steps(file.id.get_vfd_handle(), array, offset)
+        return array
+    filters = [properties.get_filter(k) for k in range(properties.get_nfilters())]
+    numbers = [number for number, *_ in filters]
+    shuffled = numbers == [_SHUFFLE, _DEFLATE] and filters[0][2] == (dtype.itemsize,)
+    if (numbers != [_DEFLATE] and not shuffled) or not hasattr(dataset.id, "chunk_iter"):
+        return None
+    return _read_chunks(dataset, shuffled)
+
+
+def _within(file: h5py.File, end: int) -> None:
+    if end > os.fstat(file.id.get_vfd_handle()).st_size:
+        raise ContainerError(Problem("", "the file ends before the array does"))
+
+
+def _read_chunks(dataset: h5py.Dataset, shuffled: bool) -> npt.NDArray[Any] | None:
+    length, (chunk,), item = dataset.size, dataset.chunks, dataset.dtype.itemsize
+    found: list[Any] = []
+    dataset.id.chunk_iter(found.append)
+    places = {info.chunk_offset[0]: (info.byte_offset, info.size) for info in found if info.filter_mask == 0}
+    largest = max((size for _, size in places.values()), default=0)
+    if sorted(places) != list(range(0, length, chunk)) or largest > most_stored(chunk * item):
+        return None
+    _within(dataset.file, max(offset + size for offset, size in places.values()))
+    handle = dataset.file.id.get_vfd_handle()
+    array: npt.NDArray[Any] = np.empty(dataset.shape, dataset.dtype)
+
+    def expand(start: int) -> None:
+        offset, size = places[start]
+        stored = np.empty(size, np.uint8)
+        read_into(handle, stored, offset)
+        data = inflate(stored, chunk * item, zlib.MAX_WBITS)
+        out = array[start : start + chunk].view(np.uint8).reshape(-1, item)
+        if shuffled:
+            for k, column in enumerate(data.reshape(item, chunk)):  # 24 ms for 80 MB, 41 as one transposed copy
+                out[:, k] = column[: len(out)]
+        else:
+            out.reshape(-1)[:] = data[: out.size]
+
+    each(expand, places)
+    return array
+
+
+def write(dataset: h5py.Dataset, array: npt.NDArray[Any]) -> None:
+    """Fill a new dataset whose chunks are shuffled and deflated. Two threads: 1.2 s where the library takes 2.3."""
+    (chunk,) = dataset.chunks
+    given = np.ascontiguousarray(array, dataset.dtype)
+
+    def compress(start: int) -> bytes:
+        part = given[start : start + chunk]
+        if len(part) < chunk:
+            part = np.concatenate([part, np.zeros(chunk - len(part), part.dtype)])
+        return zlib.compress(np.ascontiguousarray(part.view(np.uint8).reshape(chunk, -1).T).data, LEVEL)
+
+    starts = range(0, len(given), chunk)
+    for first in range(0, len(starts), _BATCH):
+        batch = starts[first : first + _BATCH]
+        for start, stored in zip(batch, each(compress, batch), strict=True):
+            dataset.id.write_direct_chunk((start,), stored)

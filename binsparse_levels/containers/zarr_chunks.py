@@ -1,0 +1,239 @@
+"""Zarr arrays of one dimension in a local folder, past zarr: chunks in files of their own or in shards, plain, or by
+zstd or gzip, with or without a checksum. Threads read, write, compress and expand the files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import zlib
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeAlias
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+import zarr
+from numcodecs.zstd import Zstd
+
+from ..errors import ContainerError, IncompleteError, Problem
+from ..threads import each, get_threads
+from .local import DIRECT, inflate, most_stored, opened, read_into, refuse_links
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+_ABSENT = 2**64 - 1  # offset and length of a chunk that is not there, in the index of a shard
+_BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
+_GZIP = 31  # zlib's number for gzip
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Where the items of an array lie: in the files `folder`/0, 1 … of `per_file` items, each in chunks of `chunk`.
+
+    indexed: the chunks of a file are found by the index at its end; else a file is a chunk. compression: zstd, gzip or
+    none. checksum: crc32c, behind each chunk.
+    """
+
+    folder: str
+    length: int
+    dtype: np.dtype[Any]
+    fill: Any
+    per_file: int
+    chunk: int
+    indexed: bool
+    compression: str
+    settings: dict[str, Any]
+    checksum: bool
+
+    @property
+    def _files(self) -> int:
+        return -(-self.length // self.per_file)
+
+    @property
+    def _per_index(self) -> int:
+        return self.per_file // self.chunk
+
+    def read(self, complete: bool) -> npt.NDArray[Any]:
+        """The array. complete: a missing chunk is an IncompleteError, not one of fill values.
+
+        Raises ContainerError and UnsafeError.
+        """
+        try:
+            names = set(os.listdir(self.folder))
+        except FileNotFoundError:
+            names = set()
+        there = [k for k in map(int, filter(str.isdecimal, names)) if k < self._files and str(k) in names]
+        array = np.empty(self.length, self.dtype)
+        whole = len(there) == self._files
+        if not whole:
+            array[:] = self.fill
+        pieces = -(-2 * get_threads() // max(len(there), 1))  # of a file, so that a large one keeps all threads busy
+        step = -(-self._per_index // pieces)
+        todo = [(k, first) for k in there for first in range(0, self._per_index, step)]
+        whole &= all(each(lambda piece: self._read(array, *piece, step), todo))
+        if complete and not whole:
+            raise IncompleteError(Problem(self.folder, "chunks are missing"))
+        return array
+
+    def _read(self, array: npt.NDArray[Any], number: int, first: int, count: int) -> bool:
+        """Read some chunks of a file; whether all were there."""
+        path = os.path.join(self.folder, str(number))
+        whole = True
+        with opened(path) as (handle, size):
+            index = self._index(handle, size) if self.indexed else np.array([[0, size]])
+            for k in range(first, min(first + count, self._per_index)):
+                out = array[number * self.per_file :][k * self.chunk : (k + 1) * self.chunk]
+                if not len(out):
+                    break
+                offset, stored = map(int, index[k])
+                if offset == stored == _ABSENT:
+                    out[:] = self.fill
+                    whole = False
+                    continue
+                self._check_sizes(offset, stored, size)
+                target = out if len(out) == self.chunk else np.empty(self.chunk, self.dtype)
+                self._read_chunk(handle, offset, stored, target.view(np.uint8))
+                if target is not out:
+                    out[:] = target[: len(out)]
+        return whole
+
+    def _index(self, handle: int, size: int) -> npt.NDArray[np.uint64]:
+        """Offset and length of each chunk of a shard."""
+        at = size - 16 * self._per_index - 4
+        if at < 0:
+            raise ContainerError(Problem("", "a shard is shorter than its index"))
+        raw = np.empty(size - at, np.uint8)
+        read_into(handle, raw, at)
+        if _checksum(raw[:-4]) != raw[-4:].tobytes():
+            raise ContainerError(Problem("", "the index of a shard is not what its checksum says"))
+        return raw[:-4].view(np.uint64).reshape(-1, 2)
+
+    def _check_sizes(self, offset: int, stored: int, size: int) -> None:
+        """Raise ContainerError for a chunk that cannot be one, before anything is made for it."""
+        expanded, payload = self.chunk * self.dtype.itemsize, stored - 4 * self.checksum
+        plain = self.compression == "none"
+        if offset + stored > size or (payload != expanded if plain else not 0 < payload <= most_stored(expanded)):
+            what = f"a chunk of {expanded} bytes is stored in {stored} at {offset} of a file of {size}"
+            raise ContainerError(Problem("", what))
+
+    def _read_chunk(self, handle: int, offset: int, stored: int, out: Bytes) -> None:
+        payload = stored - 4 * self.checksum
+        raw = out if self.compression == "none" else np.empty(payload, np.uint8)
+        read_into(handle, raw, offset)
+        if self.checksum:
+            kept = np.empty(4, np.uint8)
+            read_into(handle, kept, offset + payload)
+            if _checksum(raw) != kept.tobytes():
+                raise ContainerError(Problem("", "a chunk is not what its checksum says"))
+        if self.compression == "zstd":
+            _expand_zstd(raw, out)
+        elif self.compression == "gzip":
+            out[:] = inflate(raw, out.size, _GZIP)
+
+    def write(self, array: npt.NDArray[Any]) -> None:
+        """Write all chunks of a new array."""
+        given = np.ascontiguousarray(array, self.dtype)
+        os.mkdir(self.folder)
+        each(lambda k: self._write(k, given[k * self.per_file :][: self.per_file]), range(self._files))
+
+    def _write(self, number: int, items: npt.NDArray[Any]) -> None:
+        index = np.full((self._per_index, 2), _ABSENT, np.uint64)
+        with open(os.path.join(self.folder, str(number)), "xb") as file:
+            for k, start in enumerate(range(0, len(items), self.chunk)):
+                index[k, 0] = file.tell()
+                self._write_chunk(file, items[start : start + self.chunk])
+                index[k, 1] = file.tell() - int(index[k, 0])
+            if self.indexed:
+                file.write(index.tobytes() + _checksum(index.tobytes()))
+
+    def _write_chunk(self, file: BinaryIO, items: npt.NDArray[Any]) -> None:
+        if len(items) < self.chunk:
+            items = np.concatenate([items, np.full(self.chunk - len(items), self.fill, self.dtype)])
+        raw: Any = items.view(np.uint8)
+        if self.compression == "zstd":
+            raw = Zstd(**self.settings).encode(raw)
+        elif self.compression == "gzip":
+            packer = zlib.compressobj(self.settings["level"], wbits=_GZIP)
+            raw = packer.compress(raw) + packer.flush()
+        file.write(raw)
+        if self.checksum:
+            file.write(_checksum(raw))
+
+
+def chunks_of(array: zarr.Array[Any], root: str) -> Chunks | None:
+    """How an array in this folder is stored, or None where only zarr knows. Raises UnsafeError."""
+    dtype = np.dtype(array.dtype)
+    if not DIRECT or sys.byteorder != "little" or array.metadata.zarr_format != 3 or dtype.kind not in "iuf":
+        return None
+    for key in ("zarr.json", "c"):
+        refuse_links(root, f"{array.path}/{key}")
+    with open(os.path.join(root, array.path, "zarr.json"), "rb") as file:
+        metadata = json.load(file)
+    match metadata:
+        case {
+            "shape": [length],
+            "data_type": dtype.name,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [per_file]}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "codecs": codecs,
+            **more,
+        } if array.shape == (length,) and not more.get("storage_transformers"):
+            pass
+        case _:
+            return None
+    chunk, indexed = per_file, False
+    match codecs:
+        case [{"name": "sharding_indexed", "configuration": {"chunk_shape": [chunk], "codecs": codecs, **more}}]:
+            if more.get("index_location", "end") != "end" or _chain(more.get("index_codecs")) != ("none", {}, True):
+                return None
+            indexed = True
+    chain = _chain(codecs)
+    if chain is None or min(per_file, chunk) < 1 or per_file % chunk:
+        return None
+    folder = os.path.join(root, array.path, "c")
+    return Chunks(folder, length, dtype, array.fill_value, per_file, chunk, indexed, *chain)
+
+
+def _chain(codecs: Any) -> tuple[str, dict[str, Any], bool] | None:
+    """The compression, its settings, and whether there is a checksum; None for codecs that are not ours."""
+    match codecs:
+        case [first, *rest] if first in (_BYTES, {"name": "bytes"}):  # a type of one byte has no order
+            checksum = rest[-1:] == [{"name": "crc32c"}]
+            match rest[: len(rest) - checksum]:
+                case []:
+                    return "none", {}, checksum
+                case [{"name": "zstd" | "gzip" as name, "configuration": dict(settings)}]:
+                    return name, settings, checksum
+    return None
+
+
+def _checksum(raw: Any) -> bytes:
+    return int(google_crc32c.value(raw)).to_bytes(4, "little")
+
+
+def _expand_zstd(raw: Bytes, out: Bytes) -> None:
+    """Fill `out`; no more is expanded. Raises ContainerError, and what the decoder raises."""
+    decode = Zstd().decode
+    if _frame_size(raw) == out.size:
+        decode(raw, out)
+        return
+    # Several frames, or one that does not tell its size. The decoder refuses to fill more than there is, but does not
+    # tell where it filled less: then two buffers differ in what they held before.
+    other = np.full(out.size, 255, np.uint8)
+    out[:] = 0
+    decode(raw, out)
+    decode(raw, other)
+    if not np.array_equal(out, other):
+        raise ContainerError(Problem("", f"a chunk does not expand to its {out.size} bytes"))
+
+
+def _frame_size(raw: Bytes) -> int | None:
+    """How many bytes the first zstd frame says that it expands to (RFC 8878, section 3.1.1), or None."""
+    head = raw[:18].tobytes().ljust(18, b"\0")
+    single, width = head[4] >> 5 & 1, (0, 2, 4, 8)[head[4] >> 6]
+    at = 6 - single + (0, 1, 2, 4)[head[4] & 3]
+    if head[:4] != b"\x28\xb5\x2f\xfd" or not width | single:
+        return None
+    return int.from_bytes(head[at : at + max(width, 1)], "little") + 256 * (width == 2)
