@@ -89,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument("out", metavar="OUT", help="PATH[:GROUP]; its suffix says the kind of file")
     convert.add_argument("--format", type=_format, help="such as CSR, or 'dense, sparse(2) @ 2, 0, 1'")
     convert.add_argument("--overwrite", action="store_true", help="replace OUT")
+    convert.add_argument("--narrow", action="store_true", help="store indices in the smallest integers that hold them")
     convert.add_argument("--shape", type=_shape, help="of a .tns file, such as 125,1790,112765")
     convert.add_argument("--duplicates", choices=get_args(Duplicates), help="in a text file; error by default")
     return parser
@@ -211,7 +212,7 @@ def _convert(options: argparse.Namespace) -> int:
                 step(f"packing as {options.format}")
                 tensor = tensor.convert(options.format)
             step("writing")
-            write(options.out, tensor, overwrite=options.overwrite)
+            write(options.out, tensor, overwrite=options.overwrite, narrow=options.narrow)
         except (FormatError, ContainerError) as error:
             raise _WrongCall("; ".join(map(str, error.problems))) from None
     return OK

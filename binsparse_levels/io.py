@@ -110,6 +110,7 @@ def write(
     chunks: int | Mapping[str, int] | None = None,
     shards: int | Mapping[str, int] | None = None,
     checksum: bool | None = None,
+    narrow: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
     """Write a tensor to PATH[:GROUP], into a store of zarr's or a mapping.
@@ -118,6 +119,7 @@ def write(
     the 0.1.0 of later texts. compression (gzip, zstd, none), chunks and shards (in items), checksum: as far as the
     container has them, for all arrays or by name; where they are not given, HDF5, NetCDF and NPZ hold plain arrays
     that anyone can read or map, and Zarr chunks of 2**16 items in shards of 2**20, with zstd and checksums.
+    narrow: index and pointer arrays take the smallest unsigned integers that hold their numbers, and are read as such.
 
     A file or local folder appears whole, in one step, or not at all; into another store the header is written last. A
     group is written into what is there, the rest of which is kept. Raises FileExistsError for what is there, unless
@@ -134,13 +136,13 @@ def write(
             raise PathMissingError(Problem(folder, "no such folder"))
     storage = Storage(compression, chunks, shards, checksum)
     if found.module.startswith("files."):
-        _refuse(place, group=group)
+        _refuse(place, group=group, narrow=narrow or None)
         storage.refuse("a text file")
         _module(found).write(place, tensor, overwrite=overwrite)
         return
     if not isinstance(spec_version, str):
         raise TypeError(f"a version is a string, got {spec_version!r:.40}")
-    header, arrays = tensor._stored(spec_version)
+    header, arrays = tensor._stored(spec_version, narrow=narrow)
     storage.check_names(arrays)
     parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
     write_arrays(path, header, arrays, overwrite=overwrite, kind=kind, storage=storage, limits=limits)

@@ -28,15 +28,17 @@ def stored(
     attributes: Mapping[str, Any],
     user: Mapping[str, Any],
     version: str,
+    narrow: bool,
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The header and the encoded arrays; the predefined name wherever there is one. Raises ArrayError for types that
-    Binsparse does not have.
+    """The header and the encoded arrays; the predefined name wherever there is one. narrow: indices and pointers take
+    the smallest type that holds them. Raises ArrayError for types that Binsparse does not have.
     """
     # Of an iso tree without positions nobody knows the value any more.
     iso = tree.iso and len(tree.values) > 0
-    data_types = {name: data_type_of(array.dtype, name) for name, array in tree.arrays.items()}
+    levels = {name: narrowed(array) if narrow else array for name, array in tree.arrays.items()}
+    data_types = {name: data_type_of(array.dtype, name) for name, array in levels.items()}
     data_types["values"] = data_type_of(tree.values.dtype, "values", iso)
-    arrays: dict[str, Array] = {**tree.arrays, "values": tree.values}
+    arrays: dict[str, Array] = {**levels, "values": tree.values}
     if fill_value is not None:
         data_types["fill_value"] = data_type_of(tree.values.dtype, "fill_value")
         arrays["fill_value"] = np.full(1, fill_value, tree.values.dtype)
@@ -46,6 +48,13 @@ def stored(
     alias = format.alias not in NO_EMPTY_FIBERS or not has_empty_fibers(tree.arrays)
     encoded = {name: encode(array, data_types[name]) for name, array in arrays.items()}
     return descriptor.header(alias=alias), encoded
+
+
+def narrowed(array: Array) -> Array:
+    """The same numbers in the smallest unsigned integers that hold them; what is negative stays as it is."""
+    if array.dtype.kind not in "iu" or (array.size and array.min() < 0):
+        return array
+    return array.astype(np.min_scalar_type(array.max(initial=0)), copy=False)
 
 
 def has_empty_fibers(arrays: Mapping[str, Array]) -> bool:

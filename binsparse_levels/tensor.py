@@ -415,7 +415,7 @@ class Tensor:
         on = i == j
         return list(symmetry_problems(self._structure, (i[on], j[on]), values[on]))
 
-    def _stored(self, version: str = VERSION) -> tuple[dict[str, Any], dict[str, Array]]:
+    def _stored(self, version: str = VERSION, *, narrow: bool = False) -> tuple[dict[str, Any], dict[str, Array]]:
         """The header of a container, and the arrays as it holds them; raises ArrayError for types without a name."""
         raise_if(ArrayError, self._diagonal_problems())
         attributes = dict(self._descriptor_attributes)
@@ -431,6 +431,7 @@ class Tensor:
             attributes,
             self._attributes,
             version,
+            narrow,
         )
 
     def __binsparse_descriptor__(self) -> dict[str, Any]:

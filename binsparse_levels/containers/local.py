@@ -92,7 +92,7 @@ def inflate(stored: npt.NDArray[np.uint8], size: int, wbits: int) -> npt.NDArray
         data += stream.decompress(rest, size + 1 - len(data))
         if len(data) > size or not stream.eof:
             break
-        rest = stream.unused_data.strip(b"\0") if wbits > zlib.MAX_WBITS else b""
+        rest = stream.unused_data.lstrip(b"\0") if wbits > zlib.MAX_WBITS else b""
     if len(data) != size or len(rest):
         raise ContainerError(Problem("", f"a chunk does not expand to its {size} bytes"))
     return np.frombuffer(data, np.uint8)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import shutil
 import zipfile
@@ -61,6 +60,10 @@ class _Folder(LocalStore):
             refuse_links(str(self.root), key)
         return await super().get_partial_values(prototype, asked)
 
+    async def getsize_prefix(self, prefix: str) -> int:
+        places = os.walk(self.root / prefix)
+        return sum(os.lstat(os.path.join(place, name)).st_size for place, _, names in places for name in names)
+
 
 def _direct(array: zarr.Array[Any]) -> Chunks | None:
     """How an array is read and written past zarr, or None where it is not."""
@@ -73,6 +76,7 @@ class ZarrReader:
     def __init__(self, group: zarr.Group, limits: Limits) -> None:
         self._group = group
         self._limits = limits
+        self._arrays: dict[str, zarr.Array[Any]] = {}
 
     def read_header(self) -> Any:
         with touching(ATTRIBUTE):
@@ -91,27 +95,27 @@ class ZarrReader:
 
     def info(self, name: str) -> ArrayInfo | None:
         with touching(name):
-            if name not in self._group:
+            try:
+                array = self._group[name]
+            except KeyError:
                 return None
-            array = self._group[name]
         if not isinstance(array, zarr.Array):
             raise ContainerError(Problem(name, "is no array"))
         with touching(name):
             bad = sorted(_codec_names(array.metadata.to_dict()) - _CODECS)
             if bad:
                 raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not on the list"))
-            dtype = np.dtype(array.dtype)
-            return ArrayInfo(array.shape, dtype, array.nbytes_stored())
+            self._arrays[name] = array
+            return ArrayInfo(array.shape, np.dtype(array.dtype), array.nbytes_stored())
 
     def read(self, name: str) -> npt.NDArray[Any]:
         with touching(name):
-            array = self._group[name]
-            assert isinstance(array, zarr.Array)
+            array = self._arrays[name]
             self._limits.hold("array_bytes", array.nbytes, name, "the size in bytes")
-            chunk = math.prod(array.chunks) * np.dtype(array.dtype).itemsize
-            self._limits.hold("array_bytes", chunk, name, "the size in bytes of a chunk")
             complete = bool(array.attrs.get(_COMPLETE))
             if direct := _direct(array):
+                chunk = direct.chunk * direct.dtype.itemsize
+                self._limits.hold("array_bytes", chunk, name, "the size in bytes of a chunk")
                 return direct.read(complete)
             # zarr counts all chunks of a shard that is there, also those beyond the end.
             if complete and array.nchunks_initialized < array.nchunks:
