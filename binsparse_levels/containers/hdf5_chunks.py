@@ -12,13 +12,11 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ContainerError, Problem
-from ..threads import each
+from ..threads import each, in_turn
 from .local import DIRECT, inflate, most_stored, read_in_steps, read_into
 
 _DEFLATE, _SHUFFLE = h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE
 LEVEL = 4  # h5py's own
-_BATCH = 64  # chunks that are held compressed before they are written
 
 
 def read(dataset: h5py.Dataset) -> npt.NDArray[Any] | None:
@@ -51,7 +49,7 @@ def read(dataset: h5py.Dataset) -> npt.NDArray[Any] | None:
 
 def _within(file: h5py.File, end: int) -> None:
     if end > os.fstat(file.id.get_vfd_handle()).st_size:
-        raise ContainerError(Problem("", "the file ends before the array does"))
+        raise EOFError("the file ends before the array does")
 
 
 def _read_chunks(dataset: h5py.Dataset, shuffled: bool) -> npt.NDArray[Any] | None:
@@ -59,8 +57,9 @@ def _read_chunks(dataset: h5py.Dataset, shuffled: bool) -> npt.NDArray[Any] | No
     found: list[Any] = []
     dataset.id.chunk_iter(found.append)
     places = {info.chunk_offset[0]: (info.byte_offset, info.size) for info in found if info.filter_mask == 0}
-    largest = max((size for _, size in places.values()), default=0)
-    if sorted(places) != list(range(0, length, chunk)) or largest > most_stored(chunk * item):
+    if len(places) * chunk < length or sorted(places) != list(range(0, length, chunk)):
+        return None  # some were never written, or are not filtered
+    if max(size for _, size in places.values()) > most_stored(chunk * item):
         return None
     _within(dataset.file, max(offset + size for offset, size in places.values()))
     handle = dataset.file.id.get_vfd_handle()
@@ -87,14 +86,15 @@ def write(dataset: h5py.Dataset, array: npt.NDArray[Any]) -> None:
     (chunk,) = dataset.chunks
     given = np.ascontiguousarray(array, dataset.dtype)
 
-    def compress(start: int) -> bytes:
+    def compress(start: int) -> tuple[int, bytes]:
         part = given[start : start + chunk]
         if len(part) < chunk:
             part = np.concatenate([part, np.zeros(chunk - len(part), part.dtype)])
-        return zlib.compress(np.ascontiguousarray(part.view(np.uint8).reshape(chunk, -1).T).data, LEVEL)
+        shuffled = np.ascontiguousarray(part.view(np.uint8).reshape(chunk, -1).T)
+        return start, zlib.compress(shuffled.data, LEVEL)
 
-    starts = range(0, len(given), chunk)
-    for first in range(0, len(starts), _BATCH):
-        batch = starts[first : first + _BATCH]
-        for start, stored in zip(batch, each(compress, batch), strict=True):
-            dataset.id.write_direct_chunk((start,), stored)
+    def store(made: tuple[int, bytes]) -> None:
+        start, stored = made
+        dataset.id.write_direct_chunk((start,), stored)
+
+    in_turn(compress, store, range(0, len(given), chunk))

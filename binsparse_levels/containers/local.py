@@ -1,5 +1,5 @@
 """Local files, read past the libraries: nothing through a symbolic link, bytes straight to where they belong, no more
-of a compressed chunk than there can be.
+of a compressed chunk than there can be. What is wrong with a file is an exception that `touching` makes one of ours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ContainerError, Problem, UnsafeError
+from ..errors import Problem, UnsafeError
 from ..threads import each
 
 DIRECT = hasattr(os, "preadv")  # where there is none, the libraries read
@@ -23,7 +23,7 @@ STEP = 2**22  # bytes that a thread reads at once
 
 
 def refuse_links(root: str, key: str) -> None:
-    """Raise UnsafeError for a symbolic link on the way from the root to the key, ContainerError for a pipe or a device,
+    """Raise UnsafeError for a symbolic link on the way from the root to the key, ValueError for a pipe or a device,
     which would be waited for. What is missing is left to whoever opens it.
     """
     path = root
@@ -36,7 +36,7 @@ def refuse_links(root: str, key: str) -> None:
         if stat.S_ISLNK(mode):
             raise UnsafeError(Problem(path, "a symbolic link is not followed"))
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-            raise ContainerError(Problem(path, "is no file"))
+            raise ValueError(f"{path} is no file")
 
 
 @contextlib.contextmanager
@@ -51,19 +51,19 @@ def opened(path: str) -> Iterator[tuple[int, int]]:
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise ContainerError(Problem(path, "is no file"))
+            raise ValueError(f"{path} is no file")
         yield handle, status.st_size
     finally:
         os.close(handle)
 
 
 def read_into(handle: int, array: npt.NDArray[Any], at: int) -> None:
-    """Fill an array with the bytes at that place of a file. Raises ContainerError where the file ends before."""
+    """Fill an array with the bytes at that place of a file. Raises EOFError where the file ends before."""
     left = array.view(np.uint8).data
     while left:
         count = os.preadv(handle, [left], at)
         if not count:
-            raise ContainerError(Problem("", "the file ends before the array does"))
+            raise EOFError("the file ends before the array does")
         left, at = left[count:], at + count
 
 
@@ -83,7 +83,7 @@ def most_stored(size: int) -> int:
 def inflate(stored: npt.NDArray[np.uint8], size: int, wbits: int) -> npt.NDArray[np.uint8]:
     """The bytes of a deflated chunk: by zlib (wbits 15), or by gzip (31), of which several may follow each other.
 
-    Raises ContainerError where they are not `size`; no more are expanded.
+    Raises ValueError where they are not `size`; no more are expanded.
     """
     data = b""
     rest: bytes | memoryview = stored.data
@@ -94,5 +94,5 @@ def inflate(stored: npt.NDArray[np.uint8], size: int, wbits: int) -> npt.NDArray
             break
         rest = stream.unused_data.lstrip(b"\0") if wbits > zlib.MAX_WBITS else b""
     if len(data) != size or len(rest):
-        raise ContainerError(Problem("", f"a chunk does not expand to its {size} bytes"))
+        raise ValueError(f"a chunk does not expand to its {size} bytes")
     return np.frombuffer(data, np.uint8)

@@ -112,15 +112,17 @@ class ZarrReader:
         with touching(name):
             array = self._arrays[name]
             self._limits.hold("array_bytes", array.nbytes, name, "the size in bytes")
-            complete = bool(array.attrs.get(_COMPLETE))
+            complete = array.attrs.get(_COMPLETE)
             if direct := _direct(array):
                 chunk = direct.chunk * direct.dtype.itemsize
                 self._limits.hold("array_bytes", chunk, name, "the size in bytes of a chunk")
-                return direct.read(complete)
+                found, whole = direct.read()
+                if whole or not complete:
+                    return found
             # zarr counts all chunks of a shard that is there, also those beyond the end.
-            if complete and array.nchunks_initialized < array.nchunks:
-                raise IncompleteError(Problem(name, "chunks are missing"))
-            return np.asarray(array[...])
+            elif not complete or array.nchunks_initialized >= array.nchunks:
+                return np.asarray(array[...])
+            raise IncompleteError(Problem(name, "chunks are missing"))
 
 
 def _codec_names(metadata: Mapping[str, Any]) -> set[str]:

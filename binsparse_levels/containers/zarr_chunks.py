@@ -17,7 +17,6 @@ import numpy.typing as npt
 import zarr
 from numcodecs.zstd import Zstd
 
-from ..errors import ContainerError, IncompleteError, Problem
 from ..threads import each, get_threads
 from .local import DIRECT, inflate, most_stored, opened, read_into, refuse_links
 
@@ -55,16 +54,17 @@ class Chunks:
     def _per_index(self) -> int:
         return self.per_file // self.chunk
 
-    def read(self, complete: bool) -> npt.NDArray[Any]:
-        """The array. complete: a missing chunk is an IncompleteError, not one of fill values.
+    def read(self) -> tuple[npt.NDArray[Any], bool]:
+        """The array, and whether all chunks are there; those that are missing are fill values.
 
-        Raises ContainerError and UnsafeError.
+        Raises UnsafeError for a link, and what else is wrong with the files.
         """
         try:
-            names = set(os.listdir(self.folder))
+            names = os.listdir(self.folder)
         except FileNotFoundError:
-            names = set()
-        there = [k for k in map(int, filter(str.isdecimal, names)) if k < self._files and str(k) in names]
+            names = []
+        there = [int(name) for name in names if name.isdecimal() and str(int(name)) == name]
+        there = sorted(k for k in there if k < self._files)
         array = np.empty(self.length, self.dtype)
         whole = len(there) == self._files
         if not whole:
@@ -72,10 +72,7 @@ class Chunks:
         pieces = -(-2 * get_threads() // max(len(there), 1))  # of a file, so that a large one keeps all threads busy
         step = -(-self._per_index // pieces)
         todo = [(k, first) for k in there for first in range(0, self._per_index, step)]
-        whole &= all(each(lambda piece: self._read(array, *piece, step), todo))
-        if complete and not whole:
-            raise IncompleteError(Problem(self.folder, "chunks are missing"))
-        return array
+        return array, all(each(lambda piece: self._read(array, *piece, step), todo)) and whole
 
     def _read(self, array: npt.NDArray[Any], number: int, first: int, count: int) -> bool:
         """Read some chunks of a file; whether all were there."""
@@ -103,20 +100,20 @@ class Chunks:
         """Offset and length of each chunk of a shard."""
         at = size - 16 * self._per_index - 4
         if at < 0:
-            raise ContainerError(Problem("", "a shard is shorter than its index"))
+            raise ValueError("a shard is shorter than its index")
         raw = np.empty(size - at, np.uint8)
         read_into(handle, raw, at)
         if _checksum(raw[:-4]) != raw[-4:].tobytes():
-            raise ContainerError(Problem("", "the index of a shard is not what its checksum says"))
+            raise ValueError("the index of a shard is not what its checksum says")
         return raw[:-4].view(np.uint64).reshape(-1, 2)
 
     def _check_sizes(self, offset: int, stored: int, size: int) -> None:
-        """Raise ContainerError for a chunk that cannot be one, before anything is made for it."""
+        """Raise ValueError for a chunk that cannot be one, before anything is made for it."""
         expanded, payload = self.chunk * self.dtype.itemsize, stored - 4 * self.checksum
         plain = self.compression == "none"
         if offset + stored > size or (payload != expanded if plain else not 0 < payload <= most_stored(expanded)):
             what = f"a chunk of {expanded} bytes is stored in {stored} at {offset} of a file of {size}"
-            raise ContainerError(Problem("", what))
+            raise ValueError(what)
 
     def _read_chunk(self, handle: int, offset: int, stored: int, out: Bytes) -> None:
         payload = stored - 4 * self.checksum
@@ -126,7 +123,7 @@ class Chunks:
             kept = np.empty(4, np.uint8)
             read_into(handle, kept, offset + payload)
             if _checksum(raw) != kept.tobytes():
-                raise ContainerError(Problem("", "a chunk is not what its checksum says"))
+                raise ValueError("a chunk is not what its checksum says")
         if self.compression == "zstd":
             _expand_zstd(raw, out)
         elif self.compression == "gzip":
@@ -214,7 +211,7 @@ def _checksum(raw: Any) -> bytes:
 
 
 def _expand_zstd(raw: Bytes, out: Bytes) -> None:
-    """Fill `out`; no more is expanded. Raises ContainerError, and what the decoder raises."""
+    """Fill `out`; no more is expanded. Raises ValueError, and what the decoder raises."""
     decode = Zstd().decode
     if _frame_size(raw) == out.size:
         decode(raw, out)
@@ -226,7 +223,7 @@ def _expand_zstd(raw: Bytes, out: Bytes) -> None:
     decode(raw, out)
     decode(raw, other)
     if not np.array_equal(out, other):
-        raise ContainerError(Problem("", f"a chunk does not expand to its {out.size} bytes"))
+        raise ValueError(f"a chunk does not expand to its {out.size} bytes")
 
 
 def _frame_size(raw: Bytes) -> int | None:
