@@ -18,6 +18,7 @@ import zarr
 from numcodecs.zstd import Zstd
 
 from ..threads import each, get_threads
+from . import zstd
 from .local import DIRECT, inflate, most_stored, opened, read_into, refuse_links
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -112,8 +113,7 @@ class Chunks:
         expanded, payload = self.chunk * self.dtype.itemsize, stored - 4 * self.checksum
         plain = self.compression == "none"
         if offset + stored > size or (payload != expanded if plain else not 0 < payload <= most_stored(expanded)):
-            what = f"a chunk of {expanded} bytes is stored in {stored} at {offset} of a file of {size}"
-            raise ValueError(what)
+            raise ValueError(f"a chunk of {expanded} bytes is stored in {stored}, at {offset} of a file of {size}")
 
     def _read_chunk(self, handle: int, offset: int, stored: int, out: Bytes) -> None:
         payload = stored - 4 * self.checksum
@@ -125,7 +125,7 @@ class Chunks:
             if _checksum(raw) != kept.tobytes():
                 raise ValueError("a chunk is not what its checksum says")
         if self.compression == "zstd":
-            _expand_zstd(raw, out)
+            zstd.expand(raw, out)
         elif self.compression == "gzip":
             out[:] = inflate(raw, out.size, _GZIP)
 
@@ -208,29 +208,3 @@ def _chain(codecs: Any) -> tuple[str, dict[str, Any], bool] | None:
 
 def _checksum(raw: Any) -> bytes:
     return int(google_crc32c.value(raw)).to_bytes(4, "little")
-
-
-def _expand_zstd(raw: Bytes, out: Bytes) -> None:
-    """Fill `out`; no more is expanded. Raises ValueError, and what the decoder raises."""
-    decode = Zstd().decode
-    if _frame_size(raw) == out.size:
-        decode(raw, out)
-        return
-    # Several frames, or one that does not tell its size. The decoder refuses to fill more than there is, but does not
-    # tell where it filled less: then two buffers differ in what they held before.
-    other = np.full(out.size, 255, np.uint8)
-    out[:] = 0
-    decode(raw, out)
-    decode(raw, other)
-    if not np.array_equal(out, other):
-        raise ValueError(f"a chunk does not expand to its {out.size} bytes")
-
-
-def _frame_size(raw: Bytes) -> int | None:
-    """How many bytes the first zstd frame says that it expands to (RFC 8878, section 3.1.1), or None."""
-    head = raw[:18].tobytes().ljust(18, b"\0")
-    single, width = head[4] >> 5 & 1, (0, 2, 4, 8)[head[4] >> 6]
-    at = 6 - single + (0, 1, 2, 4)[head[4] & 3]
-    if head[:4] != b"\x28\xb5\x2f\xfd" or not width | single:
-        return None
-    return int.from_bytes(head[at : at + max(width, 1)], "little") + 256 * (width == 2)

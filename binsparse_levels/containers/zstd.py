@@ -1,0 +1,37 @@
+"""zstd frames, of which no more is expanded than there is room for."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from numcodecs.zstd import Zstd
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+
+def expand(raw: Bytes, out: Bytes) -> None:
+    """Fill `out` from the frames in `raw`; no more is expanded. Raises ValueError, and what the decoder raises."""
+    decode = Zstd().decode
+    if _frame_size(raw) == out.size:
+        decode(raw, out)
+        return
+    # Several frames, or one that does not tell its size. The decoder refuses to fill more than there is, but does not
+    # tell where it filled less: then two buffers differ in what they held before.
+    other = np.full(out.size, 255, np.uint8)
+    out[:] = 0
+    decode(raw, out)
+    decode(raw, other)
+    if not np.array_equal(out, other):
+        raise ValueError(f"a chunk does not expand to its {out.size} bytes")
+
+
+def _frame_size(raw: Bytes) -> int | None:
+    """How many bytes the first zstd frame says that it expands to (RFC 8878, section 3.1.1), or None."""
+    head = raw[:18].tobytes().ljust(18, b"\0")
+    single, width = head[4] >> 5 & 1, (0, 2, 4, 8)[head[4] >> 6]
+    at = 6 - single + (0, 1, 2, 4)[head[4] & 3]
+    if head[:4] != b"\x28\xb5\x2f\xfd" or not width | single:
+        return None
+    return int.from_bytes(head[at : at + max(width, 1)], "little") + 256 * (width == 2)
