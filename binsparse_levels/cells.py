@@ -67,14 +67,14 @@ def scatter_tree(tree: Tree, strides: Sequence[int], out: Array) -> None:
         ends = np.arange(1, fibers + 1) * counts if isinstance(counts, int) else np.cumsum(counts, dtype=np.int64)
         steps = strides[place.depth : place.depth + place.level.rank]
         if place is not walk[-1][0]:
-            starts = np.repeat(starts, counts) + _linear(coords, steps)
+            starts = np.repeat(starts, np.diff(ends, prepend=0)) + _linear(coords, steps)
     step = steps[0]
     columns = coords[0]
     if len(coords) > 1:
         columns, step = _linear(coords, steps), 1
     values = tree.values[positions.start : positions.stop] if isinstance(positions, range) else tree.values[positions]
     if values.itemsize not in (1, 2, 4, 8):
-        out[np.repeat(starts, counts) + columns * np.int64(step)] = values
+        out[np.repeat(starts, np.diff(ends, prepend=0)) + _linear([columns], [step])] = values
         return
     word = f"u{values.itemsize}"
     given = (starts, kernels.readable(ends), kernels.readable(columns), step, kernels.readable(values).view(word))

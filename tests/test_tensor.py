@@ -263,3 +263,14 @@ def test_repr_shows_the_level_tree():
     assert "dense: dimension 2 (size 5), 1 fiber" in text
     assert "pointers_to_1[6], indices_1[2], indices_2[2]" in text
     assert "1 stored value," in repr(pack((), 7, (), "element"))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint64])
+@pytest.mark.parametrize("values", [np.float32, np.complex128])
+def test_index_arrays_of_any_integer_type(dtype, values):
+    coords = [[0, 2, 2, 2], [1, 0, 3, 3], [4, 4, 0, 1]]
+    tensor = pack(coords, np.arange(1, 5).astype(values), (3, 4, 5), "dense, sparse, sparse")
+    other = Tensor(tensor.format, tensor.shape, {k: x.astype(dtype) for k, x in tensor.arrays.items()}, tensor.values)
+    np.testing.assert_array_equal(other.to_dense(), tensor.to_dense())
+    assert other.equals(tensor)
+    assert other.convert("sparse(3) @ 2, 1, 0").equals(tensor)
