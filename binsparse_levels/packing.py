@@ -240,6 +240,8 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     rank = len(tree.dims)
     ordered = _ordered_dims(order) if all(level.ordered for level in tree.levels) else 0
     dtype = _shared_dtype(tree)
+    if ordered == rank and (shared := _around_the_last_level(tree, levels, order, limits, dtype)):
+        return shared
     coords, positions = unpack_tree(tree, dtype)
     everything = positions == range(len(tree.values)) if isinstance(positions, range) else False
     if tree.iso:
@@ -254,6 +256,32 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     if ordered == rank:
         return build(levels, entries, pad, limits, dtype)
     return pack_entries(levels, entries, pad, "error", limits, ordered_dims=ordered, trusted=True)
+
+
+def _around_the_last_level(
+    tree: Tree, levels: tuple[Level, ...], order: Sequence[int], limits: Limits, dtype: Any
+) -> Tree | None:
+    """Other levels around the same last one, whose indices and values are shared; None where it is not the same, or
+    has no pointers. The fibers become the entries of the levels above, their lengths the values.
+    """
+    *_, (place, arrays, _) = tree.walk()
+    if levels[-1] != place.level or "ptr" not in arrays or (place.level.fused() or (0,))[0] != 1:
+        return None
+    above = Tree(tree.levels[:-1], tree.dims[: place.depth], tree.arrays, tree.values)
+    coords, positions = unpack_tree(above, dtype)
+    lengths = np.diff(arrays["ptr"])
+    if isinstance(positions, range):
+        lengths = lengths[positions.start : positions.stop]
+    else:
+        lengths = lengths[positions]
+    if not lengths.all():
+        coords, lengths = [x[lengths != 0] for x in coords], lengths[lengths != 0]
+    fibers = Entries(above.dims, tuple(coords), lengths, False, tuple(order[: place.depth]))
+    made = build(levels[:-1], fibers, 0, limits, dtype)
+    pointers = np.zeros(len(made.values) + 1, dtype)
+    np.cumsum(made.values, out=pointers[1:])
+    kept = {name: arrays[role] for role, name in place.names.items() if role != "ptr"}
+    return Tree(levels, tree.dims, {**made.arrays, place.names["ptr"]: pointers, **kept}, tree.values, tree.iso)
 
 
 def _ordered_dims(order: Sequence[int]) -> int:
