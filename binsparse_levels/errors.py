@@ -12,7 +12,10 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
+        text = f"{self.path}: {self.message}" if self.path else self.message
+        if text.isprintable():
+            return text
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)  # a terminal would obey some of them
 
 
 class BinsparseError(ValueError):
