@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib import format as npy
 
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
@@ -67,7 +68,11 @@ class DirectoryWriter:
         self._folder = folder
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
-        np.save(os.path.join(self._folder, f"{name}.npy"), array, allow_pickle=False)
+        # By Python's own stream: `np.save` does not notice that the disk is full.
+        with open(os.path.join(self._folder, f"{name}.npy"), "wb") as file:
+            contiguous = np.ascontiguousarray(array)
+            npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(contiguous))
+            file.write(contiguous.data)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
         with open(os.path.join(self._folder, HEADER), "w", encoding="utf-8") as file:
