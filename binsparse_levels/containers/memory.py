@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
@@ -18,7 +19,7 @@ KEY = "binsparse"
 
 
 class MemoryReader:
-    """Arrays are given as they are, without a copy."""
+    """Arrays are given as they are, without a copy, but for those that another process may change."""
 
     def __init__(self, mapping: Mapping[str, Any], limits: Limits) -> None:
         self._mapping = mapping
@@ -47,7 +48,16 @@ class MemoryReader:
 
     def read(self, name: str) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = self._mapping[name]
-        return array
+        return np.array(array) if _is_mapped(array) else array
+
+
+def _is_mapped(array: Any) -> bool:
+    """Whether the items lie in a file that is mapped."""
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap):
+            return True
+        array = array.base
+    return isinstance(array, mmap.mmap)
 
 
 class MemoryWriter:
