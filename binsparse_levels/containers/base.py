@@ -117,7 +117,8 @@ def load_json(text: str | bytes, limits: Limits) -> Any:
     limits.hold("header_bytes", len(text), "binsparse", "the length of the JSON header")
     try:
         text = text.decode() if isinstance(text, bytes) else text
-    except UnicodeDecodeError as error:
+        text.encode()  # what a library could not decode it gives as lone surrogates
+    except UnicodeError as error:
         raise DescriptorError(Problem("binsparse", f"not UTF-8: {error}")) from None
     limits.hold("nesting", _depth(text), "binsparse", "the depth of the JSON header")
     try:
