@@ -264,6 +264,8 @@ def _kind_of(place: Any) -> str:
         return "zarr"
     if os.path.isdir(place):
         return _marked(os.listdir(place), place)
+    if os.path.exists(place) and not os.path.isfile(place):  # a pipe would wait for somebody to write
+        raise ContainerError(Problem(place, "is no file"))
     try:
         with open(place, "rb") as file:
             head = file.read(4096)

@@ -225,8 +225,8 @@ def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
     write: everything, the file to the disk, the rename, the folder to the disk.
     """
     target = os.path.realpath(target)
-    if os.path.isdir(target):
-        raise ContainerError(Problem(target, "is a directory"))
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise ContainerError(Problem(target, "is a directory, a pipe or a device, and is not replaced"))
     folder, part = os.path.dirname(target), _part_of(target)
     exists = _is_there(target)
     try:
