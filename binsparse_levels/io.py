@@ -187,10 +187,13 @@ def write_arrays(
     opened: contextlib.AbstractContextManager[Writer] = _module(found).writing(
         place, group, overwrite, limits, storage, **found.options
     )
-    with opened as writer:
-        for name, array in arrays.items():
-            writer.write(name, array)
-        writer.write_header(header)  # last, for it tells that all arrays are there
+    try:
+        with opened as writer:
+            for name, array in arrays.items():
+                writer.write(name, array)
+            writer.write_header(header)  # last, for it tells that all arrays are there
+    except RuntimeError as error:  # so the HDF5 libraries say that the disk is full
+        raise ContainerError(Problem(str(place), f"cannot be written: {error}")) from error
 
 
 class Description(NamedTuple):
