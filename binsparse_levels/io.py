@@ -12,7 +12,7 @@ import os
 import warnings
 import zipfile
 import zlib
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from .containers.base import (
 )
 from .containers.base import clean_folder as clean_folder
 from .descriptor import VERSION, Descriptor, parse_descriptor
-from .errors import ContainerError, DialectWarning, OptionError, PathMissingError, Problem
+from .errors import BinsparseError, ContainerError, DialectWarning, OptionError, PathMissingError, Problem
 from .fused import Duplicates
 from .limits import DEFAULT_LIMITS, Limits
 from .loading import Loading
@@ -91,7 +91,7 @@ def read(
         tensor: Tensor = module.read(place, duplicates=duplicates or "error", limits=limits, **options)
         return tensor
     _refuse(place, shape=shape, duplicates=None if lenient else duplicates)
-    with module.reading(place, group, limits) as reader:
+    with _one_folder(place), module.reading(place, group, limits) as reader:
         loading = Loading(reader, limits, lenient)
         tensor = loading.tensor(check, duplicates or "error")
     for repair in loading.repairs:
@@ -232,6 +232,30 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
         with module.reading(place, None, limits) as reader:
             reader.read_header()
     return ["/"]
+
+
+@contextlib.contextmanager
+def _one_folder(place: Any) -> Iterator[None]:
+    """Raise ContainerError where another folder took the place of this one, since what was read may be of both."""
+    try:
+        handle = os.open(place, os.O_RDONLY) if isinstance(place, str) and os.path.isdir(place) else None
+    except OSError:  # a folder cannot be opened everywhere
+        handle = None
+    if handle is None:
+        yield
+        return
+    error = None
+    try:  # as long as it is open, no other folder gets its number
+        try:
+            yield
+        except BinsparseError as caught:
+            error = caught
+        if not os.path.exists(place) or not os.path.samestat(os.fstat(handle), os.stat(place)):
+            raise ContainerError(Problem(place, "was replaced while it was read; read it again")) from error
+        if error is not None:
+            raise error
+    finally:
+        os.close(handle)
 
 
 def _split(path: Place) -> tuple[Any, str | None]:
