@@ -50,9 +50,7 @@ def _attempt(case: Case, each: Attempt, folder: Path) -> dict[str, Any]:
         seconds = time.process_time() - begin
         wanted = {"strict": case.expected, "lenient": case.lenient}.get(way) or (READ, *FAMILY)
         if outcome not in wanted:
-            wrong.append(
-                f"{Path(str(each.place)).name[:40]} {way}: {outcome} {fault[:200]!r}, expected {' or '.join(wanted)}"
-            )
+            wrong.append(f"{way}: {outcome} {fault[:200]!r}, expected {' or '.join(wanted)}")
         if seconds > SECONDS and case.number != 92:
             wrong.append(f"{way}: took {seconds:.1f} s")
         if not fault.replace("\n", "").isprintable():
