@@ -27,6 +27,7 @@ from .containers.base import (
     split_path,
 )
 from .containers.base import clean_folder as clean_folder
+from .containers.seal import sealed
 from .descriptor import VERSION, Descriptor, parse_descriptor
 from .errors import BinsparseError, ContainerError, DialectWarning, OptionError, PathMissingError, Problem
 from .fused import Duplicates
@@ -117,7 +118,8 @@ def write(
 
     kind: one of KINDS; the suffix of a path tells it where it is not given. spec_version: for programs that insist on
     the 0.1.0 of later texts. compression (gzip, zstd, none), chunks and shards (in items), checksum: as far as the
-    container has them, for all arrays or by name; where they are not given, HDF5, NetCDF and NPZ hold plain arrays
+    container has them, for all arrays or by name; checksum=True also seals the header and every array, so that `read`
+    refuses a file in which anything has changed; where they are not given, HDF5, NetCDF and NPZ hold plain arrays
     that anyone can read or map, and Zarr chunks of 2**16 items in shards of 2**20, with zstd and checksums.
     narrow: index and pointer arrays take the smallest unsigned integers that hold their numbers, and are read as such.
 
@@ -145,6 +147,7 @@ def write(
     header, arrays = tensor._stored(spec_version, narrow=narrow)
     storage.check_names(arrays)
     parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
+    header = sealed(header, arrays) if checksum else header
     write_arrays(path, header, arrays, overwrite=overwrite, kind=kind, storage=storage, limits=limits)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .containers import seal
 from .containers.base import ArrayInfo, Reader
 from .descriptor import parse_descriptor
 from .dtypes import INTEGERS, DataType, decode
@@ -25,7 +26,8 @@ class Loading:
         self._reader = reader
         self._limits = limits
         self._lenient = lenient
-        self.descriptor = parse_descriptor(reader.read_header(), limits, lenient=lenient)
+        header, self._sums = seal.opened(reader.read_header())
+        self.descriptor = parse_descriptor(header, limits, lenient=lenient)
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, ArrayInfo] = {}
         self._left_out: set[str] = set()
@@ -143,6 +145,7 @@ class Loading:
         if name in self._left_out:
             return np.empty(0, self.infos[name].dtype)
         array = self._reader.read(name)
+        seal.check_array(name, array, self._sums)
         wanted = self.descriptor.data_types[name].stored
         if array.dtype.newbyteorder("=") != wanted:
             with np.errstate(all="ignore"):

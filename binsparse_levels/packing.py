@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import fused, kernels, keys, plain
-from .errors import ArrayError, Problem
+from .errors import ArrayError, LimitError, Problem
 from .fused import Duplicates
 from .levels import Level, places
 from .levels.base import Positions, as_array
@@ -200,8 +200,15 @@ def _repeated(entries: Entries, coords: Sequence[int]) -> RepeatedError:
 def unpack_tree(tree: Tree, dtype: Any = np.int64) -> tuple[list[Array], Positions]:
     """The coordinates of all entries by stored dimension, in stored order, and the positions of their values.
 
-    Arrays of the type `dtype` that list every entry already are shared.
+    Arrays of the type `dtype` that list every entry already are shared. Raises LimitError where there is no memory.
     """
+    try:
+        return _unpack_tree(tree, dtype)
+    except MemoryError as error:
+        raise LimitError(Problem("", f"there is not enough memory for the coordinates: {error}")) from error
+
+
+def _unpack_tree(tree: Tree, dtype: Any) -> tuple[list[Array], Positions]:
     found: list[tuple[list[Array], Array]] = []  # of each level, its coordinates and where each fiber of it ends
     positions: Positions = range(1)
     for place, arrays, _ in tree.walk():

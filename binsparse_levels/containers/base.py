@@ -211,6 +211,15 @@ def touching(name: str) -> Iterator[None]:
         raise ContainerError(Problem(name, f"cannot be read or written: {error}")) from error
 
 
+def bounded_chunk(name: str, chunk: int, length: int, itemsize: int) -> None:
+    """Raise LimitError for a chunk that is expanded for far more than the array has; both in items."""
+    if chunk * itemsize > max(length * itemsize, _LARGE_CHUNK):
+        raise LimitError(Problem(name, f"an array of {length} items is stored in a chunk of {chunk}"))
+
+
+_LARGE_CHUNK = 2**26  # bytes
+
+
 def refuse_existing(path: str, overwrite: bool) -> None:
     """Raise PathExistsError for what is there, unless `overwrite`."""
     if not overwrite and os.path.lexists(path):

@@ -92,7 +92,7 @@ def writing(
     path: str, group: str | None, overwrite: bool, limits: Limits, storage: Storage
 ) -> Iterator[DirectoryWriter]:
     """A new folder, which takes its place when the block ends well. Only a folder of ours is overwritten."""
-    storage.refuse("a folder of .npy files")
+    storage.refuse("a folder of .npy files", but=("checksum",))
     if group:
         raise ContainerError(Problem(f"{path}:{group}", "a folder of .npy files has no groups"))
     refuse_existing(path, overwrite)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
 from . import hdf5_chunks
-from .base import ArrayInfo, Storage, load_json, refuse_existing, replacing, touching
+from .base import ArrayInfo, Storage, bounded_chunk, load_json, refuse_existing, replacing, touching
 
 ATTRIBUTE = "binsparse"
 CHUNK = 2**17  # items: half of the speed is lost in chunks of a thousand
@@ -66,6 +67,8 @@ class HDF5Reader:
         with touching(name):
             dataset = self._group[name]
             self._limits.hold("array_bytes", dataset.size * dataset.dtype.itemsize, name, "the size in bytes")
+            if dataset.chunks:
+                bounded_chunk(name, math.prod(dataset.chunks), dataset.size, dataset.dtype.itemsize)
             array = hdf5_chunks.read(dataset)
             return dataset[...] if array is None else array
 

@@ -86,7 +86,7 @@ def writing(
     """Fill a mapping; raises PathExistsError for one that has something, unless `overwrite`."""
     if not isinstance(mapping, MutableMapping):
         raise OptionError(Problem("kind", f"expected a mapping, got {type(mapping).__name__}"))
-    storage.refuse("a mapping")
+    storage.refuse("a mapping", but=("checksum",))
     if mapping and not overwrite:
         raise PathExistsError(Problem("mapping", "is not empty; nobody asked to overwrite it"))
     writer = MemoryWriter()

@@ -120,7 +120,7 @@ def reading(path: str, group: str | None, limits: Limits) -> Iterator[NPZReader]
 @contextlib.contextmanager
 def writing(path: str, group: str | None, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[NPZWriter]:
     """A new zip file, which takes its place when the block ends well. Raises PathExistsError, OptionError."""
-    storage.refuse("NPZ", but=("compression",), compressions=("gzip", "none"))
+    storage.refuse("NPZ", but=("compression", "checksum"), compressions=("gzip", "none"))
     if group:
         raise ContainerError(Problem(f"{path}:{group}", "an NPZ file has no groups"))
     refuse_existing(path, overwrite)

@@ -5,12 +5,15 @@ It is written double, as other programs read it: attributes["binsparse"] = {"bin
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import math
 import os
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +26,7 @@ from zarr.storage import LocalStore, StorePath, ZipStore
 from ..errors import (
     ContainerError,
     IncompleteError,
+    LimitError,
     OptionError,
     PathExistsError,
     PathMissingError,
@@ -30,7 +34,7 @@ from ..errors import (
     UnsafeError,
 )
 from ..limits import Limits
-from .base import ArrayInfo, Storage, load_json, refuse_existing, replacing, replacing_folder, touching
+from .base import ArrayInfo, Storage, bounded_chunk, load_json, refuse_existing, replacing, replacing_folder, touching
 from .local import refuse_links
 from .zarr_chunks import Chunks, chunks_of
 
@@ -38,6 +42,8 @@ ATTRIBUTE = "binsparse"
 _COMPLETE = "binsparse_levels:all_chunks_stored"  # marks our arrays, in which a missing chunk is none of zeros
 _CHUNK = 2**16  # items: a small slice reads little
 _SHARD = 2**20  # items: a large array makes few files
+_METADATA = 2**26  # bytes of the metadata of a group
+_MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
 
 # The codecs that are let run; of version 2 by their numcodecs names.
 _CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "blosc", "lz4", "crc32c", "shuffle"}
@@ -80,18 +86,33 @@ class ZarrReader:
 
     def read_header(self) -> Any:
         with touching(ATTRIBUTE):
-            header = dict(self._group.attrs).get(ATTRIBUTE)
-        if header is None:
+            attributes = self._strict_attributes()
+        if ATTRIBUTE not in attributes:
+            if any(True for _ in self._group.array_keys()):  # the header is written last
+                raise IncompleteError(Problem(str(self._group.store_path), "arrays without a header: not whole"))
             raise ContainerError(Problem(self._group.path, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
-        try:
-            text = header if isinstance(header, str) else json.dumps(header)
-        except ValueError as error:
-            raise ContainerError(Problem(ATTRIBUTE, str(error))) from None
-        header = load_json(text, self._limits)
+        header = attributes[ATTRIBUTE]
+        header = load_json(header if isinstance(header, str) else json.dumps(header), self._limits)
         # The text of the specification does not say where the JSON lives: single and double are both in use.
         if isinstance(header, dict) and ATTRIBUTE not in header and "version" in header and "format" in header:
             return {ATTRIBUTE: header}
         return header
+
+    def _strict_attributes(self) -> dict[str, Any]:
+        """The attributes, from the JSON as it is stored: zarr takes the last of two equal keys, and one version of two.
+
+        Metadata may list all arrays of the store, so they have a limit of their own.
+        """
+        limits = replace(self._limits, header_bytes=max(self._limits.header_bytes, _METADATA))
+        found = {}
+        for key in ("zarr.json", ".zgroup", ".zattrs"):
+            buffer = sync((self._group.store_path / key).get())
+            if buffer is not None:
+                found[key] = load_json(buffer.to_bytes(), limits)
+        if "zarr.json" in found and ".zgroup" in found:
+            raise ContainerError(Problem(str(self._group.store_path), "has metadata of two versions of Zarr"))
+        holder = found["zarr.json"].get("attributes", {}) if "zarr.json" in found else found.get(".zattrs", {})
+        return dict(holder)
 
     def info(self, name: str) -> ArrayInfo | None:
         with touching(name):
@@ -105,6 +126,8 @@ class ZarrReader:
             bad = sorted(_codec_names(array.metadata.to_dict()) - _CODECS)
             if bad:
                 raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not on the list"))
+            if array.metadata.to_dict().get("storage_transformers"):
+                raise UnsafeError(Problem(name, "has storage transformers"))
             self._arrays[name] = array
             return ArrayInfo(array.shape, np.dtype(array.dtype), array.nbytes_stored())
 
@@ -112,13 +135,14 @@ class ZarrReader:
         with touching(name):
             array = self._arrays[name]
             self._limits.hold("array_bytes", array.nbytes, name, "the size in bytes")
+            bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize)
             complete = array.attrs.get(_COMPLETE)
             if direct := _direct(array):
-                chunk = direct.chunk * direct.dtype.itemsize
-                self._limits.hold("array_bytes", chunk, name, "the size in bytes of a chunk")
                 found, whole = direct.read()
                 if whole or not complete:
                     return found
+            elif array.nchunks > _MOST_CHUNKS:
+                raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MOST_CHUNKS}"))
             # zarr counts all chunks of a shard that is there, also those beyond the end.
             elif not complete or array.nchunks_initialized >= array.nchunks:
                 return np.asarray(array[...])
@@ -245,8 +269,10 @@ def writing(
     """
     if not isinstance(path, str | Store | StorePath):
         raise TypeError(f"expected a path or a store of zarr's, got {type(path).__name__}")
-    more = ("shards", "checksum") if zarr_format == 3 else ()
-    storage.refuse(f"Zarr {zarr_format}", but=("compression", "chunks", *more), compressions=("zstd", "gzip", "none"))
+    more = ("shards",) if zarr_format == 3 else ()
+    storage.refuse(f"Zarr {zarr_format}", but=("compression", "chunks", "checksum", *more), compressions=("zstd", "gzip", "none"))
+    if type(path) is LocalStore and not path.read_only:
+        path = str(path.root)
     if not isinstance(path, str) or "://" in path:
         with _filling(path, group, overwrite, limits, storage, zarr_format) as writer:
             yield writer
@@ -317,10 +343,16 @@ def _filling(
     try:
         yield writer
     except BaseException:
+        sync(_settle())
         for name in writer.written:  # so that a second try finds nothing in its way
             with contextlib.suppress(Exception):
                 del place[name]
         raise
+
+
+async def _settle() -> None:
+    """Wait for what zarr still does after one of its tasks has failed: it would write into what is being removed."""
+    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
 
 
 def _clear(group: zarr.Group, limits: Limits) -> None:

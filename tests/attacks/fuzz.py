@@ -27,18 +27,22 @@ from .supervise import FOLDER, MEMORY, limit_memory, watch, work
 
 # Where all that is stored has a checksum, nothing may be read as something else.
 CHECKED: dict[str, tuple[str, dict[str, Any]]] = {
-    "HDF5, checksums": ("a.h5", {"checksum": True}),
-    "HDF5, gzip": ("b.h5", {"checksum": True, "compression": "gzip"}),
-    "NetCDF, checksums": ("a.nc", {"checksum": True, "compression": "gzip"}),
-    "Zarr": ("a.zarr", {}),
-    "Zarr, shards": ("b.zarr", {"chunks": 16, "shards": 32}),
-    "Zarr, zip": ("a.zarr.zip", {}),
-    "NPZ": ("a.npz", {}),
+    "HDF5, sealed": ("a.h5", {"checksum": True}),
+    "HDF5, gzip, sealed": ("b.h5", {"checksum": True, "compression": "gzip"}),
+    "NetCDF, sealed": ("a.nc", {"checksum": True}),
+    "Zarr, sealed": ("a.zarr", {"checksum": True}),
+    "Zarr, shards, sealed": ("b.zarr", {"checksum": True, "chunks": 16, "shards": 32}),
+    "Zarr, zip, sealed": ("a.zarr.zip", {"checksum": True}),
+    "Zarr 2, sealed": ("c.zarr", {"checksum": True, "kind": "zarr2"}),
+    "NPZ, sealed": ("a.npz", {"checksum": True}),
+    "folder, sealed": ("a.bspnpy", {"checksum": True}),
     "NPZ, gzip": ("b.npz", {"compression": "gzip"}),
 }
 PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "HDF5": ("a.h5", {}),
+    "HDF5, gzip": ("b.h5", {"compression": "gzip"}),
     "NetCDF": ("a.nc", {}),
+    "Zarr": ("a.zarr", {}),
     "Zarr, plain": ("a.zarr", {"checksum": False, "compression": "none"}),
     "Zarr 2": ("a.zarr", {"kind": "zarr2"}),
     "folder": ("a.bspnpy", {}),

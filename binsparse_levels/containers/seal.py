@@ -1,0 +1,52 @@
+"""A seal: checksums of the header and of every array, kept in the header, so that no change goes unnoticed.
+
+It stands beside the descriptor, where other programs leave it alone: {"header": crc32c, "arrays": {name: crc32c}}.
+The checksum of the header is that of its JSON without the seal, keys sorted, without white space.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ContainerError, Problem
+from ..threads import each
+
+SEAL = "binsparse_levels:crc32c"
+
+
+def sealed(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+    """The header with a seal."""
+    sums = dict(zip(arrays, each(_of_array, arrays.values()), strict=True))
+    return {**header, SEAL: {"header": _of_header(header), "arrays": sums}}
+
+
+def opened(header: Any) -> tuple[Any, dict[str, int]]:
+    """The header without its seal, and the checksums of the arrays. Raises ContainerError where it was changed."""
+    if not isinstance(header, dict) or SEAL not in header:
+        return header, {}
+    rest = {key: value for key, value in header.items() if key != SEAL}
+    seal = header[SEAL]
+    if not isinstance(seal, dict) or not isinstance(seal.get("arrays"), dict) or seal.get("header") != _of_header(rest):
+        raise ContainerError(Problem("header", "is not what its checksum says"))
+    return rest, seal["arrays"]
+
+
+def check_array(name: str, array: npt.NDArray[Any], sums: Mapping[str, int]) -> None:
+    """Raise ContainerError for an array that is not what its checksum says, if it has one."""
+    if sums and sums.get(name) != _of_array(array):
+        raise ContainerError(Problem(name, "is not what its checksum says"))
+
+
+def _of_array(array: npt.NDArray[Any]) -> int:
+    little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    return int(google_crc32c.value(little.reshape(-1).view(np.uint8)))
+
+
+def _of_header(header: Mapping[str, Any]) -> int:
+    return int(google_crc32c.value(json.dumps(header, sort_keys=True, separators=(",", ":")).encode()))
