@@ -91,6 +91,8 @@ class Loading:
         Raises ArrayError for what they hold.
         """
         descriptor = self.descriptor
+        if check == "none":
+            self._sums = {}
         arrays = {name: self._read(name) for name in descriptor.data_types if name not in ("values", "fill_value")}
         raw, data_type = self._read("values"), descriptor.data_types["values"]
         if data_type.iso and len(raw) > data_type.parts:

@@ -211,8 +211,9 @@ def touching(name: str) -> Iterator[None]:
         raise ContainerError(Problem(name, f"cannot be read or written: {error}")) from error
 
 
-def bounded_chunk(name: str, chunk: int, length: int, itemsize: int) -> None:
-    """Raise LimitError for a chunk that is expanded for far more than the array has; both in items."""
+def bounded_chunk(name: str, chunk: int, length: int, itemsize: int, limits: Limits) -> None:
+    """Raise LimitError for a chunk that is too large, or is expanded for far more than the array has; both in items."""
+    limits.hold("array_bytes", chunk * itemsize, name, "the size in bytes of a chunk")
     if chunk * itemsize > max(length * itemsize, _LARGE_CHUNK):
         raise LimitError(Problem(name, f"an array of {length} items is stored in a chunk of {chunk}"))
 

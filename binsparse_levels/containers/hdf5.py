@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import os
@@ -68,7 +69,7 @@ class HDF5Reader:
             dataset = self._group[name]
             self._limits.hold("array_bytes", dataset.size * dataset.dtype.itemsize, name, "the size in bytes")
             if dataset.chunks:
-                bounded_chunk(name, math.prod(dataset.chunks), dataset.size, dataset.dtype.itemsize)
+                bounded_chunk(name, math.prod(dataset.chunks), dataset.size, dataset.dtype.itemsize, self._limits)
             array = hdf5_chunks.read(dataset)
             return dataset[...] if array is None else array
 
@@ -135,9 +136,9 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
     """
     refuse_existing(path, overwrite or group is not None)
     storage.refuse("HDF5", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
-    with replacing(path, keep=group is not None) as part:
+    with replacing(path, keep=group is not None) as part, _Disk(part, "r+b") as disk:
         mode = "w" if group is None or not os.path.getsize(part) else "r+"
-        with _opened(part, mode) as file:
+        with _opened(part, mode, disk) as file:
             place = walk(file, group, make=True)
             writer = HDF5Writer(place, storage)
             if ATTRIBUTE in place.attrs:
@@ -145,11 +146,42 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
                     raise PathExistsError(Problem(f"{path}:{group}", "has a tensor; nobody asked to overwrite it"))
                 writer.clear(limits)
             yield writer
+        disk.raise_failure(path)
 
 
-def _opened(path: str, mode: str) -> h5py.File:
+class _Disk(io.FileIO):
+    """The file that the HDF5 library writes to. It never hears that a write has failed, as when the disk is full, for
+    it would crash the process when it closes the file, or at the exit; `raise_failure` tells it afterwards.
+    """
+
+    _failure: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data).cast("B")
+        size = len(left)
+        try:
+            while left and self._failure is None:
+                left = left[super().write(left) or 0 :]
+        except OSError as error:
+            self._failure = error
+        return size
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self._failure = self._failure or error
+            return size or 0
+
+    def raise_failure(self, path: str) -> None:
+        """Raise ContainerError if anything could not be written."""
+        if self._failure is not None:
+            raise ContainerError(Problem(path, f"cannot be written: {self._failure.strerror}"))
+
+
+def _opened(path: str, mode: str, disk: _Disk | None = None) -> h5py.File:
     try:
-        return h5py.File(path, mode)
+        return h5py.File(path if disk is None else disk, mode)
     except FileNotFoundError:
         raise PathMissingError(Problem(path, "no such file")) from None
     except OSError as error:

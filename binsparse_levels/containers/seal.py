@@ -18,20 +18,21 @@ from ..errors import ContainerError, Problem
 from ..threads import each
 
 SEAL = "binsparse_levels:crc32c"
+_MARK = "binsparse_levels:sealed"  # so that a seal whose own name was changed is missed
 
 
 def sealed(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
     """The header with a seal."""
     sums = dict(zip(arrays, each(_of_array, arrays.values()), strict=True))
-    return {**header, SEAL: {"header": _of_header(header), "arrays": sums}}
+    return {**header, _MARK: True, SEAL: {"header": _of_header(header), "arrays": sums}}
 
 
 def opened(header: Any) -> tuple[Any, dict[str, int]]:
     """The header without its seal, and the checksums of the arrays. Raises ContainerError where it was changed."""
-    if not isinstance(header, dict) or SEAL not in header:
+    if not isinstance(header, dict) or not {SEAL, _MARK} & set(header):
         return header, {}
-    rest = {key: value for key, value in header.items() if key != SEAL}
-    seal = header[SEAL]
+    rest = {key: value for key, value in header.items() if key not in (SEAL, _MARK)}
+    seal = header.get(SEAL) if header.get(_MARK) is True else None
     if not isinstance(seal, dict) or not isinstance(seal.get("arrays"), dict) or seal.get("header") != _of_header(rest):
         raise ContainerError(Problem("header", "is not what its checksum says"))
     return rest, seal["arrays"]

@@ -104,13 +104,12 @@ class ZarrReader:
         Metadata may list all arrays of the store, so they have a limit of their own.
         """
         limits = replace(self._limits, header_bytes=max(self._limits.header_bytes, _METADATA))
+        _refuse_two_versions(self._group, ".zgroup")
         found = {}
-        for key in ("zarr.json", ".zgroup", ".zattrs"):
+        for key in ("zarr.json", ".zattrs"):
             buffer = sync((self._group.store_path / key).get())
             if buffer is not None:
                 found[key] = load_json(buffer.to_bytes(), limits)
-        if "zarr.json" in found and ".zgroup" in found:
-            raise ContainerError(Problem(str(self._group.store_path), "has metadata of two versions of Zarr"))
         holder = found["zarr.json"].get("attributes", {}) if "zarr.json" in found else found.get(".zattrs", {})
         return dict(holder)
 
@@ -126,6 +125,7 @@ class ZarrReader:
             bad = sorted(_codec_names(array.metadata.to_dict()) - _CODECS)
             if bad:
                 raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not on the list"))
+            _refuse_two_versions(array, ".zarray")
             if array.metadata.to_dict().get("storage_transformers"):
                 raise UnsafeError(Problem(name, "has storage transformers"))
             self._arrays[name] = array
@@ -135,18 +135,24 @@ class ZarrReader:
         with touching(name):
             array = self._arrays[name]
             self._limits.hold("array_bytes", array.nbytes, name, "the size in bytes")
-            bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize)
+            bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize, self._limits)
+            if array.nchunks > _MOST_CHUNKS:
+                raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MOST_CHUNKS}"))
             complete = array.attrs.get(_COMPLETE)
             if direct := _direct(array):
                 found, whole = direct.read()
                 if whole or not complete:
                     return found
-            elif array.nchunks > _MOST_CHUNKS:
-                raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MOST_CHUNKS}"))
             # zarr counts all chunks of a shard that is there, also those beyond the end.
             elif not complete or array.nchunks_initialized >= array.nchunks:
                 return np.asarray(array[...])
             raise IncompleteError(Problem(name, "chunks are missing"))
+
+
+def _refuse_two_versions(node: zarr.Group | zarr.Array[Any], older: str) -> None:
+    """Raise ContainerError where one program would see other metadata than another."""
+    if all(sync((node.store_path / key).exists()) for key in ("zarr.json", older)):
+        raise ContainerError(Problem(str(node.store_path), "has metadata of two versions of Zarr"))
 
 
 def _codec_names(metadata: Mapping[str, Any]) -> set[str]:
@@ -270,7 +276,9 @@ def writing(
     if not isinstance(path, str | Store | StorePath):
         raise TypeError(f"expected a path or a store of zarr's, got {type(path).__name__}")
     more = ("shards",) if zarr_format == 3 else ()
-    storage.refuse(f"Zarr {zarr_format}", but=("compression", "chunks", "checksum", *more), compressions=("zstd", "gzip", "none"))
+    storage.refuse(
+        f"Zarr {zarr_format}", but=("compression", "chunks", "checksum", *more), compressions=("zstd", "gzip", "none")
+    )
     if type(path) is LocalStore and not path.read_only:
         path = str(path.root)
     if not isinstance(path, str) or "://" in path:

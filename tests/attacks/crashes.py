@@ -42,7 +42,7 @@ CONTAINERS: dict[str, dict[str, Any]] = {
     "a.zarr": {}, "b.zarr": {"kind": "zarr2", "chunks": 100}, "a.zarr:g": {"chunks": 100, "shards": 200},
     "a.zarr.zip": {}, "a.bspnpy": {}, "a.mtx": {}, "a.mtx.gz": {}, "a.tns": {},
 }  # fmt: skip
-LEFTOVER = re.compile(r"\..+\.[0-9a-f]{8}\.part")
+LEFTOVER = re.compile(r"\..+\.[0-9]+-[0-9a-f]{8}\.part(\.d|\.old)?")
 SIZE = 500
 
 Step = Callable[[str], None]
