@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from . import convert, files, growth, pack, process, table
-from .measure import KEEPING, RELEASING, THREADS, environment, measured, peak, restart, touch
+from .measure import KEEPING, RELEASING, THREADS, environment, give_back, measured, peak, restart, touch
 from .picture import picture
 from .row import OURS, Call, Row, verdict
 
@@ -40,6 +40,7 @@ def main() -> None:
     touch(_BYTES * max((row.entries for row in rows), default=0))
     absent: set[str] = set()
     found = [_timed(row, options.rounds, absent) for row in rows]
+    give_back()
     for row, peaks in zip(found, _peaks_elsewhere(), strict=True):
         row["peaks"] = peaks
     head = {"rounds": options.rounds, "load": load, "cores": os.cpu_count(), "versions": _versions()}
