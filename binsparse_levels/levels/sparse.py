@@ -111,16 +111,15 @@ class Sparse(Level):
             for problem in _pointer_problems(arrays["ptr"], n_entries):
                 sound = False
                 yield problem
-        outside, descents = _bad_entries(columns, dims) if counted else (1, 1)
+        outside = descents = 1
+        if counted:
+            outside, descents = _bad_entries(unsigned.get("ptr") if sound else None, columns, dims)
         for k in range(self.rank) if outside else ():
             for problem in _range_problems(f"idx{k}", arrays[f"idx{k}"], dims[k], self._pointers(arrays)):
                 in_range = False
                 yield problem
-        if order and sound and in_range and n_entries:
-            if descents and counted and "ptr" in arrays:
-                descents -= kernels.check.count_descents_at_starts(unsigned["ptr"], columns)
-            if descents:
-                yield from _order_problems(self._pointers(arrays), [arrays[f"idx{k}"] for k in range(self.rank)])
+        if order and sound and in_range and n_entries and descents:
+            yield from _order_problems(self._pointers(arrays), [arrays[f"idx{k}"] for k in range(self.rank)])
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         pointers = self._pointers(arrays)
@@ -151,11 +150,11 @@ def _unsigned(array: Array, narrow: bool) -> Array:
     return kernels.readable(array, f"{array.dtype.kind}{size}").view(f"u{size}")
 
 
-def _bad_entries(columns: tuple[Array, ...], dims: Sequence[int]) -> tuple[int, int]:
-    """How many entries are out of range, and how many are not behind the one before."""
+def _bad_entries(pointers: Array | None, columns: tuple[Array, ...], dims: Sequence[int]) -> tuple[int, int]:
+    """How many entries are out of range, and how many are out of order in their fibers."""
     sizes = tuple(map(np.uint64, dims))
     parts = threads.shares(len(columns[0]))
-    found = threads.each(lambda part: kernels.check.count_bad_entries(columns, sizes, *part), parts)
+    found = threads.each(lambda part: kernels.check.count_bad_entries(pointers, columns, sizes, *part), parts)
     return sum(int(outside) for outside, _ in found), sum(int(descents) for _, descents in found)
 
 
