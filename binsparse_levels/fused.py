@@ -152,7 +152,7 @@ def add_groups(values: Array, new: Array) -> Array:
     rest = ~new
     add = np.logical_or if values.dtype.kind == "b" else np.add
     # One by one, as the kernels do: reduceat adds in pairs, and rounds otherwise.
-    add.at(total, (np.cumsum(new) - 1)[rest], values[rest])
+    add.at(total, (new.cumsum() - 1)[rest], values[rest])
     return total
 
 

@@ -169,12 +169,11 @@ def _sort_by_columns(entries: Entries, duplicates: Duplicates) -> Entries:
         if duplicates == "error":
             raise _repeated(entries, [int(x[np.argmin(new)]) for x in coords])
         coords = [x[new] for x in coords]
-        if not entries.iso:
-            last = np.append(new[1:], True)
-            values = (
-                fused.add_groups(values, new) if duplicates == "sum" else values[last if duplicates == "last" else new]
-            )
-    return replace(entries, coords=tuple(coords), values=values)
+        if not entries.iso and duplicates == "sum":
+            values = fused.add_groups(values, new)
+        elif not entries.iso:
+            values = values[new if duplicates == "first" else np.append(new[1:], True)]
+    return Entries(entries.dims, tuple(coords), values, entries.iso, entries.order)
 
 
 def _range_problems(entries: Entries) -> Iterator[Problem]:

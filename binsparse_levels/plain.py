@@ -46,7 +46,7 @@ def chain(
         pointers[first] = np.searchsorted(parent[starts], np.arange(n + 1))
         for k in range(first, d + 1):
             indices[k] = coords[k][starts]
-        parent = np.cumsum(new) - 1
+        parent = new.cumsum() - 1
         n = len(starts)
     dtype = index_dtype(dims, max(count, *(len(x) for x in indices)))
     found = Chain([x.astype(dtype) for x in pointers], [x.astype(dtype, copy=False) for x in indices], n, count)
