@@ -154,13 +154,15 @@ class Sorting:
         splits = min(10 if n > 25_000_000 else 9, (n // _BUCKET).bit_length(), keys.bits - ordered_bits, upper)
         top = np.uint64(min(upper - splits, 63))
         records = np.empty(n * (keys.words + 1), np.uint64)
-        # Dimensions with bits in the number of a bucket; others are read only where they must be checked.
+        # The dimensions with bits in the number of a bucket are counted; the others are only checked, which is faster.
         leading = max(sum(end > upper - splits for end in (keys.bits, *keys.ends[:-1])), 1)
-        some = leading if trusted and keys.words == 1 else len(coords)
-        counted = (coords[:some], tuple(tuple(word[:some] for word in field) for field in keys.fields))
+        heads = tuple(tuple(word[:leading] for word in field) for field in keys.fields)
+        rest = coords[leading:] if not trusted else ()
 
         def count(begin: int, end: int, counts: Array) -> None:
-            if kernels.entries.histogram(*counted, keys.sizes[:some], begin, end, top, counts):
+            if rest and kernels.entries.any_out_of_range(rest, keys.sizes[leading:], begin, end):
+                raise OutOfRange
+            if kernels.entries.histogram(coords[:leading], heads, keys.sizes[:leading], begin, end, top, counts):
                 raise OutOfRange
 
         def move(begin: int, end: int, cursor: Array) -> None:

@@ -52,6 +52,16 @@ def histogram(coords, fields, sizes, begin, end, top, count):
 
 
 @kernel
+def any_out_of_range(coords, sizes, begin, end):
+    """Whether a coordinate of entries begin … end is out of range; a loop of its own, which the compiler vectorizes."""
+    i, stop, bad = u8(begin), u8(end), u8(0)
+    while i < stop:
+        bad |= out_of_range(coords, i, sizes)
+        i += u8(1)
+    return bad >> u8(63)
+
+
+@kernel
 def partition(coords, payload, fields, begin, end, top, inside, cursor, records):
     """Write entries begin … end as records, stably, into the bucket of each: cursor[bucket] is its next word.
 
