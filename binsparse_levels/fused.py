@@ -103,7 +103,10 @@ def emit(
         payload = kernels.readable(np.arange(len(values), dtype=np.uint64) if by_number else _to_words(values))
 
     def prepared(run: keys.SortingRun) -> keys.Run:
-        return _merged(sorting.sort(run), plan.layout, duplicates, None if values is None else values.dtype)
+        records, begin, end, repeats = sorting.sort(run)
+        if repeats and duplicates == "first":
+            end = kernels.entries.keep_first(records, plan.layout.tag, begin, end)
+        return records, begin, int(end), repeats
 
     counts = [len(coords[0])] * len(codes)
     kept: list[keys.Run] | None = None
@@ -124,7 +127,8 @@ def emit(
         out = np.empty(chain.positions, np.uint64)
         if codes[-1] == 0:
             out[:] = _NOTHING if by_number else _to_words(np.full(1, pad, values.dtype))[0]
-    writing = _Writing(plan, chain, columns, payload, out)
+    add_as = values.dtype if summed and not by_number and values is not None else None
+    writing = _Writing(plan, chain, columns, payload, out, add_as, duplicates == "error")
     if kept is None:
         threads.in_turn(prepared, writing.write, sorting.runs)
     for run in kept or ():
@@ -186,20 +190,6 @@ def _sum_by_number(runs: list[keys.Run], values: Array, layout: keys.Layout) -> 
     return [(records, 0, kept, False)], add_groups(values[order], new)
 
 
-def _merged(run: keys.Run, layout: keys.Layout, duplicates: Duplicates, dtype: np.dtype[Any] | None) -> keys.Run:
-    """The run with one record for each key, where it is known which one, or how to sum them in place."""
-    records, begin, end, repeats = run
-    if records is None or not repeats or duplicates == "error":
-        return run
-    if duplicates == "sum" and dtype is not None:
-        if dtype not in _SUMMED_IN_PLACE:
-            return run
-        end = kernels.entries.add_up(records, layout.tag, begin, end, records.view(dtype))
-    else:
-        end = kernels.entries.keep_one(records, layout.tag, begin, end, duplicates == "last")
-    return records, begin, int(end), False
-
-
 def _first_repeat(records: Array, begin: int, end: int, layout: keys.Layout) -> tuple[int, ...]:
     found = records[: end * (layout.words + 1)].reshape(-1, layout.words + 1)[begin:, : layout.words]
     at = int(np.argmax((found[1:] == found[:-1]).all(axis=1)))
@@ -246,16 +236,28 @@ def _allocate(codes: tuple[int, ...], dims: Sequence[int], counts: Sequence[int]
 
 
 class _Writing:
-    """The arrays of a chain while runs are written to them, in order."""
+    """The arrays of a chain while runs are written to them, in order.
+
+    add_as: the type as which payloads of equal keys add up, else the last one stays. refuse: keys that repeat.
+    """
 
     def __init__(
-        self, plan: _Plan, chain: Chain, columns: tuple[Array, ...], payload: Array | None, out: Array | None
+        self,
+        plan: _Plan,
+        chain: Chain,
+        columns: tuple[Array, ...],
+        payload: Array | None,
+        out: Array | None,
+        add_as: np.dtype[Any] | None,
+        refuse: bool,
     ) -> None:
         self._plan = plan
         self._chain = chain
         self._columns = columns
         self._payload = payload
         self._out = out
+        self._add_as = add_as
+        self._refuse = refuse
         word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
         self._pointers = tuple(x.view(word) for x in chain.pointers)
         self._indices = tuple(x.view(word) for x in chain.indices)
@@ -264,15 +266,18 @@ class _Writing:
     def write(self, run: keys.Run) -> None:
         plan, rank = self._plan, len(self._plan.codes)
         records, begin, end, repeats = run
-        if repeats and records is not None:
+        if repeats and records is not None and self._refuse:
             raise keys.Repeated(_first_repeat(records, begin, end, plan.layout))
         if self._state is None:
             self._state = np.full(rank + 2, _NOTHING, np.uint64)
             self._state[list(plan.still)] = 0
             self._state[rank:] = _before_first(run, self._columns, plan.layout)
         columns, payload = (self._columns, self._payload) if records is None else (None, None)
-        place = (self._state, self._pointers, self._indices, self._out)
-        kernels.chain.emit(records, columns, payload, begin, end, plan.layout.fields, plan.chain, *place)
+        typed, out = None, self._out
+        if repeats and self._add_as is not None and records is not None and out is not None:
+            typed, out = records.view(self._add_as), out.view(self._add_as)
+        place = (self._state, self._pointers, self._indices, out)
+        kernels.chain.emit(records, columns, payload, typed, begin, end, plan.layout.fields, plan.chain, *place)
         self._chain.entries += end - begin
 
     def finish(self) -> None:

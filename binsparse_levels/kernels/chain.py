@@ -42,7 +42,7 @@ def count_fibers(records, coords, begin, end, fields, keep, counts):
 
 
 @kernel
-def emit(records, coords, payload, begin, end, fields, chain, state, pointers, indices, values):
+def emit(records, coords, payload, typed, begin, end, fields, chain, state, pointers, indices, values):
     """Write the arrays of all levels for the keys begin … end, and carry `state` on to the next call.
 
     An index and its pointer are always stored; the cursor of a level moves only where the key changes in the bits
@@ -52,7 +52,8 @@ def emit(records, coords, payload, begin, end, fields, chain, state, pointers, i
     dense level have gaps, which `fill_gaps` closes at the end.
 
     state: the cursor of each dimension, then the words of the last key. payload: with coordinates, a word for each
-    entry. `values` is None or takes the payloads.
+    entry. `values` is None or takes the payloads; of equal keys the last one stays. typed: None, or the records
+    viewed as the values' data type, whose size divides a word: then `values` is such a view too, and equal keys add up.
     Precondition: sorted; every output is long enough; `values` is filled where a dense level leaves cells empty.
     """
     right, left, mask = fields
@@ -65,6 +66,9 @@ def emit(records, coords, payload, begin, end, fields, chain, state, pointers, i
     for d in range(dims):
         at = put_in_tuple(at, d, state[d])
     i, stop = u8(begin), u8(end)
+    if typed is not None:
+        per_word = u8(typed.size // records.size)
+        total = typed[(i * stride + u8(words)) * per_word]
     while i < stop:
         a, b = high, low
         if records is not None:
@@ -91,7 +95,11 @@ def emit(records, coords, payload, begin, end, fields, chain, state, pointers, i
                 pointers[d][(p + one) & holds[d]] = q + one
                 p = q
         if values is not None:
-            if records is not None:
+            if typed is not None:
+                value = typed[(i * stride + u8(words)) * per_word]
+                total = value if new_high | new_low != zero else total + value
+                values[p * per_word] = total
+            elif records is not None:
                 values[p] = records[i * stride + u8(words)]
             if payload is not None:
                 values[p] = payload[i]

@@ -299,8 +299,8 @@ def repair(records, words, found, count):
 
 
 @kernel
-def keep_one(records, words, begin, end, last):
-    """Of records with equal keys keep the first, or the last, at the front of begin … end; returns the new end.
+def keep_first(records, words, begin, end):
+    """Of records with equal keys keep the first, at the front of begin … end; returns the new end.
 
     Precondition: sorted.
     """
@@ -313,37 +313,7 @@ def keep_one(records, words, begin, end, last):
             kept += 1
             for w in range(len(words) + 1):
                 records[kept * stride + w] = records[b + w]
-        elif last:
-            records[a + stride - 1] = records[b + stride - 1]
     return kept + 1
-
-
-@kernel
-def add_up(records, words, begin, end, typed):
-    """Add the payloads of equal keys in their order, at the front of begin … end; returns the new end.
-
-    Precondition: sorted; `typed` views the memory of `records` as the values' data type, whose size divides a word.
-    """
-    stride, tail = u8(len(words) + 1), u8(len(words) - 1)
-    per_word = u8(typed.size // records.size)
-    i, stop = u8(begin + 1) * stride, u8(end) * stride
-    while i < stop and (records[i] != records[i - stride] or records[i + tail] != records[i + tail - stride]):
-        i += stride
-    kept = i - stride
-    high, low = records[kept], records[kept + tail]
-    total = typed[(kept + tail + u8(1)) * per_word]
-    while i < stop:
-        a, b = records[i], records[i + tail]
-        new = (a != high) | (b != low)
-        high, low = a, b
-        value = typed[(i + tail + u8(1)) * per_word]
-        total = value if new else total + value
-        kept += stride if new else u8(0)
-        records[kept] = a
-        records[kept + tail] = b
-        typed[(kept + tail + u8(1)) * per_word] = total
-        i += stride
-    return kept // stride + u8(1)
 
 
 @kernel
