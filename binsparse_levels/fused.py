@@ -93,51 +93,35 @@ def emit(
     columns = keys.unsigned(coords, dims)
     in_order = not ordered_bits and keys.in_order(columns, plan.layout)
     stays = in_order and codes[-1] != 0  # an entry a position, in the order that they have
-    # A value travels as one word of the record; one that does not fit, as the number of its entry.
     summed = duplicates == "sum" and not in_order
-    by_number = values is not None and not (
-        values.dtype.itemsize in (1, 2, 4, 8) and (not summed or values.dtype in _SUMMED_IN_PLACE)
-    )
-    payload = None
-    if values is not None and not stays:
-        payload = kernels.readable(np.arange(len(values), dtype=np.uint64) if by_number else _to_words(values))
-
-    def prepared(run: keys.SortingRun) -> keys.Run:
-        records, begin, end, repeats = sorting.sort(run)
-        if repeats and duplicates == "first":
-            end = kernels.entries.keep_first(records, plan.layout.tag, begin, end)
-        return records, begin, int(end), repeats
-
-    counts = [len(coords[0])] * len(codes)
-    kept: list[keys.Run] | None = None
-    if in_order:
-        kept = [(None, 0, len(coords[0]), False)]
-    else:
-        keep = plan.dense_below or (by_number and summed)
+    cargo = None if values is None or stays else _Cargo(values, summed)
+    whole: list[keys.Run] = [(None, 0, len(coords[0]), False)]
+    runs = whole if in_order else None
+    if not in_order:
+        keep = plan.dense_below or (summed and cargo is not None and cargo.by_number)
+        payload = cargo.words() if cargo else None
         sorting = keys.Sorting(columns, payload, plan.layout, ordered_bits=ordered_bits, trusted=trusted, keep=keep)
+
+        def prepared(run: keys.SortingRun) -> keys.Run:
+            records, begin, end, repeats = sorting.sort(run)
+            if repeats and duplicates == "first":
+                end = int(kernels.entries.keep_first(records, plan.layout.tag, begin, end))
+            return records, begin, end, repeats
+
         if keep:
-            kept = threads.each(prepared, sorting.runs)
-    if kept and values is not None and by_number and summed:
-        kept, values = _sum_by_number(kept, values, plan.layout)
-    if kept and plan.dense_below:  # what lies there can only be allocated when the fibers above it are counted
-        counts = _count(kept, columns, plan)
-    chain = _allocate(codes, dims, counts, limits)
-    out = None
-    if payload is not None and values is not None:
-        out = np.empty(chain.positions, np.uint64)
-        if codes[-1] == 0:
-            out[:] = _NOTHING if by_number else _to_words(np.full(1, pad, values.dtype))[0]
-    add_as = values.dtype if summed and not by_number and values is not None else None
-    writing = _Writing(plan, chain, columns, payload, out, add_as, duplicates == "error")
-    if kept is None:
+            runs = threads.each(prepared, sorting.runs)
+            if summed and cargo and cargo.by_number:
+                runs = cargo.add_up(runs, plan.layout)
+    counts = [len(coords[0])] * len(codes)
+    if runs and plan.dense_below:  # what lies there can only be allocated when the fibers above it are counted
+        counts = _count(runs, columns, plan)
+    writing = _Writing(plan, _allocate(codes, dims, counts, limits), columns, cargo, pad, duplicates)
+    if runs is None:
         threads.in_turn(prepared, writing.write, sorting.runs)
-    for run in kept or ():
+    for run in runs or ():
         writing.write(run)
-    writing.finish()
-    if out is not None and values is not None:
-        out.resize(chain.positions, refcheck=False)
-        chain.values = _take(values, out, pad) if by_number else _from_words(out, values.dtype)
-    elif stays and values is not None:
+    chain = writing.finish()
+    if stays and values is not None:
         chain.values = values.copy()
     return chain
 
@@ -160,34 +144,53 @@ def add_groups(values: Array, new: Array) -> Array:
     return total
 
 
-def _to_words(values: Array) -> Array:
-    """The bits of values of 1, 2, 4 or 8 bytes, each in a word."""
-    bits = np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
-    return bits.astype(np.uint64, copy=False)
+class _Cargo:
+    """How values travel in records: as a word, or, where they do not fit, as the number of their entry."""
 
+    def __init__(self, values: Array, summed: bool) -> None:
+        fits = values.dtype.itemsize in (1, 2, 4, 8)
+        self.by_number = not (fits and (not summed or values.dtype in _SUMMED_IN_PLACE))
+        self.add_as = values.dtype if summed and not self.by_number else None
+        self._values = values
 
-def _from_words(words: Array, dtype: np.dtype[Any]) -> Array:
-    return words.astype(f"u{dtype.itemsize}", copy=False).view(dtype)
+    def words(self) -> Array:
+        """A word for each entry."""
+        return kernels.readable(np.arange(len(self._values)).view(np.uint64) if self.by_number else self._bits())
 
+    def _bits(self) -> Array:
+        bits = np.ascontiguousarray(self._values).view(f"u{self._values.dtype.itemsize}")
+        return bits.astype(np.uint64, copy=False)
 
-def _take(values: Array, numbers: Array, pad: Any) -> Array:
-    taken = np.full(len(numbers), pad, values.dtype)
-    there = np.flatnonzero(numbers != _NOTHING)
-    taken[there] = values[numbers[there]]
-    return taken
+    def room(self, positions: int, padded: bool, pad: Any) -> Array:
+        """Words for so many positions, filled where not every position is an entry's."""
+        out = np.empty(positions, np.uint64)
+        if padded:
+            out[:] = _NOTHING if self.by_number else _Cargo(np.full(1, pad, self._values.dtype), False)._bits()
+        return out
 
+    def unloaded(self, words: Array, pad: Any) -> Array:
+        """The values of words that have arrived."""
+        dtype = self._values.dtype
+        if not self.by_number:
+            return words.astype(f"u{dtype.itemsize}", copy=False).view(dtype)
+        taken = np.full(len(words), pad, dtype)
+        there = np.flatnonzero(words != _NOTHING)
+        taken[there] = self._values[words[there]]
+        return taken
 
-def _sum_by_number(runs: list[keys.Run], values: Array, layout: keys.Layout) -> tuple[list[keys.Run], Array]:
-    if not any(repeats for *_, repeats in runs):
-        return runs, values
-    width = layout.words + 1
-    records = np.concatenate([run[begin * width : end * width] for run, begin, end, _ in runs if run is not None])
-    order = np.empty(len(values), np.uint64)
-    starts = np.empty(len(values), np.int64)
-    kept = int(kernels.entries.number_runs(records, layout.tag, order, starts))
-    new = np.zeros(len(values), bool)
-    new[starts[:kept]] = True
-    return [(records, 0, kept, False)], add_groups(values[order], new)
+    def add_up(self, runs: list[keys.Run], layout: keys.Layout) -> list[keys.Run]:
+        """One record for each key, with the number of the sum of its values."""
+        if not any(repeats for *_, repeats in runs):
+            return runs
+        width = layout.words + 1
+        records = np.concatenate([run[begin * width : end * width] for run, begin, end, _ in runs if run is not None])
+        order = np.empty(len(self._values), np.uint64)
+        starts = np.empty(len(self._values), np.int64)
+        kept = int(kernels.entries.number_runs(records, layout.tag, order, starts))
+        new = np.zeros(len(self._values), bool)
+        new[starts[:kept]] = True
+        self._values = add_groups(self._values[order], new)
+        return [(records, 0, kept, False)]
 
 
 def _first_repeat(records: Array, begin: int, end: int, layout: keys.Layout) -> tuple[int, ...]:
@@ -236,28 +239,24 @@ def _allocate(codes: tuple[int, ...], dims: Sequence[int], counts: Sequence[int]
 
 
 class _Writing:
-    """The arrays of a chain while runs are written to them, in order.
-
-    add_as: the type as which payloads of equal keys add up, else the last one stays. refuse: keys that repeat.
-    """
+    """The arrays of a chain while runs are written to them, in order."""
 
     def __init__(
         self,
         plan: _Plan,
         chain: Chain,
         columns: tuple[Array, ...],
-        payload: Array | None,
-        out: Array | None,
-        add_as: np.dtype[Any] | None,
-        refuse: bool,
+        cargo: _Cargo | None,
+        pad: Any,
+        duplicates: Duplicates,
     ) -> None:
         self._plan = plan
         self._chain = chain
         self._columns = columns
-        self._payload = payload
-        self._out = out
-        self._add_as = add_as
-        self._refuse = refuse
+        self._cargo = cargo
+        self._pad = pad
+        self._refuse = duplicates == "error"
+        self._out = cargo.room(chain.positions, plan.codes[-1] == 0, pad) if cargo else None
         word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
         self._pointers = tuple(x.view(word) for x in chain.pointers)
         self._indices = tuple(x.view(word) for x in chain.indices)
@@ -272,15 +271,16 @@ class _Writing:
             self._state = np.full(rank + 2, _NOTHING, np.uint64)
             self._state[list(plan.still)] = 0
             self._state[rank:] = _before_first(run, self._columns, plan.layout)
-        columns, payload = (self._columns, self._payload) if records is None else (None, None)
-        typed, out = None, self._out
-        if repeats and self._add_as is not None and records is not None and out is not None:
-            typed, out = records.view(self._add_as), out.view(self._add_as)
+        columns, payload, typed, out = None, None, None, self._out
+        if records is None:
+            columns, payload = self._columns, self._cargo.words() if self._cargo else None
+        elif repeats and out is not None and self._cargo and self._cargo.add_as:
+            typed, out = records.view(self._cargo.add_as), out.view(self._cargo.add_as)
         place = (self._state, self._pointers, self._indices, out)
         kernels.chain.emit(records, columns, payload, typed, begin, end, plan.layout.fields, plan.chain, *place)
         self._chain.entries += end - begin
 
-    def finish(self) -> None:
+    def finish(self) -> Chain:
         """Close the gaps of the pointers, and cut every array to what was written."""
         codes, chain = self._plan.codes, self._chain
         assert self._state is not None
@@ -299,3 +299,7 @@ class _Writing:
                 chain.indices[d].resize(n, refcheck=False)
         if codes[-1]:
             chain.positions = n
+        if self._cargo and self._out is not None:
+            self._out.resize(chain.positions, refcheck=False)
+            chain.values = self._cargo.unloaded(self._out, self._pad)
+        return chain
