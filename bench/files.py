@@ -87,6 +87,7 @@ def rows(n: int) -> list[Row]:
     plain = {"compression": "none", "checksum": False}
     zarr_plain: tuple[Targets, Targets] = {"zarr": (1.5, None)}, {"zarr": (2, None)}
     contiguous = Layout(n, "HDF5, contiguous", ".h5", {"h5py": _h5py, "binsparse": _binsparse})
+    sealed = Layout(n, "HDF5, sealed", ".h5", {"h5py": _h5py}, {"checksum": True})
     chunked = Layout(n, "HDF5, chunked", ".h5", {"h5py": _h5py}, {"chunks": 2**17})
     gzip = Layout(n, "HDF5, gzip", ".h5", {"h5py": _h5py}, {"compression": "gzip"}, threads=2)
     whole = Layout(n, "Zarr, plain, one chunk", ".zarr", {"zarr": _zarr}, plain | {"chunks": 2**40})
@@ -95,6 +96,8 @@ def rows(n: int) -> list[Row]:
     return [
         *contiguous.rows({"h5py": (0.95, 1.25)}, {"raw files": (0.95, None)}),
         contiguous.read("read and check", "full", {"raw files": (1 / 1.5, 1 / 1.25)}),
+        sealed.rows({"h5py": (0.8, None)}, {})[0],
+        sealed.read("read and check", "full", {"raw files": (1 / 2.5, 1 / 1.5)}),
         *chunked.rows({"h5py": (1, None)}, {"h5py": (1, None)}),
         *gzip.rows({"h5py": (1.8, 4)}, {"h5py": (1.8, 3.5)}),
         *whole.rows(*zarr_plain),
