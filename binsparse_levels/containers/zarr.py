@@ -107,9 +107,9 @@ class ZarrReader:
         _refuse_two_versions(self._group, ".zgroup")
         found = {}
         for key in ("zarr.json", ".zattrs"):
-            buffer = sync((self._group.store_path / key).get())
-            if buffer is not None:
-                found[key] = load_json(buffer.to_bytes(), limits)
+            text = _stored(self._group, key)
+            if text is not None:
+                found[key] = load_json(text, limits)
         holder = found["zarr.json"].get("attributes", {}) if "zarr.json" in found else found.get(".zattrs", {})
         return dict(holder)
 
@@ -149,9 +149,23 @@ class ZarrReader:
             raise IncompleteError(Problem(name, "chunks are missing"))
 
 
+def _stored(node: zarr.Group | zarr.Array[Any], key: str) -> bytes | None:
+    """What a store has under a key beside the node; from a folder without zarr, which takes 0.3 ms for each."""
+    if not isinstance(node.store, _Folder):
+        buffer = sync((node.store_path / key).get())
+        return None if buffer is None else buffer.to_bytes()
+    root, path = str(node.store.root), f"{node.path}/{key}".lstrip("/")
+    refuse_links(root, path)
+    try:
+        with open(os.path.join(root, path), "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
 def _refuse_two_versions(node: zarr.Group | zarr.Array[Any], older: str) -> None:
     """Raise ContainerError where one program would see other metadata than another."""
-    if all(sync((node.store_path / key).exists()) for key in ("zarr.json", older)):
+    if all(_stored(node, key) is not None for key in ("zarr.json", older)):
         raise ContainerError(Problem(str(node.store_path), "has metadata of two versions of Zarr"))
 
 
