@@ -280,8 +280,9 @@ def _around_the_last_level(
         lengths = lengths[positions.start : positions.stop]
     else:
         lengths = lengths[positions]
-    if not lengths.all():
-        coords, lengths = [x[lengths != 0] for x in coords], lengths[lengths != 0]
+    there = np.flatnonzero(lengths)
+    if len(there) < len(lengths):
+        coords, lengths = [x[there] for x in coords], lengths[there]
     fibers = Entries(above.dims, tuple(coords), lengths, False, tuple(order[: place.depth]))
     made = build(levels[:-1], fibers, 0, limits, dtype)
     pointers = np.zeros(len(made.values) + 1, dtype)
