@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .containers.base import load_json
+from .containers.seal import RESERVED
 from .descriptor import NAMESPACE
 from .errors import ArrayError, DescriptorError, FormatError, Problem, raise_if
 from .formats import Format, FormatLike, parse_format
@@ -69,6 +70,8 @@ def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[s
         raise TypeError(f"attributes are a mapping from names, got {attributes!r:.60}")
     if NAMESPACE in attributes:
         raise DescriptorError(Problem(f"attributes.{NAMESPACE}", "this name is the descriptor's"))
+    if any(key.startswith(RESERVED) for key in attributes):
+        raise DescriptorError(Problem("attributes", f"names that begin with {RESERVED} are the package's"))
     try:
         text = json.dumps(dict(attributes), allow_nan=False)
     except (ValueError, RecursionError) as error:

@@ -162,7 +162,8 @@ def repair(
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DialectWarning)
-        tensor = read(path, lenient=True, duplicates=duplicates, limits=limits)
+        text = KINDS[_kind_of(_split(path)[0])].module.startswith("files.")
+        tensor = read(path, lenient=not text, duplicates=duplicates, limits=limits)
     write(out, tensor, limits=limits)
     return [str(found.message) for found in caught if issubclass(found.category, DialectWarning)]
 

@@ -151,7 +151,9 @@ class Loading:
         wanted = self.descriptor.data_types[name].stored
         if array.dtype.newbyteorder("=") != wanted:
             with np.errstate(all="ignore"):
-                lossless = bool(np.all((array.astype(wanted) == array) | (array != array)))
+                there = array.astype(wanted)
+                nan = (array != array) & (there != there)
+                lossless = bool(np.all((there.astype(array.dtype) == array) | nan))
             if not lossless:
                 raise ArrayError(Problem(name, f"{array.dtype} holds what the declared {wanted} cannot"))
             self.repairs.append(f"{name}: declared {wanted}, stored as {array.dtype}")

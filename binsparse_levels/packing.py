@@ -69,6 +69,8 @@ def pack_entries(
     coordinates are known to be unique and in range.
     Raises ArrayError for coordinates out of range or repeated, LimitError, FormatError for what a kind cannot hold.
     """
+    if entries.iso and duplicates == "last":
+        duplicates = "first"  # which is the same, and leaves one entry for each key
     if entries.iso and duplicates == "sum":
         try:
             return pack_entries(levels, entries, pad, "error", limits)
@@ -106,7 +108,7 @@ def pack_entries(
         chain = fuse((1,) + (2,) * (len(entries.dims) - 1), entries)
         values = entries.values if chain.values is None else chain.values
         return build(levels, replace(entries, coords=tuple(chain.indices), values=values), pad, limits)
-    pad_differs = entries.iso and levels[-1].padded and not same(pad, entries.values[0])
+    pad_differs = entries.iso and levels[-1].padded and not _alike(pad, entries.values[0])
     chain = fuse(tuple(code for part in codes for code in part or ()), entries.expanded() if pad_differs else entries)
     arrays = {}
     for place in places(levels, entries.dims):
@@ -142,7 +144,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
             coords, parents = [x[again] for x in coords], as_array(parents)[again]
             order = again if order is None else order[again]
     fused.hold_dense(n, entries.count, limits)
-    if entries.iso and (n == entries.count or same(pad, entries.values[0])):
+    if entries.iso and (n == entries.count or _alike(pad, entries.values[0])):
         return Tree(levels, entries.dims, arrays, repeat_one(entries.values, n), True)
     values = entries.expanded().values
     values = values if order is None else values[order]
@@ -151,6 +153,11 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
         padded[as_array(parents)] = values
         values = padded
     return Tree(levels, entries.dims, arrays, values)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """The same, also in the sign of zero."""
+    return same(a, b) and repr(a) == repr(b)
 
 
 def _sort_by_columns(entries: Entries, duplicates: Duplicates) -> Entries:

@@ -54,7 +54,7 @@ def narrowed(array: Array) -> Array:
     """The same numbers in the smallest unsigned integers that hold them; what is negative stays as it is."""
     if array.dtype.kind not in "iu" or (array.size and array.min() < 0):
         return array
-    return array.astype(np.min_scalar_type(array.max(initial=0)), copy=False)
+    return array.astype(np.min_scalar_type(array.max(initial=0)).str, copy=False)
 
 
 def has_empty_fibers(arrays: Mapping[str, Array]) -> bool:

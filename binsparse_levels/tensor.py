@@ -521,6 +521,7 @@ def pack_dense(
             raise ArrayError(
                 Problem("pattern", f"expected booleans of shape {dense.shape}, got {mask.dtype} of shape {mask.shape}")
             )
+        mask = mask.view(np.uint8) != 0  # a boolean that was viewed may have any bits
     if not mask.size or not dense.ndim:
         empty = (np.nonzero(mask), dense[mask]) if dense.ndim else ((), dense[mask])
         return pack(*empty, dense.shape, format, fill_value=fill_value, attributes=attributes, limits=limits)

@@ -4,6 +4,9 @@ import ctypes
 import glob
 import json
 import os
+import subprocess
+import sys
+import tempfile
 import time
 import zipfile
 
@@ -29,14 +32,16 @@ from binsparse_levels import (
     from_binsparse,
     from_scipy,
     from_sparse,
+    kernels,
     list_tensors,
     pack,
     pack_dense,
     read,
+    repair,
     to_scipy,
     write,
 )
-from binsparse_levels.containers.base import load_json
+from binsparse_levels.containers.base import clean_folder, load_json
 from binsparse_levels.descriptor import parse_descriptor
 
 
@@ -531,3 +536,134 @@ def test_the_protocol_with_hostile_objects(case):
 
     with pytest.raises((BinsparseError, TypeError)):
         from_binsparse(Other())
+
+
+# What hostile use of the board's kernels and of the seals found
+
+
+@pytest.mark.parametrize("kind", ["hdf5", "zarr", "zarr2", "npz", "directory", "netcdf", "matrix_market"])
+def test_an_empty_path_names_nothing(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "precious").touch()
+    with pytest.raises(ContainerError, match="empty path"):
+        write("", pack([[0], [0]], [1.0], (2, 2), "CSR"), kind=kind, overwrite=True)
+    assert os.listdir(tmp_path) == ["precious"]
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.npz", "a.nc", "a.mtx", "a.zarr", "a.zarr.zip", "a.bspnpy"])
+@pytest.mark.parametrize("spelled", ["{}/", "missing/../{}"])
+def test_what_is_there_is_there_however_it_is_spelled(tmp_path, name, spelled):
+    first, second = (pack([[0], [0]], [x], (2, 2), "COO") for x in (1.0, 2.0))
+    write(tmp_path / name, first)
+    with pytest.raises((ContainerError, FileExistsError)):
+        write(f"{tmp_path}/{spelled.format(name)}", second)
+    assert read(tmp_path / name).equals(first)
+
+
+def test_a_folder_of_others_is_not_replaced_however_it_is_spelled(tmp_path):
+    (tmp_path / "a.zarr").mkdir()
+    (tmp_path / "a.zarr" / "precious").touch()
+    for kind in ("zarr", "directory"):
+        with pytest.raises(FileExistsError):
+            write(f"{tmp_path}/x/../a.zarr", pack([[0]], [1.0], (2,), "CVEC"), kind=kind, overwrite=True)
+    assert os.listdir(tmp_path / "a.zarr") == ["precious"]
+
+
+@pytest.mark.parametrize("name", [".zattrs", "zarr.json", "a/.zgroup"])
+def test_no_group_takes_the_name_of_what_zarr_keeps(tmp_path, name):
+    tensor = pack([[0], [0]], [1.0], (2, 2), "CSR")
+    write(tmp_path / "m.zarr", tensor)
+    with pytest.raises(ContainerError, match="no group has the name"):
+        write(f"{tmp_path}/m.zarr:{name}", tensor)
+    assert read(tmp_path / "m.zarr").equals(tensor)
+
+
+def test_a_seal_covers_the_types(tmp_path):
+    write(tmp_path / "s.bspnpy", pack([[0, 1]], [1.5, 2.0], (2,), "CVEC"), checksum=True)
+    file = tmp_path / "s.bspnpy" / "values.npy"
+    file.write_bytes(file.read_bytes().replace(b"<f8", b"<i8"))
+    with pytest.raises(ContainerError, match="values: is not what its checksum says"):
+        read(tmp_path / "s.bspnpy", lenient=True)
+
+
+def test_names_of_ours_are_no_attributes():
+    with pytest.raises(DescriptorError, match="are the package's"):
+        pack([[0]], [1.0], (1,), "CVEC", attributes={"binsparse_levels:sealed": 5})
+
+
+@pytest.mark.parametrize("name", ["n.zarr", "n.zarr.zip", "n.h5"])
+@pytest.mark.parametrize("dtype", [np.longlong, np.ulonglong, np.int64])
+def test_types_with_two_names_in_c(tmp_path, name, dtype):
+    tensor = pack([[2**33], [3]], np.array([1], dtype), (2**62, 2**62), "COO")
+    write(tmp_path / name, tensor, narrow=True)
+    assert read(tmp_path / name).equals(tensor)
+
+
+def test_threads_write_netcdf():
+    code = """
+import sys, threading
+from binsparse_levels import pack, write
+tensor = pack([range(500)], 1.0, (500,), "CVEC")
+work = lambda k: [write(f"{sys.argv[1]}/{k}.nc", tensor, overwrite=True) for _ in range(10)]
+threads = [threading.Thread(target=work, args=(k,)) for k in range(2)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        assert subprocess.run([sys.executable, "-c", code, folder]).returncode == 0
+
+
+def test_what_cannot_be_cleaned_is_told(tmp_path):
+    (tmp_path / ".x.0-0123abcd.part").touch()
+    (tmp_path / f".{'y' * 200}.999999999-0123abcd.part.old").mkdir()
+    outcomes = dict(clean_folder(str(tmp_path)))
+    assert sorted(outcomes.values()) == ["kept, its own name was cut short", "removed"]
+    with pytest.raises(ContainerError, match="cannot be cleaned"):
+        clean_folder("\0")
+
+
+def test_a_boolean_array_of_any_bits_is_a_pattern():
+    mask = np.array([0, 2, 0, 255], np.uint8).view(bool)
+    assert pack_dense(np.arange(4.0), "CVEC", pattern=mask).arrays["indices_0"].tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_value_for_all_and_the_last_of_duplicates(monkeypatch, count):
+    monkeypatch.setattr(kernels, "_FEW", -1)
+    monkeypatch.setattr(kernels, "_WORTH_LOADING", -1)
+    tensor = pack([[0] * count + [0]], 5, (count + 1,), "dense", duplicates="last")
+    assert tensor.to_dense().tolist() == [5] + [0] * count
+
+
+def test_pointers_of_uint64_into_dense_dimensions():
+    tensor = pack([[0, 1], [1, 2]], [1.0, 2.0], (2, 3), "DCSR")
+    other = Tensor("DCSR", (2, 3), {k: x.astype(np.uint64) for k, x in tensor.arrays.items()}, tensor.values)
+    assert other.convert("DMATR").values.tolist() == [0, 1, 0, 0, 0, 2]
+
+
+def test_faults_behind_pointers_of_few_bits():
+    indices = np.arange(300)
+    indices[200] = 999
+    arrays = {"pointers_to_1": np.array([0, 100, 120], np.int8), "indices_1": indices}
+    with pytest.raises(ArrayError, match=r"(?s)pointers_to_1\[2\].*indices_1\[200\]: 999 is outside"):
+        Tensor("dense, sparse", (2, 300), arrays, 1.0)
+
+
+def test_zero_keeps_its_sign():
+    values = pack([[0]], -0.0, (3,), "dense").values
+    assert np.signbit(values).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize(("declared", "stored"), [("int8", np.array([np.nan])), ("float32", np.array([2**53 + 1]))])
+def test_what_does_not_fit_is_not_read_leniently(declared, stored):
+    place = {}
+    write(place, pack([[0]], np.ones(1, declared), (1,), "CVEC"))
+    place["values"] = stored
+    with pytest.raises(ArrayError, match="cannot"):
+        read(place, lenient=True)
+
+
+def test_text_is_repaired_too(tmp_path):
+    (tmp_path / "a.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1.5\n1 1 2.5\n")
+    repair(tmp_path / "a.mtx", tmp_path / "out.h5", duplicates="sum")
+    assert read(tmp_path / "out.h5").values.tolist() == [4.0]

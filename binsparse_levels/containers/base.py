@@ -76,9 +76,7 @@ class Storage:
                     raise OptionError(
                         Problem(field, f"expected {kind.__name__}{' >= 1' * (kind is int)}, got {value!r:.40}")
                     )
-        if self.checksum not in (None, True, False) or isinstance(self.checksum, int) != isinstance(
-            self.checksum, bool
-        ):
+        if self.checksum is not None and type(self.checksum) is not bool:
             raise OptionError(Problem("checksum", f"expected True or False, got {self.checksum!r:.40}"))
 
     def check_names(self, names: Collection[str]) -> None:
@@ -186,6 +184,8 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TypeError(f"expected a path of type str, got {path!r}")
+    if not text:
+        raise ContainerError(Problem("''", "an empty path names nothing"))
     try:
         os.fsencode(text)
     except UnicodeEncodeError:
@@ -222,8 +222,8 @@ _LARGE_CHUNK = 2**26  # bytes
 
 
 def refuse_existing(path: str, overwrite: bool) -> None:
-    """Raise PathExistsError for what is there, unless `overwrite`."""
-    if not overwrite and os.path.lexists(path):
+    """Raise PathExistsError for what is there, however the path is spelled, unless `overwrite`."""
+    if not overwrite and (os.path.lexists(path) or os.path.lexists(os.path.realpath(path))):
         raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
 
 
@@ -234,6 +234,8 @@ def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
     keep: the file begins as a copy of the target. Where the block fails nothing has changed. The recipe of a whole
     write: everything, the file to the disk, the rename, the folder to the disk.
     """
+    if target.endswith(("/", os.sep)):
+        raise ContainerError(Problem(target, "is the path of a folder"))
     target = os.path.realpath(target)
     if os.path.exists(target) and not os.path.isfile(target):
         raise ContainerError(Problem(target, "is a directory, a pipe or a device, and is not replaced"))
@@ -311,8 +313,8 @@ def clean_folder(folder: str) -> list[tuple[str, str]]:
     found = []
     try:
         names = sorted(os.listdir(folder))
-    except OSError as error:
-        raise ContainerError(Problem(folder, f"cannot be cleaned: {error.strerror}")) from None
+    except (OSError, ValueError) as error:
+        raise ContainerError(Problem(ascii(folder), f"cannot be cleaned: {error}")) from None
     for name in names:
         match = _LEFTOVER.fullmatch(name)
         if match is None:
@@ -320,19 +322,31 @@ def clean_folder(folder: str) -> list[tuple[str, str]]:
         path, target = os.path.join(folder, name), os.path.join(folder, match[1])
         if _is_running(int(match[2])):
             found.append((path, f"kept, process {match[2]} is writing it"))
-        elif match[3] == ".old" and not os.path.lexists(target):
-            os.rename(path, target)
-            found.append((path, f"put back as {target}"))
+        elif match[3] == ".old" and _short(match[1] + "?") == match[1]:
+            found.append((path, "kept, its own name was cut short"))
         else:
-            if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path)
-            else:
-                os.unlink(path)
-            found.append((path, "removed"))
+            try:
+                found.append((path, _clean_up(path, target if match[3] == ".old" else None)))
+            except OSError as error:
+                found.append((path, f"kept: {error}"))
     return found
 
 
+def _clean_up(path: str, target: str | None) -> str:
+    """Remove a leftover, or put it back where nothing took its place; what became of it."""
+    if target is not None and not os.path.lexists(target):
+        os.rename(path, target)
+        return f"put back as {target}"
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
+    return "removed"
+
+
 def _is_running(process: int) -> bool:
+    if process == 0:
+        return False
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):

@@ -96,7 +96,8 @@ def writing(
     if group:
         raise ContainerError(Problem(f"{path}:{group}", "a folder of .npy files has no groups"))
     refuse_existing(path, overwrite)
-    if os.path.isdir(path) and os.listdir(path) and not os.path.exists(os.path.join(path, HEADER)):
+    real = os.path.realpath(path)
+    if os.path.isdir(real) and os.listdir(real) and not os.path.exists(os.path.join(real, HEADER)):
         raise PathExistsError(Problem(path, f"is a folder without {HEADER}, and is not overwritten"))
     with replacing_folder(path) as part:
         yield DirectoryWriter(part)

@@ -72,6 +72,7 @@ class HDF5Reader:
             self._limits.hold("array_bytes", dataset.size * dataset.dtype.itemsize, name, "the size in bytes")
             if dataset.chunks:
                 bounded_chunk(name, math.prod(dataset.chunks), dataset.size, dataset.dtype.itemsize, self._limits)
+                hdf5_chunks.check(dataset)
             array = hdf5_chunks.read(dataset)
             return dataset[...] if array is None else array
 
@@ -195,10 +196,10 @@ def walk(file: h5py.File, group: str | None, *, make: bool = False) -> h5py.Grou
     place: h5py.Group = file
     for part in filter(None, (group or "").split("/")):
         if part in (".", ".."):
-            raise ContainerError(Problem(f"{file.filename}:{group}", f"no group has the name {part!r}"))
+            raise ContainerError(Problem(str(group), f"no group has the name {part!r}"))
         child = _child(place, part, h5py.Group)
         if child is None and not make:
-            raise PathMissingError(Problem(f"{file.filename}:{group}", f"no group {part!r} in {place.name}"))
+            raise PathMissingError(Problem(str(group), f"no group {part!r} in {place.name}"))
         place = place.create_group(part) if child is None else child
     return place
 

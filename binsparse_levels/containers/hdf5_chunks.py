@@ -47,6 +47,15 @@ def read(dataset: h5py.Dataset) -> npt.NDArray[Any] | None:
     return _read_chunks(dataset, shuffled)
 
 
+def check(dataset: h5py.Dataset) -> None:
+    """Raise ValueError for a chunk that cannot be one: of a filtered one without a byte the library crashes."""
+    sizes: list[int] = []
+    if hasattr(dataset.id, "chunk_iter") and dataset.ndim:
+        dataset.id.chunk_iter(lambda info: sizes.append(info.size))
+    if 0 in sizes:
+        raise ValueError("a chunk is stored in no bytes")
+
+
 def _within(file: h5py.File, end: int) -> None:
     if end > os.fstat(file.id.get_vfd_handle()).st_size:
         raise EOFError("the file ends before the array does")

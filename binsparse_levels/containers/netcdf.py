@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,6 +23,8 @@ from .base import Storage, refuse_existing, replacing, touching
 from .hdf5 import ATTRIBUTE, CHUNK, list_groups, reading, walk
 
 __all__ = ["list_groups", "reading", "writing"]
+
+_ONE_AT_A_TIME = threading.RLock()  # the library crashes where two threads write, even to two files
 
 
 class NetCDFWriter:
@@ -84,7 +87,7 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
 
     storage.refuse("NetCDF", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
     refuse_existing(path, overwrite or group is not None)
-    with replacing(path, keep=group is not None) as part:
+    with _ONE_AT_A_TIME, replacing(path, keep=group is not None) as part:
         adding = group is not None and os.path.getsize(part) > 0
         if adding:
             _make_room(part, f"{path}:{group}", group or "", overwrite)

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from ..errors import ContainerError, Problem
 from ..threads import each
 
-SEAL = "binsparse_levels:crc32c"
-_MARK = "binsparse_levels:sealed"  # so that a seal whose own name was changed is missed
+RESERVED = "binsparse_levels:"  # how names of ours begin
+SEAL = f"{RESERVED}crc32c"
+_MARK = f"{RESERVED}sealed"  # so that a seal whose own name was changed is missed
 
 
 def sealed(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
@@ -46,7 +47,8 @@ def check_array(name: str, array: npt.NDArray[Any], sums: Mapping[str, int]) -> 
 
 def _of_array(array: npt.NDArray[Any]) -> int:
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    return int(google_crc32c.value(little.reshape(-1).view(np.uint8)))
+    kind = f"{little.dtype.str} {little.size}".encode()  # other types may have the same bytes
+    return int(google_crc32c.extend(google_crc32c.value(little.reshape(-1).view(np.uint8)), kind))
 
 
 def _of_header(header: Mapping[str, Any]) -> int:

@@ -42,6 +42,7 @@ ATTRIBUTE = "binsparse"
 _COMPLETE = "binsparse_levels:all_chunks_stored"  # marks our arrays, in which a missing chunk is none of zeros
 _CHUNK = 2**16  # items: a small slice reads little
 _SHARD = 2**20  # items: a large array makes few files
+_NAMES = {"zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"}
 _METADATA = 2**26  # bytes of the metadata of a group
 _MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
 
@@ -201,15 +202,16 @@ class ZarrWriter:
         compression = self._storage.of("compression", name) or "zstd"
         self.written.append(name)
         layout = self._version_2 if self._group.metadata.zarr_format == 2 else self._version_3
-        created = self._group.create_array(
-            name,
-            shape=array.shape,
-            dtype=array.dtype.newbyteorder("<"),
-            fill_value=_sentinel(name, array.dtype),
-            config={"write_empty_chunks": True},
-            attributes={_COMPLETE: True},
-            **layout(name, array, compression),
-        )
+        with touching(name):
+            created = self._group.create_array(
+                name,
+                shape=array.shape,
+                dtype=np.dtype(array.dtype.newbyteorder("<").str),  # zarr knows one of two C names of a type
+                fill_value=_sentinel(name, array.dtype),
+                config={"write_empty_chunks": True},
+                attributes={_COMPLETE: True},
+                **layout(name, array, compression),
+            )
         if direct := _direct(created):
             direct.write(array)
         elif array.size:
@@ -289,6 +291,8 @@ def writing(
     """
     if not isinstance(path, str | Store | StorePath):
         raise TypeError(f"expected a path or a store of zarr's, got {type(path).__name__}")
+    if _NAMES & set((group or "").split("/")):
+        raise ContainerError(Problem(str(group), "no group has the name of what Zarr keeps"))
     more = ("shards",) if zarr_format == 3 else ()
     storage.refuse(
         f"Zarr {zarr_format}", but=("compression", "chunks", "checksum", *more), compressions=("zstd", "gzip", "none")
@@ -300,7 +304,8 @@ def writing(
             yield writer
         return
     refuse_existing(path, overwrite or group is not None)
-    if os.path.isdir(path) and os.listdir(path) and not {"zarr.json", ".zgroup"} & set(os.listdir(path)):
+    real = os.path.realpath(path)
+    if os.path.isdir(real) and os.listdir(real) and not {"zarr.json", ".zgroup"} & set(os.listdir(real)):
         raise PathExistsError(Problem(path, "is a folder without a Zarr group, and is not overwritten"))
     if path.lower().endswith(".zip"):
         if group is not None:
@@ -354,7 +359,7 @@ def _filling(
         place = root.require_group(group) if group else root
         if ATTRIBUTE in place.attrs:
             if not overwrite:
-                raise PathExistsError(Problem(f"{store}:{group or ''}", "has a tensor; nobody asked to overwrite it"))
+                raise PathExistsError(Problem(f"group {group or '/'}", "has a tensor; nobody asked to overwrite it"))
             _clear(place, limits)
         # Consolidated metadata would no longer be true: of version 2 they are a key, of version 3 a part of the root's.
         if root.metadata.zarr_format == 2:

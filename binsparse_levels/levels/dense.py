@@ -45,8 +45,8 @@ class Dense(Level):
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
     ) -> tuple[dict[str, Array], Positions]:
         if n == self.rank == 1:
-            return {}, coords[0]
-        child = as_array(parents)
+            return {}, coords[0] if coords[0].dtype.kind == "i" else coords[0].astype(np.int64)
+        child = as_array(parents).astype(np.int64, copy=False)
         for size, x in zip(dims, coords, strict=True):
             child = child * np.int64(size) + x.astype(np.int64, copy=False)
         return {}, child

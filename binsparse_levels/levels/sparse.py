@@ -184,7 +184,8 @@ def _in_fiber(pointers: Array, q: int) -> str:
     """Which fiber has position q, where the pointers can tell, and there are several."""
     if len(pointers) < 3 or (pointers[1:] < pointers[:-1]).any():
         return ""
-    return f", in fiber {int(np.searchsorted(pointers, np.asarray(q, pointers.dtype), side='right')) - 1}"
+    fiber = int(np.searchsorted(pointers.astype(np.int64), q, side="right")) - 1
+    return f", in fiber {fiber}" if fiber < len(pointers) - 1 else ""
 
 
 def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Problem]:
