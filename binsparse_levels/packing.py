@@ -287,8 +287,8 @@ def _around_the_last_level(
         lengths = lengths[positions.start : positions.stop]
     else:
         lengths = lengths[positions]
-    there = np.flatnonzero(lengths)
-    if len(there) < len(lengths):
+    there = lengths != 0
+    if not there.all():
         coords, lengths = [x[there] for x in coords], lengths[there]
     fibers = Entries(above.dims, tuple(coords), lengths, False, tuple(order[: place.depth]))
     made = build(levels[:-1], fibers, 0, limits, dtype)
