@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from . import kernels, packing, threads
 from .levels import Dense, Level, Sparse, places
+from .levels.base import items_at
 from .limits import Limits
 from .tree import Tree, index_dtype
 
@@ -28,7 +29,7 @@ def gather_tree(
     here = order if array.transpose(order).flags.c_contiguous else tuple(range(array.ndim))
     array, mask = (np.ascontiguousarray(x.transpose(here)) for x in (array, mask))
     width = array.shape[-1]
-    rows = np.ascontiguousarray(mask, dtype=bool).view(np.uint8).reshape(-1, width)
+    rows = mask.view(np.uint8).reshape(-1, width)
     parts = [(begin // width, end // width) for begin, end in threads.shares(mask.size)]
     counts = np.zeros(len(rows), np.uint64)
     threads.each(lambda part: kernels.cells.count_in_rows(rows, *part, counts), parts)
@@ -58,21 +59,16 @@ def gather_tree(
 def scatter_tree(tree: Tree, strides: Sequence[int], out: Array) -> None:
     """Write the value of every entry to out[sum of coordinate * stride]; strides by stored dimension, in items."""
     starts = np.zeros(1, np.int64)  # of each position of the level: the sum so far
-    positions: Any = range(1)
-    walk = list(tree.walk())
-    for place, arrays, _ in walk:
-        window = [range(size) for size in place.dims]
-        fibers = len(positions)
-        counts, coords, positions = place.level.expand(arrays, place.dims, positions, window)
-        ends = np.arange(1, fibers + 1) * counts if isinstance(counts, int) else np.cumsum(counts, dtype=np.int64)
+    *above, (last, coords, ends, positions) = packing.expand_levels(tree)
+    for place, found, fibers, _ in above:
         steps = strides[place.depth : place.depth + place.level.rank]
-        if place is not walk[-1][0]:
-            starts = np.repeat(starts, np.diff(ends, prepend=0)) + _linear(coords, steps)
+        starts = np.repeat(starts, np.diff(fibers, prepend=0)) + _linear(found, steps)
+    steps = strides[last.depth :]
     step = steps[0]
     columns = coords[0]
     if len(coords) > 1:
         columns, step = _linear(coords, steps), 1
-    values = tree.values[positions.start : positions.stop] if isinstance(positions, range) else tree.values[positions]
+    values = items_at(tree.values, positions)
     if values.itemsize not in (1, 2, 4, 8):
         out[np.repeat(starts, np.diff(ends, prepend=0)) + _linear([columns], [step])] = values
         return

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from . import __version__
+from .containers.base import clean_folder
 from .errors import BinsparseError, ContainerError, DialectWarning, FormatError, OptionError
 from .formats import ALIASES, SYNONYMS, Format, parse_format
 from .fused import Duplicates
-from .io import Description, clean_folder, describe, read, repair, write
+from .io import Description, describe, read, repair, write
 from .levels import LEVELS, places
 
 OK, FAULTY_INPUT, WRONG_CALL = 0, 1, 2

@@ -95,8 +95,7 @@ def emit(
     stays = in_order and codes[-1] != 0  # an entry a position, in the order that they have
     summed = duplicates == "sum" and not in_order
     cargo = None if values is None or stays else _Cargo(values, summed)
-    whole: list[keys.Run] = [(None, 0, len(coords[0]), False)]
-    runs = whole if in_order else None
+    runs: list[keys.Run] | None = [(None, 0, len(coords[0]), False)] if in_order else None
     if not in_order:
         keep = plan.dense_below or (summed and cargo is not None and cargo.by_number)
         payload = cargo.words() if cargo else None

@@ -17,16 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
 
-from .containers.base import (
-    DEFAULT_STORAGE,
-    ArrayInfo,
-    Reader,
-    Storage,
-    Writer,
-    load_json,
-    split_path,
-)
-from .containers.base import clean_folder as clean_folder
+from .containers.base import DEFAULT_STORAGE, ArrayInfo, Reader, Storage, Writer, load_json, split_path
 from .containers.seal import sealed
 from .descriptor import VERSION, Descriptor, parse_descriptor
 from .errors import BinsparseError, ContainerError, DialectWarning, OptionError, PathMissingError, Problem

@@ -117,9 +117,7 @@ def unsigned(coords: Sequence[Array], dims: Sequence[int]) -> tuple[Array, ...]:
 
 def in_order(coords: tuple[Array, ...], keys: Layout) -> bool:
     """Whether the entries are sorted and unique. Raises OutOfRange where they are, and a coordinate is out of range."""
-    found = np.zeros(3, np.uint64)
-    kernels.entries.scan(coords, keys.fields, keys.sizes, found)
-    descents, repeats, out_of_range = found.tolist()
+    descents, repeats, out_of_range = kernels.entries.scan(coords, keys.fields, keys.sizes)
     if out_of_range and not descents:
         raise OutOfRange
     return not descents and not repeats

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from . import fused, kernels, keys, plain
 from .errors import ArrayError, LimitError, Problem
 from .fused import Duplicates
-from .levels import Level, places
-from .levels.base import Positions, as_array
+from .levels import Level, Place, places
+from .levels.base import Positions, as_array, items_at
 from .limits import Limits
 from .tree import Tree, index_dtype, repeat_one, same
 
@@ -215,20 +215,25 @@ def unpack_tree(tree: Tree, dtype: Any = np.int64) -> tuple[list[Array], Positio
 
 
 def _unpack_tree(tree: Tree, dtype: Any) -> tuple[list[Array], Positions]:
-    found: list[tuple[list[Array], Array]] = []  # of each level, its coordinates and where each fiber of it ends
+    levels = list(expand_levels(tree))
+    positions = levels[-1][3] if levels else range(1)
+    columns: list[Array] = []
+    below: Array | None = None  # where each child of the level ends among the entries
+    for _, coords, ends, _ in reversed(levels):
+        columns[:0] = [_repeat_to(x, below, len(positions), dtype) for x in coords]
+        below = ends if below is None else np.concatenate(([0], below))[ends]
+    return columns, positions
+
+
+def expand_levels(tree: Tree) -> Iterator[tuple[Place, list[Array], Array, Positions]]:
+    """Each level whole: its coordinates, where each fiber of it ends among them, and the positions of its children."""
     positions: Positions = range(1)
     for place, arrays, _ in tree.walk():
         window = [range(size) for size in place.dims]
         fibers = len(positions)
         counts, coords, positions = place.level.expand(arrays, place.dims, positions, window)
         ends = np.arange(1, fibers + 1) * counts if isinstance(counts, int) else np.cumsum(counts, dtype=np.int64)
-        found.append((coords, ends))
-    columns: list[Array] = []
-    below: Array | None = None  # where each child of the level ends among the entries
-    for coords, ends in reversed(found):
-        columns[:0] = [_repeat_to(x, below, len(positions), dtype) for x in coords]
-        below = ends if below is None else np.concatenate(([0], below))[ends]
-    return columns, positions
+        yield place, coords, ends, positions
 
 
 def _repeat_to(items: Array, ends: Array | None, count: int, dtype: Any) -> Array:
@@ -256,13 +261,10 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     if ordered == rank and (shared := _around_the_last_level(tree, levels, order, limits, dtype)):
         return shared
     coords, positions = unpack_tree(tree, dtype)
-    everything = positions == range(len(tree.values)) if isinstance(positions, range) else False
     if tree.iso:
         values = tree.values[:1] if len(tree.values) else np.zeros(1, tree.values.dtype)
-    elif everything:
-        values = tree.values
     else:
-        values = tree.values[as_array(positions)]
+        values = items_at(tree.values, positions)
     entries = Entries(
         tuple(tree.dims[k] for k in order), tuple(coords[k] for k in order), values, tree.iso, tuple(order)
     )
@@ -282,11 +284,7 @@ def _around_the_last_level(
         return None
     above = Tree(tree.levels[:-1], tree.dims[: place.depth], tree.arrays, tree.values)
     coords, positions = unpack_tree(above, dtype)
-    lengths = np.diff(arrays["ptr"])
-    if isinstance(positions, range):
-        lengths = lengths[positions.start : positions.stop]
-    else:
-        lengths = lengths[positions]
+    lengths = items_at(np.diff(arrays["ptr"]), positions)
     there = lengths != 0
     if not there.all():
         coords, lengths = [x[there] for x in coords], lengths[there]

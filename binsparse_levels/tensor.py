@@ -27,6 +27,7 @@ from .errors import ArrayError, FormatError, LimitError, Problem, raise_if
 from .formats import Format, FormatLike, coordinates
 from .fused import Duplicates
 from .levels import places
+from .levels.base import items_at
 from .limits import DEFAULT_LIMITS, Limits
 from .packing import Entries
 from .stored import stored
@@ -260,11 +261,7 @@ class Tensor:
         coords: list[Array] = [columns[0]] * self.ndim if columns else []
         for column, dimension in zip(columns, self._format.order, strict=True):
             coords[dimension] = column
-        values = self._tree.values
-        if isinstance(positions, range):
-            values = values[positions.start : positions.stop]
-        else:
-            values = values[positions]
+        values = items_at(self._tree.values, positions)
         if self._structure is not None and self._padded:
             kept = in_triangle(self._structure, coords)
             return tuple(x[kept] for x in coords), values[kept]
@@ -511,10 +508,11 @@ def pack_dense(
     for a pattern of another shape or a fill value that the type cannot hold, LimitError.
     """
     dense = np.asarray(array)
+    fill = checked_fill(fill_value, dense.dtype)
+    pad = np.zeros((), dense.dtype)[()] if fill is None else fill
     if pattern is None:
-        rest = np.zeros((), dense.dtype)[()] if fill_value is None else checked_fill(fill_value, dense.dtype)
         with np.errstate(invalid="ignore"):
-            mask = dense != rest if rest == rest else dense == dense
+            mask = dense != pad if pad == pad else dense == dense
     else:
         mask = np.asarray(pattern)
         if mask.dtype != bool or mask.shape != dense.shape:
@@ -527,8 +525,6 @@ def pack_dense(
         return pack(*empty, dense.shape, format, fill_value=fill_value, attributes=attributes, limits=limits)
     parsed, sizes = checked_format(format, dense.shape, limits)
     check_fixed_size(dense.dtype)
-    fill = checked_fill(fill_value, dense.dtype)
-    pad = np.zeros((), dense.dtype)[()] if fill is None else fill
     native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
     tree = gather_tree(native, mask, parsed.levels, parsed.order, pad, limits)
     return Tensor._trusted(parsed, sizes, tree, fill, None, checked_json(attributes, limits), {})

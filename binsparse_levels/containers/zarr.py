@@ -106,13 +106,10 @@ class ZarrReader:
         """
         limits = replace(self._limits, header_bytes=max(self._limits.header_bytes, _METADATA))
         _refuse_two_versions(self._group, ".zgroup")
-        found = {}
-        for key in ("zarr.json", ".zattrs"):
-            text = _stored(self._group, key)
-            if text is not None:
-                found[key] = load_json(text, limits)
-        holder = found["zarr.json"].get("attributes", {}) if "zarr.json" in found else found.get(".zattrs", {})
-        return dict(holder)
+        newer = self._group.metadata.zarr_format == 3
+        text = _stored(self._group, "zarr.json" if newer else ".zattrs")
+        found = {} if text is None else load_json(text, limits)
+        return dict(found.get("attributes", {}) if newer else found)
 
     def info(self, name: str) -> ArrayInfo | None:
         with touching(name):
@@ -166,7 +163,7 @@ def _stored(node: zarr.Group | zarr.Array[Any], key: str) -> bytes | None:
 
 def _refuse_two_versions(node: zarr.Group | zarr.Array[Any], older: str) -> None:
     """Raise ContainerError where one program would see other metadata than another."""
-    if all(_stored(node, key) is not None for key in ("zarr.json", older)):
+    if _stored(node, older if node.metadata.zarr_format == 3 else "zarr.json") is not None:
         raise ContainerError(Problem(str(node.store_path), "has metadata of two versions of Zarr"))
 
 

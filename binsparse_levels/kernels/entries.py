@@ -9,11 +9,12 @@ from .keys import key_at, out_of_range
 
 
 @kernel
-def scan(coords, fields, sizes, result):
+def scan(coords, fields, sizes):
     """Are the entries in strictly ascending order, and is every coordinate in its range?
 
-    result: descents, equal neighbours, a coordinate out of range. Stops behind the first block with a descent, so the
-    last two speak of all entries only where there is none. Precondition: at least one entry.
+    Returns how many descents and equal neighbours, and whether a coordinate is out of range. Stops behind the first
+    block with a descent, so the last two speak of all entries only where there is none.
+    Precondition: at least one entry.
     """
     one, zero = u8(1), u8(0)
     n = u8(len(coords[0]))
@@ -33,9 +34,7 @@ def scan(coords, fields, sizes, result):
                 same += u8((a == high) & (b == low))
             high, low = a, b
             i += one
-    result[0] = down
-    result[1] = same
-    result[2] = bad >> u8(63)
+    return down, same, bad >> u8(63)
 
 
 @kernel

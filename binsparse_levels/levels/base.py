@@ -186,6 +186,13 @@ def as_array(positions: Positions) -> Array:
     return positions
 
 
+def items_at(array: Array, positions: Positions) -> Array:
+    """The items at positions; without a copy where they are contiguous."""
+    if isinstance(positions, range):
+        return array[positions.start : positions.stop : positions.step]
+    return array[positions]
+
+
 def cells(dims: Sequence[int]) -> int:
     """How many coordinates there are; a Python integer, so that it cannot overflow."""
     return math.prod(dims)
