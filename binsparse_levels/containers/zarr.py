@@ -346,7 +346,7 @@ def _filling(
 ) -> Iterator[ZarrWriter]:
     if isinstance(store, str) and "://" not in store:
         store = _Folder(store)
-    with touching(str(store)):
+    with _settled(), touching(str(store)):
         try:
             root = zarr.open_group(store, mode="r+", use_consolidated=False)
         except FileNotFoundError:
@@ -365,17 +365,26 @@ def _filling(
             root.update_attributes({})
     writer = ZarrWriter(place, storage)
     try:
-        yield writer
+        with _settled():
+            yield writer
     except BaseException:
-        sync(_settle())
         for name in writer.written:  # so that a second try finds nothing in its way
             with contextlib.suppress(Exception):
                 del place[name]
         raise
 
 
+@contextlib.contextmanager
+def _settled() -> Iterator[None]:
+    """After a fault, wait for what zarr still does: it would write into what is being removed."""
+    try:
+        yield
+    except BaseException:
+        sync(_settle())
+        raise
+
+
 async def _settle() -> None:
-    """Wait for what zarr still does after one of its tasks has failed: it would write into what is being removed."""
     await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
 
 
