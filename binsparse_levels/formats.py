@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
@@ -22,6 +22,11 @@ from .levels import LEVELS, Dense, Level, Sparse
 def coordinates(rank: int) -> Format:
     """The format that lists every entry with all its coordinates, in the order of the dimensions."""
     return Format((Sparse(rank),) if rank else ())
+
+
+def in_order(levels: tuple[Level, ...], order: Sequence[int]) -> Format:
+    """The format of these levels where stored dimension k is dimension order[k]."""
+    return Format(levels, None if list(order) == list(range(len(order))) else tuple(order))
 
 
 def permutation_problems(transpose: Any, rank: int | None) -> list[Problem]:

@@ -217,12 +217,17 @@ def unpack_tree(tree: Tree, dtype: Any = np.int64) -> tuple[list[Array], Positio
 def _unpack_tree(tree: Tree, dtype: Any) -> tuple[list[Array], Positions]:
     levels = list(expand_levels(tree))
     positions = levels[-1][3] if levels else range(1)
+    return columns_of([(coords, ends) for _, coords, ends, _ in levels], len(positions), dtype), positions
+
+
+def columns_of(levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtype: Any = np.int64) -> list[Array]:
+    """The coordinates of so many entries, from those of each level and where each of its fibers ends among them."""
     columns: list[Array] = []
     below: Array | None = None  # where each child of the level ends among the entries
-    for _, coords, ends, _ in reversed(levels):
-        columns[:0] = [_repeat_to(x, below, len(positions), dtype) for x in coords]
+    for coords, ends in reversed(levels):
+        columns[:0] = [repeat_to(x, below, count, dtype) for x in coords]
         below = ends if below is None else np.concatenate(([0], below))[ends]
-    return columns, positions
+    return columns
 
 
 def expand_levels(tree: Tree) -> Iterator[tuple[Place, list[Array], Array, Positions]]:
@@ -236,7 +241,8 @@ def expand_levels(tree: Tree) -> Iterator[tuple[Place, list[Array], Array, Posit
         yield place, coords, ends, positions
 
 
-def _repeat_to(items: Array, ends: Array | None, count: int, dtype: Any) -> Array:
+def repeat_to(items: Array, ends: Array | None, count: int, dtype: Any) -> Array:
+    """items[k] repeated up to place ends[k] of `count`."""
     items = kernels.readable(items, dtype)
     if ends is None or (len(items) == count and bool((ends == np.arange(1, count + 1)).all())):
         return items

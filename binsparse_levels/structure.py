@@ -35,6 +35,12 @@ STRUCTURES = {
 }
 
 
+def transposed(name: str) -> str:
+    """The structure of the transposed matrix, of which the same entries are stored."""
+    kind, _, triangle = name.rpartition("_")
+    return f"{kind}_{'upper' if triangle == 'lower' else 'lower'}"
+
+
 def structure_problems(name: Any, shape: Sequence[int], dtype: np.dtype[Any] | None = None) -> Iterator[Problem]:
     """What keeps a tensor of that shape and type from having the structure."""
     if not isinstance(name, str) or name not in STRUCTURES:

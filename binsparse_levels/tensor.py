@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -24,14 +25,23 @@ from .arguments import (
 from .cells import gather_tree, scatter_tree
 from .descriptor import VERSION
 from .errors import ArrayError, FormatError, LimitError, Problem, raise_if
-from .formats import Format, FormatLike, coordinates
+from .formats import Format, FormatLike, coordinates, in_order, permutation_problems
 from .fused import Duplicates
 from .levels import places
 from .levels.base import items_at
 from .limits import DEFAULT_LIMITS, Limits
 from .packing import Entries
+from .select import View, find_in, load, locate_in, narrowed, parse_key, pick, view_of
 from .stored import stored
-from .structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems, triangle_problems
+from .structure import (
+    STRUCTURES,
+    expand,
+    in_triangle,
+    structure_problems,
+    symmetry_problems,
+    transposed,
+    triangle_problems,
+)
 from .tree import Tree, index_dtype, length_problems, repeat_one, same
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -54,7 +64,7 @@ class Tensor:
     Raises FormatError, ArrayError with every fault, LimitError.
     """
 
-    __slots__ = ("_attributes", "_descriptor_attributes", "_fill_value", "_format", "_shape", "_structure", "_tree")
+    __slots__ = ("_attributes", "_descriptor_attributes", "_fill_value", "_format", "_held", "_shape", "_structure")
 
     def __init__(
         self,
@@ -96,27 +106,51 @@ class Tensor:
         self,
         format: Format,
         shape: tuple[int, ...],
-        tree: Tree,
+        held: Tree | View,
         fill_value: Any,
         structure: str | None,
         attributes: Mapping[str, Any],
         descriptor_attributes: Mapping[str, Any],
     ) -> None:
-        arrays = {name: _read_only(array) for name, array in tree.arrays.items()}
         self._format = format
         self._shape = shape
-        self._tree = Tree(format.levels, tree.dims, arrays, _read_only(tree.values), tree.iso)
+        self._held = held if isinstance(held, View) or held.lazy else _frozen(format, held)
         self._fill_value = fill_value
         self._structure = structure
         self._attributes = attributes
         self._descriptor_attributes = descriptor_attributes
 
     @classmethod
-    def _trusted(cls, format: Format, shape: tuple[int, ...], tree: Tree, *rest: Any) -> Tensor:
-        """A tensor around a tree that needs no check; rest: fill value, structure, both kinds of attributes."""
+    def _trusted(cls, format: Format, shape: tuple[int, ...], held: Tree | View, *rest: Any) -> Tensor:
+        """A tensor around a tree that needs no check, or that is checked when it is read; rest: fill value, structure,
+        both kinds of attributes.
+        """
         self = cls.__new__(cls)
-        self._set(format, shape, tree, *rest)
+        self._set(format, shape, held, *rest)
         return self
+
+    @property
+    def _tree(self) -> Tree:
+        """The tree, in memory: read and checked, or selected, when it is first asked for."""
+        held = self._held
+        if isinstance(held, View):
+            held = self._held = _frozen(self._format, load(held, self._pad(), DEFAULT_LIMITS))
+        elif held.lazy:
+            held = held.loaded()
+            raise_if(ArrayError, held.check(self._format.order))
+            held = _frozen(self._format, held)
+            whole = self._trusted(self._format, self._shape, held, *self._rest())
+            whole._check_structure()
+            self._held = held
+        return held
+
+    @property
+    def _source(self) -> Tree:
+        """What the tensor is made of, for what is known of it without reading: the type of its values."""
+        return self._held.tree if isinstance(self._held, View) else self._held
+
+    def _rest(self) -> tuple[Any, ...]:
+        return self._fill_value, self._structure, self._attributes, self._descriptor_attributes
 
     def _with(self, format: Format, tree: Tree, **changes: Any) -> Tensor:
         """The same content in another tree."""
@@ -149,7 +183,7 @@ class Tensor:
     @property
     def dtype(self) -> np.dtype[Any]:
         """numpy's type of the values."""
-        return self._tree.values.dtype
+        return self._source.values.dtype
 
     @property
     def arrays(self) -> Mapping[str, Array]:
@@ -184,40 +218,44 @@ class Tensor:
     @property
     def iso(self) -> bool:
         """Whether one value stands for all stored ones."""
-        return self._tree.iso
+        return (self._held if isinstance(self._held, Tree) else self._tree).iso
 
     @property
     def number_of_stored_values(self) -> int:
-        """How many entries are stored; with a structure, those of the stored triangle."""
+        """How many entries are stored; with a structure, those of its triangle; of a view they are looked for."""
         if any(level.gaps for level in self._format.levels):
             return len(packing.unpack_tree(self._tree)[1])
-        return len(self._tree.values)
+        return len(self._held.values if isinstance(self._held, Tree) else self._tree.values)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays and the values; of an iso tensor one value."""
-        values = self._tree.values
-        return sum(a.nbytes for a in self._tree.arrays.values()) + (values.itemsize if self.iso else values.nbytes)
+        """Bytes of all arrays and the values, in memory; of an iso tensor one value."""
+        tree = self._held if isinstance(self._held, Tree) else self._tree
+        sizes = [len(array) * array.dtype.itemsize for array in tree.arrays.values()]
+        return sum(sizes) + (1 if tree.iso else len(tree.values)) * tree.values.dtype.itemsize
 
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self._shape)) or "scalar"
         iso = ", iso" if self.iso else ""
         fill = "" if self._fill_value is None else f", fill {self._fill_value}"
         structure = f", {self._structure}" if self._structure else ""
-        count = self.number_of_stored_values
+        if isinstance(self._held, View):
+            return f"<Tensor {shape} {self.dtype}, a view{fill}, {self._format}>"
+        count = len(self._held.values) if self._held.lazy else self.number_of_stored_values
         entries = f"{count} stored value{'' if count == 1 else 's'}"
         head = f"<Tensor {shape} {self.dtype}{iso}, {entries}{fill}{structure}, {self._format}>"
         return "\n".join([head, *self._tree_lines()])
 
     def _tree_lines(self) -> list[str]:
         lines = []
-        for depth, (place, arrays, n) in enumerate(self._tree.walk()):
+        assert isinstance(self._held, Tree)
+        for depth, (place, arrays, n) in enumerate(self._held.walk()):
             first = place.depth
             covered = ", ".join(f"{self._format.order[first + k]} (size {size})" for k, size in enumerate(place.dims))
             held = ", ".join(f"{place.names[role]}[{len(array)}]" for role, array in arrays.items())
             fibers = f"{n} fiber{'s' if n != 1 else ''}"
             lines.append(f"{'  ' * depth}└ {place.level}: dimension {covered}, {fibers}{', ' + held if held else ''}")
-        lines.append(f"{'  ' * len(self._format.levels)}└ element: values[{len(self._tree.values)}]")
+        lines.append(f"{'  ' * len(self._format.levels)}└ element: values[{len(self._held.values)}]")
         return lines
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
@@ -230,6 +268,119 @@ class Tensor:
         rest = self._fill_value, self._structure, self._attributes, self._descriptor_attributes
         return _unpickle, (*held, *rest)
 
+    # Parts of it
+
+    def __getitem__(self, key: Any) -> Any:
+        """A view, which costs nothing until something is asked of it: integers, slices of any step, an ellipsis, and
+        one array of integers or mask, by numpy's rules; a structure is expanded. Where every dimension is given an
+        integer it is the value there, as a numpy scalar; where every one is given an integer or an array, the array of
+        the values there. Raises IndexError.
+        """
+        indices: Sequence[Any] = key if type(key) is tuple and len(key) == len(self._shape) else ()
+        if not all(type(index) is int for index in indices) or not indices:
+            indices = parse_key(key, self._shape)
+            pointwise = [isinstance(index, np.ndarray) for index in indices]
+            if sum(pointwise) > 1 or (any(pointwise) and all(not isinstance(index, slice) for index in indices)):
+                return self._values_at(indices)
+            if any(isinstance(index, slice) for index in indices) or (not indices and key != ()):
+                return self._viewed(narrowed(self._view(), indices))
+        place = tuple(
+            [
+                index if 0 <= index < size else pick(range(size), index, k)
+                for k, (index, size) in enumerate(zip(indices, self._shape, strict=True))
+            ]
+        )
+        return self._value_at(place)
+
+    def _view(self) -> View:
+        held = self._held
+        return held if isinstance(held, View) else view_of(held, self._format.order, self._structure)
+
+    def _viewed(self, view: View) -> Tensor:
+        return self._trusted(view.format(), view.shape, view, self._fill_value, None, {}, {})
+
+    def _value_at(self, place: tuple[int, ...]) -> Any:
+        """The value at coordinates in range."""
+        held = self._held
+        if isinstance(held, View):
+            items = list(held.items)
+            for k, x in zip(held.dimensions, place, strict=True):
+                items[k] = int(items[k][x])  # type: ignore[index]
+            place = tuple([items[k] for k in map(held.order.index, range(len(items)))])  # type: ignore[misc]
+            structure, order, tree = held.structure, held.order, held.tree
+        else:
+            structure, order, tree = self._structure, self._format.order, held
+        mirrored = structure is not None and not in_triangle(structure, place)  # type: ignore[arg-type]
+        q = find_in(tree, [place[k] for k in (order[::-1] if mirrored else order)])
+        if q < 0:
+            return self._pad()
+        value = tree.values[q : q + 1]
+        return (STRUCTURES[structure].mirrored(value) if structure and mirrored else value)[0]
+
+    def _values_at(self, indices: Sequence[Any]) -> Array:
+        if any(isinstance(index, slice) for index in indices):
+            raise IndexError(
+                "several index arrays are for single values, one in every dimension; a view takes one array"
+            )
+        try:
+            coords = np.broadcast_arrays(*indices)
+        except ValueError as error:
+            raise IndexError(f"index arrays do not have one length: {error}") from None
+        sized = zip(coords, self._shape, strict=True)
+        whole = [_parsed(x, k, size) for k, (x, size) in enumerate(sized)]
+        tree, mirrored = self._tree, np.zeros(len(whole[0]), bool)
+        if self._structure is not None:
+            mirrored = ~in_triangle(self._structure, whole)
+            whole = [np.where(mirrored, x, y) for x, y in zip(whole[::-1], whole, strict=True)]
+        positions = locate_in(tree, [whole[k] for k in self._format.order])
+        values = tree.values[np.maximum(positions, 0)] if len(tree.values) else np.zeros(len(positions), self.dtype)
+        if self._structure is not None:
+            values[mirrored] = STRUCTURES[self._structure].mirrored(values[mirrored])
+        values[positions < 0] = self._pad()
+        return values
+
+    def locate(self, coords: Sequence[npt.ArrayLike]) -> Array:
+        """Where the entries at these coordinates stand among `values`, or -1 for what is not stored: an int64 array.
+
+        coords: an integer array for each dimension, of one length. With a structure, of what is stored. Raises
+        IndexError, ArrayError.
+        """
+        columns = checked_coords(coords, self.ndim, np.empty(()))
+        for k, (x, size) in enumerate(zip(columns, self._shape, strict=True)):
+            if len(x) and (x.min() < 0 or x.max() >= size):
+                raise IndexError(f"a coordinate is out of bounds for dimension {k} of size {size}")
+        return locate_in(self._tree, [columns[k] for k in self._format.order])
+
+    def permute(self, axes: Sequence[int]) -> Tensor:
+        """The same entries with the dimensions in another order: dimension k is dimension axes[k] of this tensor.
+
+        Nothing is moved. Raises FormatError for what is no permutation.
+        """
+        order = [operator.index(k) for k in axes]
+        order = [k + self.ndim if k < 0 else k for k in order]
+        raise_if(FormatError, permutation_problems(order, self.ndim))
+        format = in_order(self._format.levels, [order.index(k) for k in self._format.order])
+        structure = self._structure
+        if structure is not None and order == [1, 0]:
+            structure = transposed(structure)
+        held = self._held.permuted(order) if isinstance(self._held, View) else self._held
+        shape = tuple(self._shape[k] for k in order)
+        kept = self._attributes, self._descriptor_attributes
+        return self._trusted(format, shape, held, self._fill_value, structure, *kept)
+
+    @property
+    def T(self) -> Tensor:
+        """The dimensions in reverse."""
+        return self.permute(range(self.ndim)[::-1])
+
+    def load(self, format: FormatLike | None = None) -> Tensor:
+        """The same entries in memory, of a view in arrays of its own, of a file with no more read than is needed.
+
+        format: where not the one that it has. Raises what `read` raises for the arrays, FormatError, LimitError.
+        """
+        loaded = self._with(self._format, self._tree)
+        return loaded if format is None else loaded.convert(format)
+
     # What it does
 
     def check(self) -> None:
@@ -238,6 +389,9 @@ class Tensor:
 
     def _check(self, *, order: bool) -> None:
         raise_if(ArrayError, self._tree.check(self._format.order, order=order))
+        self._check_structure()
+
+    def _check_structure(self) -> None:
         if self._structure is not None:
             raise_if(FormatError, structure_problems(self._structure, self._shape, self.dtype))
             if not self._padded:
@@ -552,6 +706,18 @@ def _entries(format: Format, shape: Sequence[int], coords: Sequence[Array], valu
 def _one(values: Array) -> Array:
     """The one value of an iso tensor, as an array without dimensions."""
     return values[0:1].reshape(()) if len(values) else np.zeros((), values.dtype)
+
+
+def _parsed(index: Array, dimension: int, size: int) -> Array:
+    found = parse_key(np.atleast_1d(index), (size,))[0]
+    assert isinstance(found, np.ndarray)
+    return found
+
+
+def _frozen(format: Format, tree: Tree) -> Tree:
+    """The tree with arrays that cannot be written to, and the levels as they were spelled."""
+    arrays = {name: _read_only(array) for name, array in tree.arrays.items()}
+    return Tree(format.levels, tree.dims, arrays, _read_only(tree.values), tree.iso)
 
 
 def _read_only(array: Array) -> Array:

@@ -30,7 +30,8 @@ class Tree:
     """Levels over `dims`, the sizes of the stored dimensions; `values` has an item for each position of the last level.
 
     Every level's arrays satisfy its `check` for the positions that the level above gives. An iso tree has one value
-    for all positions, and `values` is a read-only broadcast of it.
+    for all positions, and `values` is a read-only broadcast of it. lazy: arrays are in a file, unchecked: anything with
+    `shape`, `dtype` and the items at a slice or at positions, which are read when they are asked for.
     """
 
     levels: tuple[Level, ...]
@@ -38,6 +39,7 @@ class Tree:
     arrays: Mapping[str, Array]
     values: Array
     iso: bool = False
+    lazy: bool = False
 
     def walk(self) -> Iterator[tuple[Place, dict[str, Array], int]]:
         """Each level with its arrays by role and its number of positions. Precondition: the lengths fit."""
@@ -58,6 +60,11 @@ class Tree:
         """The same levels around other values."""
         return Tree(self.levels, self.dims, self.arrays, values, iso)
 
+    def loaded(self) -> Tree:
+        """The same tree, read into memory whole."""
+        arrays = {name: array[:] for name, array in self.arrays.items()}
+        return Tree(self.levels, self.dims, arrays, self.values[:], self.iso)
+
     def check(self, dimensions: Sequence[int] | None = None, *, order: bool = True) -> Iterator[Problem]:
         """Every broken invariant with its place; without `order`, only what would let memory be indexed wrongly.
 
@@ -70,7 +77,7 @@ class Tree:
             return
         for place, arrays, n in self.walk():
             found = [
-                _at_name(problem, place.names, called[place.depth :])
+                at_name(problem, place.names, called[place.depth :])
                 for problem in place.level.check(arrays, place.dims, n, order=order)
             ]
             yield from found
@@ -102,14 +109,14 @@ def length_problems(
         if len(lengths) < len(place.names):
             return
         n, problems = place.level.lengths(lengths, place.dims, n)
-        yield from (_at_name(problem, place.names, ()) for problem in problems)
+        yield from (at_name(problem, place.names, ()) for problem in problems)
         if problems:
             return
     if n is not None and values is not None and n != values:
         yield Problem("values", f"expected a length of {n}, one for each position of the last level, got {values}")
 
 
-def _at_name(problem: Problem, names: Mapping[str, str], dimensions: Sequence[int]) -> Problem:
+def at_name(problem: Problem, names: Mapping[str, str], dimensions: Sequence[int]) -> Problem:
     """The problem with stored names for the roles that it speaks of, and with the dimension where it says "its"."""
     role, bracket, rest = problem.path.partition("[")
     message = problem.message

@@ -1,6 +1,8 @@
 """What level kinds share: fan out, number changes, count into pointers, search a fiber."""
 
-from .jit import kernel, u8
+import numpy as np
+
+from .jit import i8, kernel, u8
 
 
 @kernel
@@ -92,26 +94,82 @@ def fan_ranges(starts, counts, out):
 
 
 @kernel
-def search(starts, ends, columns, wanted, out):
-    """out[k] = place in starts[k] … ends[k] of the coordinates wanted[·][k], or -1, by bisection.
-
-    Precondition: the columns ascend lexicographically between each start and end.
-    """
+def narrow(starts, ends, column, low, high, out):
+    """out[0, k] … out[1, k]: where in starts[k] … ends[k] the ascending column is at least `low`, and below `high`."""
+    zero, one = u8(0), u8(1)
     for k in range(starts.size):
-        low, high = starts[k], ends[k]
-        while low < high:
-            middle = (low + high) >> 1
-            before, equal = False, True
-            for d in range(len(columns)):
-                x = columns[d][middle]
-                before |= equal and x < wanted[d][k]
-                equal &= x == wanted[d][k]
-            if before:
-                low = middle + 1
-            else:
-                high = middle
-        found = low < ends[k]
-        if found:
-            for d in range(len(columns)):
-                found &= columns[d][low] == wanted[d][k]
-        out[k] = low if found else -1
+        begin, end = u8(starts[k]), u8(ends[k])
+        if end - begin <= u8(48):
+            below, inside = zero, zero
+            for x in column[i8(begin) : i8(end)]:
+                below += u8(u8(x) < u8(low))
+                inside += u8(u8(x) < u8(high))
+            out[0, k], out[1, k] = begin + below, begin + inside
+            continue
+        for side in range(2):
+            wanted = u8(high) if side else u8(low)
+            first, last = begin, end
+            while first < last:
+                middle = (first + last) >> one
+                if u8(column[middle]) < wanted:
+                    first = middle + one
+                else:
+                    last = middle
+            out[side, k] = first
+
+
+@kernel
+def search(pointers, columns, positions, wanted, begin, end, out):
+    """out[k] = place in the fiber positions[k] of the coordinates wanted[·][k], or -1, for k in begin … end.
+
+    In blocks, so that the pointers, the middles of the fibers, and what follows are each waited for side by side.
+    Precondition: the columns ascend lexicographically in every fiber.
+    """
+    zero, one = u8(0), u8(1)
+    lows, highs = np.empty(64, np.uint64), np.empty(64, np.uint64)
+    i, stop = u8(begin), u8(end)
+    touched = zero
+    while i < stop:
+        size = min(u8(64), stop - i)
+        k = zero
+        while k < size:
+            p = u8(positions[i + k])
+            lows[k], highs[k] = u8(pointers[p]), u8(pointers[p + one])
+            k += one
+        k = zero
+        while k < size:
+            if lows[k] < highs[k]:
+                touched ^= u8(columns[0][(lows[k] + highs[k]) >> one])
+            k += one
+        k = zero
+        while k < size:
+            low, last = lows[k], highs[k]
+            high = last
+            while high - low > u8(16):
+                middle = (low + high) >> one
+                before, equal = False, True
+                for d in range(len(columns)):
+                    x, y = u8(columns[d][middle]), u8(wanted[d][i + k])
+                    before |= equal and x < y
+                    equal &= x == y
+                if before:
+                    low = middle + one
+                else:
+                    high = middle
+            first = low
+            while first < high:
+                before, equal = False, True
+                for d in range(len(columns)):
+                    x, y = u8(columns[d][first]), u8(wanted[d][i + k])
+                    before |= equal and x < y
+                    equal &= x == y
+                low += u8(before)
+                first += one
+            found = low < last
+            if found:
+                for d in range(len(columns)):
+                    found &= u8(columns[d][low]) == u8(wanted[d][i + k])
+            out[i + k] = i8(low) if found else -1
+            k += one
+        i += size
+    return touched

@@ -119,6 +119,27 @@ class Level(ABC):
         position, or one number for all.
         """
 
+    def part(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[dict[str, Array], Positions] | None:
+        """The fibers at `positions` as a level of their own, and which children they had; None where the kind is read
+        whole. What lies outside of `window` may be left out.
+
+        The arrays may lie in a file, where they have not been checked: only what is asked for is read, and nothing is
+        indexed with it unless it fits. Raises ArrayError for what does not.
+        """
+        return None
+
+    def above(
+        self, arrays: Arrays, dims: Sequence[int], n: int, children: range
+    ) -> tuple[range, int | Array, list[Array]] | None:
+        """Upwards: the fibers that have these children, how many of them each has, and their coordinates; None where
+        the kind cannot tell without being read whole. The arrays may lie in a file, as for `part`.
+
+        Precondition: at least one child.
+        """
+        return None
+
     @abstractmethod
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         """Every broken invariant, with its place, the role standing for the array; without `order`, only those that
@@ -128,6 +149,11 @@ class Level(ABC):
     @abstractmethod
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         """For each (position, coordinates) the child position, or -1."""
+
+    def find(self, arrays: Arrays, dims: Sequence[int], position: int, coords: Sequence[int]) -> int:
+        """`locate` for one position and one coordinate in each dimension, in range."""
+        at = [np.array([x], np.int64) for x in coords]
+        return int(self.locate(arrays, dims, np.array([position], np.int64), at)[0])
 
     @abstractmethod
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
@@ -191,6 +217,11 @@ def items_at(array: Array, positions: Positions) -> Array:
     if isinstance(positions, range):
         return array[positions.start : positions.stop : positions.step]
     return array[positions]
+
+
+def span(window: Positions) -> range:
+    """From the first to the last coordinate of a window that is not empty."""
+    return range(int(window[0]), int(window[-1]) + 1)
 
 
 def cells(dims: Sequence[int]) -> int:

@@ -46,16 +46,14 @@ class Dense(Level):
     ) -> tuple[dict[str, Array], Positions]:
         if n == self.rank == 1:
             return {}, coords[0] if coords[0].dtype.kind == "i" else coords[0].astype(np.int64)
-        child = as_array(parents).astype(np.int64, copy=False)
-        for size, x in zip(dims, coords, strict=True):
-            child = child * np.int64(size) + x.astype(np.int64, copy=False)
-        return {}, child
+        return {}, self.locate({}, dims, as_array(parents), coords)
 
     def expand(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[int | Array, list[Array], Positions]:
         shape = [len(w) for w in window]
         count = cells(shape) if len(positions) else 0
+        inner = cells(dims[1:])
         if not count:
             return 0, [np.empty(0, np.int64) for _ in dims], range(0)
         coords = []
@@ -64,18 +62,48 @@ class Dense(Level):
             if len(window) > 1:
                 x = np.tile(np.repeat(x, cells(shape[k + 1 :])), cells(shape[:k]))
             coords.append(x)
-        if is_everything(window, dims) and isinstance(positions, range) and positions.step == 1:
-            child: Positions = range(positions.start * count, positions.stop * count)
+        outer = window[0]
+        contiguous = is_everything(window[1:], dims[1:])
+        child: Positions
+        if contiguous and isinstance(positions, range) and positions.step == 1 and is_everything([outer], dims[:1]):
+            child = range(positions.start * count, positions.stop * count)
+        elif contiguous and len(positions) == 1 and isinstance(outer, range) and outer.step == 1:
+            first = int(positions[0]) * dims[0]
+            child = range((first + outer.start) * inner, (first + outer.stop) * inner)
         else:
             offset = self.build(dims, range(1), coords, 1)[1]
             child = (as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + as_array(offset)).ravel()
         return count, [np.tile(x, len(positions)) if len(positions) > 1 else x for x in coords], child
 
+    def part(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[dict[str, Array], Positions]:
+        _, _, child = self.expand(arrays, dims, positions, [range(size) for size in dims])
+        return {}, child
+
+    def above(
+        self, arrays: Arrays, dims: Sequence[int], n: int, children: range
+    ) -> tuple[range, int | Array, list[Array]]:
+        inside = cells(dims)
+        fibers = range(children.start // inside, -(-children.stop // inside))
+        ends = np.arange(fibers.start + 1, fibers.stop + 1) * inside
+        ends[-1] = children.stop
+        cell = np.arange(children.start, children.stop) % inside
+        return fibers, np.diff(ends, prepend=children.start), list(np.unravel_index(cell, tuple(dims)))
+
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         return iter(())
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        return as_array(self.build(dims, positions, coords, len(positions))[1])
+        child = positions.astype(np.int64, copy=False)
+        for size, x in zip(dims, coords, strict=True):
+            child = child * np.int64(size) + x.astype(np.int64, copy=False)
+        return child
+
+    def find(self, arrays: Arrays, dims: Sequence[int], position: int, coords: Sequence[int]) -> int:
+        for size, x in zip(dims, coords, strict=True):
+            position = position * size + x
+        return position
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return 0

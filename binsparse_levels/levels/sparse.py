@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,9 +10,12 @@ from typing import ClassVar
 import numpy as np
 
 from .. import kernels, threads
-from ..errors import Problem
+from ..errors import ArrayError, Problem
 from ..limits import INT32_MAX
-from .base import Array, Arrays, Level, Positions, as_array, inside, is_everything, register
+from .base import Array, Arrays, Level, Positions, as_array, inside, is_everything, items_at, register, span
+
+_FEW_FIBERS = 16  # in so many of a file the ends of a window are searched; more are read
+_AT_ONCE = 512  # items of a file that are read rather than searched
 
 
 @register
@@ -77,26 +81,103 @@ class Sparse(Level):
     def expand(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[int | Array, list[Array], Positions]:
-        child: Positions
-        if isinstance(positions, range) and positions.step == 1:
-            bounds = self._pointers(arrays)[positions.start : positions.stop + 1]
-            counts = np.diff(bounds)
-            child = range(int(bounds[0]), int(bounds[-1]))
-            coords = [arrays[f"idx{k}"][child.start : child.stop] for k in range(self.rank)]
-        else:
-            pointers = self._pointers(arrays)
-            at = as_array(positions)
-            starts = kernels.readable(pointers[at], np.int64)
-            counts = pointers[at + 1].astype(np.int64) - starts
-            child = np.empty(int(counts.sum()), np.int64)
-            kernels.fibers.fan_ranges(starts, kernels.readable(counts), child)
-            coords = [arrays[f"idx{k}"][child] for k in range(self.rank)]
-        if is_everything(window, dims):
+        starts, ends = self._bounds(arrays, positions)
+        child, counts, kept = self._children(arrays, dims, starts, ends, positions, window)
+        coords = [items_at(arrays[f"idx{k}"], child) for k in range(self.rank)]
+        if is_everything(window[kept:], dims[kept:]):
             return counts, coords, child
-        kept = inside(window, coords)
-        total = np.concatenate(([0], np.cumsum(kept)))
-        ends = np.cumsum(counts)
-        return np.diff(total[ends], prepend=0), [x[kept] for x in coords], as_array(child)[kept]
+        wanted = inside(window, coords)
+        total = np.concatenate(([0], np.cumsum(wanted)))
+        return np.diff(total[np.cumsum(counts)], prepend=0), [x[wanted] for x in coords], as_array(child)[wanted]
+
+    def part(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[dict[str, Array], Positions]:
+        starts, ends = self._bounds(arrays, positions)
+        _refuse_outside(starts, ends, len(arrays["idx0"]))
+        child, counts, _ = self._children(arrays, dims, starts, ends, positions, window)
+        pointers = np.zeros(len(counts) + 1, arrays["ptr"].dtype if "ptr" in arrays else arrays["idx0"].dtype)
+        np.cumsum(counts, out=pointers[1:])
+        return {"ptr": pointers} | {f"idx{k}": items_at(arrays[f"idx{k}"], child) for k in range(self.rank)}, child
+
+    def _bounds(self, arrays: Arrays, positions: Positions) -> tuple[Array, Array]:
+        """Where the children of each fiber begin and end."""
+        if "ptr" not in arrays:
+            bounds = np.array([0, len(arrays["idx0"])])[: len(positions) + 1]
+        elif isinstance(positions, range) and positions.step == 1:
+            bounds = arrays["ptr"][positions.start : positions.stop + 1]
+        else:
+            at = as_array(positions)
+            return arrays["ptr"][at].astype(np.int64), arrays["ptr"][at + 1].astype(np.int64)
+        bounds = bounds.astype(np.int64, copy=False)
+        return bounds[:-1], bounds[1:]
+
+    def _children(
+        self,
+        arrays: Arrays,
+        dims: Sequence[int],
+        starts: Array,
+        ends: Array,
+        positions: Positions,
+        window: Sequence[Positions],
+    ) -> tuple[Positions, Array, int]:
+        """The children of fibers that can lie in the window, how many each has, and how many first dimensions of the
+        window they are known to lie in.
+        """
+        column, wanted, kept = arrays["idx0"], window[0], 0
+        everything = wanted == range(dims[0]) if isinstance(wanted, range) else False
+        in_memory = isinstance(column, np.ndarray)
+        searched = kernels.worth(len(column)) if in_memory else len(starts) <= _FEW_FIBERS
+        if not everything and len(starts) and searched:
+            if not len(wanted):
+                return range(0), np.zeros(len(starts), np.int64), 0
+            reach = span(wanted)
+            if in_memory:
+                narrowed = np.empty((2, len(starts)), np.int64)
+                given = kernels.readable(starts), kernels.readable(ends), kernels.readable(column)
+                kernels.fibers.narrow(*given, reach.start, reach.stop, narrowed)
+                starts, ends = narrowed
+            else:
+                bounds = list(zip(starts.tolist(), ends.tolist(), strict=True))
+                starts = np.array([_bisect(column, reach.start, *place) for place in bounds])
+                ends = np.array([_bisect(column, reach.stop, *place) for place in bounds])
+            kept = int(isinstance(wanted, range) and wanted.step == 1)
+            everything = False
+        counts = ends - starts
+        contiguous = len(starts) < 2 or (
+            isinstance(positions, range)
+            and positions.step == 1
+            and (everything or bool((starts[1:] == ends[:-1]).all()))
+        )
+        if contiguous:
+            return (range(int(starts[0]), int(ends[-1])) if len(starts) else range(0)), counts, kept
+        total = int(counts.sum())
+        if not kernels.worth(total):
+            ends = np.cumsum(counts)
+            return np.arange(total) + np.repeat(starts - ends + counts, counts), counts, kept
+        child = np.empty(total, np.int64)
+        kernels.fibers.fan_ranges(kernels.readable(starts), kernels.readable(counts), child)
+        return child, counts, kept
+
+    def above(
+        self, arrays: Arrays, dims: Sequence[int], n: int, children: range
+    ) -> tuple[range, int | Array, list[Array]]:
+        coords = [arrays[f"idx{k}"][children.start : children.stop] for k in range(self.rank)]
+        if "ptr" not in arrays:
+            return range(1), len(children), coords
+        pointers = arrays["ptr"]
+        first = _bisect(pointers, children.start + 1, 0, n + 1) - 1
+        last = _bisect(pointers, children.stop, first + 1, n + 1)
+        ends = pointers[first + 1 : last + 1].astype(np.int64)
+        if (
+            first < 0
+            or last > n
+            or (np.diff(ends, prepend=children.start) < 0).any()
+            or (ends[:-1] > children.stop).any()
+        ):
+            raise ArrayError(Problem("ptr", f"does not ascend to its children {children.start} … {children.stop}"))
+        ends[-1] = children.stop
+        return range(first, last), np.diff(ends, prepend=children.start), coords
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         # Kernels only count, numpy says where: as long as nothing is wrong, or for few entries, one of them will do.
@@ -122,13 +203,29 @@ class Sparse(Level):
             yield from _order_problems(self._pointers(arrays), [arrays[f"idx{k}"] for k in range(self.rank)])
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        pointers = self._pointers(arrays)
-        columns = tuple(kernels.readable(arrays[f"idx{k}"], np.int64) for k in range(self.rank))
+        if not kernels.worth(len(positions)):
+            rows = zip(positions.tolist(), *(x.tolist() for x in coords), strict=True)
+            return np.array([self.find(arrays, dims, p, at) for p, *at in rows], np.int64)
+        columns = tuple(kernels.readable(arrays[f"idx{k}"]) for k in range(self.rank))
         wanted = tuple(kernels.readable(x, np.int64) for x in coords)
-        starts, ends = (kernels.readable(pointers[at], np.int64) for at in (positions, positions + 1))
         child = np.empty(len(positions), np.int64)
-        kernels.fibers.search(starts, ends, columns, wanted, child)
+        pointers, at = kernels.readable(self._pointers(arrays)), kernels.readable(positions, np.int64)
+        threads.each(
+            lambda part: kernels.fibers.search(pointers, columns, at, wanted, *part, child), threads.shares(len(child))
+        )
         return child
+
+    def find(self, arrays: Arrays, dims: Sequence[int], position: int, coords: Sequence[int]) -> int:
+        if "ptr" in arrays:
+            low, high = arrays["ptr"][position : position + 2].tolist()
+        else:
+            low, high = 0, len(arrays["idx0"])
+        for k, x in enumerate(coords):
+            column = arrays[f"idx{k}"]
+            low = _bisect(column, x, low, high)
+            if k + 1 < self.rank:
+                high = _bisect(column, x + 1, low, high)
+        return low if low < high and column[low : low + 1][0] == x else -1
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return ((0 if root else n + 1) + self.rank * children) * itemsize
@@ -136,6 +233,28 @@ class Sparse(Level):
     @staticmethod
     def _pointers(arrays: Arrays) -> Array:
         return arrays["ptr"] if "ptr" in arrays else np.array([0, len(arrays["idx0"])])
+
+
+def _bisect(column: Array, wanted: int, low: int, high: int) -> int:
+    """The first place in low … high whose item is not below `wanted`; of a file only what is looked at is read."""
+    in_memory = isinstance(column, np.ndarray)
+    while high - low > (0 if in_memory else _AT_ONCE):
+        middle = (low + high) >> 1
+        if column[middle : middle + 1][0] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    if in_memory:
+        return low
+    return low + bisect.bisect_left(column[low:high].tolist(), wanted)
+
+
+def _refuse_outside(starts: Array, ends: Array, children: int) -> None:
+    """Raise ArrayError for pointers that no fibers can have."""
+    bad = np.flatnonzero((starts < 0) | (starts > ends) | (ends > children))
+    if len(bad):
+        what = f"a fiber from {starts[bad[0]]} to {ends[bad[0]]}, where there are {children} indices"
+        raise ArrayError(Problem("ptr", what))
 
 
 def _firsts(column: Array, child: Array) -> Array:

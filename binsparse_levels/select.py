@@ -1,0 +1,428 @@
+"""Views: which entries of a tree are wanted, what has to be read for them, and how they become a tree of their own.
+
+A view keeps, for each stored dimension, what is wanted of it, so taking one costs nothing; numpy's rules for indices
+are those of Python's ranges, a slice of which is a range. Arrays may lie in a file: then only the fibers that are
+needed are read, and they are checked, as a level of their own, before anything is indexed with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from . import packing
+from .errors import ArrayError, Problem, raise_if
+from .formats import Format, in_order
+from .levels import Level, Place, Sparse, places
+from .levels.base import Positions, as_array, items_at
+from .limits import Limits
+from .packing import Entries
+from .structure import STRUCTURES, in_triangle
+from .tree import Tree, at_name, repeat_one
+
+Array: TypeAlias = npt.NDArray[Any]
+Item: TypeAlias = "int | range | Array"  # of a dimension: one coordinate, some of any step, any in any order
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Some entries of a tree. items: what is wanted of each stored dimension. dimensions: the stored dimension at each
+    dimension of the view; those of which one coordinate is wanted are none.
+
+    structure: of the tree, which a view expands. order: the dimension of the whole tensor at each stored one.
+    """
+
+    tree: Tree
+    items: tuple[Item, ...]
+    dimensions: tuple[int, ...]
+    order: tuple[int, ...]
+    structure: str | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(self.items[k]) for k in self.dimensions)  # type: ignore[arg-type]
+
+    def permuted(self, axes: Sequence[int]) -> View:
+        """The same entries with dimensions in another order."""
+        return replace(self, dimensions=tuple(self.dimensions[k] for k in axes))
+
+    def format(self) -> Format:
+        """That of the tree without the dimensions that are gone. Where a padded level would be the last one and was not
+        before, it is sparse, so that no more is stored than was.
+        """
+        kept = [k for k in range(len(self.items)) if k in self.dimensions]
+        levels = [
+            level if rank == level.rank else replace(level, rank=rank)
+            for level, rank in _ranks(self.tree.levels, kept)
+            if rank
+        ]
+        if levels and levels[-1].padded and not self.tree.levels[-1].padded:
+            levels[-1] = Sparse(levels[-1].rank)
+        return in_order(tuple(levels), [self.dimensions.index(k) for k in kept])
+
+
+def view_of(tree: Tree, order: tuple[int, ...], structure: str | None) -> View:
+    """All entries of a tree, where stored dimension k is dimension order[k]."""
+    dimensions = tuple(order.index(k) for k in range(len(order)))
+    return View(tree, tuple(range(size) for size in tree.dims), dimensions, order, structure)
+
+
+def _ranks(levels: Sequence[Level], kept: Sequence[int]) -> list[tuple[Level, int]]:
+    """Each level, and how many of its dimensions are kept."""
+    found, depth = [], 0
+    for level in levels:
+        found.append((level, sum(depth <= k < depth + level.rank for k in kept)))
+        depth += level.rank
+    return found
+
+
+# An index → a view
+
+
+def parse_key(key: Any, shape: Sequence[int]) -> list[Any]:
+    """For each dimension an int, a slice, or a one-dimensional array of integers, as numpy reads the key.
+
+    Raises IndexError for what numpy would refuse, and for what would add dimensions.
+    """
+    given = list(key) if isinstance(key, tuple) else [key]
+    gaps = [k for k, item in enumerate(given) if item is Ellipsis]
+    if len(gaps) > 1:
+        raise IndexError("an index has one ellipsis at most")
+    if len(given) - len(gaps) > len(shape):
+        raise IndexError(
+            f"too many indices: the tensor has {len(shape)} dimensions, {len(given) - len(gaps)} are given"
+        )
+    at = gaps[0] if gaps else len(given)
+    given[at : at + len(gaps)] = [slice(None)] * (len(shape) - len(given) + len(gaps))
+    return [_parse_item(item, k, size) for k, (item, size) in enumerate(zip(given, shape, strict=True))]
+
+
+def _parse_item(item: Any, dimension: int, size: int) -> Any:
+    if type(item) is int or type(item) is slice:
+        return item
+    if item is None or isinstance(item, bool | np.bool_):
+        raise IndexError(f"{item!r} would add a dimension, which a view cannot")
+    if hasattr(item, "__index__") and not isinstance(item, np.ndarray):
+        return item.__index__()
+    array = np.asarray(item)
+    if array.ndim == 0 and array.dtype.kind in "iu":
+        return int(array)
+    if array.ndim != 1:
+        raise IndexError(f"an index array has one dimension, got {array.ndim} for dimension {dimension}")
+    if array.dtype.kind == "b":
+        if len(array) != size:
+            raise IndexError(f"a mask of {len(array)} items for dimension {dimension} of size {size}")
+        return np.flatnonzero(array)
+    if not len(array):
+        return np.empty(0, np.int64)
+    if array.dtype.kind not in "iu":
+        raise IndexError(f"expected integers, slices, arrays of integers or a mask, got {array.dtype}")
+    bad = np.flatnonzero((array >= size) | (array < -size))
+    if len(bad):
+        raise _out_of_bounds(array[bad[0]], dimension, size)
+    array = array.astype(np.int64)
+    array[array < 0] += size
+    return array
+
+
+def _out_of_bounds(index: Any, dimension: int, size: int) -> IndexError:
+    return IndexError(f"index {index} is out of bounds for dimension {dimension} of size {size}")
+
+
+def pick(item: Item, index: Any, dimension: int) -> Any:
+    """What an index of a dimension leaves of what was wanted of it."""
+    try:
+        found = item[index]  # type: ignore[index]
+    except IndexError:
+        raise _out_of_bounds(index, dimension, len(item)) from None  # type: ignore[arg-type]
+    return int(found) if isinstance(found, np.integer) else found
+
+
+def narrowed(view: View, indices: Sequence[Any]) -> View:
+    """The view of a view. Precondition: `indices` has an item of `parse_key` for each dimension, one array at most."""
+    items, left = list(view.items), []
+    for dimension, (k, index) in enumerate(zip(view.dimensions, indices, strict=True)):
+        item = items[k]
+        if isinstance(index, np.ndarray):
+            assert not isinstance(item, int)
+            items[k] = item.start + item.step * index if isinstance(item, range) else item[index]
+        else:
+            items[k] = pick(item, index, dimension)
+        if not isinstance(items[k], int):
+            left.append(k)
+    # As numpy has it: integers beside an array are arrays too, and where a slice stands between them the dimension that
+    # they make together comes first.
+    advanced = [d for d, index in enumerate(indices) if not isinstance(index, slice)]
+    arrays = [d for d in advanced if isinstance(indices[d], np.ndarray)]
+    if arrays and advanced != list(range(advanced[0], advanced[-1] + 1)):
+        k = view.dimensions[arrays[0]]
+        left = [k, *(other for other in left if other != k)]
+    return replace(view, items=tuple(items), dimensions=tuple(left))
+
+
+# Single entries
+
+
+def find_in(tree: Tree, coords: Sequence[int]) -> int:
+    """Where the entry at these stored coordinates stands among the values, or -1. Of a file only what is on the way is
+    read. Precondition: in range.
+    """
+    position, n = 0, 1
+    for place in places(tree.levels, tree.dims):
+        level = place.level
+        arrays = {role: tree.arrays[name] for role, name in place.names.items()}
+        here = coords[place.depth : place.depth + level.rank]
+        if tree.lazy:
+            window = [range(x, x + 1) for x in here]
+            _, _, found = _expand(tree, place, arrays, n, range(position, position + 1), window)
+            position = int(found[0]) if len(found) else -1
+            n = level.size(arrays, place.dims, n)
+        else:
+            position = level.find(arrays, place.dims, position, here)
+        if position < 0:
+            return -1
+    return position
+
+
+def locate_in(tree: Tree, coords: Sequence[Array]) -> Array:
+    """`find_in` for many entries of a tree in memory."""
+    count = len(coords[0]) if coords else 1
+    positions = np.zeros(count, np.int64)
+    missing: Array | None = None
+    for place, arrays, _ in tree.walk():
+        here = coords[place.depth : place.depth + place.level.rank]
+        positions = place.level.locate(arrays, place.dims, positions, here)
+        absent = positions < 0
+        if absent.any():
+            missing = absent if missing is None else missing | absent
+            if absent.all():
+                return positions
+            positions = np.where(absent, 0, positions)
+    if missing is not None:
+        positions = np.where(missing, -1, positions)
+    return positions
+
+
+# A view → a tree
+
+
+def load(view: View, pad: Any, limits: Limits) -> Tree:
+    """The entries of a view in the levels of its format. Raises ArrayError for what is read and does not hold,
+    FormatError for what a kind cannot hold, LimitError.
+    """
+    format = view.format()
+    kept = sorted(view.dimensions)
+    dims = tuple(len(view.items[k]) for k in kept)  # type: ignore[arg-type]
+    if view.structure is None and (tree := _load_fibers(view, format.levels, dims, kept)) is not None:
+        return tree
+    columns, values, ordered = _selected(view)
+    iso = view.tree.iso and (view.structure is None or not len(values) or bool((values == values[0]).all()))
+    one = values[:1] if len(values) else np.zeros(1, values.dtype)
+    entries = Entries(dims, tuple(columns), one if iso else values, iso, format.order)
+    if ordered and columns:
+        return packing.build(format.levels, entries, pad, limits)
+    return packing.pack_entries(format.levels, entries, pad, "error", limits)
+
+
+def _selected(view: View) -> tuple[list[Array], Array, bool]:
+    """The entries of a view by its stored dimensions, and whether they are in order."""
+    columns, values = _in_window(view.tree, [_window(item) for item in view.items])
+    if view.structure is not None:
+        columns, values = _with_mirrored(view, columns, values)
+    ordered = view.structure is None and all(level.ordered for level in view.tree.levels)
+    found: list[Array] = []
+    for k, item in enumerate(view.items):
+        if isinstance(item, int):
+            continue
+        x, repeats = _own_coordinates(item, columns[k])
+        if repeats is not None:
+            columns, values = [c[repeats] for c in columns], values[repeats]
+            found = [c[repeats] for c in found]
+        ordered &= _ascends(item)
+        found.append(x)
+    return found, values, ordered
+
+
+def _with_mirrored(view: View, columns: list[Array], values: Array) -> tuple[list[Array], Array]:
+    """With the entries that the structure implies: those in the mirrored window, mirrored."""
+    name = view.structure
+    assert name is not None
+
+    def stored(columns: list[Array], values: Array) -> tuple[list[Array], Array]:
+        kept = in_triangle(name, [columns[view.order.index(k)] for k in range(2)])
+        return [c[kept] for c in columns], values[kept]
+
+    columns, values = stored(columns, values)
+    others, more = stored(*_in_window(view.tree, [_window(item) for item in view.items[::-1]]))
+    off = others[0] != others[1]
+    mirrored = STRUCTURES[name].mirrored(more[off])
+    columns = [np.concatenate((a, b[off])) for a, b in zip(columns, others[::-1], strict=True)]
+    return columns, np.concatenate((values, mirrored))
+
+
+def _window(item: Item) -> Positions:
+    """The coordinates that are wanted, ascending."""
+    if isinstance(item, int):
+        return range(item, item + 1)
+    if isinstance(item, range):
+        return item if item.step > 0 else item[::-1]
+    return np.unique(item)
+
+
+def _ascends(item: Item) -> bool:
+    if isinstance(item, range):
+        return item.step > 0
+    return isinstance(item, int) or bool((item[1:] > item[:-1]).all())
+
+
+def _own_coordinates(item: range | Array, x: Array) -> tuple[Array, Array | None]:
+    """Where in `item` each coordinate stands; and, where some stand there more than once, which entries to repeat for
+    them.
+    """
+    x = x.astype(np.int64, copy=False)
+    if isinstance(item, range):
+        return ((x - item.start) // item.step if item.step != 1 else x - item.start if item.start else x), None
+    order = np.argsort(item, kind="stable")
+    first = np.searchsorted(item, x, sorter=order)
+    counts = np.searchsorted(item, x, side="right", sorter=order) - first
+    if (counts == 1).all():
+        return order[first], None
+    repeats = np.repeat(np.arange(len(x)), counts)
+    place = np.arange(len(repeats)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return order[first[repeats] + place], repeats
+
+
+def _in_window(tree: Tree, window: Sequence[Positions]) -> tuple[list[Array], Array]:
+    """The coordinates by stored dimension, and the values, of all entries in a window, in stored order."""
+    positions: Positions = range(1)
+    levels = []
+    for place, arrays, n in tree.walk():
+        here = window[place.depth : place.depth + place.level.rank]
+        fibers = len(positions)
+        counts, coords, positions = _expand(tree, place, arrays, n, positions, here)
+        ends = np.arange(1, fibers + 1) * counts if isinstance(counts, int) else np.cumsum(counts, dtype=np.int64)
+        levels.append((coords, ends))
+    return packing.columns_of(levels, len(positions)), np.asarray(items_at(tree.values, positions))
+
+
+def _expand(
+    tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Sequence[Positions]
+) -> tuple[int | Array, list[Array], Positions]:
+    """`expand`, of what is read and checked first where it lies in a file."""
+    if not tree.lazy:
+        return place.level.expand(arrays, place.dims, positions, window)
+    local, children, fibers = part_of(place, arrays, n, positions, window)
+    counts, coords, below = place.level.expand(local, place.dims, fibers, window)
+    return counts, coords, _through(children, below)
+
+
+def part_of(
+    place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Sequence[Positions]
+) -> tuple[dict[str, Array], Positions | None, Positions]:
+    """What is needed of a level that lies in a file, read and checked: its arrays, their children among those of the
+    whole level (None: as they are), and where in it the fibers are that were asked for.
+    """
+    level, dims = place.level, place.dims
+    try:
+        found = level.part(arrays, dims, positions, window)
+        if found is None:
+            local, children, count, fibers = {role: x[:] for role, x in arrays.items()}, None, n, positions
+        else:
+            (local, children), count = found, len(positions)
+            fibers = range(count)
+        raise_if(ArrayError, list(level.check(local, dims, count)))
+    except ArrayError as error:
+        raise ArrayError([_in_part(problem, place, positions) for problem in error.problems]) from None
+    return local, children, fibers
+
+
+def _in_part(problem: Problem, place: Place, positions: Positions) -> Problem:
+    """A fault in a part, which counts from its own beginning, told so."""
+    named = at_name(problem, place.names, ())
+    where = f" in fibers {positions[0]} … {positions[-1]}" if len(positions) > 1 else f" in fiber {positions[0]}"
+    path, bracket, _ = named.path.partition("[")
+    return Problem(path, named.message + (where if bracket else ""))
+
+
+def _through(children: Positions | None, below: Positions) -> Positions:
+    """Positions among the children, as positions among those of the whole level."""
+    if children is None:
+        return below
+    if isinstance(children, range) and isinstance(below, range):
+        return children[below.start : below.stop : below.step]
+    return as_array(below) + children.start if isinstance(children, range) else items_at(children, below)
+
+
+def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept: Sequence[int]) -> Tree | None:
+    """A tree whose lower levels are fibers as they stand, or None where entries have to be looked at one by one: where
+    what is wanted does not ascend, where an entry may go and leave a fiber above it empty, where positions have gaps.
+    """
+    tree = view.tree
+    whole = [isinstance(item, range) and item == range(size) for item, size in zip(view.items, tree.dims, strict=True)]
+    restricted = len(whole) - whole[::-1].index(False) if False in whole else 0  # dimensions up to the last such one
+    if any(level.gaps or not level.ordered for level in tree.levels) or not all(map(_ascends, view.items)):
+        return None
+    positions: Positions = range(1)
+    made: dict[str, Array] = {}
+    fibers, depth, rest = 1, 0, list(levels)  # of the view's tree: positions, dimensions above, levels to come
+    for place, arrays, n in tree.walk():
+        level, below = place.level, place.depth + place.level.rank
+        rank = sum(place.depth <= k < below for k in kept)
+        if rank and rest[0].padded != level.padded:
+            return None
+        if place.depth >= restricted:
+            local, positions = _whole_fibers(tree, place, arrays, n, positions)
+        else:
+            if not level.padded and below < restricted:
+                return None
+            items = view.items[place.depth : below]
+            counts, coords, positions = _expand(tree, place, arrays, n, positions, [_window(item) for item in items])
+            if not rank:  # the level goes
+                if np.any(np.asarray(counts) != 1):
+                    return None
+                continue
+            own = [
+                _own_coordinates(item, x)[0] for item, x in zip(items, coords, strict=True) if not isinstance(item, int)
+            ]
+            local = _rebuilt(rest[0], dims[depth : depth + rank], counts, own, fibers, arrays)
+        made |= {name: local[role] for role, name in rest[0].names(depth, depth == 0).items()}
+        fibers = rest[0].size(local, dims[depth : depth + rank], fibers)
+        rest, depth = rest[1:], depth + rank
+    values = np.asarray(items_at(tree.values, positions[:1] if tree.iso else positions))
+    return Tree(tuple(levels), tuple(dims), made, repeat_one(values, fibers) if tree.iso else values, tree.iso)
+
+
+def _whole_fibers(
+    tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions
+) -> tuple[dict[str, Array], Positions]:
+    """A level of these fibers alone, and which children they had."""
+    window = [range(size) for size in place.dims]
+    if tree.lazy:
+        local, children, fibers = part_of(place, arrays, n, positions, window)
+        if children is not None:
+            return local, children
+        arrays, positions = local, fibers
+    found = place.level.part(arrays, place.dims, positions, window)
+    assert found is not None
+    return found
+
+
+def _rebuilt(
+    level: Level,
+    dims: Sequence[int],
+    counts: int | Array,
+    coords: Sequence[Array],
+    fibers: int,
+    arrays: dict[str, Array],
+) -> dict[str, Array]:
+    """The arrays of a level with so many entries in each fiber, of the type that they had."""
+    if not arrays:
+        return {}
+    dtype = next((x.dtype for x in arrays.values() if x.dtype.kind in "iu"), np.dtype(np.int64))
+    ends = np.arange(1, fibers + 1) * counts if isinstance(counts, int) else np.cumsum(counts)
+    parents = packing.repeat_to(np.arange(fibers), ends, len(coords[0]), np.int64)
+    return level.build(dims, parents, [x.astype(dtype, copy=False) for x in coords], fibers)[0]
