@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .interop import to_scipy as to_scipy
     from .interop import to_sparse as to_sparse
     from .io import list_tensors as list_tensors
+    from .io import open as open
     from .io import read as read
     from .io import repair as repair
     from .io import write as write
@@ -56,7 +57,7 @@ _MODULES = {
     "interop": [
         "from_binsparse", "from_numpy", "from_scipy", "from_sparse", "to_gcxs", "to_numpy", "to_scipy", "to_sparse",
     ],
-    "io": ["list_tensors", "read", "repair", "write"],
+    "io": ["list_tensors", "open", "read", "repair", "write"],
     "levels": ["Dense", "Level", "Sparse"],
     "limits": ["Limits"],
     "tensor": ["Tensor", "pack", "pack_dense"],

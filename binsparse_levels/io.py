@@ -5,14 +5,16 @@ What is there is told by its content first and by its suffix second; where there
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import importlib
 import json
 import os
 import warnings
+import weakref
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
@@ -88,6 +90,27 @@ def read(
         tensor = loading.tensor(check, duplicates or "error")
     for repair in loading.repairs:
         warnings.warn(f"{place}: {repair}" if isinstance(place, str) else repair, DialectWarning, stacklevel=2)
+    return tensor
+
+
+def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
+    """The tensor in PATH[:GROUP], of which only the header and the metadata of the arrays are read, and compared.
+
+    What is asked of it, or of a view of it, is then read, copied and checked; the container stays open as long as it or
+    a view is there. It has to stay as it is: a write of this package makes a new one. A text file has no header, and is
+    read. Raises what `read` raises.
+    """
+    place, group = _split(path)
+    kind = KINDS[_kind_of(place)]
+    if kind.module.startswith("files."):
+        return read(path, limits=limits)
+    with contextlib.ExitStack() as stack:
+        unreplaced = stack.enter_context(_same_folder(place))
+        reader = stack.enter_context(_module(kind).reading(place, group, limits))
+        loading = Loading(reader, limits, False, unreplaced)
+        tensor = loading.lazy_tensor()
+        unreplaced()
+        weakref.finalize(loading, stack.pop_all().close)
     return tensor
 
 
@@ -232,25 +255,32 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
 @contextlib.contextmanager
 def _one_folder(place: Any) -> Iterator[None]:
     """Raise ContainerError where another folder took the place of this one, since what was read may be of both."""
+    with _same_folder(place) as unreplaced:
+        try:
+            yield
+        except BinsparseError as error:
+            unreplaced(error)
+            raise
+        unreplaced()
+
+
+@contextlib.contextmanager
+def _same_folder(place: Any) -> Iterator[Callable[..., None]]:
+    """A function that raises ContainerError if another folder took the place of this one."""
     try:
         handle = os.open(place, os.O_RDONLY) if isinstance(place, str) and os.path.isdir(place) else None
     except OSError:  # a folder cannot be opened everywhere
         handle = None
-    if handle is None:
-        yield
-        return
-    error = None
-    try:  # as long as it is open, no other folder gets its number
-        try:
-            yield
-        except BinsparseError as caught:
-            error = caught
-        if not os.path.exists(place) or not os.path.samestat(os.fstat(handle), os.stat(place)):
+
+    def unreplaced(error: Exception | None = None) -> None:
+        if handle is not None and not (os.path.exists(place) and os.path.samestat(os.fstat(handle), os.stat(place))):
             raise ContainerError(Problem(place, "was replaced while it was read; read it again")) from error
-        if error is not None:
-            raise error
+
+    try:  # as long as it is open, no other folder gets its number
+        yield unreplaced
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
 
 
 def _split(path: Place) -> tuple[Any, str | None]:
@@ -289,7 +319,7 @@ def _kind_of(place: Any) -> str:
     if os.path.exists(place) and not os.path.isfile(place):  # a pipe would wait for somebody to write
         raise ContainerError(Problem(place, "is no file"))
     try:
-        with open(place, "rb") as file:
+        with builtins.open(place, "rb") as file:
             head = file.read(4096)
     except FileNotFoundError:
         raise PathMissingError(Problem(place, "no such file")) from None

@@ -2,30 +2,93 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .containers import seal
-from .containers.base import ArrayInfo, Reader
+from .containers.base import ArrayInfo, Parts, Reader
 from .descriptor import parse_descriptor
 from .dtypes import INTEGERS, DataType, decode
-from .errors import ArrayError, Problem, raise_if
+from .errors import ArrayError, FormatError, Problem, raise_if
 from .fused import Duplicates
+from .levels import places
 from .limits import Limits
 from .stored import NO_EMPTY_FIBERS, has_empty_fibers
+from .structure import structure_problems
 from .tensor import Check, Tensor, pack
-from .tree import length_problems
+from .tree import Tree, length_problems, repeat_one
+
+_GAP = 2**12  # bytes between two items that are read rather than left out
+
+
+class Lazy:
+    """An array that stays in its container: the items at a slice, or at positions, are read and decoded when they are
+    asked for. Nothing is kept. What was read of a container that has been replaced since raises ContainerError.
+    """
+
+    def __init__(self, loading: Loading, name: str, length: int) -> None:
+        self._loading = loading  # which keeps the container open
+        self._name = name
+        self._data_type = loading.descriptor.data_types[name]
+        self._parts: Parts | None = None
+        self.shape = (length,)
+        self.dtype = self._data_type.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: slice | npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if not isinstance(key, slice):
+            return self._gather(key)
+        start, stop, step = key.indices(len(self))
+        assert step > 0
+        return self._read(start, max(start, stop))[::step]
+
+    def _read(self, start: int, stop: int) -> npt.NDArray[Any]:
+        if self._data_type.iso:
+            return repeat_one(self._decoded(0, min(len(self), 1)), stop - start)
+        return self._decoded(start, stop)
+
+    def _decoded(self, start: int, stop: int) -> npt.NDArray[Any]:
+        if stop == start:
+            return np.empty(0, self.dtype)
+        if self._parts is None:
+            self._parts = self._loading.parts(self._name)
+        count = self._data_type.parts
+        raw = self._parts(start * count, stop * count)
+        self._loading.check_part(self._name, raw, stop - start == len(self))
+        return decode(raw.astype(raw.dtype.newbyteorder("="), copy=False), self._data_type, self._name)
+
+    def _gather(self, positions: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The items at positions; those that are close to each other are read at once, with what lies between them."""
+        if not len(positions) or self._data_type.iso:
+            return self._read(0, len(positions))
+        apart = np.diff(positions)
+        if (apart < 0).any():
+            ascending, places = np.unique(positions, return_inverse=True)
+            return self._gather(ascending)[places]
+        cuts = [0, *(np.flatnonzero(apart > _GAP // self.dtype.itemsize) + 1).tolist(), len(positions)]
+        found = np.empty(len(positions), self.dtype)
+        for begin, end in itertools.pairwise(cuts):
+            first = int(positions[begin])
+            found[begin:end] = self._read(first, int(positions[end - 1]) + 1)[positions[begin:end] - first]
+        return found
 
 
 class Loading:
     """A descriptor and the metadata of its arrays, compared with each other before any array is read."""
 
-    def __init__(self, reader: Reader, limits: Limits, lenient: bool) -> None:
+    def __init__(
+        self, reader: Reader, limits: Limits, lenient: bool, unreplaced: Callable[[], None] = lambda: None
+    ) -> None:
         self._reader = reader
         self._limits = limits
         self._lenient = lenient
+        self._unreplaced = unreplaced
         header, self._sums = seal.opened(reader.read_header())
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
         self.repairs = list(self.descriptor.repairs)
@@ -135,6 +198,52 @@ class Loading:
         if not self._lenient and check == "full":
             raise_if(ArrayError, tensor._diagonal_problems())
         return tensor
+
+    def lazy_tensor(self) -> Tensor:
+        """A tensor of arrays that stay where they are until they are asked for."""
+        descriptor = self.descriptor
+        lengths = {name: info.shape[0] for name, info in self.infos.items()}
+        n: int | None = 1
+        for place in places(descriptor.format.levels, descriptor.dims):
+            found = {role: lengths[name] for role, name in place.names.items()}
+            n, _ = place.level.lengths(found, place.dims, n)
+        data_type = descriptor.data_types["values"]
+        count = n if n is not None else descriptor.number_of_stored_values
+        if count is None:
+            count = lengths["values"] // data_type.parts
+        names = [name for name in descriptor.data_types if name not in ("values", "fill_value")]
+        arrays: dict[str, Any] = {name: Lazy(self, name, lengths[name]) for name in names}
+        values: Any = Lazy(self, "values", count)
+        tree = Tree(descriptor.format.levels, descriptor.dims, arrays, values, data_type.iso, True)
+        fill = self.fill_value()
+        raise_if(FormatError, list(self._structure_problems()))
+        attributes = dict(descriptor.attributes)
+        attributes.pop("number_of_diagonal_elements", None)  # it is counted anew when the tensor is written
+        kept = fill, descriptor.structure, descriptor.user, attributes
+        return Tensor._trusted(descriptor.format, descriptor.shape, tree, *kept)
+
+    def _structure_problems(self) -> Iterator[Problem]:
+        descriptor = self.descriptor
+        if descriptor.structure is not None:
+            dtype = descriptor.data_types["values"].dtype
+            yield from structure_problems(descriptor.structure, descriptor.shape, dtype)
+
+    def parts(self, name: str) -> Parts:
+        """How to read parts of an array."""
+        read = self._reader.parts(name)
+
+        def checked(start: int, stop: int) -> npt.NDArray[Any]:
+            try:
+                return read(start, stop)
+            finally:
+                self._unreplaced()
+
+        return checked
+
+    def check_part(self, name: str, array: npt.NDArray[Any], whole: bool) -> None:
+        """Compare with the seal what can be compared, which is a whole array."""
+        if whole:
+            seal.check_array(name, array, self._sums)
 
     def fill_value(self) -> Any:
         """The fill value, in the type that it is stored in, or None."""

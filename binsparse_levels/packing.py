@@ -288,6 +288,8 @@ def _around_the_last_level(
     *_, (place, arrays, _) = tree.walk()
     if levels[-1] != place.level or "ptr" not in arrays or (place.level.fused() or (0,))[0] != 1:
         return None
+    if not all(level.ordered for level in levels):
+        return None
     above = Tree(tree.levels[:-1], tree.dims[: place.depth], tree.arrays, tree.values)
     coords, positions = unpack_tree(above, dtype)
     lengths = items_at(np.diff(arrays["ptr"]), positions)

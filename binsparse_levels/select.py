@@ -51,18 +51,27 @@ class View:
         return replace(self, dimensions=tuple(self.dimensions[k] for k in axes))
 
     def format(self) -> Format:
-        """That of the tree without the dimensions that are gone. Where a padded level would be the last one and was not
-        before, it is sparse, so that no more is stored than was.
+        """That of the tree without the dimensions that are gone.
+
+        Where a level is gone that was not padded, the one above it, or else below, is sparse, so that no more is stored
+        than was.
         """
-        kept = [k for k in range(len(self.items)) if k in self.dimensions]
-        levels = [
-            level if rank == level.rank else replace(level, rank=rank)
-            for level, rank in _ranks(self.tree.levels, kept)
-            if rank
-        ]
-        if levels and levels[-1].padded and not self.tree.levels[-1].padded:
-            levels[-1] = Sparse(levels[-1].rank)
+        kept = sorted(self.dimensions)
+        levels: list[Level] = []
+        gone = False
+        for level, rank in _ranks(self.tree.levels, kept):
+            if rank:
+                levels.append(level if rank == level.rank else replace(level, rank=rank))
+                if gone and len(levels) == 1:
+                    levels[0] = _unpadded(levels[0])
+            elif not level.padded:
+                gone = True
+                levels[-1:] = map(_unpadded, levels[-1:])
         return in_order(tuple(levels), [self.dimensions.index(k) for k in kept])
+
+
+def _unpadded(level: Level) -> Level:
+    return Sparse(level.rank) if level.padded else level
 
 
 def view_of(tree: Tree, order: tuple[int, ...], structure: str | None) -> View:
@@ -313,7 +322,7 @@ def _expand(
     tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Sequence[Positions]
 ) -> tuple[int | Array, list[Array], Positions]:
     """`expand`, of what is read and checked first where it lies in a file."""
-    if not tree.lazy:
+    if not tree.lazy or not arrays:
         return place.level.expand(arrays, place.dims, positions, window)
     local, children, fibers = part_of(place, arrays, n, positions, window)
     counts, coords, below = place.level.expand(local, place.dims, fibers, window)

@@ -11,9 +11,9 @@ import re
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,10 @@ class ArrayInfo:
     nbytes: int
 
 
+# The items from … up to … of an array of one dimension, copied. Precondition: in range.
+Parts: TypeAlias = Callable[[int, int], npt.NDArray[Any]]
+
+
 class Reader(Protocol):
     """A container that is open for reading."""
 
@@ -45,6 +49,9 @@ class Reader(Protocol):
 
     def read(self, name: str) -> npt.NDArray[Any]:
         """An array, as it is stored. Precondition: `info` has been asked."""
+
+    def parts(self, name: str) -> Parts:
+        """How to read parts of an array, for as long as the container is open. Precondition: `info` has been asked."""
 
 
 class Writer(Protocol):

@@ -14,7 +14,8 @@ from numpy.lib import format as npy
 
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
-from .base import ArrayInfo, Storage, load_json, refuse_existing, replacing_folder, touching
+from .base import ArrayInfo, Parts, Storage, load_json, refuse_existing, replacing_folder, touching
+from .local import parts_of
 from .npz import read_npy_header
 
 HEADER = "binsparse.json"
@@ -48,6 +49,17 @@ class DirectoryReader:
             self._limits.hold("array_bytes", os.fstat(file.fileno()).st_size, name, "the size in bytes")
             array: npt.NDArray[Any] = np.load(file, allow_pickle=False, max_header_size=10_000)
         return array
+
+    def parts(self, name: str) -> Parts:
+        with self._open(f"{name}.npy") as file:
+            _, _, dtype = read_npy_header(file, name)
+            at = file.tell()
+
+        def read(start: int, stop: int) -> npt.NDArray[Any]:
+            with self._open(f"{name}.npy") as file:
+                return parts_of(file.fileno(), at, dtype, name, self._limits)(start, stop)
+
+        return read
 
     def _open(self, name: str) -> IO[bytes]:
         path = os.path.join(self._folder, name)

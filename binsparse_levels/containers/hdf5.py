@@ -17,7 +17,8 @@ import numpy.typing as npt
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
 from . import hdf5_chunks
-from .base import ArrayInfo, Storage, bounded_chunk, load_json, refuse_existing, replacing, touching
+from .base import ArrayInfo, Parts, Storage, bounded_chunk, load_json, refuse_existing, replacing, touching
+from .local import parts_of
 
 ATTRIBUTE = "binsparse"
 # Large arrays begin at a page: to read 124 MB takes 8.7 ms, from where they would fall else 10.8.
@@ -70,11 +71,29 @@ class HDF5Reader:
         with touching(name):
             dataset = self._group[name]
             self._limits.hold("array_bytes", dataset.size * dataset.dtype.itemsize, name, "the size in bytes")
-            if dataset.chunks:
-                bounded_chunk(name, math.prod(dataset.chunks), dataset.size, dataset.dtype.itemsize, self._limits)
-                hdf5_chunks.check(dataset)
+            self._check(dataset, name)
             array = hdf5_chunks.read(dataset)
             return dataset[...] if array is None else array
+
+    def parts(self, name: str) -> Parts:
+        with touching(name):
+            dataset = self._group[name]
+            self._check(dataset, name)
+            if (place := hdf5_chunks.contiguous(dataset)) is not None:
+                return parts_of(*place, dataset.dtype, name, self._limits)
+
+        def read(start: int, stop: int) -> npt.NDArray[Any]:
+            self._limits.hold("array_bytes", (stop - start) * dataset.dtype.itemsize, name, "the size in bytes")
+            with touching(name):
+                array: npt.NDArray[Any] = dataset[start:stop]
+                return array
+
+        return read
+
+    def _check(self, dataset: h5py.Dataset, name: str) -> None:
+        if dataset.chunks:
+            bounded_chunk(name, math.prod(dataset.chunks), dataset.size, dataset.dtype.itemsize, self._limits)
+            hdf5_chunks.check(dataset)
 
 
 class HDF5Writer:

@@ -24,27 +24,39 @@ def read(dataset: h5py.Dataset) -> npt.NDArray[Any] | None:
 
     The file is read through the library's own descriptor, so it is the same file whatever becomes of its path.
     """
-    file = dataset.file
-    if not DIRECT or file.driver != "sec2" or file.userblock_size or dataset.ndim != 1 or not dataset.size:
-        return None
-    dtype = dataset.dtype
-    if dtype.kind not in "iuf" or not dtype.isnative or not dataset.id.get_type().equal(h5py.h5t.py_create(dtype)):
-        return None
-    properties = dataset.id.get_create_plist()
-    if properties.get_layout() == h5py.h5d.CONTIGUOUS:
-        offset = dataset.id.get_offset()  # None: nothing was ever written, or it lies elsewhere
-        if offset is None or dataset.id.get_storage_size() != dataset.nbytes:
-            return None
-        _within(file, offset + dataset.nbytes)
-        array: npt.NDArray[Any] = np.empty(dataset.shape, dtype)
-        read_in_steps(file.id.get_vfd_handle(), array, offset)
+    if (place := contiguous(dataset)) is not None:
+        array: npt.NDArray[Any] = np.empty(dataset.shape, dataset.dtype)
+        handle, offset = place
+        read_in_steps(handle, array, offset)
         return array
+    if not _is_plain(dataset):
+        return None
+    properties, dtype = dataset.id.get_create_plist(), dataset.dtype
     filters = [properties.get_filter(k) for k in range(properties.get_nfilters())]
     numbers = [number for number, *_ in filters]
     shuffled = numbers == [_SHUFFLE, _DEFLATE] and filters[0][2] == (dtype.itemsize,)
     if (numbers != [_DEFLATE] and not shuffled) or not hasattr(dataset.id, "chunk_iter"):
         return None
     return _read_chunks(dataset, shuffled)
+
+
+def _is_plain(dataset: h5py.Dataset) -> bool:
+    """Whether its bytes are those of a numpy array, in a file that can be read past the library."""
+    file, dtype = dataset.file, dataset.dtype
+    if not DIRECT or file.driver != "sec2" or file.userblock_size or dataset.ndim != 1 or not dataset.size:
+        return False
+    return dtype.kind in "iuf" and dtype.isnative and bool(dataset.id.get_type().equal(h5py.h5t.py_create(dtype)))
+
+
+def contiguous(dataset: h5py.Dataset) -> tuple[int, int] | None:
+    """The descriptor of the file, and where in it the items lie one behind the other; None where they do not."""
+    if not _is_plain(dataset) or dataset.id.get_create_plist().get_layout() != h5py.h5d.CONTIGUOUS:
+        return None
+    offset = dataset.id.get_offset()  # None: nothing was ever written, or it lies elsewhere
+    if offset is None or dataset.id.get_storage_size() != dataset.nbytes:
+        return None
+    _within(dataset.file, offset + dataset.nbytes)
+    return dataset.file.id.get_vfd_handle(), offset
 
 
 def check(dataset: h5py.Dataset) -> None:

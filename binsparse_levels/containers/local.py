@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import Problem, UnsafeError
+from ..limits import Limits
 from ..threads import each
+from .base import Parts, touching
 
 DIRECT = hasattr(os, "preadv")  # where there is none, the libraries read
 STEP = 2**22  # bytes that a thread reads at once
@@ -65,6 +67,19 @@ def read_into(handle: int, array: npt.NDArray[Any], at: int) -> None:
         if not count:
             raise EOFError("the file ends before the array does")
         left, at = left[count:], at + count
+
+
+def parts_of(handle: int, at: int, dtype: np.dtype[Any], name: str, limits: Limits) -> Parts:
+    """How to read parts of an array whose items lie from that place of a file on."""
+
+    def read(start: int, stop: int) -> npt.NDArray[Any]:
+        limits.hold("array_bytes", (stop - start) * dtype.itemsize, name, "the size in bytes")
+        with touching(name):
+            array = np.empty(stop - start, dtype)
+            read_into(handle, array, at + start * dtype.itemsize)
+            return array
+
+    return read
 
 
 def read_in_steps(handle: int, array: npt.NDArray[Any], at: int) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..errors import ContainerError, OptionError, PathExistsError, Problem
 from ..limits import Limits
-from .base import ArrayInfo, Storage, load_json
+from .base import ArrayInfo, Parts, Storage, load_json
 
 KEY = "binsparse"
 
@@ -49,6 +49,10 @@ class MemoryReader:
     def read(self, name: str) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = self._mapping[name]
         return np.array(array) if _is_mapped(array) else array
+
+    def parts(self, name: str) -> Parts:
+        array = self._mapping[name]
+        return lambda start, stop: np.array(array[start:stop])
 
 
 def _is_mapped(array: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import zipfile
@@ -15,7 +16,8 @@ from numpy.lib import format as npy
 
 from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
-from .base import ArrayInfo, Storage, load_json, refuse_existing, replacing, touching
+from .base import ArrayInfo, Parts, Storage, load_json, refuse_existing, replacing, touching
+from .local import DIRECT, parts_of, read_into
 
 KEY = "binsparse"
 
@@ -75,6 +77,20 @@ class NPZReader:
         with touching(name), self._archive.open(member) as file:
             array: npt.NDArray[Any] = npy.read_array(file, allow_pickle=False, max_header_size=10_000)
         return array
+
+    def parts(self, name: str) -> Parts:
+        """Of what is deflated, the whole array is read with the first part."""
+        member = self._archive.getinfo(f"{name}.npy")
+        handle = self._archive.fp
+        if member.compress_type != zipfile.ZIP_STORED or handle is None or not DIRECT:
+            whole = functools.lru_cache(1)(lambda: self.read(name))
+            return lambda start, stop: whole()[start:stop]
+        with touching(name), self._archive.open(member) as file:
+            _, _, dtype = read_npy_header(file, name)
+            header = np.empty(30, np.uint8)  # of the member, with the lengths of its name and of what follows it
+            read_into(handle.fileno(), header, member.header_offset)
+            at = member.header_offset + 30 + int(header[26:30].view("<u2").sum()) + file.tell()
+        return parts_of(handle.fileno(), at, dtype, name, self._limits)
 
     def _member(self, name: str) -> zipfile.ZipInfo | None:
         try:

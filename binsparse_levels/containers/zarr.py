@@ -34,7 +34,17 @@ from ..errors import (
     UnsafeError,
 )
 from ..limits import Limits
-from .base import ArrayInfo, Storage, bounded_chunk, load_json, refuse_existing, replacing, replacing_folder, touching
+from .base import (
+    ArrayInfo,
+    Parts,
+    Storage,
+    bounded_chunk,
+    load_json,
+    refuse_existing,
+    replacing,
+    replacing_folder,
+    touching,
+)
 from .local import refuse_links
 from .zarr_chunks import Chunks, chunks_of
 
@@ -131,20 +141,41 @@ class ZarrReader:
 
     def read(self, name: str) -> npt.NDArray[Any]:
         with touching(name):
-            array = self._arrays[name]
-            self._limits.hold("array_bytes", array.nbytes, name, "the size in bytes")
-            bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize, self._limits)
-            if array.nchunks > _MOST_CHUNKS:
-                raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MOST_CHUNKS}"))
+            self._limits.hold("array_bytes", self._arrays[name].nbytes, name, "the size in bytes")
+            array = self._checked(name)
             complete = array.attrs.get(_COMPLETE)
             if direct := _direct(array):
-                found, whole = direct.read()
+                found, whole = direct.read(0, array.size)
                 if whole or not complete:
                     return found
             # zarr counts all chunks of a shard that is there, also those beyond the end.
             elif not complete or array.nchunks_initialized >= array.nchunks:
                 return np.asarray(array[...])
             raise IncompleteError(Problem(name, "chunks are missing"))
+
+    def parts(self, name: str) -> Parts:
+        with touching(name):
+            array = self._checked(name)
+            complete, direct = array.attrs.get(_COMPLETE), _direct(array)
+
+        def read(start: int, stop: int) -> npt.NDArray[Any]:
+            self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
+            with touching(name):
+                if direct is None:
+                    return np.asarray(array[start:stop])
+                found, whole = direct.read(start, stop)
+                if complete and not whole:
+                    raise IncompleteError(Problem(name, "chunks are missing"))
+                return found
+
+        return read
+
+    def _checked(self, name: str) -> zarr.Array[Any]:
+        array = self._arrays[name]
+        bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize, self._limits)
+        if array.nchunks > _MOST_CHUNKS:
+            raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MOST_CHUNKS}"))
+        return array
 
 
 def _stored(node: zarr.Group | zarr.Array[Any], key: str) -> bytes | None:

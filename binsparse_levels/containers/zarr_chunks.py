@@ -26,6 +26,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 _ABSENT = 2**64 - 1  # offset and length of a chunk that is not there, in the index of a shard
 _BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 _GZIP = 31  # zlib's number for gzip
+_FEW_FILES = 16  # so many are looked for one by one, of more the folder is listed
 
 
 @dataclass(frozen=True)
@@ -55,36 +56,46 @@ class Chunks:
     def _per_index(self) -> int:
         return self.per_file // self.chunk
 
-    def read(self) -> tuple[npt.NDArray[Any], bool]:
-        """The array, and whether all chunks are there; those that are missing are fill values.
+    def read(self, start: int, stop: int) -> tuple[npt.NDArray[Any], bool]:
+        """The items start … stop, and whether all their chunks are there; those that are missing are fill values.
 
         Raises UnsafeError for a link, and what else is wrong with the files.
         """
+        files = range(start // self.per_file, -(-stop // self.per_file))
+        there = [k for k in files if self._is_there(k)] if len(files) <= _FEW_FILES else self._listed(files)
+        array = np.empty(stop - start, self.dtype)
+        whole = len(there) == len(files)
+        if not whole:
+            array[:] = self.fill
+        pieces = -(-2 * get_threads() // max(len(there), 1))  # of a file, so that a large one keeps all threads busy
+        step = -(-self._per_index // pieces)
+        todo = []
+        for k in there:
+            first = max(start - k * self.per_file, 0) // self.chunk
+            last = -(-min(stop - k * self.per_file, self.per_file) // self.chunk)
+            todo += [(k, at, min(at + step, last)) for at in range(first, last, step)]
+        return array, all(each(lambda piece: self._read(array, start, *piece), todo)) and whole
+
+    def _is_there(self, number: int) -> bool:
+        return os.path.lexists(os.path.join(self.folder, str(number)))
+
+    def _listed(self, files: range) -> list[int]:
         try:
             names = os.listdir(self.folder)
         except FileNotFoundError:
             names = []
         there = [int(name) for name in names if name.isdecimal() and str(int(name)) == name]
-        there = sorted(k for k in there if k < self._files)
-        array = np.empty(self.length, self.dtype)
-        whole = len(there) == self._files
-        if not whole:
-            array[:] = self.fill
-        pieces = -(-2 * get_threads() // max(len(there), 1))  # of a file, so that a large one keeps all threads busy
-        step = -(-self._per_index // pieces)
-        todo = [(k, first) for k in there for first in range(0, self._per_index, step)]
-        return array, all(each(lambda piece: self._read(array, *piece, step), todo)) and whole
+        return sorted(k for k in there if k in files)
 
-    def _read(self, array: npt.NDArray[Any], number: int, first: int, count: int) -> bool:
-        """Read some chunks of a file; whether all were there."""
+    def _read(self, array: npt.NDArray[Any], start: int, number: int, first: int, last: int) -> bool:
+        """Read some chunks of a file into the array, which begins at item `start`; whether all were there."""
         path = os.path.join(self.folder, str(number))
         whole = True
         with opened(path) as (handle, size):
             index = self._index(handle, size) if self.indexed else np.array([[0, size]])
-            for k in range(first, min(first + count, self._per_index)):
-                out = array[number * self.per_file :][k * self.chunk : (k + 1) * self.chunk]
-                if not len(out):
-                    break
+            for k in range(first, last):
+                begin = number * self.per_file + k * self.chunk - start  # of the chunk, in the array
+                out = array[max(begin, 0) : begin + self.chunk]
                 offset, stored = map(int, index[k])
                 if offset == stored == _ABSENT:
                     out[:] = self.fill
@@ -94,7 +105,7 @@ class Chunks:
                 target = out if len(out) == self.chunk else np.empty(self.chunk, self.dtype)
                 self._read_chunk(handle, offset, stored, target.view(np.uint8))
                 if target is not out:
-                    out[:] = target[: len(out)]
+                    out[:] = target[max(-begin, 0) :][: len(out)]
         return whole
 
     def _index(self, handle: int, size: int) -> npt.NDArray[np.uint64]:
