@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -230,15 +231,22 @@ class Loading:
 
     def parts(self, name: str) -> Parts:
         """How to read parts of an array."""
-        read = self._reader.parts(name)
+        with self._in_place():
+            read = self._reader.parts(name)
 
         def checked(start: int, stop: int) -> npt.NDArray[Any]:
-            try:
+            with self._in_place():
                 return read(start, stop)
-            finally:
-                self._unreplaced()
 
         return checked
+
+    @contextlib.contextmanager
+    def _in_place(self) -> Iterator[None]:
+        """What is read in the block is of the container that was opened, or else that is the fault."""
+        try:
+            yield
+        finally:
+            self._unreplaced()
 
     def check_part(self, name: str, array: npt.NDArray[Any], whole: bool) -> None:
         """Compare with the seal what can be compared, which is a whole array."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -31,7 +31,7 @@ from .levels import places
 from .levels.base import items_at
 from .limits import DEFAULT_LIMITS, Limits
 from .packing import Entries
-from .select import View, find_in, load, locate_in, narrowed, parse_key, pick, view_of
+from .select import View, find_in, load, locate_in, narrowed, parse_key, pick, value_reader, view_of
 from .stored import stored
 from .structure import (
     STRUCTURES,
@@ -64,7 +64,16 @@ class Tensor:
     Raises FormatError, ArrayError with every fault, LimitError.
     """
 
-    __slots__ = ("_attributes", "_descriptor_attributes", "_fill_value", "_format", "_held", "_shape", "_structure")
+    __slots__ = (
+        "_attributes",
+        "_descriptor_attributes",
+        "_fill_value",
+        "_format",
+        "_held",
+        "_reader",
+        "_shape",
+        "_structure",
+    )
 
     def __init__(
         self,
@@ -115,6 +124,7 @@ class Tensor:
         self._format = format
         self._shape = shape
         self._held = held if isinstance(held, View) or held.lazy else _frozen(format, held)
+        self._reader: Callable[[Any], Any] | None = None  # made when a value has been asked for
         self._fill_value = fill_value
         self._structure = structure
         self._attributes = attributes
@@ -134,7 +144,7 @@ class Tensor:
         """The tree, in memory: read and checked, or selected, when it is first asked for."""
         held = self._held
         if isinstance(held, View):
-            held = self._held = _frozen(self._format, load(held, self._pad(), DEFAULT_LIMITS))
+            held = self._held = _frozen(self._format, load(held, self._format, self._pad(), DEFAULT_LIMITS))
         elif held.lazy:
             held = held.loaded()
             raise_if(ArrayError, held.check(self._format.order))
@@ -276,30 +286,32 @@ class Tensor:
         integer it is the value there, as a numpy scalar; where every one is given an integer or an array, the array of
         the values there. Raises IndexError.
         """
-        indices: Sequence[Any] = key if type(key) is tuple and len(key) == len(self._shape) else ()
-        if not all(type(index) is int for index in indices) or not indices:
-            indices = parse_key(key, self._shape)
-            pointwise = [isinstance(index, np.ndarray) for index in indices]
-            if sum(pointwise) > 1 or (any(pointwise) and all(not isinstance(index, slice) for index in indices)):
-                return self._values_at(indices)
-            if any(isinstance(index, slice) for index in indices) or (not indices and key != ()):
-                return self._viewed(narrowed(self._view(), indices))
-        place = tuple(
-            [
-                index if 0 <= index < size else pick(range(size), index, k)
-                for k, (index, size) in enumerate(zip(indices, self._shape, strict=True))
-            ]
+        read = self._reader
+        if read is not None and (value := read(key)) is not None:
+            return value
+        indices = parse_key(key, self._shape)
+        sliced = [isinstance(index, slice) for index in indices]
+        arrays = sum(isinstance(index, np.ndarray) for index in indices)
+        if arrays > 1 or (arrays and not any(sliced)):
+            return self._values_at(indices)
+        if any(sliced) or (not indices and key != ()):
+            return self._viewed(narrowed(self._view(), indices))
+        value = self._value_at(
+            [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, self._shape, strict=True))]
         )
-        return self._value_at(place)
+        if isinstance(self._held, Tree) and not self._held.lazy and self._structure is None:
+            self._reader = value_reader(self._held, self._format.order, self._shape, self._pad())
+        return value
 
     def _view(self) -> View:
         held = self._held
         return held if isinstance(held, View) else view_of(held, self._format.order, self._structure)
 
     def _viewed(self, view: View) -> Tensor:
-        return self._trusted(view.format(), view.shape, view, self._fill_value, None, {}, {})
+        format = self._format if len(view.dimensions) == self.ndim else view.format()
+        return self._trusted(format, view.shape, view, self._fill_value, None, {}, {})
 
-    def _value_at(self, place: tuple[int, ...]) -> Any:
+    def _value_at(self, place: Sequence[int]) -> Any:
         """The value at coordinates in range."""
         held = self._held
         if isinstance(held, View):
@@ -323,20 +335,23 @@ class Tensor:
                 "several index arrays are for single values, one in every dimension; a view takes one array"
             )
         try:
-            coords = np.broadcast_arrays(*indices)
+            sized = enumerate(zip(indices, self._shape, strict=True))
+            whole = np.broadcast_arrays(
+                *(x if isinstance(x, np.ndarray) else pick(range(size), x, k) for k, (x, size) in sized)
+            )
         except ValueError as error:
             raise IndexError(f"index arrays do not have one length: {error}") from None
-        sized = zip(coords, self._shape, strict=True)
-        whole = [_parsed(x, k, size) for k, (x, size) in enumerate(sized)]
         tree, mirrored = self._tree, np.zeros(len(whole[0]), bool)
         if self._structure is not None:
             mirrored = ~in_triangle(self._structure, whole)
-            whole = [np.where(mirrored, x, y) for x, y in zip(whole[::-1], whole, strict=True)]
+            whole = tuple(np.where(mirrored, x, y) for x, y in zip(whole[::-1], whole, strict=True))
         positions = locate_in(tree, [whole[k] for k in self._format.order])
-        values = tree.values[np.maximum(positions, 0)] if len(tree.values) else np.zeros(len(positions), self.dtype)
+        if not len(tree.values):
+            return np.full(len(positions), self._pad(), self.dtype)
+        values = np.take(tree.values, positions, mode="clip")
         if self._structure is not None:
             values[mirrored] = STRUCTURES[self._structure].mirrored(values[mirrored])
-        values[positions < 0] = self._pad()
+        np.copyto(values, self._pad(), where=positions < 0)
         return values
 
     def locate(self, coords: Sequence[npt.ArrayLike]) -> Array:
@@ -378,8 +393,8 @@ class Tensor:
 
         format: where not the one that it has. Raises what `read` raises for the arrays, FormatError, LimitError.
         """
-        loaded = self._with(self._format, self._tree)
-        return loaded if format is None else loaded.convert(format)
+        _ = self._tree
+        return self if format is None else self.convert(format)
 
     # What it does
 
@@ -706,12 +721,6 @@ def _entries(format: Format, shape: Sequence[int], coords: Sequence[Array], valu
 def _one(values: Array) -> Array:
     """The one value of an iso tensor, as an array without dimensions."""
     return values[0:1].reshape(()) if len(values) else np.zeros((), values.dtype)
-
-
-def _parsed(index: Array, dimension: int, size: int) -> Array:
-    found = parse_key(np.atleast_1d(index), (size,))[0]
-    assert isinstance(found, np.ndarray)
-    return found
 
 
 def _frozen(format: Format, tree: Tree) -> Tree:

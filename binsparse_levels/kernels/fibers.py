@@ -101,9 +101,12 @@ def narrow(starts, ends, column, low, high, out):
         begin, end = u8(starts[k]), u8(ends[k])
         if end - begin <= u8(48):
             below, inside = zero, zero
-            for x in column[i8(begin) : i8(end)]:
-                below += u8(u8(x) < u8(low))
-                inside += u8(u8(x) < u8(high))
+            i = begin
+            while i < end:
+                x = u8(column[i])
+                below += u8(x < u8(low))
+                inside += u8(x < u8(high))
+                i += one
             out[0, k], out[1, k] = begin + below, begin + inside
             continue
         for side in range(2):
@@ -145,7 +148,7 @@ def search(pointers, columns, positions, wanted, begin, end, out):
         while k < size:
             low, last = lows[k], highs[k]
             high = last
-            while high - low > u8(16):
+            while high - low > u8(32):
                 middle = (low + high) >> one
                 before, equal = False, True
                 for d in range(len(columns)):

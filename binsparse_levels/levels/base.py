@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -109,6 +109,24 @@ class Level(ABC):
         where they differ further down. Raises FormatError, naming the fiber, for what the kind cannot hold.
         """
 
+    def from_counts(
+        self, dims: Sequence[int], counts: int | Array, coords: Sequence[Array], n: int
+    ) -> dict[str, Array]:
+        """`build` for entries of which none repeats another's parent and coordinates, counted by parent."""
+        parents = np.repeat(np.arange(n), counts)
+        return self.build(dims, parents, coords, n)[0]
+
+    def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
+        """A function of a position and a coordinate for each dimension, in range, that gives the child position or -1:
+        `locate` for one entry, where a microsecond counts.
+        """
+
+        def find(position: int, *coords: int) -> int:
+            at = [np.array([x], np.int64) for x in coords]
+            return int(self.locate(arrays, dims, np.array([position], np.int64), at)[0])
+
+        return find
+
     @abstractmethod
     def expand(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
@@ -118,6 +136,10 @@ class Level(ABC):
         window: for each dimension a range of positive step, or a sorted array of coordinates. counts: one for each
         position, or one number for all.
         """
+
+    def reach(self, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> Positions:
+        """`expand` for a kind without arrays, of which the child positions alone are wanted."""
+        return self.expand({}, dims, positions, window)[2]
 
     def part(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
@@ -149,11 +171,6 @@ class Level(ABC):
     @abstractmethod
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         """For each (position, coordinates) the child position, or -1."""
-
-    def find(self, arrays: Arrays, dims: Sequence[int], position: int, coords: Sequence[int]) -> int:
-        """`locate` for one position and one coordinate in each dimension, in range."""
-        at = [np.array([x], np.int64) for x in coords]
-        return int(self.locate(arrays, dims, np.array([position], np.int64), at)[0])
 
     @abstractmethod
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -53,7 +53,6 @@ class Dense(Level):
     ) -> tuple[int | Array, list[Array], Positions]:
         shape = [len(w) for w in window]
         count = cells(shape) if len(positions) else 0
-        inner = cells(dims[1:])
         if not count:
             return 0, [np.empty(0, np.int64) for _ in dims], range(0)
         coords = []
@@ -62,24 +61,32 @@ class Dense(Level):
             if len(window) > 1:
                 x = np.tile(np.repeat(x, cells(shape[k + 1 :])), cells(shape[:k]))
             coords.append(x)
-        outer = window[0]
-        contiguous = is_everything(window[1:], dims[1:])
-        child: Positions
-        if contiguous and isinstance(positions, range) and positions.step == 1 and is_everything([outer], dims[:1]):
-            child = range(positions.start * count, positions.stop * count)
-        elif contiguous and len(positions) == 1 and isinstance(outer, range) and outer.step == 1:
-            first = int(positions[0]) * dims[0]
-            child = range((first + outer.start) * inner, (first + outer.stop) * inner)
-        else:
+        child: Positions | None = self._run(dims, positions, window)
+        if child is None:
             offset = self.build(dims, range(1), coords, 1)[1]
             child = (as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + as_array(offset)).ravel()
         return count, [np.tile(x, len(positions)) if len(positions) > 1 else x for x in coords], child
 
+    def reach(self, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> Positions:
+        run = self._run(dims, positions, window)
+        return self.expand({}, dims, positions, window)[2] if run is None else run
+
+    def _run(self, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> range | None:
+        """The child positions, where they are a run."""
+        outer, inner = window[0], cells(dims[1:])
+        if not isinstance(outer, range) or not is_everything(window[1:], dims[1:]):
+            return None
+        if isinstance(positions, range) and positions.step == 1 and outer == range(dims[0]):
+            return range(positions.start * dims[0] * inner, positions.stop * dims[0] * inner)
+        if len(positions) == 1 and outer.step == 1:
+            first = int(positions[0]) * dims[0]
+            return range((first + outer.start) * inner, (first + outer.stop) * inner)
+        return None
+
     def part(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[dict[str, Array], Positions]:
-        _, _, child = self.expand(arrays, dims, positions, [range(size) for size in dims])
-        return {}, child
+        return {}, self.reach(dims, positions, [range(size) for size in dims])
 
     def above(
         self, arrays: Arrays, dims: Sequence[int], n: int, children: range
@@ -100,10 +107,17 @@ class Dense(Level):
             child = child * np.int64(size) + x.astype(np.int64, copy=False)
         return child
 
-    def find(self, arrays: Arrays, dims: Sequence[int], position: int, coords: Sequence[int]) -> int:
-        for size, x in zip(dims, coords, strict=True):
-            position = position * size + x
-        return position
+    def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
+        if self.rank == 1:
+            (size,) = dims
+            return lambda position, x: position * size + x
+
+        def find(position: int, *coords: int) -> int:
+            for size, x in zip(dims, coords, strict=True):
+                position = position * size + x
+            return position
+
+        return find
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return 0

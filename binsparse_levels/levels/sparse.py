@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -78,6 +79,13 @@ class Sparse(Level):
         # Where every entry has a child of its own, the coordinates are the indices, without a copy.
         return {"ptr": pointers} | {f"idx{k}": x for k, x in enumerate(columns)}, child
 
+    def from_counts(
+        self, dims: Sequence[int], counts: int | Array, coords: Sequence[Array], n: int
+    ) -> dict[str, Array]:
+        pointers = np.zeros(n + 1, coords[0].dtype if len(coords[0]) <= np.iinfo(coords[0].dtype).max else np.int64)
+        np.cumsum(np.broadcast_to(counts, n), out=pointers[1:])
+        return {"ptr": pointers} | {f"idx{k}": x for k, x in enumerate(coords)}
+
     def expand(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[int | Array, list[Array], Positions]:
@@ -93,8 +101,19 @@ class Sparse(Level):
     def part(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[dict[str, Array], Positions]:
+        column = arrays["idx0"]
+        if (
+            isinstance(positions, range)
+            and positions.step == 1
+            and "ptr" in arrays
+            and isinstance(column, np.ndarray)
+            and is_everything(window, dims)
+        ):
+            bounds = arrays["ptr"][positions.start : positions.stop + 1]
+            own = {f"idx{k}": arrays[f"idx{k}"][bounds[0] : bounds[-1]] for k in range(self.rank)}
+            return {"ptr": bounds - bounds[0]} | own, range(int(bounds[0]), int(bounds[-1]))
         starts, ends = self._bounds(arrays, positions)
-        _refuse_outside(starts, ends, len(arrays["idx0"]))
+        _refuse_outside(starts, ends, len(column))
         child, counts, _ = self._children(arrays, dims, starts, ends, positions, window)
         pointers = np.zeros(len(counts) + 1, arrays["ptr"].dtype if "ptr" in arrays else arrays["idx0"].dtype)
         np.cumsum(counts, out=pointers[1:])
@@ -205,7 +224,7 @@ class Sparse(Level):
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         if not kernels.worth(len(positions)):
             rows = zip(positions.tolist(), *(x.tolist() for x in coords), strict=True)
-            return np.array([self.find(arrays, dims, p, at) for p, *at in rows], np.int64)
+            return np.array(list(itertools.starmap(self.finder(arrays, dims), rows)), np.int64)
         columns = tuple(kernels.readable(arrays[f"idx{k}"]) for k in range(self.rank))
         wanted = tuple(kernels.readable(x, np.int64) for x in coords)
         child = np.empty(len(positions), np.int64)
@@ -215,17 +234,25 @@ class Sparse(Level):
         )
         return child
 
-    def find(self, arrays: Arrays, dims: Sequence[int], position: int, coords: Sequence[int]) -> int:
-        if "ptr" in arrays:
-            low, high = arrays["ptr"][position : position + 2].tolist()
-        else:
-            low, high = 0, len(arrays["idx0"])
-        for k, x in enumerate(coords):
-            column = arrays[f"idx{k}"]
-            low = _bisect(column, x, low, high)
-            if k + 1 < self.rank:
-                high = _bisect(column, x + 1, low, high)
-        return low if low < high and column[low : low + 1][0] == x else -1
+    def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
+        pointers = kernels.readable(self._pointers(arrays)).data  # items of a buffer come as integers, quickly
+        columns = [kernels.readable(arrays[f"idx{k}"]).data for k in range(self.rank)]
+        *above, last = columns
+
+        def find_one(position: int, x: int) -> int:
+            high = pointers[position + 1]
+            low = bisect_left(last, x, pointers[position], high)
+            return low if low < high and last[low] == x else -1
+
+        def find(position: int, *coords: int) -> int:
+            low, high = pointers[position], pointers[position + 1]
+            for column, x in zip(above, coords, strict=False):
+                low = bisect_left(column, x, low, high)
+                high = bisect_right(column, x, low, high)
+            low = bisect_left(last, coords[-1], low, high)
+            return low if low < high and last[low] == coords[-1] else -1
+
+        return find if above else find_one
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return ((0 if root else n + 1) + self.rank * children) * itemsize
@@ -246,7 +273,7 @@ def _bisect(column: Array, wanted: int, low: int, high: int) -> int:
             high = middle
     if in_memory:
         return low
-    return low + bisect.bisect_left(column[low:high].tolist(), wanted)
+    return low + bisect_left(column[low:high].tolist(), wanted)
 
 
 def _refuse_outside(starts: Array, ends: Array, children: int) -> None:

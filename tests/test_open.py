@@ -1,0 +1,166 @@
+"""Tensors that stay in their file: what is read of them, that it is checked, and that it is the same."""
+
+import gc
+import json
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_views import any_tensors, keys
+
+import binsparse_levels
+from binsparse_levels import BinsparseError, ContainerError, Tensor, pack, read, testing, write
+
+SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy"]
+STORED = [*((suffix, {}) for suffix in SUFFIXES), (".h5", {"compression": "gzip", "chunks": 7}),
+    (".npz", {"compression": "gzip"}), (".zarr", {"compression": "none", "chunks": 3, "shards": 6}),
+    (".zarr", {"compression": "gzip", "chunks": 5, "kind": "zarr2"})]  # fmt: skip
+
+
+def sample(format="dense, sparse, sparse"):
+    rng = np.random.default_rng(0)
+    shape = (30, 40, 50)
+    coords = [rng.integers(0, size, 2000) for size in shape]
+    return pack(coords, rng.random(2000), shape, format, duplicates="sum")
+
+
+@pytest.mark.parametrize(("suffix", "options"), STORED, ids=str)
+@given(data=st.data())
+def test_what_is_opened_is_what_was_written(tmp_path_factory, suffix, options, data):
+    tensor = data.draw(any_tensors())
+    path = tmp_path_factory.mktemp("opened") / f"a{suffix}"
+    write(path, tensor, **options)
+    again = binsparse_levels.open(path)
+    assert (again.shape, again.dtype, again.format.canonical()) == (
+        tensor.shape,
+        tensor.dtype,
+        tensor.format.canonical(),
+    )
+    assert again.structure == tensor.structure
+    assert "Tensor" in repr(again)
+    dense = tensor.to_dense()
+    for _ in range(2):
+        key = data.draw(keys(dense.shape))
+        found = again[key]
+        np.testing.assert_array_equal(found.to_dense() if isinstance(found, Tensor) else found, dense[key])
+    testing.check_same(again.load(), read(path))
+    assert again.T.equals(tensor.T)
+
+
+def test_a_mapping_is_opened():
+    tensor = sample()
+    stored = {}
+    write(stored, tensor)
+    assert binsparse_levels.open(stored)[3].equals(tensor[3])
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_opening_reads_no_array(tmp_path, suffix, monkeypatch):
+    path = tmp_path / f"a{suffix}"
+    write(path, sample())
+    asked = []
+    loading = binsparse_levels.loading.Loading
+    parts = loading.parts
+    monkeypatch.setattr(loading, "parts", lambda self, name: asked.append(name) or parts(self, name))
+    tensor = binsparse_levels.open(path)
+    view = tensor.T[3:9, ::2].T[4]
+    assert (view.shape, view.ndim, tensor.number_of_stored_values > 0) == ((6, 20), 2, True)
+    assert "a view" in repr(view)
+    assert asked == []
+    view.to_dense()
+    assert set(asked) == {"pointers_to_1", "pointers_to_2", "indices_1", "indices_2", "values"}
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="counts what the system was asked to read")
+@pytest.mark.parametrize(
+    "format", ["dense, dense, sparse", "dense, sparse, sparse", "sparse, sparse, sparse", "sparse(3)"]
+)
+def test_bytes_read_are_proportional_to_what_is_selected(tmp_path, format):
+    tensor = pack(
+        np.unravel_index(np.arange(300_000), (300, 100, 10)), 1.5 * np.arange(300_000), (300, 100, 10), format
+    )
+    write(tmp_path / "a.h5", tensor)
+    opened = binsparse_levels.open(tmp_path / "a.h5")
+    opened[7].load()
+
+    def read_for(view):
+        with open("/proc/self/io") as file:
+            before = int(file.readline().split()[1])
+        view.load()
+        with open("/proc/self/io") as file:
+            return int(file.readline().split()[1]) - before
+
+    assert read_for(opened[3]) < 2.5 * tensor.nbytes / 300 + 2**16
+    assert read_for(opened[100:200]) < 1.2 * tensor.nbytes / 3 + 2**16
+    assert read_for(opened[100:104, 5, 3]) < 2**17
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_container_that_was_replaced_is_told_or_stays_as_it_was(tmp_path, suffix):
+    path, tensor = tmp_path / f"a{suffix}", sample()
+    write(path, tensor)
+    opened = binsparse_levels.open(path)
+    write(path, sample("sparse(3)"), overwrite=True)
+    try:
+        found = opened[3].to_dense()
+    except ContainerError as error:
+        found = str(error)
+    assert "replaced" in found if isinstance(found, str) else (found == tensor[3].to_dense()).all()
+
+
+def test_a_file_is_let_go(tmp_path):
+    write(tmp_path / "a.h5", sample())
+    view = binsparse_levels.open(tmp_path / "a.h5")[3]
+    files = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 1
+    view.load()
+    gc.collect()
+    assert not os.path.exists("/proc/self/fd") or len(os.listdir("/proc/self/fd")) < files
+
+
+FAULTS = [
+    ("pointers_to_1", 4, 10**6, "pointers_to_1"),
+    ("pointers_to_1", 4, -1, "pointers_to_1"),
+    ("pointers_to_2", 30, 2**31 - 1, "pointers_to_2"),
+    ("pointers_to_2", 30, -(2**31), "pointers_to_2"),
+    ("indices_1", 100, 40, "indices_1"),
+    ("indices_2", 100, -1, "indices_2"),
+]
+
+
+@pytest.mark.parametrize(("name", "place", "number", "told"), FAULTS)
+@pytest.mark.parametrize("key", [3, slice(2, 6), (slice(None), 7), (slice(None), slice(None), 3), np.array([5, 3, 3])])
+def test_what_is_read_is_checked(tmp_path, name, place, number, told, key):
+    tensor = sample()
+    write(tmp_path / "a.bspnpy", tensor)
+    file = tmp_path / "a.bspnpy" / f"{name}.npy"
+    array = np.load(file)
+    array[place] = number
+    np.save(file, array)
+    view = binsparse_levels.open(tmp_path / "a.bspnpy")[key]
+    try:
+        found = view.load().to_dense()
+    except BinsparseError as error:
+        found = str(error)
+    assert told in found if isinstance(found, str) else (found == tensor.to_dense()[key]).all()
+    with pytest.raises(BinsparseError, match=told):
+        binsparse_levels.open(tmp_path / "a.bspnpy").load()
+
+
+def test_a_file_that_is_cut_while_it_is_open(tmp_path):
+    write(tmp_path / "a.h5", sample())
+    opened = binsparse_levels.open(tmp_path / "a.h5")
+    os.truncate(tmp_path / "a.h5", 5000)
+    with pytest.raises(ContainerError):
+        opened.load()
+
+
+def test_metadata_are_compared_when_it_is_opened(tmp_path):
+    write(tmp_path / "a.bspnpy", sample())
+    header = tmp_path / "a.bspnpy" / "binsparse.json"
+    changed = json.loads(header.read_text())
+    changed["binsparse"]["shape"] = [31, 40, 50]
+    header.write_text(json.dumps(changed))
+    with pytest.raises(BinsparseError, match="pointers_to_1"):
+        binsparse_levels.open(tmp_path / "a.bspnpy")
