@@ -66,7 +66,7 @@ def test_opening_reads_no_array(tmp_path, suffix, monkeypatch):
     monkeypatch.setattr(loading, "parts", lambda self, name: asked.append(name) or parts(self, name))
     tensor = binsparse_levels.open(path)
     view = tensor.T[3:9, ::2].T[4]
-    assert (view.shape, view.ndim, tensor.number_of_stored_values > 0) == ((6, 20), 2, True)
+    assert (view.shape, view.ndim, tensor.number_of_stored_values > 0) == ((20, 6), 2, True)
     assert "a view" in repr(view)
     assert asked == []
     view.to_dense()
