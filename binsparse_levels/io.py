@@ -32,12 +32,15 @@ from .tensor import Check, Tensor
 class Kind(NamedTuple):
     """A kind of file: the module that reads and writes it, its suffixes, and what that module is to be told.
 
-    Modules in `files` read and write tensors, those in `containers` headers and arrays.
+    Modules in `files` read and write tensors, those in `containers` headers and arrays. reads, writes: the options of
+    `read` and `write` that a module in `files` has.
     """
 
     module: str
     suffixes: tuple[str, ...] = ()
     options: Mapping[str, Any] = {}
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
 
 
 KINDS = {
@@ -46,14 +49,26 @@ KINDS = {
     "zarr2": Kind("containers.zarr", (), {"zarr_format": 2}),
     "npz": Kind("containers.npz", (".npz",)),
     "directory": Kind("containers.directory", (".bspnpy",)),
+    "rawarray_directory": Kind("containers.rawarray", (".bspra",)),
     "netcdf": Kind("containers.netcdf", (".nc", ".nc4")),
     "memory": Kind("containers.memory"),
-    "matrix_market": Kind("files.matrix_market", (".mtx", ".mtx.gz")),
-    "frostt": Kind("files.frostt", (".tns", ".tns.gz")),
+    "matrix_market": Kind("files.matrix_market", (".mtx", ".mtx.gz"), reads=("duplicates",)),
+    "frostt": Kind("files.frostt", (".tns", ".tns.gz"), reads=("shape", "duplicates")),
+    "rawarray": Kind(
+        "files.rawarray",
+        (".ra",),
+        reads=("order", "dtype"),
+        writes=("order", "eltype", "big_endian", "encoding", "trailer"),
+    ),
 }
-_SIGNATURES = {b"\x89HDF\r\n\x1a\n": "hdf5", b"%%MatrixMarket": "matrix_market"}
+_SIGNATURES = {
+    b"\x89HDF\r\n\x1a\n": "hdf5", b"%%MatrixMarket": "matrix_market", b"rawarray": "rawarray", b"yarrawar": "rawarray",
+}  # fmt: skip
 # A file in a folder, or a member of a zip file, that tells what the whole is.
-_MARKS = {"zarr.json": "zarr", ".zgroup": "zarr", "binsparse.json": "directory", "binsparse.npy": "npz"}
+_MARKS = {
+    "zarr.json": "zarr", ".zgroup": "zarr", "values.ra": "rawarray_directory", "binsparse.json": "directory",
+    "binsparse.npy": "npz",
+}  # fmt: skip
 
 # A path, PATH:GROUP, a URL or a store of zarr's, a mapping.
 Place: TypeAlias = Any
@@ -67,12 +82,14 @@ def read(
     shape: int | Sequence[int] | None = None,
     duplicates: Duplicates | None = None,
     limits: Limits = DEFAULT_LIMITS,
+    **options: Any,
 ) -> Tensor:
     """The tensor in PATH[:GROUP], in a store of zarr's or in a mapping, copied into memory and checked in full.
 
     lenient: mend a fixed list of dialects that other programs write; each repair is told by a DialectWarning. check:
     as for Tensor. shape: of a .tns file, which names none; else its largest coordinates tell. duplicates: as for
-    `pack`, "error" where it is not given; text files may have some, others only when read leniently.
+    `pack`, "error" where it is not given; text files may have some, others only when read leniently. options: what
+    other systems' files have of their own, see `read` in the module in `files`.
 
     Raises FileNotFoundError, and BinsparseError of every kind with all that is wrong.
     """
@@ -81,10 +98,10 @@ def read(
     module = _module(KINDS[name])
     if KINDS[name].module.startswith("files."):
         _refuse(place, group=group, lenient=lenient or None)
-        options = {"shape": shape} if name == "frostt" else _refuse(place, shape=shape)
-        tensor: Tensor = module.read(place, duplicates=duplicates or "error", limits=limits, **options)
+        given = {"shape": shape, "duplicates": duplicates, **options}
+        tensor: Tensor = module.read(place, limits=limits, **_chosen(place, given, KINDS[name].reads))
         return tensor
-    _refuse(place, shape=shape, duplicates=None if lenient else duplicates)
+    _refuse(place, shape=shape, duplicates=None if lenient else duplicates, **options)
     with _one_folder(place), module.reading(place, group, limits) as reader:
         loading = Loading(reader, limits, lenient)
         tensor = loading.tensor(check, duplicates or "error")
@@ -127,6 +144,7 @@ def write(
     checksum: bool | None = None,
     narrow: bool = False,
     limits: Limits = DEFAULT_LIMITS,
+    **options: Any,
 ) -> None:
     """Write a tensor to PATH[:GROUP], into a store of zarr's or a mapping.
 
@@ -136,6 +154,7 @@ def write(
     refuses a file in which anything has changed; where they are not given, HDF5, NetCDF and NPZ hold plain arrays
     that anyone can read or map, and Zarr chunks of 2**16 items in shards of 2**20, with zstd and checksums.
     narrow: index and pointer arrays take the smallest unsigned integers that hold their numbers, and are read as such.
+    options: what other systems' files have of their own, see `write` in the module in `files`.
 
     A file or local folder appears whole, in one step, or not at all; into another store the header is written last. A
     group is written into what is there, the rest of which is kept. Raises FileExistsError for what is there, unless
@@ -153,9 +172,10 @@ def write(
     storage = Storage(compression, chunks, shards, checksum)
     if found.module.startswith("files."):
         _refuse(place, group=group, narrow=narrow or None)
-        storage.refuse("a text file")
-        _module(found).write(place, tensor, overwrite=overwrite)
+        storage.refuse("this kind of file")
+        _module(found).write(place, tensor, overwrite=overwrite, **_chosen(place, options, found.writes))
         return
+    _refuse(place, **options)
     if not isinstance(spec_version, str):
         raise TypeError(f"a version is a string, got {spec_version!r:.40}")
     header, arrays = tensor._stored(spec_version, narrow=narrow)
@@ -228,6 +248,9 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
     """
     place, group = _split(path)
     kind = KINDS[_kind_of(place)]
+    if hasattr(_module(kind), "describe"):
+        _refuse(place, group=group, lenient=lenient or None)
+        return Description(*_module(kind).describe(place, limits=limits))
     if kind.module.startswith("files."):
         header, arrays = read(path, lenient=lenient, limits=limits)._stored()
         infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
@@ -357,8 +380,13 @@ def _module(kind: Kind) -> Any:
     return importlib.import_module(f"{__package__}.{kind.module}")
 
 
-def _refuse(place: Any, **options: Any) -> dict[str, Any]:
+def _refuse(place: Any, **options: Any) -> None:
     for name, value in options.items():
         if value is not None:
             raise OptionError(Problem(str(place), f"{name} does not apply to this kind of file"))
-    return {}
+
+
+def _chosen(place: Any, options: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """The options that were given; raises OptionError for one that this kind of file does not have."""
+    _refuse(place, **{name: value for name, value in options.items() if name not in known})
+    return {name: value for name, value in options.items() if value is not None}

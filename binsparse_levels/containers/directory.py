@@ -24,6 +24,8 @@ HEADER = "binsparse.json"
 class DirectoryReader:
     """A folder that is open for reading. Symbolic links are not followed."""
 
+    suffix = ".npy"  # of the arrays
+
     def __init__(self, folder: str, limits: Limits) -> None:
         self._folder = folder
         self._limits = limits
@@ -34,20 +36,28 @@ class DirectoryReader:
             return load_json(file.read(), self._limits)
 
     def info(self, name: str) -> ArrayInfo | None:
-        if not os.path.lexists(os.path.join(self._folder, f"{name}.npy")):
+        if not os.path.lexists(os.path.join(self._folder, name + self.suffix)):
             return None
-        with self._open(f"{name}.npy") as file:
-            shape, _, dtype = read_npy_header(file, name)
-            size = os.fstat(file.fileno()).st_size
-            declared = file.tell() + dtype.itemsize * int(np.prod(shape, dtype=object))
+        with self._open(name + self.suffix) as file:
+            return self._info(file, name)
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        with touching(name), self._open(name + self.suffix) as file:
+            return self._read(file, name)
+
+    def _info(self, file: IO[bytes], name: str) -> ArrayInfo:
+        """What the file says of its array."""
+        shape, _, dtype = read_npy_header(file, name)
+        size = os.fstat(file.fileno()).st_size
+        declared = file.tell() + dtype.itemsize * int(np.prod(shape, dtype=object))
         if declared != size:
             raise ContainerError(Problem(name, f"has {size} bytes, its header says {declared}"))
         return ArrayInfo(shape, dtype, size)
 
-    def read(self, name: str) -> npt.NDArray[Any]:
-        with touching(name), self._open(f"{name}.npy") as file:
-            self._limits.hold("array_bytes", os.fstat(file.fileno()).st_size, name, "the size in bytes")
-            array: npt.NDArray[Any] = np.load(file, allow_pickle=False, max_header_size=10_000)
+    def _read(self, file: IO[bytes], name: str) -> npt.NDArray[Any]:
+        """The array in the file."""
+        self._limits.hold("array_bytes", os.fstat(file.fileno()).st_size, name, "the size in bytes")
+        array: npt.NDArray[Any] = np.load(file, allow_pickle=False, max_header_size=10_000)
         return array
 
     def parts(self, name: str) -> Parts:
@@ -76,40 +86,53 @@ class DirectoryReader:
 class DirectoryWriter:
     """A folder that is being filled."""
 
+    suffix = ".npy"
+
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
         # By Python's own stream: `np.save` does not notice that the disk is full.
-        with open(os.path.join(self._folder, f"{name}.npy"), "wb") as file:
-            contiguous = np.ascontiguousarray(array)
-            npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(contiguous))
-            file.write(contiguous.data)
+        with open(os.path.join(self._folder, name + self.suffix), "wb") as file:
+            self._write(file, name, np.ascontiguousarray(array))
 
     def write_header(self, header: Mapping[str, Any]) -> None:
         with open(os.path.join(self._folder, HEADER), "w", encoding="utf-8") as file:
             json.dump(header, file, indent=1)
 
+    def _write(self, file: IO[bytes], name: str, array: npt.NDArray[Any]) -> None:
+        """Fill the file of an array."""
+        npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(array))
+        file.write(array.data)
+
 
 @contextlib.contextmanager
-def reading(path: str, group: str | None, limits: Limits) -> Iterator[DirectoryReader]:
+def reading(
+    path: str, group: str | None, limits: Limits, *, by: type[DirectoryReader] = DirectoryReader
+) -> Iterator[DirectoryReader]:
     """Open a folder. Raises PathMissingError."""
     if group:
-        raise PathMissingError(Problem(f"{path}:{group}", "a folder of .npy files has no groups"))
-    yield DirectoryReader(path, limits)
+        raise PathMissingError(Problem(f"{path}:{group}", f"a folder of {by.suffix} files has no groups"))
+    yield by(path, limits)
 
 
 @contextlib.contextmanager
 def writing(
-    path: str, group: str | None, overwrite: bool, limits: Limits, storage: Storage
+    path: str,
+    group: str | None,
+    overwrite: bool,
+    limits: Limits,
+    storage: Storage,
+    *,
+    by: type[DirectoryWriter] = DirectoryWriter,
 ) -> Iterator[DirectoryWriter]:
     """A new folder, which takes its place when the block ends well. Only a folder of ours is overwritten."""
-    storage.refuse("a folder of .npy files", but=("checksum",))
+    storage.refuse(f"a folder of {by.suffix} files", but=("checksum",))
     if group:
-        raise ContainerError(Problem(f"{path}:{group}", "a folder of .npy files has no groups"))
+        raise ContainerError(Problem(f"{path}:{group}", f"a folder of {by.suffix} files has no groups"))
     refuse_existing(path, overwrite)
     real = os.path.realpath(path)
     if os.path.isdir(real) and os.listdir(real) and not os.path.exists(os.path.join(real, HEADER)):
         raise PathExistsError(Problem(path, f"is a folder without {HEADER}, and is not overwritten"))
     with replacing_folder(path) as part:
-        yield DirectoryWriter(part)
+        yield by(part)
