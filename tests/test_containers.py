@@ -47,6 +47,7 @@ CONTAINERS = {
     "npz": (lambda folder: folder / "a.npz", {}),
     "npz, deflate": (lambda folder: folder / "b.npz", {"compression": {"values": "gzip"}}),
     "directory": (lambda folder: folder / "a.bspnpy", {}),
+    "rawarray_directory": (lambda folder: folder / "a.bspra", {}),
     "netcdf": (lambda folder: folder / "a.nc", {}),
     "netcdf, gzip": (lambda folder: folder / "b.nc", {"compression": "gzip"}),
     "memory": (lambda folder: {}, {}),
@@ -171,7 +172,7 @@ def test_the_content_says_what_a_place_is(tmp_path):
             read(place)
 
 
-@pytest.mark.parametrize("kind", ["zarr", "directory"])
+@pytest.mark.parametrize("kind", ["zarr", "directory", "rawarray_directory"])
 def test_a_folder_that_is_not_ours_is_left_alone(tmp_path, kind):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("all I have")
@@ -188,6 +189,7 @@ def test_a_folder_that_is_not_ours_is_left_alone(tmp_path, kind):
     [
         ("a.npz", {"chunks": 3}),
         ("a.bspnpy", {"compression": "gzip"}),
+        ("a.bspra", {"compression": "gzip"}),
         ("a.h5", {"shards": 3}),
         ("a.h5", {"compression": "zstd"}),
         ("a.zarr", {"compression": "lzma"}),

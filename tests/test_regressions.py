@@ -541,7 +541,9 @@ def test_the_protocol_with_hostile_objects(case):
 # What hostile use of the board's kernels and of the seals found
 
 
-@pytest.mark.parametrize("kind", ["hdf5", "zarr", "zarr2", "npz", "directory", "netcdf", "matrix_market"])
+@pytest.mark.parametrize(
+    "kind", ["hdf5", "zarr", "zarr2", "npz", "directory", "rawarray_directory", "netcdf", "matrix_market"]
+)
 def test_an_empty_path_names_nothing(tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "precious").touch()
@@ -550,7 +552,7 @@ def test_an_empty_path_names_nothing(tmp_path, monkeypatch, kind):
     assert os.listdir(tmp_path) == ["precious"]
 
 
-@pytest.mark.parametrize("name", ["a.h5", "a.npz", "a.nc", "a.mtx", "a.zarr", "a.zarr.zip", "a.bspnpy"])
+@pytest.mark.parametrize("name", ["a.h5", "a.npz", "a.nc", "a.mtx", "a.zarr", "a.zarr.zip", "a.bspnpy", "a.bspra"])
 @pytest.mark.parametrize("spelled", ["{}/", "missing/../{}"])
 def test_what_is_there_is_there_however_it_is_spelled(tmp_path, name, spelled):
     first, second = (pack([[0], [0]], [x], (2, 2), "COO") for x in (1.0, 2.0))

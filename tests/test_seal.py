@@ -11,7 +11,7 @@ from binsparse_levels.containers import seal
 from binsparse_levels.io import describe
 
 TENSOR = pack([[0, 2, 0], [1, 0, 3]], [1.5, 2.5, 3.5], (3, 4), "CSR", fill_value=0, attributes={"made": "here"})
-PLACES = ["a.h5", "a.zarr", "a.zarr.zip", "a.npz", "a.bspnpy", "a.nc"]
+PLACES = ["a.h5", "a.zarr", "a.zarr.zip", "a.npz", "a.bspnpy", "a.bspra", "a.nc"]
 
 
 @pytest.mark.parametrize("name", PLACES)

@@ -222,10 +222,11 @@ class ArrayFile:
         Raises ContainerError for what is encoded, LimitError for shapes that numpy has none of.
         """
         check_order(order)
+        items = self._mapped
         try:
             if order == "F":
-                return self._mapped.reshape(self.header.dims, order="F")
-            return self._mapped.reshape(self.header.dims[::-1])
+                return items.reshape(self.header.dims, order="F")
+            return items.reshape(self.header.dims[::-1])
         except ValueError as error:
             what = f"numpy has no array of these {len(self.header.dims)} dimensions: {error}"
             raise LimitError(Problem(self._name, what)) from None

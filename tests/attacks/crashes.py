@@ -40,7 +40,7 @@ from .supervise import MEMORY, watch, work
 CONTAINERS: dict[str, dict[str, Any]] = {
     "a.h5": {}, "b.h5": {"compression": "gzip", "chunks": 100}, "a.h5:g": {}, "a.nc": {}, "a.nc:g": {}, "a.npz": {},
     "a.zarr": {}, "b.zarr": {"kind": "zarr2", "chunks": 100}, "a.zarr:g": {"chunks": 100, "shards": 200},
-    "a.zarr.zip": {}, "a.bspnpy": {}, "a.mtx": {}, "a.mtx.gz": {}, "a.tns": {},
+    "a.zarr.zip": {}, "a.bspnpy": {}, "a.bspra": {}, "a.mtx": {}, "a.mtx.gz": {}, "a.tns": {},
 }  # fmt: skip
 LEFTOVER = re.compile(r"\..+\.[0-9]+-[0-9a-f]{8}\.part(\.d|\.old)?")
 SIZE = 500

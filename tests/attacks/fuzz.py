@@ -36,6 +36,7 @@ CHECKED: dict[str, tuple[str, dict[str, Any]]] = {
     "Zarr 2, sealed": ("c.zarr", {"checksum": True, "kind": "zarr2"}),
     "NPZ, sealed": ("a.npz", {"checksum": True}),
     "folder, sealed": ("a.bspnpy", {"checksum": True}),
+    "folder of .ra, sealed": ("a.bspra", {"checksum": True}),
     "NPZ, gzip": ("b.npz", {"compression": "gzip"}),
 }
 PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
@@ -46,6 +47,7 @@ PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "Zarr, plain": ("a.zarr", {"checksum": False, "compression": "none"}),
     "Zarr 2": ("a.zarr", {"kind": "zarr2"}),
     "folder": ("a.bspnpy", {}),
+    "folder of .ra": ("a.bspra", {}),
     "Matrix Market": ("a.mtx", {}),
     "Matrix Market, gzip": ("a.mtx.gz", {}),
     "FROSTT": ("a.tns", {}),
