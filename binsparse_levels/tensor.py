@@ -531,7 +531,8 @@ class Tensor:
         if len(values) != len(other_values) or not all(map(np.array_equal, mine, others)):
             return False
         try:
-            return bool(np.all((values == other_values) | ((values != values) & (other_values != other_values))))
+            with np.errstate(invalid="ignore"):  # NaN may be of the kind that signals
+                return bool(np.all((values == other_values) | ((values != values) & (other_values != other_values))))
         except TypeError:  # types that numpy does not compare
             return False
 

@@ -354,6 +354,22 @@ def test_a_type_of_the_callers_has_the_order_of_the_file(tmp_path):
             read(tmp_path / "a.ra", dtype=wrong)
 
 
+def test_headers_that_say_much(tmp_path):
+    path = tmp_path / "a.ra"
+    for fields, shape in [
+        ((0, 2**31 - 1, [0]), (0,)), ((0, 2**31, [0]), None), ((1, 4, [2**62, 0, 2**62]), (2**62, 0, 2**62)),
+        ((1, 4, [0, 2**63]), None), ((1, 4, [2**32, 2**32]), None), ((1, 4, [2**64 - 1]), None),
+    ]:  # fmt: skip
+        for flags in (0, 2):
+            path.write_bytes(ra_bytes(*fields, b"", flags))
+            for call in (lambda: read(path).shape, lambda: describe(path).descriptor.shape):
+                if shape is None:
+                    with pytest.raises(ContainerError):
+                        call()
+                else:
+                    assert call() == shape
+
+
 def test_128_bits_in_both_orders(tmp_path):
     numbers = [1, -2, 2**100, -(2**127)]
     raw = {order: b"".join(n.to_bytes(16, order, signed=True) for n in numbers) for order in ("little", "big")}

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArrayError, ContainerError, FormatError, LimitError, OptionError, Problem
-from ..limits import INT32_MAX, Limits
+from ..limits import INT32_MAX, INT64_MAX, Limits
 from . import local, ra_codecs
 from .base import touching
 
@@ -101,6 +101,8 @@ def read_header(file: IO[bytes], length: int, name: str, limits: Limits) -> Head
         raise _fault(name, f"has {length} bytes, fewer than a header of {ndims} dimensions")
     limits.hold("rank", ndims, name, "the number of dimensions")
     dims = struct.unpack(f"{order}{ndims}Q", file.read(8 * ndims))
+    if max(dims, default=0) > INT64_MAX:  # beside a dimension of size 0 it would be no more data
+        raise _fault(name, f"no array has a dimension of size {max(dims)}")
     header = Header(flags, eltype, elbyte, size, dims, order == ">")
     _check_size(header, length - header.offset, name)
     return header
