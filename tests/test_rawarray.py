@@ -317,6 +317,16 @@ def test_lz4_that_lies_about_its_size(tmp_path):
             read(tmp_path / "a.ra")
 
 
+def test_encoded_data_that_are_damaged(tmp_path):
+    path = tmp_path / "a.ra"
+    for data, flags, size in [(b"\x80\x80\x80", 2, 2), (b"\0\0\0", 2, 3)]:
+        path.write_bytes(ra_bytes(2, 1, [2], data, flags, size))
+        with open_array(str(path)) as array:
+            for load in (array.read, array.map, array.trailer, lambda array=array: array[:1]):
+                with pytest.raises(ContainerError):
+                    load()
+
+
 # Types
 
 
@@ -349,6 +359,10 @@ def test_a_type_of_the_callers_has_the_order_of_the_file(tmp_path):
     (tmp_path / "a.ra").write_bytes(ra_bytes(0, 12, [2], big.tobytes(), flags=1))
     assert same(read(tmp_path / "a.ra", dtype=pair).values, array)
     assert read(tmp_path / "a.ra").values.tobytes() == big.tobytes()
+    for width in (1, 3, 5, 6):  # of complex numbers, which have two parts
+        data = bytes(range(2 * width))
+        (tmp_path / "b.ra").write_bytes(ra_bytes(4, width, [2], data, flags=1))
+        assert sorted(read(tmp_path / "b.ra", dtype=f"V{width}").values.tobytes()) == sorted(data)
     for wrong in ("i4", "O", ("i4", (3,))):
         with pytest.raises(OptionError):
             read(tmp_path / "a.ra", dtype=wrong)

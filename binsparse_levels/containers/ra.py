@@ -48,14 +48,13 @@ _CODES = {name: codes for codes, name in ELEMENTS.items() if name[0] != "V"}
 
 @dataclass(frozen=True)
 class Header:
-    """What a header says. reversed: it is big-endian itself, whatever the data is."""
+    """What a header says."""
 
     flags: int
     eltype: int
     elbyte: int
     size: int
     dims: tuple[int, ...]
-    reversed: bool = False
 
     @property
     def offset(self) -> int:
@@ -75,7 +74,9 @@ class Header:
     @property
     def unit(self) -> int:
         """The bytes that a change of byte order reverses."""
-        return 1 if self.eltype == USER else self.elbyte // 2 if self.eltype == COMPLEX else self.elbyte
+        if self.eltype == COMPLEX and self.elbyte % 2 == 0:
+            return self.elbyte // 2
+        return 1 if self.eltype == USER else self.elbyte
 
     def __bytes__(self) -> bytes:
         words = (self.flags, self.eltype, self.elbyte, self.size, len(self.dims), *self.dims)
@@ -103,7 +104,7 @@ def read_header(file: IO[bytes], length: int, name: str, limits: Limits) -> Head
     dims = struct.unpack(f"{order}{ndims}Q", file.read(8 * ndims))
     if max(dims, default=0) > INT64_MAX:  # beside a dimension of size 0 it would be no more data
         raise _fault(name, f"no array has a dimension of size {max(dims)}")
-    header = Header(flags, eltype, elbyte, size, dims, order == ">")
+    header = Header(flags, eltype, elbyte, size, dims)
     _check_size(header, length - header.offset, name)
     return header
 
@@ -251,9 +252,12 @@ class ArrayFile:
     @functools.cached_property
     def _expanded(self) -> Bytes | None:
         """The bytes of all items where they are encoded, else None."""
-        header = self.header
-        if not header.flags & ENCODED or header.flags & BITS:
+        if not self.header.flags & ENCODED or self.header.flags & BITS:
             return None
+        with touching(self._name):
+            return self._expand(self.header)
+
+    def _expand(self, header: Header) -> Bytes | None:
         self._limits.hold("array_bytes", max(header.nbytes, header.size), self._name, "the size in bytes")
         there = self._length - header.offset
         if header.size != header.nbytes or header.size <= there:
