@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .errors import OptionError as OptionError
     from .errors import Problem as Problem
     from .errors import UnsafeError as UnsafeError
+    from .external import append as append
+    from .external import concatenate as concatenate
+    from .external import convert as convert
     from .formats import ALIASES as ALIASES
     from .formats import SYNONYMS as SYNONYMS
     from .formats import Format as Format
@@ -53,6 +56,7 @@ _MODULES = {
         "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "DialectWarning", "FormatError",
         "IncompleteError", "LimitError", "OptionError", "Problem", "UnsafeError",
     ],
+    "external": ["append", "concatenate", "convert"],
     "formats": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
     "interop": [
         "from_binsparse", "from_numpy", "from_scipy", "from_sparse", "to_gcxs", "to_numpy", "to_scipy", "to_sparse",

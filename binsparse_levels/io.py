@@ -19,7 +19,17 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
 
-from .containers.base import DEFAULT_STORAGE, ArrayInfo, Reader, Storage, Writer, load_json, split_path
+from .containers.base import (
+    DEFAULT_STORAGE,
+    ArrayInfo,
+    Pieces,
+    Reader,
+    Storage,
+    Writer,
+    load_json,
+    one_piece,
+    split_path,
+)
 from .containers.seal import sealed
 from .descriptor import VERSION, Descriptor, parse_descriptor
 from .errors import BinsparseError, ContainerError, DialectWarning, OptionError, PathMissingError, Problem
@@ -185,6 +195,30 @@ def write(
     write_arrays(path, header, arrays, overwrite=overwrite, kind=kind, storage=storage, limits=limits)
 
 
+def write_pieces(
+    path: Place,
+    header: Mapping[str, Any],
+    pieces: Mapping[str, Pieces],
+    *,
+    overwrite: bool = False,
+    kind: str | None = None,
+    compression: str | Mapping[str, str] | None = None,
+    chunks: int | Mapping[str, int] | None = None,
+    shards: int | Mapping[str, int] | None = None,
+    checksum: bool | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> None:
+    """As `write`, of arrays that come in pieces; they are not sealed."""
+    place, _ = _split(path)
+    found = KINDS[_kind_to_write(place, kind)]
+    if found.module.startswith("files."):
+        raise OptionError(Problem(str(place), "this kind of file is not written in pieces"))
+    storage = Storage(compression, chunks, shards, checksum)
+    storage.check_names(pieces)
+    parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
+    write_arrays(path, header, pieces, overwrite=overwrite, kind=kind, storage=storage, limits=limits)
+
+
 def repair(
     path: Place, out: Place, *, duplicates: Duplicates | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> list[str]:
@@ -212,7 +246,7 @@ def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> contextlib.A
 def write_arrays(
     path: Place,
     header: Mapping[str, Any],
-    arrays: Mapping[str, npt.NDArray[Any]],
+    arrays: Mapping[str, npt.NDArray[Any] | Pieces],
     *,
     overwrite: bool = False,
     kind: str | None = None,
@@ -228,7 +262,7 @@ def write_arrays(
     try:
         with opened as writer:
             for name, array in arrays.items():
-                writer.write(name, array)
+                writer.write(name, array if isinstance(array, Pieces) else one_piece(array))
             writer.write_header(header)  # last, for it tells that all arrays are there
     except RuntimeError as error:  # so the HDF5 libraries say that the disk is full
         raise ContainerError(Problem(str(place), f"cannot be written: {error}")) from error

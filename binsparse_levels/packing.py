@@ -262,7 +262,7 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     Sorts only what the new order breaks, and shares the arrays that do not change. Raises LimitError, FormatError.
     """
     rank = len(tree.dims)
-    ordered = _ordered_dims(order) if all(level.ordered for level in tree.levels) else 0
+    ordered = ordered_dims(order) if all(level.ordered for level in tree.levels) else 0
     dtype = _shared_dtype(tree)
     if ordered == rank and (shared := _around_the_last_level(tree, levels, order, limits, dtype)):
         return shared
@@ -304,7 +304,7 @@ def _around_the_last_level(
     return Tree(levels, tree.dims, {**made.arrays, place.names["ptr"]: pointers, **kept}, tree.values, tree.iso)
 
 
-def _ordered_dims(order: Sequence[int]) -> int:
+def ordered_dims(order: Sequence[int]) -> int:
     """How many last dimensions of the new order need no sorting, because radix sorts are stable.
 
     They are the last ones that stand as they stood, once those before them are taken out.

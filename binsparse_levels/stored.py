@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from .containers.base import Pieces, one_piece
 from .descriptor import Descriptor
-from .dtypes import data_type_of, encode
+from .dtypes import DataType, data_type_of, encode
 from .formats import Format
 from .tree import Tree
 
@@ -48,6 +49,42 @@ def stored(
     alias = format.alias not in NO_EMPTY_FIBERS or not has_empty_fibers(tree.arrays)
     encoded = {name: encode(array, data_types[name]) for name, array in arrays.items()}
     return descriptor.header(alias=alias), encoded
+
+
+def stored_pieces(
+    arrays: Mapping[str, Pieces],
+    format: Format,
+    shape: tuple[int, ...],
+    one: Array | None,
+    fill_value: Any,
+    structure: str | None,
+    attributes: Mapping[str, Any],
+    user: Mapping[str, Any],
+) -> tuple[dict[str, Any], dict[str, Pieces]]:
+    """As `stored`, of arrays that come in pieces. one: the one value of an iso tensor.
+
+    Precondition: no sparse level has an empty fiber.
+    """
+    data_types = {name: data_type_of(pieces.dtype, name) for name, pieces in arrays.items()}
+    given, value_type = dict(arrays), arrays["values"].dtype
+    if one is not None and len(one):
+        data_types["values"] = data_type_of(value_type, "values", True)
+        given["values"] = one_piece(one)
+    if fill_value is not None:
+        data_types["fill_value"] = data_type_of(value_type, "fill_value")
+        given["fill_value"] = one_piece(np.full(1, fill_value, value_type))
+    descriptor = Descriptor(
+        format, shape, arrays["values"].length, data_types, None, structure, dict(attributes), dict(user)
+    )
+    return descriptor.header(), {name: _encoded(pieces, data_types[name]) for name, pieces in given.items()}
+
+
+def _encoded(pieces: Pieces, data_type: DataType) -> Pieces:
+    return Pieces(
+        pieces.length * data_type.parts,
+        data_type.stored,
+        lambda: (encode(piece, data_type) for piece in pieces.each()),
+    )
 
 
 def narrowed(array: Array) -> Array:

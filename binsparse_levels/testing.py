@@ -27,6 +27,7 @@ from .structure import STRUCTURES, in_triangle, structure_problems
 from .tensor import Tensor, pack
 
 Array: TypeAlias = npt.NDArray[Any]
+PLAIN = (Dense, Sparse)  # the kinds of the specification
 Listing: TypeAlias = list[tuple[int, tuple[int, ...], int]]  # fiber, coordinates, child
 
 
@@ -148,7 +149,7 @@ def tensors(
     max_rank: int = 4,
     max_size: int = 4,
     dtypes: Sequence[str] = VALUE_TYPES,
-    kinds: Sequence[type[Level]] = (Dense, Sparse),
+    kinds: Sequence[type[Level]] = PLAIN,
     structures: bool = True,
 ) -> Tensor:
     """Any tensor that Binsparse can say: rank 0 up, dimensions of 0 and up, every predefined and custom format with any

@@ -31,7 +31,7 @@ from binsparse_levels import (
 from binsparse_levels import threads as threads_module
 from binsparse_levels.containers import hdf5, hdf5_chunks, local, zarr_chunks
 from binsparse_levels.containers import zarr as zarr_container
-from binsparse_levels.containers.base import Storage
+from binsparse_levels.containers.base import Storage, one_piece
 from binsparse_levels.io import describe
 
 LIMITS = Limits()
@@ -58,7 +58,7 @@ def numbers(length, dtype):
 
 def stored(place, module, array, **options):
     with module.writing(str(place), None, True, LIMITS, Storage(**options)) as writer:
-        writer.write("values", array)
+        writer.write("values", one_piece(array))
         writer.write_header({})
 
 

@@ -11,9 +11,9 @@ import re
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -54,10 +54,58 @@ class Reader(Protocol):
         """How to read parts of an array, for as long as the container is open. Precondition: `info` has been asked."""
 
 
+class Pieces(NamedTuple):
+    """An array that is written: how long it is, of what type, and a function that gives it piece by piece, from the
+    beginning, each time that it is called.
+    """
+
+    length: int
+    dtype: np.dtype[Any]
+    each: Callable[[], Iterable[npt.NDArray[Any]]]
+
+    @property
+    def nbytes(self) -> int:
+        return self.length * self.dtype.itemsize
+
+    def regrouped(self, size: int) -> Iterator[npt.NDArray[Any]]:
+        """The same in pieces of multiples of `size` items, but for the last; what fits is passed on as it is."""
+        held: list[npt.NDArray[Any]] = []
+        count = 0
+        for piece in self.each():
+            if count:
+                need = -count % size
+                held.append(piece[:need])
+                count += len(held[-1])
+                piece = piece[need:]
+                if count % size:
+                    continue
+                yield np.concatenate(held)
+                held, count = [], 0
+            whole = len(piece) // size * size
+            if whole:
+                yield piece[:whole]
+            if whole < len(piece):
+                held, count = [piece[whole:]], len(piece) - whole
+        if held:
+            yield np.concatenate(held)
+
+    def whole(self) -> npt.NDArray[Any]:
+        """The array; without a copy where it is one piece."""
+        pieces = list(self.each())
+        return pieces[0] if len(pieces) == 1 else np.concatenate([np.empty(0, self.dtype), *pieces])
+
+
+def one_piece(array: npt.NDArray[Any]) -> Pieces:
+    """An array that is there."""
+    return Pieces(len(array), array.dtype, lambda: (array,))
+
+
 class Writer(Protocol):
     """A container that is open for writing. The header is written last: it tells that all arrays are there."""
 
-    def write(self, name: str, array: npt.NDArray[Any]) -> None: ...
+    def write(self, name: str, pieces: Pieces) -> None:
+        """Write an array, from its beginning to its end."""
+
     def write_header(self, header: Mapping[str, Any]) -> None: ...
 
 
@@ -246,7 +294,7 @@ def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
     target = os.path.realpath(target)
     if os.path.exists(target) and not os.path.isfile(target):
         raise ContainerError(Problem(target, "is a directory, a pipe or a device, and is not replaced"))
-    folder, part = os.path.dirname(target), _part_of(target)
+    folder, part = os.path.dirname(target), part_of(target)
     exists = _is_there(target)
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -276,7 +324,7 @@ def replacing_folder(target: str, *, keep: bool = False) -> Iterator[str]:
     keep: the folder begins as a copy of the target. Where the block fails nothing has changed.
     """
     target = os.path.realpath(target)
-    parent, part = os.path.dirname(target), _part_of(target)
+    parent, part = os.path.dirname(target), part_of(target)
     exists = _is_there(target)
     if exists and not os.path.isdir(target):
         raise PathExistsError(Problem(target, "is there, and is no folder"))
@@ -301,7 +349,7 @@ def replacing_folder(target: str, *, keep: bool = False) -> Iterator[str]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _part_of(target: str) -> str:
+def part_of(target: str) -> str:
     """A name beside the target that tells which process writes it."""
     folder, name = os.path.split(target)
     return os.path.join(folder, f".{_short(name)}.{os.getpid()}-{secrets.token_hex(4)}.part")

@@ -10,13 +10,12 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib import format as npy
 
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
-from .base import ArrayInfo, Parts, Storage, load_json, refuse_existing, replacing_folder, touching
+from .base import ArrayInfo, Parts, Pieces, Storage, load_json, refuse_existing, replacing_folder, touching
 from .local import parts_of
-from .npz import read_npy_header
+from .npz import read_npy_header, write_npy
 
 HEADER = "binsparse.json"
 
@@ -91,19 +90,17 @@ class DirectoryWriter:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def write(self, name: str, array: npt.NDArray[Any]) -> None:
-        # By Python's own stream: `np.save` does not notice that the disk is full.
+    def write(self, name: str, pieces: Pieces) -> None:
         with open(os.path.join(self._folder, name + self.suffix), "wb") as file:
-            self._write(file, name, np.ascontiguousarray(array))
+            self._write(file, name, pieces)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
         with open(os.path.join(self._folder, HEADER), "w", encoding="utf-8") as file:
             json.dump(header, file, indent=1)
 
-    def _write(self, file: IO[bytes], name: str, array: npt.NDArray[Any]) -> None:
+    def _write(self, file: IO[bytes], name: str, pieces: Pieces) -> None:
         """Fill the file of an array."""
-        npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(array))
-        file.write(array.data)
+        write_npy(file, pieces)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
 from . import hdf5_chunks
-from .base import ArrayInfo, Parts, Storage, bounded_chunk, load_json, refuse_existing, replacing, touching
+from .base import ArrayInfo, Parts, Pieces, Storage, bounded_chunk, load_json, refuse_existing, replacing, touching
 from .local import parts_of
 
 ATTRIBUTE = "binsparse"
@@ -105,7 +105,7 @@ class HDF5Writer:
         self._group = group
         self._storage = storage
 
-    def write(self, name: str, array: npt.NDArray[Any]) -> None:
+    def write(self, name: str, pieces: Pieces) -> None:
         if name in self._group.keys():  # noqa: SIM118 (`in group` follows links)
             raise PathExistsError(
                 Problem(f"{self._group.name}/{name}", "is there already, and is no array of a tensor")
@@ -113,19 +113,20 @@ class HDF5Writer:
         compression = self._storage.of("compression", name)
         chunks = self._storage.of("chunks", name)
         options: dict[str, Any] = {}
-        if array.size and (chunks or compression == "gzip"):
-            options["chunks"] = (min(chunks or CHUNK, array.size),)
+        if pieces.length and (chunks or compression == "gzip"):
+            options["chunks"] = (min(chunks or CHUNK, pieces.length),)
             checksum = self._storage.checksum
             if checksum is None:
                 checksum = compression != "gzip"  # what is deflated has one of its own, Adler-32
             options["fletcher32"] = checksum
-        dtype = array.dtype.newbyteorder("<")
         if options and compression == "gzip":
             options |= {"compression": "gzip", "compression_opts": hdf5_chunks.LEVEL, "shuffle": True}
-            if not options["fletcher32"]:
-                hdf5_chunks.write(self._group.create_dataset(name, array.shape, dtype, **options), array)
-                return
-        self._group.create_dataset(name, data=array, dtype=dtype, **options)
+        dataset = self._group.create_dataset(name, (pieces.length,), pieces.dtype.newbyteorder("<"), **options)
+        store = hdf5_chunks.write if options and compression == "gzip" and not options["fletcher32"] else _store
+        at = 0
+        for piece in pieces.regrouped(*options.get("chunks", (1,))) if options else pieces.each():
+            store(dataset, at, piece)
+            at += len(piece)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
         text = json.dumps(header)
@@ -140,6 +141,10 @@ class HDF5Writer:
         for name in names if isinstance(names, dict) else ():
             if "/" not in name and _child(self._group, name, h5py.Dataset) is not None:
                 del self._group[name]
+
+
+def _store(dataset: h5py.Dataset, at: int, piece: npt.NDArray[Any]) -> None:
+    dataset[at : at + len(piece)] = piece
 
 
 @contextlib.contextmanager

@@ -102,8 +102,11 @@ def _read_chunks(dataset: h5py.Dataset, shuffled: bool) -> npt.NDArray[Any] | No
     return array
 
 
-def write(dataset: h5py.Dataset, array: npt.NDArray[Any]) -> None:
-    """Fill a new dataset whose chunks are shuffled and deflated. Two threads: 1.2 s where the library takes 2.3."""
+def write(dataset: h5py.Dataset, at: int, array: npt.NDArray[Any]) -> None:
+    """Fill chunks of a dataset, which are shuffled and deflated. Two threads: 1.2 s where the library takes 2.3.
+
+    Precondition: `at` is where a chunk begins.
+    """
     (chunk,) = dataset.chunks
     given = np.ascontiguousarray(array, dataset.dtype)
 
@@ -116,6 +119,6 @@ def write(dataset: h5py.Dataset, array: npt.NDArray[Any]) -> None:
 
     def store(made: tuple[int, bytes]) -> None:
         start, stored = made
-        dataset.id.write_direct_chunk((start,), stored)
+        dataset.id.write_direct_chunk((at + start,), stored)
 
     in_turn(compress, store, range(0, len(given), chunk))

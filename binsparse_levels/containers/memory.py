@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..errors import ContainerError, OptionError, PathExistsError, Problem
 from ..limits import Limits
-from .base import ArrayInfo, Parts, Storage, load_json
+from .base import ArrayInfo, Parts, Pieces, Storage, load_json
 
 KEY = "binsparse"
 
@@ -70,8 +70,8 @@ class MemoryWriter:
     def __init__(self) -> None:
         self.collected: dict[str, Any] = {}
 
-    def write(self, name: str, array: npt.NDArray[Any]) -> None:
-        self.collected[name] = array
+    def write(self, name: str, pieces: Pieces) -> None:
+        self.collected[name] = pieces.whole()
 
     def write_header(self, header: Mapping[str, Any]) -> None:
         self.collected[KEY] = dict(header)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem
 from ..limits import Limits
-from .base import Storage, refuse_existing, replacing, touching
+from .base import Pieces, Storage, refuse_existing, replacing, touching
 from .hdf5 import ATTRIBUTE, CHUNK, list_groups, reading, walk
 
 __all__ = ["list_groups", "reading", "writing"]
@@ -34,7 +34,8 @@ class NetCDFWriter:
         self._file = file
         self._storage = storage
 
-    def write(self, name: str, array: npt.NDArray[Any]) -> None:
+    def write(self, name: str, pieces: Pieces) -> None:
+        array = pieces.whole()  # whose fill value depends on all items
         compression = self._storage.of("compression", name)
         chunks = self._storage.of("chunks", name)
         options: dict[str, Any] = {"contiguous": True}

@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 
 from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
-from .base import ArrayInfo, Parts, Storage, load_json, refuse_existing, replacing, touching
+from .base import ArrayInfo, Parts, Pieces, Storage, load_json, refuse_existing, replacing, touching
 from .local import DIRECT, parts_of, read_into
 
 KEY = "binsparse"
@@ -40,6 +40,14 @@ def header_text(array: npt.NDArray[Any], limits: Limits) -> Any:
     if array.size != 1 or array.dtype.kind not in "US":
         raise ContainerError(Problem(KEY, f"expected a text, got {array.dtype} of shape {array.shape}"))
     return load_json(array.reshape(()).item(), limits)
+
+
+def write_npy(file: IO[bytes], pieces: Pieces) -> None:
+    """Write a .npy file. By Python's own stream: `np.save` does not notice that the disk is full."""
+    shape = {"descr": npy.dtype_to_descr(pieces.dtype), "fortran_order": False, "shape": (pieces.length,)}
+    npy.write_array_header_1_0(file, shape)
+    for piece in pieces.each():
+        file.write(np.ascontiguousarray(piece, pieces.dtype).data)
 
 
 class NPZReader:
@@ -106,12 +114,12 @@ class NPZWriter:
         self._archive = archive
         self._storage = storage
 
-    def write(self, name: str, array: npt.NDArray[Any]) -> None:
+    def write(self, name: str, pieces: Pieces) -> None:
         kind = self._storage.of("compression", name)
         member = zipfile.ZipInfo(f"{name}.npy")
         member.compress_type = zipfile.ZIP_DEFLATED if kind == "gzip" else zipfile.ZIP_STORED
-        with self._archive.open(member, "w", force_zip64=array.nbytes > 2**31 - 2**16) as file:
-            npy.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+        with self._archive.open(member, "w", force_zip64=pieces.nbytes > 2**31 - 2**16) as file:
+            write_npy(file, pieces)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
         member = zipfile.ZipInfo(f"{KEY}.npy")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from typing import IO, Any
 
+import numpy as np
 import numpy.typing as npt
 
 from . import directory
-from .base import ArrayInfo
-from .ra import ArrayFile, write_array
+from .base import ArrayInfo, Parts, Pieces, touching
+from .ra import ArrayFile, Header, codes_of
 
 
 class RawArrayReader(directory.DirectoryReader):
@@ -24,14 +25,24 @@ class RawArrayReader(directory.DirectoryReader):
     def _read(self, file: IO[bytes], name: str) -> npt.NDArray[Any]:
         return ArrayFile(file, name, self._limits).read()
 
+    def parts(self, name: str) -> Parts:
+        def read(start: int, stop: int) -> npt.NDArray[Any]:
+            with touching(name), self._open(name + self.suffix) as file:
+                return ArrayFile(file, name, self._limits)[start:stop]
+
+        return read
+
 
 class RawArrayWriter(directory.DirectoryWriter):
     """As of .npy files; what is written is little-endian, without encoding and trailer: all programs read it."""
 
     suffix = ".ra"
 
-    def _write(self, file: IO[bytes], name: str, array: npt.NDArray[Any]) -> None:
-        write_array(file, array, name)
+    def _write(self, file: IO[bytes], name: str, pieces: Pieces) -> None:
+        kind, width = codes_of(pieces.dtype, None, name)
+        file.write(bytes(Header(0, kind, width, pieces.nbytes, (pieces.length,))))
+        for piece in pieces.each():
+            file.write(np.ascontiguousarray(piece, pieces.dtype.newbyteorder("<")).data)
 
 
 reading = functools.partial(directory.reading, by=RawArrayReader)

@@ -37,6 +37,7 @@ from ..limits import Limits
 from .base import (
     ArrayInfo,
     Parts,
+    Pieces,
     Storage,
     bounded_chunk,
     load_json,
@@ -224,7 +225,7 @@ class ZarrWriter:
         self._storage = storage
         self.written: list[str] = []
 
-    def write(self, name: str, array: npt.NDArray[Any]) -> None:
+    def write(self, name: str, pieces: Pieces) -> None:
         if name in self._group:
             raise PathExistsError(Problem(f"{self._group.path}/{name}", "is there, and is no array of a tensor"))
         compression = self._storage.of("compression", name) or "zstd"
@@ -233,40 +234,43 @@ class ZarrWriter:
         with touching(name):
             created = self._group.create_array(
                 name,
-                shape=array.shape,
-                dtype=np.dtype(array.dtype.newbyteorder("<").str),  # zarr knows one of two C names of a type
-                fill_value=_sentinel(name, array.dtype),
+                shape=(pieces.length,),
+                dtype=np.dtype(pieces.dtype.newbyteorder("<").str),  # zarr knows one of two C names of a type
+                fill_value=_sentinel(name, pieces.dtype),
                 config={"write_empty_chunks": True},
                 attributes={_COMPLETE: True},
-                **layout(name, array, compression),
+                **layout(name, pieces.length, compression),
             )
-        if direct := _direct(created):
-            direct.write(array)
-        elif array.size:
-            created[...] = array
+        direct, at = _direct(created), 0
+        for piece in pieces.regrouped(math.prod(created.shards or created.chunks)):
+            if direct:
+                direct.write(at, piece)
+            elif len(piece):
+                created[at : at + len(piece)] = piece
+            at += len(piece)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
         self._group.attrs[ATTRIBUTE] = dict(header)
 
-    def _version_2(self, name: str, array: npt.NDArray[Any], compression: str) -> dict[str, Any]:
+    def _version_2(self, name: str, length: int, compression: str) -> dict[str, Any]:
         import numcodecs
 
         chunk = self._storage.of("chunks", name) or _SHARD
         compressors = {"zstd": numcodecs.Zstd(level=1), "gzip": numcodecs.GZip(level=5), "none": None}
-        return {"chunks": (min(chunk, max(array.size, 1)),), "compressors": compressors[compression]}
+        return {"chunks": (min(chunk, max(length, 1)),), "compressors": compressors[compression]}
 
-    def _version_3(self, name: str, array: npt.NDArray[Any], compression: str) -> dict[str, Any]:
+    def _version_3(self, name: str, length: int, compression: str) -> dict[str, Any]:
         from zarr.codecs import Crc32cCodec, GzipCodec, ZstdCodec
 
-        chunk = min(self._storage.of("chunks", name) or _CHUNK, max(array.size, 1))
+        chunk = min(self._storage.of("chunks", name) or _CHUNK, max(length, 1))
         shard = self._storage.of("shards", name)
         known: dict[str, list[Any]] = {"zstd": [ZstdCodec(level=1)], "gzip": [GzipCodec(level=5)], "none": []}
         codecs = known[compression]
         if self._storage.checksum is not False:
             codecs = [*codecs, Crc32cCodec()]
         options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
-        if shard or array.size > chunk:
-            options["shards"] = (-(-min(shard or _SHARD, max(array.size, 1)) // chunk) * chunk,)
+        if shard or length > chunk:
+            options["shards"] = (-(-min(shard or _SHARD, max(length, 1)) // chunk) * chunk,)
         return options
 
 

@@ -49,10 +49,6 @@ class Chunks:
     checksum: bool
 
     @property
-    def _files(self) -> int:
-        return -(-self.length // self.per_file)
-
-    @property
     def _per_index(self) -> int:
         return self.per_file // self.chunk
 
@@ -140,11 +136,13 @@ class Chunks:
         elif self.compression == "gzip":
             out[:] = inflate(raw, out.size, _GZIP)
 
-    def write(self, array: npt.NDArray[Any]) -> None:
-        """Write all chunks of a new array."""
+    def write(self, start: int, array: npt.NDArray[Any]) -> None:
+        """Write the files of a new array that hold the items from `start` on. Precondition: there a file begins."""
         given = np.ascontiguousarray(array, self.dtype)
-        os.mkdir(self.folder)
-        each(lambda k: self._write(k, given[k * self.per_file :][: self.per_file]), range(self._files))
+        os.makedirs(self.folder, exist_ok=True)
+        first = start // self.per_file
+        files = range(-(-len(given) // self.per_file))
+        each(lambda k: self._write(first + k, given[k * self.per_file :][: self.per_file]), files)
 
     def _write(self, number: int, items: npt.NDArray[Any]) -> None:
         index = np.full((self._per_index, 2), _ABSENT, np.uint64)

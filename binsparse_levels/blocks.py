@@ -1,0 +1,193 @@
+"""A tree piece by piece: its entries a block at a time, and trees of consecutive entries joined into one.
+
+A block is a run of positions of the last level. From there the levels are walked upwards, so that it does not matter
+how the entries are spread over the fibers: also one fiber of all entries is read in parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from . import packing
+from .containers.base import Pieces
+from .errors import ArrayError, FormatError, Problem, raise_if
+from .levels import Level, Place, Sparse, places
+from .levels.base import cells
+from .tree import Tree
+
+Array: TypeAlias = npt.NDArray[Any]
+Coords: TypeAlias = tuple[int, ...]
+
+_AT_ONCE = 2**20  # items of an array that are joined at once
+
+
+def read_block(tree: Tree, positions: range, dtype: Any = np.int64) -> tuple[list[Array], Array]:
+    """The coordinates by stored dimension, and the values, at positions of the last level, in stored order, checked.
+
+    Raises FormatError for a kind that is not read in parts, ArrayError for what does not hold.
+    """
+    levels: list[tuple[Sequence[Array], Array]] = []
+    children = positions
+    for place, arrays, n in reversed(list(tree.walk())):
+        found = place.level.above(arrays, place.dims, n, children) if len(children) else (range(0), 0, [])
+        if found is None:
+            raise FormatError(Problem("format", f"a {place.level.kind} level is not read in parts"))
+        fibers, counts, coords = found
+        ends = np.arange(1, len(fibers) + 1) * counts if isinstance(counts, int) else np.cumsum(counts)
+        levels.insert(0, (coords or [np.empty(0, np.int64)] * place.level.rank, ends))
+        children = fibers
+    columns = packing.columns_of(levels, len(positions), dtype)
+    values = np.asarray(tree.values[positions.start : positions.stop])
+    if tree.lazy and columns and all(level.ordered for level in tree.levels):
+        listed = {f"idx{k}": x for k, x in enumerate(columns)}
+        found_wrong = list(Sparse(len(columns)).check(listed, tree.dims, 1))
+        raise_if(ArrayError, [_at_entry(problem, positions.start) for problem in found_wrong])
+    return columns, values
+
+
+def _at_entry(problem: Problem, start: int) -> Problem:
+    role, _, rest = problem.path.partition("[")
+    place = f", at entry {start + int(rest.rstrip(']'))}" if rest else ""
+    return Problem(f"coordinates of stored dimension {role.removeprefix('idx')}", problem.message + place)
+
+
+def read_blocks(tree: Tree, size: int, dtype: Any = np.int64) -> Iterator[tuple[list[Array], Array]]:
+    """All entries of a tree, so many positions at a time; see `read_block`."""
+    for start in range(0, len(tree.values), size):
+        yield read_block(tree, range(start, min(start + size, len(tree.values))), dtype)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tree of consecutive entries, at least one, of a larger one. origin: where its coordinates begin, in the larger
+    one: it is smaller than that only in dimensions of which those before are of size 1. first, last: the coordinates of
+    its first and its last entry, in the larger one.
+    """
+
+    tree: Tree
+    origin: Coords
+    first: Coords
+    last: Coords
+
+
+def joined(
+    levels: Sequence[Level], dims: Sequence[int], parts: Sequence[Part], pad: Any, dtype: Any, values: Any
+) -> dict[str, Pieces]:
+    """The arrays of the whole tree by stored name, and its values, exact in length and given in pieces.
+
+    dtype, values: the type of indices and pointers, and of the values; pad: the value of what no entry reaches.
+    Precondition: the parts are in order, and have no entry in common. Raises FormatError for kinds that are not joined.
+    """
+    found: dict[str, Pieces] = {}
+    at = [_At(part, 0, 0, 0) for part in parts]
+    n = 1
+    for place in places(levels, dims):
+        codes = place.level.fused()
+        if codes is None:
+            raise FormatError(Problem("format", f"a {place.level.kind} level is not written in parts"))
+        if codes[0] == 0:
+            at = [a.through_dense(place) for a in at]
+            n *= cells(place.dims)
+            continue
+        below = list(_through_sparse(place, parts))
+        total = below[-1].base + below[-1].last + 1 if below else 0
+        for role, name in place.names.items():
+            if role == "ptr":
+                found[name] = Pieces(n + 1, dtype, partial(_pointers, name, at, below, n, total, dtype))
+            else:
+                k = place.depth + int(role.removeprefix("idx"))
+                found[name] = Pieces(total, dtype, partial(_indices, name, k, below, dtype))
+        at, n = below, total
+    found["values"] = Pieces(n, values, partial(_values, at, n, pad, values))
+    return found
+
+
+@dataclass(frozen=True)
+class _At:
+    """Where the positions of a part are among those of the whole: `base` is that of its position 0. first, last: its
+    positions of its first and its last entry. shared: how many first positions are of the part before as well.
+    """
+
+    part: Part
+    base: int
+    first: int
+    last: int
+    shared: int = 0
+
+    def through_dense(self, place: Place) -> _At:
+        part, here = self.part, slice(place.depth, place.depth + place.level.rank)
+        sizes, origin = part.tree.dims[here], part.origin[here]
+        first, last = (
+            position * cells(sizes) + _ravel([x - o for x, o in zip(coords[here], origin, strict=True)], sizes)
+            for position, coords in ((self.first, part.first), (self.last, part.last))
+        )
+        return _At(part, self.base * cells(place.dims) + _ravel(origin, place.dims), first, last)
+
+
+def _ravel(coords: Sequence[int], sizes: Sequence[int]) -> int:
+    total = 0
+    for x, size in zip(coords, sizes, strict=True):
+        total = total * size + x
+    return total
+
+
+def _through_sparse(place: Place, parts: Sequence[Part]) -> Iterator[_At]:
+    """The children of a sparse level: that of the last entry of a part and that of the first of the next may be one."""
+    depth, total = place.depth + place.level.rank, 0
+    before: Coords | None = None
+    for part in parts:
+        shared = int(part.first[:depth] == before)
+        children = len(part.tree.arrays[f"indices_{place.depth}"])
+        yield _At(part, total - shared, 0, children - 1, shared)
+        total += children - shared
+        before = part.last[:depth]
+
+
+def _indices(name: str, dimension: int, below: Sequence[_At], dtype: Any) -> Iterator[Array]:
+    for at in below:
+        array, origin = at.part.tree.arrays[name], at.part.origin[dimension]
+        for begin, end in _cut(at.shared, len(array)):
+            piece = array[begin:end].astype(dtype, copy=False)
+            yield piece + np.asarray(origin, dtype) if origin else piece
+
+
+def _pointers(name: str, above: Sequence[_At], below: Sequence[_At], n: int, total: int, dtype: Any) -> Iterator[Array]:
+    """Where the children of each fiber begin, and behind the last where they end. A fiber that parts share begins in
+    the first of them; fibers between those of two parts are empty.
+    """
+    done = 0
+    for fibers, children in zip(above, below, strict=True):
+        first = fibers.base + fibers.first
+        yield from _repeated(children.base, first - done, dtype)
+        pointers = fibers.part.tree.arrays[name]
+        for begin, end in _cut(fibers.first + max(done - first, 0), fibers.last + 1):
+            yield pointers[begin:end].astype(dtype) + np.asarray(children.base, dtype)
+        done = fibers.base + fibers.last + 1
+    yield from _repeated(total, n + 1 - done, dtype)
+
+
+def _values(leaves: Sequence[_At], n: int, pad: Any, dtype: Any) -> Iterator[Array]:
+    done = 0
+    for at in leaves:
+        yield from _repeated(pad, at.base + at.first - done, dtype)
+        for begin, end in _cut(at.first, at.last + 1):
+            yield at.part.tree.values[begin:end].astype(dtype, copy=False)
+        done = at.base + at.last + 1
+    yield from _repeated(pad, n - done, dtype)
+
+
+def _repeated(item: Any, count: int, dtype: Any) -> Iterator[Array]:
+    for begin, end in _cut(0, count):
+        yield np.full(end - begin, item, dtype)
+
+
+def _cut(begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """begin … end in pieces."""
+    for start in range(begin, end, _AT_ONCE):
+        yield start, min(start + _AT_ONCE, end)

@@ -1,0 +1,445 @@
+"""What is larger than memory: converted by external ordering, joined, appended to.
+
+Ordering goes by partitions. The source is read block by block; the entries of each are written to scratch files, those
+of a partition, which is a range of the target's order, one behind the other; each partition is read, sorted and packed
+as a tree of its own. Then every size is known, and each array is written once, from its beginning to its end, and the
+header last. Where the target keeps the order of the source its blocks are the partitions.
+
+A step is a function of the plan and a number, which leaves files and returns what there is to know of them: any
+executor may run the steps of a stage side by side, in other processes too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from . import io
+from .arguments import checked_format, mirror_problems
+from .blocks import Coords, Part, joined, read_block
+from .containers.base import Pieces, part_of, split_path
+from .errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
+from .formats import FormatLike
+from .levels import Level
+from .limits import DEFAULT_LIMITS, Limits
+from .packing import Entries, ordered_dims, pack_entries
+from .stored import stored_pieces
+from .structure import in_triangle
+from .tensor import Tensor
+from .tree import Tree, index_dtype
+
+Array: TypeAlias = npt.NDArray[Any]
+Progress: TypeAlias = Callable[[str, int, int], None]  # what is being done, how much of it is, and of how much
+
+
+class Executor(Protocol):
+    """What runs the steps of a stage: those of concurrent.futures, or a cluster's with the same interface."""
+
+    def map(self, function: Callable[..., Any], /, *items: Iterable[Any]) -> Iterable[Any]: ...
+
+
+class _InTurn:
+    """Runs one step at a time, so that one block is in memory at a time; the kernels use all threads."""
+
+    def map(self, function: Callable[..., Any], /, *items: Iterable[Any]) -> Iterable[Any]:
+        return map(function, *items)
+
+
+def convert(
+    source: io.Place,
+    target: io.Place,
+    format: FormatLike | None = None,
+    *,
+    memory: int | None = None,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+    **options: Any,
+) -> None:
+    """Write the tensor at `source` to `target`, in another format or its own.
+
+    memory: bytes that the process may take for it, itself included, such as 2**30; it needs scratch space beside the
+    target, of some 20 to 40 bytes for each entry. None: whatever it takes. executor: runs the steps, in other processes
+    where it has some; each takes so much memory. progress: is called with the name of a stage, how many of its steps
+    are done, and of how many. options: as for `write`.
+
+    Raises what `read`, `Tensor.convert` and `write` raise; LimitError for too little memory; FormatError where a level
+    kind is not read or written in parts and the tensor does not fit.
+    """
+    tensor = io.open(source, limits=limits)
+    parsed, _ = checked_format(format if format is not None else tensor.format, tensor.shape, limits)
+    if tensor.structure is not None:
+        raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
+    if memory is None or not tensor._source.lazy or isinstance(source, Mapping):
+        io.write(target, tensor.convert(parsed, limits=limits), overwrite=overwrite, limits=limits, **options)
+        return
+    tree, order = tensor._source, tensor.format.order
+    stored_at = [order.index(k) for k in parsed.order]
+    size = _block_size(memory, tree)
+    if len(tree.values) <= size:
+        io.write(target, tensor.convert(parsed, limits=limits), overwrite=overwrite, limits=limits, **options)
+        return
+    with scratch(target) as folder:
+        plan = _Plan(
+            source=source,
+            folder=folder,
+            levels=parsed.levels,
+            order=tuple(stored_at),
+            size=size,
+            pad=tensor._pad(),
+            structure=None if not tensor.format.padded else tensor.structure,
+            dimensions=parsed.order,
+            limits=limits,
+        )
+        parts = _ordered(plan, tree, executor or _InTurn(), progress or (lambda *_: None))
+        arrays = joined(
+            parsed.levels, plan.dims(tree), parts, plan.pad, index_dtype(tree.dims, len(tree.values)), tensor.dtype
+        )
+        _write(target, tensor, parsed, arrays, progress, overwrite=overwrite, limits=limits, **options)
+
+
+def concatenate(
+    sources: Sequence[io.Place],
+    target: io.Place,
+    *,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+    **options: Any,
+) -> None:
+    """Write to `target` one tensor of those at `sources`, one behind the other along the outermost stored dimension.
+
+    All have the format, the type of the values and the fill value of the first, and its sizes in the other dimensions.
+    Arrays are read and written in pieces, whatever their size. options: as for `write`. Raises FormatError, ArrayError
+    for what does not fit together, and what `open` and `write` raise.
+    """
+    tensors = [io.open(source, limits=limits) for source in sources]
+    if not tensors:
+        raise OptionError(Problem("sources", "there is nothing to concatenate"))
+    _write_joined(target, tensors, list(map(str, sources)), progress, overwrite=overwrite, limits=limits, **options)
+
+
+def append(path: io.Place, tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
+    """Add a tensor behind the one at `path`, along the outermost stored dimension, in its format.
+
+    What is there is copied piece by piece, and replaced in one step when all is written: a crash leaves it as it was.
+    options: as for `write`. Raises what `concatenate` raises.
+    """
+    there = io.open(path, limits=limits)
+    behind = tensor.convert(there.format, limits=limits)
+    _write_joined(path, [there, behind], [str(path), "tensor"], None, overwrite=True, limits=limits, **options)
+
+
+def _write_joined(
+    target: io.Place, tensors: Sequence[Tensor], names: Sequence[str], progress: Progress | None, **options: Any
+) -> None:
+    first = tensors[0]
+    if not first.format.order or first.structure is not None:
+        raise FormatError(Problem(names[0], "a scalar, or a matrix with a structure, is not concatenated"))
+    outer = first.format.order[0]
+    for tensor, name in zip(tensors, names, strict=True):
+        for what in ("dtype", "structure"):
+            mine, other = getattr(first, what), getattr(tensor, what)
+            if mine != other:
+                raise ArrayError(Problem(name, f"has the {what} {other}, where {names[0]} has {mine}"))
+        if tensor.format.canonical() != first.format.canonical():
+            raise FormatError(Problem(name, f"has the format {tensor.format}, where {names[0]} has {first.format}"))
+        if str(tensor.fill_value) != str(first.fill_value):
+            raise ArrayError(Problem(name, f"has another fill value than {names[0]}"))
+        for k, (size, other) in enumerate(zip(first.shape, tensor.shape, strict=True)):
+            if k != outer and size != other:
+                raise FormatError(Problem(name, f"has size {other} in dimension {k}, where {names[0]} has {size}"))
+    parts, at, count = [], 0, 0
+    for tensor in tensors:
+        tree = tensor._source
+        if len(tree.values):
+            origin = (at, *[0] * (tensor.ndim - 1))
+            ends = [read_block(tree, range(k, k + 1))[0] for k in (0, len(tree.values) - 1)]
+            first_entry, last_entry = (tuple(int(x[0]) + o for x, o in zip(end, origin, strict=True)) for end in ends)
+            parts.append(Part(tree, origin, first_entry, last_entry))
+        at += tensor.shape[outer]
+        count += len(tree.values)
+    shape = tuple(at if k == outer else size for k, size in enumerate(first.shape))
+    dims = tuple(shape[k] for k in first.format.order)
+    arrays = joined(first.format.levels, dims, parts, first._pad(), index_dtype(dims, count), first.dtype)
+    _write(target, first, first.format, arrays, progress, shape=shape, **options)
+
+
+def _write(
+    target: io.Place,
+    like: Tensor,
+    format: Any,
+    arrays: Mapping[str, Pieces],
+    progress: Progress | None,
+    *,
+    shape: tuple[int, ...] | None = None,
+    **options: Any,
+) -> None:
+    one = np.asarray(like._source.values[:1]) if like.iso and not format.padded else None
+    rest = like.fill_value, like.structure, like.descriptor_attributes, like.attributes
+    header, pieces = stored_pieces(arrays, format, shape or like.shape, one, *rest)
+    total = sum(x.length for x in pieces.values())
+    done = 0
+
+    def told(given: Pieces) -> Iterator[Array]:
+        nonlocal done
+        for piece in given.each():
+            yield piece
+            done += len(piece)
+            if progress:
+                progress("writing", done, total)
+
+    counted = {name: Pieces(x.length, x.dtype, partial(told, x)) for name, x in pieces.items()}
+    io.write_pieces(target, header, counted, **options)
+
+
+# The plan, and its steps
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What every step is told. order: the source's stored dimension at each of the target's. size: entries of a block.
+    dimensions: the tensor's at each of the target's stored ones; structure: where the other triangle is to be left out.
+    """
+
+    source: io.Place
+    folder: str
+    levels: tuple[Level, ...]
+    order: tuple[int, ...]
+    size: int
+    pad: Any
+    structure: str | None
+    dimensions: tuple[int, ...]
+    limits: Limits
+    splitters: tuple[int, ...] = ()
+    runs: tuple[tuple[int, ...], ...] = field(default=(), repr=False)  # of each block, where its partitions begin
+
+    def dims(self, tree: Tree) -> Coords:
+        return tuple(tree.dims[k] for k in self.order)
+
+    def file(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+
+@lru_cache(4)
+def _tree(source: io.Place, folder: str, limits: Limits) -> Tree:
+    """The source, opened once in every process and for every plan, which has its own folder."""
+    return io.open(source, limits=limits)._source
+
+
+def _entries(plan: _Plan, number: int) -> tuple[list[Array], Array]:
+    """A block of the source, by the target's stored dimensions."""
+    tree = _tree(plan.source, plan.folder, plan.limits)
+    block = range(number * plan.size, min((number + 1) * plan.size, len(tree.values)))
+    columns, values = read_block(tree, block, index_dtype(tree.dims, 0))
+    columns = [columns[k] for k in plan.order]
+    if plan.structure is not None:
+        kept = in_triangle(plan.structure, [columns[plan.dimensions.index(k)] for k in range(2)])
+        return [x[kept] for x in columns], values[kept]
+    return columns, values
+
+
+def _ordered(plan: _Plan, tree: Tree, executor: Executor, progress: Progress) -> list[Part]:
+    """The entries as trees that follow each other in the target's order."""
+    blocks = -(-len(tree.values) // plan.size)
+
+    def stage(name: str, step: Callable[[int], Any], count: int) -> Iterator[Any]:
+        progress(name, 0, count)
+        for done, made in enumerate(executor.map(step, range(count))):
+            progress(name, done + 1, count)
+            yield made
+
+    if ordered_dims(plan.order) == len(plan.order) and all(level.ordered for level in tree.levels):
+        made = list(stage("packing", partial(_pack_block, plan), blocks))
+    else:
+        plan = _with_splitters(plan, tree)
+        runs = tuple(stage("partitioning", partial(_partition, plan), blocks))
+        made = list(stage("packing", partial(_pack_partition, plan, runs), len(plan.splitters) + 1))
+        for number in range(blocks):
+            _remove(plan, f"run{number}")
+    parts = [part for part in made if part is not None]
+    for before, after in itertools.pairwise(parts):
+        if before.last >= after.first:
+            raise ArrayError(Problem("coordinates", f"{after.first} is given more than once, or out of order"))
+    return parts
+
+
+def _keys(columns: Sequence[Array], dims: Sequence[int]) -> Array:
+    """For each entry a number that ascends with the order of the entries; of the first 63 bits of the coordinates."""
+    keys = np.zeros(len(columns[0]), np.int64)
+    left = 63
+    for x, size in zip(columns, dims, strict=True):
+        width = max(size - 1, 0).bit_length()
+        bits = min(width, left)
+        keys <<= bits
+        keys |= x >> (width - bits)
+        left -= bits
+    return keys
+
+
+_SAMPLES, _SAMPLED = 512, 64  # how many places of the source are looked at, and how many entries at each
+
+
+def _with_splitters(plan: _Plan, tree: Tree) -> _Plan:
+    """With the keys at which partitions of equal size begin, by a sample."""
+    count = len(tree.values)
+    starts = np.unique(np.linspace(0, max(count - _SAMPLED, 0), _SAMPLES).astype(np.int64)).tolist()
+    dims = plan.dims(tree)
+    found = []
+    for start in starts:
+        columns, _ = read_block(tree, range(start, min(start + _SAMPLED, count)))
+        found.append(_keys([columns[k] for k in plan.order], dims))
+    keys = np.sort(np.concatenate(found))
+    partitions = -(-4 * count // (3 * plan.size)) + 1  # so that one that is a third larger still fits
+    at = np.linspace(0, len(keys), partitions + 1).astype(np.int64)[1:-1]
+    return _Plan(**{**plan.__dict__, "splitters": tuple(np.unique(keys[at]).tolist())})
+
+
+def _partition(plan: _Plan, number: int) -> tuple[int, ...]:
+    """Write the entries of a block by partitions, one file for each dimension and one for the values; where in them
+    each partition begins.
+    """
+    columns, values = _entries(plan, number)
+    dims = plan.dims(_tree(plan.source, plan.folder, plan.limits))
+    part = np.searchsorted(np.array(plan.splitters, np.int64), _keys(columns, dims), side="right").astype(np.uint16)
+    order = np.argsort(part, kind="stable")
+    counts = np.bincount(part, minlength=len(plan.splitters) + 1)
+    for k, x in enumerate([*columns, values]):
+        x[order].tofile(plan.file(f"run{number}.{k}"))
+    return (0, *np.cumsum(counts).tolist())
+
+
+def _pack_partition(plan: _Plan, runs: Sequence[Sequence[int]], number: int) -> Part | None:
+    """Sort and pack a partition."""
+    tree = _tree(plan.source, plan.folder, plan.limits)
+    coordinate = index_dtype(tree.dims, 0)
+    gathered = []
+    for k in range(len(plan.order) + 1):
+        dtype = coordinate if k < len(plan.order) else tree.values.dtype
+        pieces = [
+            _Scratch(plan.file(f"run{run}.{k}"), dtype, starts[-1])[starts[number] : starts[number + 1]]
+            for run, starts in enumerate(runs)
+        ]
+        gathered.append(np.concatenate(pieces))
+    *columns, values = gathered
+    return _packed(plan, number, columns, values)
+
+
+def _pack_block(plan: _Plan, number: int) -> Part | None:
+    """Pack a block that is in order."""
+    return _packed(plan, number, *_entries(plan, number))
+
+
+def _packed(plan: _Plan, number: int, columns: list[Array], values: Array) -> Part | None:
+    """A tree of these entries, in scratch files; its dimensions are as small as they can be, the first ones."""
+    if not len(values):
+        return None
+    dims = list(plan.dims(_tree(plan.source, plan.folder, plan.limits)))
+    origin = [0] * len(dims)
+    for k, x in enumerate(columns):
+        low, high = int(x.min()), int(x.max())
+        origin[k], dims[k] = low, high - low + 1
+        if low:
+            columns[k] = x - np.asarray(low, x.dtype)
+        if low != high:
+            break
+    entries = Entries(tuple(dims), tuple(columns), values, False, plan.dimensions)
+    tree = pack_entries(plan.levels, entries, plan.pad, "error", plan.limits)
+    arrays: dict[str, Any] = {}
+    for name, array in {**tree.arrays, "values": tree.values}.items():
+        array.tofile(plan.file(f"part{number}.{name}"))
+        arrays[name] = _Scratch(plan.file(f"part{number}.{name}"), array.dtype, len(array))
+    kept: Any = arrays.pop("values")
+    first, last = _ends(columns, origin)
+    return Part(Tree(plan.levels, tuple(dims), arrays, kept), tuple(origin), first, last)
+
+
+def _ends(columns: Sequence[Array], origin: Sequence[int]) -> tuple[Coords, Coords]:
+    """The least and the greatest coordinates, in lexicographic order."""
+    found = []
+    for extreme in (np.min, np.max):
+        at: Any = slice(None)
+        coords = []
+        for x, o in zip(columns, origin, strict=True):
+            here = x[at]
+            value = extreme(here)
+            (same,) = np.nonzero(here == value)
+            at = same if isinstance(at, slice) else at[same]
+            coords.append(int(value) + o)
+        found.append(tuple(coords))
+    return found[0], found[1]
+
+
+class _Scratch:
+    """An array in a file of its own, read at a slice."""
+
+    def __init__(self, path: str, dtype: np.dtype[Any], length: int) -> None:
+        self._path = path
+        self.dtype = dtype
+        self.shape = (length,)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: slice) -> Array:
+        start, stop, _ = key.indices(len(self))
+        return np.fromfile(self._path, self.dtype, max(stop - start, 0), offset=start * self.dtype.itemsize)
+
+
+def _remove(plan: _Plan, run: str) -> None:
+    for k in range(len(plan.order) + 1):
+        os.unlink(plan.file(f"{run}.{k}"))
+
+
+@contextlib.contextmanager
+def scratch(target: Any) -> Iterator[str]:
+    """A folder beside the target, which is removed at the end; for what is no local path, where the system has such."""
+    path = split_path(target)[0] if isinstance(target, str | os.PathLike) else ""
+    if not path or "://" in path:
+        folder = tempfile.mkdtemp()
+    else:
+        folder = f"{part_of(os.path.realpath(path))}.d"
+        os.mkdir(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _block_size(memory: int, tree: Tree) -> int:
+    """How many entries may be in memory at a time.
+
+    For each there are, at the most, its coordinates and its value twice, and three words that sort it.
+    """
+    if type(memory) is not int or memory < 1:
+        raise OptionError(Problem("memory", f"expected a number of bytes, got {memory!r:.40}"))
+    each = 10 * len(tree.dims) + 3 * tree.values.dtype.itemsize + 48
+    free = memory - _resident() - _ALLOWANCE
+    if free < _LEAST * each:
+        least = memory - free + _LEAST * each
+        raise LimitError(Problem("memory", f"{memory} bytes are too few: the process alone needs about {least}"))
+    return free // each
+
+
+_ALLOWANCE = 2**26  # bytes of libraries that are still to be loaded, and pieces of arrays on their way
+_LEAST = 2**14  # entries
+
+
+def _resident() -> int:
+    """How much memory this process takes now, in bytes; where the system does not tell, a usual number."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 2**27

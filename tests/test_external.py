@@ -1,0 +1,171 @@
+"""What is larger than memory: converted in blocks as in one piece, whatever the blocks; joined; appended."""
+
+import concurrent.futures
+import contextlib
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binsparse_levels import (
+    ArrayError,
+    BinsparseError,
+    FormatError,
+    LimitError,
+    OptionError,
+    append,
+    blocks,
+    concatenate,
+    convert,
+    external,
+    pack,
+    read,
+    testing,
+    write,
+)
+
+SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
+
+
+@contextlib.contextmanager
+def blocks_of(size):
+    """Blocks of a few entries, arrays joined a few items at a time."""
+    before = external._block_size, blocks._AT_ONCE
+    external._block_size, blocks._AT_ONCE = (lambda memory, tree: size), size - 1
+    try:
+        yield
+    finally:
+        external._block_size, blocks._AT_ONCE = before
+
+
+@pytest.mark.parametrize("size", [3, 7])
+@given(data=st.data())
+def test_in_blocks_as_in_one_piece(tmp_path_factory, size, data):
+    tensor = data.draw(testing.tensors())
+    format = data.draw(testing.formats(min_rank=tensor.ndim, max_rank=tensor.ndim, kinds=testing.PLAIN))
+    folder = tmp_path_factory.mktemp("convert")
+    source, target = (
+        folder / f"a{data.draw(st.sampled_from(SUFFIXES))}",
+        folder / f"b{data.draw(st.sampled_from(SUFFIXES))}",
+    )
+    write(source, tensor)
+    try:
+        expected = read(source).convert(format)
+    except FormatError as error:
+        with pytest.raises(type(error)), blocks_of(size):
+            convert(source, target, format, memory=1)
+        return
+    with blocks_of(size):
+        convert(source, target, format, memory=1)
+    found = read(target)
+    assert found.equals(expected)
+    assert found.format.canonical() == expected.format.canonical()
+    assert (found.structure, found.attributes) == (expected.structure, expected.attributes)
+    assert found.number_of_stored_values == expected.number_of_stored_values
+    assert sorted(os.listdir(folder)) == sorted({source.name, target.name})
+
+
+def large(count=20_000, shape=(50, 60, 70), format="sparse, dense, sparse"):
+    rng = np.random.default_rng(0)
+    places = rng.choice(np.prod(shape), count, replace=False)
+    return pack(np.unravel_index(places, shape), rng.random(count), shape, format, attributes={"of": "mine"})
+
+
+@pytest.mark.parametrize("executor", [None, "threads", "processes"])
+def test_steps_are_run_by_any_executor(tmp_path, monkeypatch, executor):
+    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 3000)
+    tensor = large()
+    write(tmp_path / "a.zarr", tensor)
+    pools = {"threads": concurrent.futures.ThreadPoolExecutor, "processes": concurrent.futures.ProcessPoolExecutor}
+    told = []
+    with pools[executor](2) if executor else contextlib.nullcontext() as pool:
+        convert(
+            tmp_path / "a.zarr",
+            tmp_path / "b.h5",
+            "dense, sparse(2) @ 2, 0, 1",
+            memory=1,
+            executor=pool,
+            progress=lambda *step: told.append(step),
+        )
+    assert read(tmp_path / "b.h5").equals(tensor)
+    assert read(tmp_path / "b.h5").attributes == {"of": "mine"}
+    assert list(dict.fromkeys(name for name, *_ in told)) == ["partitioning", "packing", "writing"]
+    assert all(0 <= done <= total for _, done, total in told)
+
+
+def test_memory_is_counted(tmp_path):
+    write(tmp_path / "a.h5", large())
+    with pytest.raises(LimitError, match="memory"):
+        convert(tmp_path / "a.h5", tmp_path / "b.h5", memory=2**20)
+    for wrong in (0, 1.5, "1G", True):
+        with pytest.raises(OptionError, match="memory"):
+            convert(tmp_path / "a.h5", tmp_path / "b.h5", memory=wrong)
+    convert(tmp_path / "a.h5", tmp_path / "b.h5", "sparse(3)", memory=2**31)
+    assert read(tmp_path / "b.h5").equals(large())
+    convert(tmp_path / "a.h5", tmp_path / "b.tns", overwrite=True)
+    assert sorted(os.listdir(tmp_path)) == ["a.h5", "b.h5", "b.tns"]
+
+
+@pytest.mark.parametrize("format", [None, "sparse(3) @ 2, 1, 0"])
+def test_faults_of_the_source_leave_nothing(tmp_path, monkeypatch, format):
+    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 3000)
+    write(tmp_path / "a.bspnpy", large(format="sparse, sparse(2)"))
+    for name, place, number in (("indices_2", 500, 70), ("indices_1", 900, -1), ("pointers_to_1", 7, 10**6)):
+        file = tmp_path / "a.bspnpy" / f"{name}.npy"
+        before = np.load(file)
+        changed = before.copy()
+        changed[place] = number
+        np.save(file, changed)
+        with pytest.raises(BinsparseError):
+            convert(tmp_path / "a.bspnpy", tmp_path / "b.h5", format, memory=1)
+        np.save(file, before)
+    swapped = np.load(tmp_path / "a.bspnpy" / "indices_2.npy")
+    swapped[[100, 101]] = swapped[[101, 100]]
+    np.save(tmp_path / "a.bspnpy" / "indices_2.npy", swapped)
+    with pytest.raises(ArrayError):
+        convert(tmp_path / "a.bspnpy", tmp_path / "b.h5", format, memory=1)
+    assert os.listdir(tmp_path) == ["a.bspnpy"]
+
+
+@given(data=st.data())
+def test_joined_along_the_outermost_dimension(tmp_path_factory, data):
+    first = data.draw(testing.tensors(structures=False, dtypes=("float64", "bool", "complex64")))
+    if not first.ndim or first.fill_value is not None:
+        return
+    folder, outer = tmp_path_factory.mktemp("join"), first.format.order[0]
+    size = first.shape[outer]
+    cut = data.draw(st.integers(0, size))
+    key = [slice(None)] * first.ndim
+    names = []
+    for piece in (slice(0, cut), slice(cut, size)):
+        key[outer] = piece
+        names.append(folder / f"{len(names)}.h5")
+        write(names[-1], first[tuple(key)].load(first.format))
+    with blocks_of(3):
+        concatenate(names, folder / "whole.zarr")
+    assert read(folder / "whole.zarr").equals(first)
+    assert read(folder / "whole.zarr").format.canonical() == first.format.canonical()
+    append(names[0], first[tuple(key)])
+    assert read(names[0]).equals(first)
+
+
+def test_what_does_not_fit_is_not_joined(tmp_path):
+    tensor = large(100)
+    write(tmp_path / "a.h5", tensor)
+    before = (tmp_path / "a.h5").read_bytes()
+    for other, told in (
+        (tensor.astype("float32"), "dtype"),
+        (large(100, (50, 61, 70)), "size 61 in dimension 1"),
+        (pack([[], [], []], np.zeros(0), (1, 60, 70), "sparse(3)", fill_value=1.0), "fill value"),
+    ):
+        with pytest.raises(BinsparseError, match=told):
+            append(tmp_path / "a.h5", other)
+    write(tmp_path / "b.h5", tensor.convert("sparse(3)"))
+    with pytest.raises(FormatError, match="format"):
+        concatenate([tmp_path / "a.h5", tmp_path / "b.h5"], tmp_path / "c.h5")
+    with pytest.raises(OptionError):
+        concatenate([], tmp_path / "c.h5")
+    assert (tmp_path / "a.h5").read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["a.h5", "b.h5"]
