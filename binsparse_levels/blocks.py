@@ -6,6 +6,7 @@ how the entries are spread over the fibers: also one fiber of all entries is rea
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from . import packing
 from .containers.base import Pieces
-from .errors import ArrayError, FormatError, Problem, raise_if
+from .errors import ArrayError, FormatError, LimitError, Problem, raise_if
 from .levels import Level, Place, Sparse, places
 from .levels.base import cells
 from .tree import Tree
@@ -61,6 +62,81 @@ def read_blocks(tree: Tree, size: int, dtype: Any = np.int64) -> Iterator[tuple[
     """All entries of a tree, so many positions at a time; see `read_block`."""
     for start in range(0, len(tree.values), size):
         yield read_block(tree, range(start, min(start + size, len(tree.values))), dtype)
+
+
+def slab_ranges(tree: Tree, dimension: int, max_bytes: int) -> Iterator[range]:
+    """The coordinates of a stored dimension in ranges, of which the arrays of each take at most so many bytes.
+
+    Along the outermost one a few entries tell where to cut; along another all are read once, a block at a time. Raises
+    LimitError where one coordinate alone takes more.
+    """
+    size, count = tree.dims[dimension], len(tree.values)
+    numbers = max([x.dtype.itemsize for x in tree.arrays.values()], default=8)
+    each = tree.values.dtype.itemsize + sum(numbers for _ in tree.arrays)
+    # Where dense levels come first, a coordinate has pointers, and may be stored in full.
+    codes = [code for level in tree.levels for code in level.fused() or (1,)]
+    leading = codes.index(1) if 1 in codes else len(codes)
+    fixed = (
+        cells([size for k, size in enumerate(tree.dims[:leading]) if k != dimension]) * numbers if tree.arrays else 0
+    )
+    room = max_bytes - numbers * len(tree.arrays)  # pointers are one more than fibers
+    at_most = room // (2 * each) if fixed else room // each
+    before = _CountsBefore(tree, dimension, max(at_most, 1))
+    start = 0
+    while start < size:
+        stop = size if count - before(start) <= at_most else before.last_below(before(start) + at_most)
+        stop = min(stop, start + room // (2 * fixed)) if fixed else stop
+        if stop <= start:
+            stop = start + 1
+            if (before(stop) - before(start)) * each + fixed > room:
+                what = f"coordinate {start} of stored dimension {dimension} takes more than {max_bytes} bytes"
+                raise LimitError(Problem("max_bytes", what))
+        yield range(start, stop)
+        start = stop
+
+
+class _CountsBefore:
+    """How many entries have a coordinate below x in a stored dimension."""
+
+    def __init__(self, tree: Tree, dimension: int, size: int) -> None:
+        self._tree = tree
+        self._known: dict[int, int] = {0: 0, tree.dims[dimension]: len(tree.values)}
+        self._totals: Array | None = None
+        if dimension:
+            counts = np.zeros(tree.dims[dimension] + 1, np.int64)
+            for columns, _ in read_blocks(tree, size):
+                counts[1:] += np.bincount(columns[dimension], minlength=len(counts) - 1)
+            self._totals = np.cumsum(counts)
+
+    def __call__(self, x: int) -> int:
+        if self._totals is not None:
+            return int(self._totals[x])
+        if x not in self._known:
+            self._known[x] = bisect_left(range(len(self._tree.values)), x, key=self._outermost)
+        return self._known[x]
+
+    def last_below(self, count: int) -> int:
+        """The last x below which there are at most so many entries. Precondition: there are more in all."""
+        if self._totals is not None:
+            return int(np.searchsorted(self._totals, count, side="right")) - 1
+        return self._outermost(count)
+
+    def _outermost(self, position: int) -> int:
+        return int(read_block(self._tree, range(position, position + 1))[0][0][0])
+
+
+def read_slab(tree: Tree, dimension: int, wanted: range, size: int) -> tuple[list[Array], Array]:
+    """The entries with these coordinates in a stored dimension, counted from the first of them; of the others never
+    more than `size` are in memory.
+    """
+    kept: list[list[Array]] = []
+    for columns, values in read_blocks(tree, size):
+        x = columns[dimension]
+        (there,) = np.nonzero((x >= wanted.start) & (x < wanted.stop))
+        columns[dimension] = x - wanted.start
+        kept.append([c[there] for c in (*columns, values)])
+    *columns, values = (np.concatenate(x) for x in zip(*kept, strict=True))
+    return columns, values
 
 
 @dataclass(frozen=True)

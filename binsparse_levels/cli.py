@@ -17,6 +17,7 @@ from typing import Any, get_args
 from . import __version__
 from .containers.base import clean_folder
 from .errors import BinsparseError, ContainerError, DialectWarning, FormatError, OptionError
+from .external import convert
 from .formats import ALIASES, SYNONYMS, Format, parse_format
 from .fused import Duplicates
 from .io import Description, describe, read, repair, write
@@ -70,14 +71,14 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     info = command("info", _info, "describe a tensor from its header: format, level tree, shape, bytes per array")
-    convert = command("convert", _convert, "read a tensor from any kind of file and write it to another")
+    converts = command("convert", _convert, "read a tensor from any kind of file and write it to another")
     check = command("check", _check, "read a tensor and check everything; lists every fault")
     repair = command("repair", _repair, "mend what a strict reader refuses, into a new file, and say what was mended")
     clean = command("clean", _clean, "remove what processes that were cut off have left beside their files")
     command("formats", _formats, "list the level kinds, the predefined formats, and the notation")
 
-    for made in (info, check, convert):
-        made.add_argument("path", metavar="IN" if made is convert else "PATH", help="PATH[:GROUP]")
+    for made in (info, check, converts):
+        made.add_argument("path", metavar="IN" if made is converts else "PATH", help="PATH[:GROUP]")
         made.add_argument("--lenient", action="store_true", help="mend the dialects of other programs, and say which")
     repair.add_argument("path", metavar="IN", help="PATH[:GROUP]")
     repair.add_argument("out", metavar="OUT", help="a path where nothing is; its suffix says the kind of file")
@@ -87,12 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     clean.add_argument("folders", metavar="FOLDER", nargs="+")
     for made in (info, check):
         made.add_argument("--json", action="store_true", help="print one JSON object")
-    convert.add_argument("out", metavar="OUT", help="PATH[:GROUP]; its suffix says the kind of file")
-    convert.add_argument("--format", type=_format, help="such as CSR, or 'dense, sparse(2) @ 2, 0, 1'")
-    convert.add_argument("--overwrite", action="store_true", help="replace OUT")
-    convert.add_argument("--narrow", action="store_true", help="store indices in the smallest integers that hold them")
-    convert.add_argument("--shape", type=_shape, help="of a .tns file, such as 125,1790,112765")
-    convert.add_argument("--duplicates", choices=get_args(Duplicates), help="in a text file; error by default")
+    converts.add_argument("out", metavar="OUT", help="PATH[:GROUP]; its suffix says the kind of file")
+    converts.add_argument("--format", type=_format, help="such as CSR, or 'dense, sparse(2) @ 2, 0, 1'")
+    converts.add_argument("--overwrite", action="store_true", help="replace OUT")
+    converts.add_argument("--narrow", action="store_true", help="store indices in the smallest integers that hold them")
+    converts.add_argument("--memory", type=_bytes, help="such as 1G: convert in parts, with no more memory than that")
+    converts.add_argument("--shape", type=_shape, help="of a .tns file, such as 125,1790,112765")
+    converts.add_argument("--duplicates", choices=get_args(Duplicates), help="in a text file; error by default")
     return parser
 
 
@@ -101,6 +103,15 @@ def _format(text: str) -> Format:
         return parse_format(text)
     except FormatError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _bytes(text: str) -> int:
+    number, unit = text[:-1], text[-1:].upper()
+    scale = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}.get(unit)
+    try:
+        return int(float(number) * scale) if scale else int(text)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"expected a number of bytes, such as 1500M or 2G, got {text!r}") from None
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -205,6 +216,22 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _convert(options: argparse.Namespace) -> int:
+    if options.memory is not None:
+        if options.lenient or options.narrow or options.shape or options.duplicates:
+            raise _WrongCall("--memory goes with --format and --overwrite alone")
+        with _progress_bar() as progress:
+            try:
+                convert(
+                    options.path,
+                    options.out,
+                    options.format,
+                    memory=options.memory,
+                    overwrite=options.overwrite,
+                    progress=progress,
+                )
+            except (FormatError, ContainerError) as error:
+                raise _WrongCall("; ".join(map(str, error.problems))) from None
+        return OK
     with _progress() as step:
         step("reading")
         tensor = read(options.path, lenient=options.lenient, shape=options.shape, duplicates=options.duplicates)
@@ -292,6 +319,29 @@ def _progress() -> Iterator[Any]:
                 yield status.update
             return
     yield lambda text: None
+
+
+@contextlib.contextmanager
+def _progress_bar() -> Iterator[Any]:
+    """A function of a stage, how much of it is done, and of how much, which draws a bar where somebody looks."""
+    if sys.stderr.isatty():
+        try:
+            from rich.console import Console
+            from rich.progress import Progress
+        except ImportError:
+            pass
+        else:
+            with Progress(console=Console(stderr=True)) as bar:
+                tasks: dict[str, Any] = {}
+
+                def show(stage: str, done: int, total: int) -> None:
+                    if stage not in tasks:
+                        tasks[stage] = bar.add_task(stage, total=total)
+                    bar.update(tasks[stage], completed=done)
+
+                yield show
+            return
+    yield None
 
 
 def _print_json(value: Any) -> None:

@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from . import io
+from . import io, kernels, threads
 from .arguments import checked_format, mirror_problems
 from .blocks import Coords, Part, joined, read_block
 from .containers.base import Pieces, part_of, split_path
@@ -312,12 +312,24 @@ def _partition(plan: _Plan, number: int) -> tuple[int, ...]:
     """
     columns, values = _entries(plan, number)
     dims = plan.dims(_tree(plan.source, plan.folder, plan.limits))
-    part = np.searchsorted(np.array(plan.splitters, np.int64), _keys(columns, dims), side="right").astype(np.uint16)
-    order = np.argsort(part, kind="stable")
-    counts = np.bincount(part, minlength=len(plan.splitters) + 1)
-    for k, x in enumerate([*columns, values]):
-        x[order].tofile(plan.file(f"run{number}.{k}"))
-    return (0, *np.cumsum(counts).tolist())
+    numbers, counts = np.empty(len(values), np.uint16), np.zeros(len(plan.splitters) + 1, np.uint64)
+    keys, splitters = kernels.readable(_keys(columns, dims)), kernels.readable(np.array(plan.splitters, np.int64))
+    kernels.entries.number_partitions(keys, splitters, numbers, counts)
+    ends = np.cumsum(counts, dtype=np.uint64)
+    numbers = kernels.readable(numbers)
+
+    def spill(k: int) -> None:
+        x = kernels.readable(values if k == len(columns) else columns[k])
+        if x.dtype.itemsize in (1, 2, 4, 8):
+            out = np.empty_like(x)
+            word = f"u{x.dtype.itemsize}"
+            kernels.entries.scatter_to_partitions(numbers, x.view(word), ends - counts, out.view(word))
+        else:
+            out = x[np.argsort(numbers, kind="stable")]
+        out.tofile(plan.file(f"run{number}.{k}"))
+
+    threads.each(spill, range(len(columns) + 1))
+    return (0, *ends.tolist())
 
 
 def _pack_partition(plan: _Plan, runs: Sequence[Sequence[int]], number: int) -> Part | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -22,12 +22,13 @@ from .arguments import (
     checked_values,
     mirror_problems,
 )
+from .blocks import read_slab, slab_ranges
 from .cells import gather_tree, scatter_tree
 from .descriptor import VERSION
 from .errors import ArrayError, FormatError, LimitError, Problem, raise_if
 from .formats import Format, FormatLike, coordinates, in_order, permutation_problems
 from .fused import Duplicates
-from .levels import places
+from .levels import Sparse, places
 from .levels.base import items_at
 from .limits import DEFAULT_LIMITS, Limits
 from .packing import Entries
@@ -395,6 +396,29 @@ class Tensor:
         """
         _ = self._tree
         return self if format is None else self.convert(format)
+
+    def slabs(self, dimension: int, *, max_bytes: int) -> Iterator[tuple[range, Tensor]]:
+        """The tensor in parts along a dimension, each of whole fibers and in memory, its arrays of at most so many
+        bytes: the coordinates of the part, and the tensor of them, in the same format.
+
+        Along the outermost stored dimension each entry is read once; along another, once for every part, and once more
+        to count. A structure is expanded first. Raises LimitError where one coordinate alone takes more, IndexError.
+        """
+        k = self._format.order.index(range(self.ndim)[dimension])
+        whole = self.expand_structure()
+        tree = whole._held if isinstance(whole._held, Tree) else whole._tree
+        if not tree.lazy and any(level.fused() is None for level in tree.levels):
+            listed = whole.convert(in_order((Sparse(self.ndim),), self._format.order))
+            tree = listed._tree
+        key: list[Any] = [slice(None)] * self.ndim
+        for part in slab_ranges(tree, k, max_bytes):
+            key[dimension] = slice(part.start, part.stop)
+            view = whole[tuple(key)]
+            if tree.lazy and k:
+                columns, values = read_slab(tree, k, part, max(max_bytes // (8 * self.ndim + self.dtype.itemsize), 1))
+                coords = [columns[self._format.order.index(d)] for d in range(self.ndim)]
+                view = view._packed(coords, values, self._format, DEFAULT_LIMITS, iso=tree.iso)
+            yield part, view.load()
 
     # What it does
 

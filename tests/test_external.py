@@ -6,9 +6,10 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
+import binsparse_levels
 from binsparse_levels import (
     ArrayError,
     BinsparseError,
@@ -25,6 +26,7 @@ from binsparse_levels import (
     testing,
     write,
 )
+from binsparse_levels.cli import main
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 
@@ -169,3 +171,41 @@ def test_what_does_not_fit_is_not_joined(tmp_path):
         concatenate([], tmp_path / "c.h5")
     assert (tmp_path / "a.h5").read_bytes() == before
     assert sorted(os.listdir(tmp_path)) == ["a.h5", "b.h5"]
+
+
+@given(data=st.data())
+def test_slabs_are_the_tensor(tmp_path_factory, data):
+    tensor = data.draw(testing.tensors(kinds=tuple(testing.LEVELS.values())))
+    if not tensor.ndim:
+        return
+    if data.draw(st.booleans()) and all(level in testing.PLAIN for level in map(type, tensor.format.levels)):
+        path = tmp_path_factory.mktemp("slabs") / "a.npz"
+        write(path, tensor)
+        tensor = binsparse_levels.open(path)
+    dimension = data.draw(st.integers(-tensor.ndim, tensor.ndim - 1))
+    max_bytes = data.draw(st.sampled_from([60, 100, 300, 10**6]))
+    dense = tensor.to_dense()
+    try:
+        slabs = list(tensor.slabs(dimension, max_bytes=max_bytes))
+    except LimitError:
+        event("one coordinate is too much")
+        return
+    assert [x for part, _ in slabs for x in part] == list(range(dense.shape[dimension]))
+    for part, slab in slabs:
+        np.testing.assert_array_equal(slab.to_dense(), dense.take(part, dimension))
+        assert slab.format == tensor.format
+        if all(type(level) in testing.PLAIN for level in tensor.format.levels):
+            assert slab.nbytes <= max_bytes
+
+
+def test_on_the_command_line(tmp_path, capsys):
+    write(tmp_path / "a.h5", large())
+    arguments = ["convert", str(tmp_path / "a.h5"), str(tmp_path / "b.h5"), "--format", "sparse(3) @ 1, 2, 0"]
+    assert main([*arguments, "--memory", "1.5G"]) == 0
+    assert read(tmp_path / "b.h5").equals(large())
+    assert main([*arguments, "--memory", "1K", "--overwrite"]) == 1
+    assert "memory" in capsys.readouterr().err
+    assert main([*arguments, "--memory", "1G", "--narrow"]) == 2
+    for wrong in ("G", "1X", "", "1e999G"):
+        with pytest.raises(SystemExit):
+            main([*arguments, "--memory", wrong])
