@@ -7,7 +7,7 @@ how the entries are spread over the fibers: also one fiber of all entries is rea
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -225,45 +225,49 @@ def _through_sparse(place: Place, parts: Sequence[Part]) -> Iterator[_At]:
         before = part.last[:depth]
 
 
-def _indices(name: str, dimension: int, below: Sequence[_At], dtype: Any) -> Iterator[Array]:
+Planned: TypeAlias = Iterator[tuple[int, Callable[[], Array]]]  # how long a piece is, and what makes it
+
+
+def _indices(name: str, dimension: int, below: Sequence[_At], dtype: Any) -> Planned:
     for at in below:
         array, origin = at.part.tree.arrays[name], at.part.origin[dimension]
-        for begin, end in _cut(at.shared, len(array)):
-            piece = array[begin:end].astype(dtype, copy=False)
-            yield piece + np.asarray(origin, dtype) if origin else piece
+        yield from _cut(at.shared, len(array), partial(_shifted, array, origin, dtype))
 
 
-def _pointers(name: str, above: Sequence[_At], below: Sequence[_At], n: int, total: int, dtype: Any) -> Iterator[Array]:
+def _pointers(name: str, above: Sequence[_At], below: Sequence[_At], n: int, total: int, dtype: Any) -> Planned:
     """Where the children of each fiber begin, and behind the last where they end. A fiber that parts share begins in
     the first of them; fibers between those of two parts are empty.
     """
     done = 0
     for fibers, children in zip(above, below, strict=True):
         first = fibers.base + fibers.first
-        yield from _repeated(children.base, first - done, dtype)
-        pointers = fibers.part.tree.arrays[name]
-        for begin, end in _cut(fibers.first + max(done - first, 0), fibers.last + 1):
-            yield pointers[begin:end].astype(dtype) + np.asarray(children.base, dtype)
+        yield from _cut(done, first, partial(_filled, children.base, dtype))
+        pointers, begin = fibers.part.tree.arrays[name], fibers.first + max(done - first, 0)
+        yield from _cut(begin, fibers.last + 1, partial(_shifted, pointers, children.base, dtype))
         done = fibers.base + fibers.last + 1
-    yield from _repeated(total, n + 1 - done, dtype)
+    yield from _cut(done, n + 1, partial(_filled, total, dtype))
 
 
-def _values(leaves: Sequence[_At], n: int, pad: Any, dtype: Any) -> Iterator[Array]:
+def _values(leaves: Sequence[_At], n: int, pad: Any, dtype: Any) -> Planned:
     done = 0
     for at in leaves:
-        yield from _repeated(pad, at.base + at.first - done, dtype)
-        for begin, end in _cut(at.first, at.last + 1):
-            yield at.part.tree.values[begin:end].astype(dtype, copy=False)
+        yield from _cut(done, at.base + at.first, partial(_filled, pad, dtype))
+        yield from _cut(at.first, at.last + 1, partial(_shifted, at.part.tree.values, 0, dtype))
         done = at.base + at.last + 1
-    yield from _repeated(pad, n - done, dtype)
+    yield from _cut(done, n, partial(_filled, pad, dtype))
 
 
-def _repeated(item: Any, count: int, dtype: Any) -> Iterator[Array]:
-    for begin, end in _cut(0, count):
-        yield np.full(end - begin, item, dtype)
-
-
-def _cut(begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """begin … end in pieces."""
+def _cut(begin: int, end: int, make: Callable[[int, int], Array]) -> Planned:
+    """Items begin … end in pieces."""
     for start in range(begin, end, _AT_ONCE):
-        yield start, min(start + _AT_ONCE, end)
+        stop = min(start + _AT_ONCE, end)
+        yield stop - start, partial(make, start, stop)
+
+
+def _shifted(array: Array, by: int, dtype: Any, begin: int, end: int) -> Array:
+    piece = array[begin:end].astype(dtype, copy=False)
+    return piece + np.asarray(by, dtype) if by else piece
+
+
+def _filled(item: Any, dtype: Any, begin: int, end: int) -> Array:
+    return np.full(end - begin, item, dtype)

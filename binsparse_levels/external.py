@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,14 +29,14 @@ from .arguments import checked_format, mirror_problems
 from .blocks import Coords, Part, joined, read_block
 from .containers.base import Pieces, part_of, split_path
 from .errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
-from .formats import FormatLike
+from .formats import Format, FormatLike
 from .levels import Level
 from .limits import DEFAULT_LIMITS, Limits
 from .packing import Entries, ordered_dims, pack_entries
 from .stored import stored_pieces
 from .structure import in_triangle
 from .tensor import Tensor
-from .tree import Tree, index_dtype
+from .tree import Tree, index_dtype, shared_dtype
 
 Array: TypeAlias = npt.NDArray[Any]
 Progress: TypeAlias = Callable[[str, int, int], None]  # what is being done, how much of it is, and of how much
@@ -106,7 +106,8 @@ def convert(
         arrays = joined(
             parsed.levels, plan.dims(tree), parts, plan.pad, index_dtype(tree.dims, len(tree.values)), tensor.dtype
         )
-        _write(target, tensor, parsed, arrays, progress, overwrite=overwrite, limits=limits, **options)
+        joint = _Joint(tensor, parsed, tensor.shape, arrays)
+        _write(target, joint, progress, overwrite=overwrite, limits=limits, **options)
 
 
 def concatenate(
@@ -127,23 +128,34 @@ def concatenate(
     tensors = [io.open(source, limits=limits) for source in sources]
     if not tensors:
         raise OptionError(Problem("sources", "there is nothing to concatenate"))
-    _write_joined(target, tensors, list(map(str, sources)), progress, overwrite=overwrite, limits=limits, **options)
+    joint = _join(tensors, list(map(str, sources)))
+    _write(target, joint, progress, overwrite=overwrite, limits=limits, **options)
 
 
 def append(path: io.Place, tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
     """Add a tensor behind the one at `path`, along the outermost stored dimension, in its format.
 
-    What is there is copied piece by piece, and replaced in one step when all is written: a crash leaves it as it was.
-    options: as for `write`. Raises what `concatenate` raises.
+    In a local folder of Zarr 3 only what is new is written, and the last chunk or shard of each array; elsewhere what
+    is there is copied piece by piece. Either way it is replaced in one step: a crash leaves it as it was. options: as
+    for `write`, where it is copied. Raises what `concatenate` raises.
     """
     there = io.open(path, limits=limits)
-    behind = tensor.convert(there.format, limits=limits)
-    _write_joined(path, [there, behind], [str(path), "tensor"], None, overwrite=True, limits=limits, **options)
+    joint = _join([there, tensor.convert(there.format, limits=limits)], [str(path), "tensor"])
+    if options or not io.extend(path, *_described(joint), limits=limits):
+        _write(path, joint, None, overwrite=True, limits=limits, **options)
 
 
-def _write_joined(
-    target: io.Place, tensors: Sequence[Tensor], names: Sequence[str], progress: Progress | None, **options: Any
-) -> None:
+class _Joint(NamedTuple):
+    """What is written: a tensor that it is like, and what is different."""
+
+    like: Tensor
+    format: Format
+    shape: tuple[int, ...]
+    arrays: Mapping[str, Pieces]
+
+
+def _join(tensors: Sequence[Tensor], names: Sequence[str]) -> _Joint:
+    """Tensors one behind the other along the outermost stored dimension."""
     first = tensors[0]
     if not first.format.order or first.structure is not None:
         raise FormatError(Problem(names[0], "a scalar, or a matrix with a structure, is not concatenated"))
@@ -172,36 +184,34 @@ def _write_joined(
         count += len(tree.values)
     shape = tuple(at if k == outer else size for k, size in enumerate(first.shape))
     dims = tuple(shape[k] for k in first.format.order)
-    arrays = joined(first.format.levels, dims, parts, first._pad(), index_dtype(dims, count), first.dtype)
-    _write(target, first, first.format, arrays, progress, shape=shape, **options)
+    arrays = joined(
+        first.format.levels, dims, parts, first._pad(), shared_dtype(first._source.arrays, dims, count), first.dtype
+    )
+    return _Joint(first, first.format, shape, arrays)
 
 
-def _write(
-    target: io.Place,
-    like: Tensor,
-    format: Any,
-    arrays: Mapping[str, Pieces],
-    progress: Progress | None,
-    *,
-    shape: tuple[int, ...] | None = None,
-    **options: Any,
-) -> None:
-    one = np.asarray(like._source.values[:1]) if like.iso and not format.padded else None
+def _described(joint: _Joint) -> tuple[dict[str, Any], dict[str, Pieces]]:
+    """The header, and the arrays as a container holds them."""
+    like = joint.like
+    one = np.asarray(like._source.values[:1]) if like.iso and not joint.format.padded else None
     rest = like.fill_value, like.structure, like.descriptor_attributes, like.attributes
-    header, pieces = stored_pieces(arrays, format, shape or like.shape, one, *rest)
+    return stored_pieces(joint.arrays, joint.format, joint.shape, one, *rest)
+
+
+def _write(target: io.Place, joint: _Joint, progress: Progress | None, **options: Any) -> None:
+    header, pieces = _described(joint)
     total = sum(x.length for x in pieces.values())
     done = 0
 
-    def told(given: Pieces) -> Iterator[Array]:
+    def told(piece: Array) -> Array:
         nonlocal done
-        for piece in given.each():
-            yield piece
-            done += len(piece)
-            if progress:
-                progress("writing", done, total)
+        done += len(piece)
+        if progress:
+            progress("writing", done, total)
+        return piece
 
-    counted = {name: Pieces(x.length, x.dtype, partial(told, x)) for name, x in pieces.items()}
-    io.write_pieces(target, header, counted, **options)
+    pieces = {name: x.mapped(told, 1, x.dtype) for name, x in pieces.items()}
+    io.write_pieces(target, header, pieces, **options)
 
 
 # The plan, and its steps

@@ -219,6 +219,15 @@ def write_pieces(
     write_arrays(path, header, pieces, overwrite=overwrite, kind=kind, storage=storage, limits=limits)
 
 
+def extend(path: Place, header: Mapping[str, Any], pieces: Mapping[str, Pieces], *, limits: Limits) -> bool:
+    """Let the arrays at PATH[:GROUP] become these, which begin as they are, without writing again what is there; False,
+    and nothing done, where the container cannot.
+    """
+    place, group = _split(path)
+    module = _module(KINDS[_kind_of(place)])
+    return hasattr(module, "extend") and bool(module.extend(place, group, header, pieces, limits))
+
+
 def repair(
     path: Place, out: Place, *, duplicates: Duplicates | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> list[str]:

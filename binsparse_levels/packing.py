@@ -19,7 +19,7 @@ from .fused import Duplicates
 from .levels import Level, Place, places
 from .levels.base import Positions, as_array, items_at
 from .limits import Limits
-from .tree import Tree, index_dtype, repeat_one, same
+from .tree import Tree, index_dtype, repeat_one, same, shared_dtype
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -263,7 +263,7 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     """
     rank = len(tree.dims)
     ordered = ordered_dims(order) if all(level.ordered for level in tree.levels) else 0
-    dtype = _shared_dtype(tree)
+    dtype = shared_dtype(tree.arrays, tree.dims, len(tree.values))
     if ordered == rank and (shared := _around_the_last_level(tree, levels, order, limits, dtype)):
         return shared
     coords, positions = unpack_tree(tree, dtype)
@@ -314,14 +314,3 @@ def ordered_dims(order: Sequence[int]) -> int:
         if rest == sorted(rest):
             return len(rest)
     return 0
-
-
-def _shared_dtype(tree: Tree) -> np.dtype[Any]:
-    """The integer type of all arrays of a tree, where they have one that is wide enough, else the package's own."""
-    types = {array.dtype for array in tree.arrays.values()}
-    wanted = index_dtype(tree.dims, len(tree.values))
-    if len(types) == 1:
-        dtype = types.pop()
-        if dtype.kind in "iu" and dtype.isnative and np.iinfo(dtype).max >= np.iinfo(wanted).max:
-            return dtype
-    return wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from .containers.base import Pieces, one_piece
 from .descriptor import Descriptor
-from .dtypes import DataType, data_type_of, encode
+from .dtypes import data_type_of, encode
 from .formats import Format
 from .tree import Tree
 
@@ -76,15 +77,12 @@ def stored_pieces(
     descriptor = Descriptor(
         format, shape, arrays["values"].length, data_types, None, structure, dict(attributes), dict(user)
     )
-    return descriptor.header(), {name: _encoded(pieces, data_types[name]) for name, pieces in given.items()}
-
-
-def _encoded(pieces: Pieces, data_type: DataType) -> Pieces:
-    return Pieces(
-        pieces.length * data_type.parts,
-        data_type.stored,
-        lambda: (encode(piece, data_type) for piece in pieces.each()),
-    )
+    return descriptor.header(), {
+        name: pieces.mapped(
+            partial(encode, data_type=data_types[name]), data_types[name].parts, data_types[name].stored
+        )
+        for name, pieces in given.items()
+    }
 
 
 def narrowed(array: Array) -> Array:

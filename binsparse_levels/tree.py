@@ -144,3 +144,14 @@ def repeat_one(values: Array, count: int) -> Array:
 def index_dtype(dims: Sequence[int], count: int) -> np.dtype[Any]:
     """The integer type of the arrays that the package makes: int32 where every dimension and count fits, else int64."""
     return np.dtype(np.int32 if max([*dims, count, 0]) <= INT32_MAX else np.int64)
+
+
+def shared_dtype(arrays: Mapping[str, Stored], dims: Sequence[int], count: int) -> np.dtype[Any]:
+    """The integer type of all these arrays, where they have one that is wide enough, else the package's own."""
+    types = {array.dtype for array in arrays.values()}
+    wanted = index_dtype(dims, count)
+    if len(types) == 1:
+        dtype = types.pop()
+        if dtype.kind in "iu" and dtype.isnative and np.iinfo(dtype).max >= np.iinfo(wanted).max:
+            return dtype
+    return wanted

@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 import pytest
+import zarr
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ import binsparse_levels
 from binsparse_levels import (
     ArrayError,
     BinsparseError,
+    ContainerError,
     FormatError,
     LimitError,
     OptionError,
@@ -27,6 +29,7 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels.cli import main
+from binsparse_levels.containers import zarr_chunks
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 
@@ -151,6 +154,41 @@ def test_joined_along_the_outermost_dimension(tmp_path_factory, data):
     assert read(folder / "whole.zarr").format.canonical() == first.format.canonical()
     append(names[0], first[tuple(key)])
     assert read(names[0]).equals(first)
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": 10, "shards": 50}, {"chunks": 64, "compression": "none"}], ids=str)
+@pytest.mark.parametrize("group", ["", ":some/group"])
+def test_a_zarr_folder_grows_by_what_is_new(tmp_path, options, group):
+    def files():
+        found = [os.path.join(place, name) for place, _, names in os.walk(tmp_path / "a.zarr") for name in names]
+        return {path: os.stat(path).st_ino for path in found if not path.endswith(".json")}
+
+    tensor = large(5000)
+    place = f"{tmp_path / 'a.zarr'}{group}"
+    write(place, tensor[:45].load(), **options)
+    before, kept = files(), read(place)
+    append(place, tensor[45:])
+    assert read(place).equals(tensor)
+    again = files()
+    assert sum(before[path] != again[path] for path in before) <= len(tensor.arrays) + 1
+    assert zarr.open_group(tmp_path / "a.zarr", path=group[1:])["values"][...].tolist() == tensor.values.tolist()
+    before = {path: (tmp_path / path).read_bytes() for path in again}
+    with pytest.raises(BinsparseError):
+        append(place, tensor.astype("float32"))
+    assert {path: (tmp_path / path).read_bytes() for path in files()} == before
+    append(place, kept)
+    assert read(place).shape == (95, 60, 70)
+    assert os.listdir(tmp_path) == ["a.zarr"]
+
+
+def test_a_fault_while_a_folder_grows_leaves_it_as_it_was(tmp_path, monkeypatch):
+    tensor = large(5000)
+    write(tmp_path / "a.zarr", tensor[:45].load(), chunks=10, shards=50)
+    monkeypatch.setattr(zarr_chunks.Chunks, "_write_chunk", lambda *_: 1 / 0)
+    with pytest.raises(ContainerError):
+        append(tmp_path / "a.zarr", tensor[45:])
+    assert read(tmp_path / "a.zarr").equals(tensor[:45])
+    assert os.listdir(tmp_path) == ["a.zarr"]
 
 
 def test_what_does_not_fit_is_not_joined(tmp_path):

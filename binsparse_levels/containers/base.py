@@ -55,28 +55,34 @@ class Reader(Protocol):
 
 
 class Pieces(NamedTuple):
-    """An array that is written: how long it is, of what type, and a function that gives it piece by piece, from the
-    beginning, each time that it is called.
+    """An array that is written: how long it is, of what type, and a function that gives its pieces, from the beginning,
+    each time that it is called: of each its length, and a function that makes it.
     """
 
     length: int
     dtype: np.dtype[Any]
-    each: Callable[[], Iterable[npt.NDArray[Any]]]
+    plan: Callable[[], Iterable[tuple[int, Callable[[], npt.NDArray[Any]]]]]
 
     @property
     def nbytes(self) -> int:
         return self.length * self.dtype.itemsize
 
-    def regrouped(self, size: int) -> Iterator[npt.NDArray[Any]]:
+    def each(self, start: int = 0) -> Iterator[npt.NDArray[Any]]:
+        """The items from `start` on, piece by piece; what lies before is not made."""
+        for length, make in self.plan():
+            if length > start:
+                yield make()[start:]
+            start = max(start - length, 0)
+
+    def regrouped(self, size: int, start: int = 0) -> Iterator[npt.NDArray[Any]]:
         """The same in pieces of multiples of `size` items, but for the last; what fits is passed on as it is."""
         held: list[npt.NDArray[Any]] = []
         count = 0
-        for piece in self.each():
+        for piece in self.each(start):
             if count:
-                need = -count % size
-                held.append(piece[:need])
+                held.append(piece[: -count % size])
                 count += len(held[-1])
-                piece = piece[need:]
+                piece = piece[len(held[-1]) :]
                 if count % size:
                     continue
                 yield np.concatenate(held)
@@ -94,10 +100,18 @@ class Pieces(NamedTuple):
         pieces = list(self.each())
         return pieces[0] if len(pieces) == 1 else np.concatenate([np.empty(0, self.dtype), *pieces])
 
+    def mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], parts: int, dtype: Any) -> Pieces:
+        """The same with every piece changed, to `parts` items of that type for each."""
+        return Pieces(
+            self.length * parts,
+            dtype,
+            lambda: ((length * parts, lambda make=make: change(make())) for length, make in self.plan()),  # type: ignore[misc]
+        )
+
 
 def one_piece(array: npt.NDArray[Any]) -> Pieces:
     """An array that is there."""
-    return Pieces(len(array), array.dtype, lambda: (array,))
+    return Pieces(len(array), array.dtype, lambda: ((len(array), lambda: array),))
 
 
 class Writer(Protocol):
@@ -317,11 +331,13 @@ def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def replacing_folder(target: str, *, keep: bool = False) -> Iterator[str]:
+def replacing_folder(
+    target: str, *, keep: bool = False, copy: Callable[[str, str], Any] = shutil.copy2
+) -> Iterator[str]:
     """A folder beside `target` to fill; when the block ends well it takes the place of the target, in one step where
     the system can exchange two folders.
 
-    keep: the folder begins as a copy of the target. Where the block fails nothing has changed.
+    keep: the folder begins as a copy of the target, file by file by `copy`. Where the block fails nothing has changed.
     """
     target = os.path.realpath(target)
     parent, part = os.path.dirname(target), part_of(target)
@@ -331,7 +347,7 @@ def replacing_folder(target: str, *, keep: bool = False) -> Iterator[str]:
     try:
         try:
             if keep and exists:
-                shutil.copytree(target, part, symlinks=True)
+                shutil.copytree(target, part, symlinks=True, copy_function=copy)
             else:
                 os.mkdir(part)
         except OSError as error:

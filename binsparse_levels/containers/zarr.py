@@ -360,6 +360,41 @@ def writing(
         yield writer
 
 
+def extend(
+    path: Any, group: str | None, header: Mapping[str, Any], pieces: Mapping[str, Pieces], limits: Limits
+) -> bool:
+    """Let the arrays of a group in a local folder become these longer ones, which begin as they are; whether it could.
+
+    The files of whole chunks, or shards, are not written again: a folder of hard links to them is filled with what is
+    new, and takes the place of the old one in one step.
+    """
+    if not isinstance(path, str) or not os.path.isdir(path):
+        return False
+    with _opened(path) as store, touching(path):
+        place = zarr.open_group(store, path=group or "", mode="r", use_consolidated=False)
+        if place.metadata.zarr_format != 3 or set(pieces) != set(place.array_keys()):
+            return False
+        for name, given in pieces.items():
+            array = place[name]
+            if not isinstance(array, zarr.Array) or array.dtype != given.dtype or not array.attrs.get(_COMPLETE):
+                return False
+            if _direct(array) is None or array.size > given.length:
+                return False
+    with replacing_folder(path, keep=True, copy=os.link) as part, _settled(), touching(path):
+        root = zarr.open_group(_Folder(part), mode="r+", use_consolidated=False)
+        place = root.require_group(group) if group else root
+        for name, array in place.arrays():
+            old, given = array.size, pieces[name]
+            if old == given.length:  # the fill value, or the one value of all
+                continue
+            array.resize((given.length,))
+            direct = _direct(array)
+            assert direct is not None
+            direct.extend(old, given)
+        place.attrs[ATTRIBUTE] = dict(header)
+    return True
+
+
 def _zip(folder: str, target: str) -> None:
     """Store the files of a folder in a zip file, in order and without times, so that the same gives the same bytes."""
     files = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)

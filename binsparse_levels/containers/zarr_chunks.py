@@ -4,6 +4,7 @@ zstd or gzip, with or without a checksum. Threads read, write, compress and expa
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -19,6 +20,7 @@ from numcodecs.zstd import Zstd
 
 from ..threads import each, get_threads
 from . import zstd
+from .base import Pieces
 from .local import DIRECT, inflate, most_stored, opened, read_into, refuse_links
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -143,6 +145,15 @@ class Chunks:
         first = start // self.per_file
         files = range(-(-len(given) // self.per_file))
         each(lambda k: self._write(first + k, given[k * self.per_file :][: self.per_file]), files)
+
+    def extend(self, old: int, pieces: Pieces) -> None:
+        """Write what is behind the first `old` items of an array that was shorter, and the file that these end in."""
+        at = old // self.per_file * self.per_file
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.folder, str(at // self.per_file)))  # a link, of which the file stays as it is
+        for piece in pieces.regrouped(self.per_file, at):
+            self.write(at, piece)
+            at += len(piece)
 
     def _write(self, number: int, items: npt.NDArray[Any]) -> None:
         index = np.full((self._per_index, 2), _ABSENT, np.uint64)
