@@ -17,7 +17,7 @@ import numpy.typing as npt
 from . import packing
 from .errors import ArrayError, Problem, raise_if
 from .formats import Format, in_order
-from .levels import Level, Place, Sparse, places
+from .levels import Level, Place, Sparse
 from .levels.base import Positions, as_array, items_at
 from .limits import Limits
 from .packing import Entries
@@ -189,7 +189,7 @@ def find_in(tree: Tree, coords: Sequence[int]) -> int:
     read. Precondition: in range.
     """
     position, n = 0, 1
-    for place in places(tree.levels, tree.dims):
+    for place in tree.places:
         level = place.level
         arrays = {role: tree.arrays[name] for role, name in place.names.items()}
         here = coords[place.depth : place.depth + level.rank]
@@ -325,9 +325,11 @@ def _own_coordinates(item: range | Array, x: Array) -> tuple[Array, Array | None
     """Where in `item` each coordinate stands; and, where some stand there more than once, which entries to repeat for
     them.
     """
-    x = x.astype(np.int64, copy=False)
     if isinstance(item, range):
-        return ((x - item.start) // item.step if item.step != 1 else x - item.start if item.start else x), None
+        if item.step != 1:
+            return (x.astype(np.int64) - item.start) // item.step, None
+        return (x - np.asarray(item.start, x.dtype) if item.start and len(x) else x), None
+    x = x.astype(np.int64, copy=False)
     order = np.argsort(item, kind="stable")
     first = np.searchsorted(item, x, sorter=order)
     counts = np.searchsorted(item, x, side="right", sorter=order) - first
@@ -404,16 +406,20 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
     what is wanted does not ascend, where an entry may go and leave a fiber above it empty, where positions have gaps.
     """
     tree = view.tree
-    whole = [isinstance(item, range) and item == range(size) for item, size in zip(view.items, tree.dims, strict=True)]
-    restricted = len(whole) - whole[::-1].index(False) if False in whole else 0  # dimensions up to the last such one
-    if any(level.gaps or not level.ordered for level in tree.levels) or not all(map(_ascends, view.items)):
+    restricted = 0  # the dimensions down to the last one of which not everything is wanted
+    for k, (item, size) in enumerate(zip(view.items, tree.dims, strict=True)):
+        if not (isinstance(item, range) and len(item) == size and item.step == 1):
+            if not _ascends(item):
+                return None
+            restricted = k + 1
+    if not tree.regular:
         return None
     positions: Positions = range(1)
     made: dict[str, Array] = {}
     fibers, depth, rest = 1, 0, list(levels)  # of the view's tree: positions, dimensions above, levels to come
     for place, arrays, n in tree.walk():
         level, below = place.level, place.depth + place.level.rank
-        rank = sum(place.depth <= k < below for k in kept)
+        rank = level.rank if len(kept) == len(tree.dims) else sum(place.depth <= k < below for k in kept)
         if rank and rest[0].padded != level.padded:
             return None
         if place.depth >= restricted:

@@ -247,11 +247,11 @@ class Tensor:
 
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self._shape)) or "scalar"
-        iso = ", iso" if self.iso else ""
         fill = "" if self._fill_value is None else f", fill {self._fill_value}"
-        structure = f", {self._structure}" if self._structure else ""
         if isinstance(self._held, View):
             return f"<Tensor {shape} {self.dtype}, a view{fill}, {self._format}>"
+        iso = ", iso" if self.iso else ""
+        structure = f", {self._structure}" if self._structure else ""
         count = len(self._held.values) if self._held.lazy else self.number_of_stored_values
         entries = f"{count} stored value{'' if count == 1 else 's'}"
         head = f"<Tensor {shape} {self.dtype}{iso}, {entries}{fill}{structure}, {self._format}>"

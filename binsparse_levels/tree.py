@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,10 +42,20 @@ class Tree:
     iso: bool = False
     lazy: bool = False
 
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """The levels from the root down, with the dimensions and the names of the arrays of each."""
+        return tuple(places(self.levels, self.dims))
+
+    @cached_property
+    def regular(self) -> bool:
+        """Whether every level lists its fibers in order, and every position is that of an entry."""
+        return all(level.ordered and not level.gaps for level in self.levels)
+
     def walk(self) -> Iterator[tuple[Place, dict[str, Array], int]]:
         """Each level with its arrays by role and its number of positions. Precondition: the lengths fit."""
         n = 1
-        for place in places(self.levels, self.dims):
+        for place in self.places:
             arrays = {role: self.arrays[name] for role, name in place.names.items()}
             yield place, arrays, n
             n = place.level.size(arrays, place.dims, n)
