@@ -394,7 +394,7 @@ def test_the_number_of_threads_is_positive(count):
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_dimensions_that_need_no_sorting(order):
-    kept = packing._ordered_dims(order)
+    kept = packing.ordered_dims(order)
     places = sorted(itertools.product(range(3), repeat=4))
     turned = [tuple(place[k] for k in order) for place in places]
     stable = sorted(turned, key=lambda place: place[: 4 - kept])
