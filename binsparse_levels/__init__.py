@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .io import read as read
     from .io import repair as repair
     from .io import write as write
+    from .levels import Bitmap as Bitmap
     from .levels import Dense as Dense
     from .levels import Level as Level
     from .levels import Sparse as Sparse
@@ -62,7 +63,7 @@ _MODULES = {
         "from_binsparse", "from_numpy", "from_scipy", "from_sparse", "to_gcxs", "to_numpy", "to_scipy", "to_sparse",
     ],
     "io": ["list_tensors", "open", "read", "repair", "write"],
-    "levels": ["Dense", "Level", "Sparse"],
+    "levels": ["Bitmap", "Dense", "Level", "Sparse"],
     "limits": ["Limits"],
     "tensor": ["Tensor", "pack", "pack_dense"],
     "threads": ["get_threads", "set_threads"],

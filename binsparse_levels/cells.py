@@ -60,17 +60,17 @@ def scatter_tree(tree: Tree, strides: Sequence[int], out: Array) -> None:
     """Write the value of every entry to out[sum of coordinate * stride]; strides by stored dimension, in items."""
     starts = np.zeros(1, np.int64)  # of each position of the level: the sum so far
     *above, (last, coords, ends, positions) = packing.expand_levels(tree)
-    for place, found, fibers, _ in above:
+    for place, found, fibers, reached in above:
         steps = strides[place.depth : place.depth + place.level.rank]
-        starts = np.repeat(starts, np.diff(fibers, prepend=0)) + _linear(found, steps)
+        starts = np.repeat(starts, np.diff(fibers, prepend=0)) + _linear(found, steps, len(reached))
     steps = strides[last.depth :]
-    step = steps[0]
-    columns = coords[0]
-    if len(coords) > 1:
-        columns, step = _linear(coords, steps), 1
+    if len(coords) == 1:
+        columns, step = coords[0], steps[0]
+    else:
+        columns, step = _linear(coords, steps, len(positions)), 1
     values = items_at(tree.values, positions)
     if values.itemsize not in (1, 2, 4, 8):
-        out[np.repeat(starts, np.diff(ends, prepend=0)) + _linear([columns], [step])] = values
+        out[np.repeat(starts, np.diff(ends, prepend=0)) + _linear([columns], [step], len(columns))] = values
         return
     word = f"u{values.itemsize}"
     given = (starts, kernels.readable(ends), kernels.readable(columns), step, kernels.readable(values).view(word))
@@ -80,8 +80,8 @@ def scatter_tree(tree: Tree, strides: Sequence[int], out: Array) -> None:
     threads.each(lambda part: kernels.cells.scatter(*given, *part, out.view(word)), parts)
 
 
-def _linear(coords: Sequence[Array], steps: Sequence[int]) -> Array:
-    total = coords[0].astype(np.int64) * steps[0]
-    for x, step in zip(coords[1:], steps[1:], strict=True):
+def _linear(coords: Sequence[Array], steps: Sequence[int], count: int) -> Array:
+    total = np.zeros(count, np.int64)
+    for x, step in zip(coords, steps, strict=True):
         total += x.astype(np.int64, copy=False) * step
     return total

@@ -186,7 +186,8 @@ def _tree_rows(format: Format, dims: Sequence[int]) -> list[list[str]]:
     for depth, place in enumerate(places(format.levels, dims)):
         covered = format.order[place.depth : place.depth + place.level.rank]
         sizes = ", ".join(f"{k} (size {size})" for k, size in zip(covered, place.dims, strict=True))
-        rows.append([f"{'  ' * depth}└ {place.level}", f"dimension{'s' if len(covered) > 1 else ''} {sizes}"])
+        said = f"dimension{'s' if len(covered) > 1 else ''} {sizes}" if covered else "no dimension"
+        rows.append([f"{'  ' * depth}└ {place.level}", said])
     return [*rows, [f"{'  ' * len(format.levels)}└ element", "values"]]
 
 

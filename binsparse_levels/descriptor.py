@@ -77,10 +77,13 @@ class Descriptor:
         return {NAMESPACE: inner, **self.user}
 
 
-def array_names(format: Format) -> list[str]:
-    """The stored names of the index and pointer arrays of a format, from the root down."""
-    dims = (0,) * format.rank
-    return [name for place in places(format.levels, dims) for name in place.names.values()]
+def array_classes(format: Format) -> dict[str, str]:
+    """The stored names of the arrays of a format's levels, from the root down, and the class of each."""
+    found: dict[str, str] = {}
+    for place in places(format.levels, (0,) * format.rank):
+        classes = place.level.roles()
+        found |= {name: classes[role] for role, name in place.names.items()}
+    return found
 
 
 def parse_descriptor(header: Any, limits: Limits, *, lenient: bool = False) -> Descriptor:
@@ -254,7 +257,7 @@ class _Parser:
         cells = math.prod(shape)
         if count > cells:
             self.fault(path, f"{count} is more than the {cells} cells of shape {shape}")
-        elif format is not None and not array_names(format) and count != cells:
+        elif format is not None and not array_classes(format) and count != cells:
             self.fault(path, f"expected {cells}, all cells of a dense format, got {count}")
         return count
 
@@ -269,7 +272,8 @@ class _Parser:
         if format is None:
             return {}
         found = {}
-        for name in [*array_names(format), "values", *(["fill_value"] if fill is True else [])]:
+        classes = array_classes(format)
+        for name in [*classes, "values", *(["fill_value"] if fill is True else [])]:
             path = f"data_types.{name}"
             if name not in given:
                 self.fault(path, "missing")
@@ -279,8 +283,9 @@ class _Parser:
             except BinsparseError as error:
                 self.problems += error.problems
                 continue
-            if name not in ("values", "fill_value") and str(data_type) not in INTEGERS:
-                self.fault(path, f"expected an integer type, got {data_type}")
+            allowed, wanted = (("bint8",), "bint8") if classes.get(name) == "bool" else (INTEGERS, "an integer type")
+            if name in classes and str(data_type) not in allowed:
+                self.fault(path, f"expected {wanted}, got {data_type}")
             elif name == "fill_value" and data_type.iso:
                 self.fault(path, f"iso is for values, got {data_type}")
             found[name] = data_type

@@ -157,7 +157,11 @@ class Loading:
         descriptor = self.descriptor
         if check == "none":
             self._sums = {}
-        arrays = {name: self._read(name) for name in descriptor.data_types if name not in ("values", "fill_value")}
+        arrays = {
+            name: self._decode(name, self._read(name), data_type)
+            for name, data_type in descriptor.data_types.items()
+            if name not in ("values", "fill_value")
+        }
         raw, data_type = self._read("values"), descriptor.data_types["values"]
         if data_type.iso and len(raw) > data_type.parts:
             self.repairs.append("values: declared iso, with a value for each entry")

@@ -17,7 +17,7 @@ from . import fused, kernels, keys, plain
 from .errors import ArrayError, LimitError, Problem
 from .fused import Duplicates
 from .levels import Level, Place, places
-from .levels.base import Positions, as_array, items_at
+from .levels.base import Positions, as_array, cells, items_at
 from .limits import Limits
 from .tree import Tree, index_dtype, repeat_one, same, shared_dtype
 
@@ -133,7 +133,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
     arrays: dict[str, Array] = {}
     n = 1
     for place in places(levels, entries.dims):
-        fused.hold_dense(n, entries.count, limits)
+        fused.hold_dense(n * cells(place.dims) if place.level.gaps else n, entries.count, limits)
         here = coords[place.depth : place.depth + place.level.rank]
         made, parents = place.level.build(place.dims, parents, here, n)
         for role, name in place.names.items():
@@ -144,15 +144,17 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
             coords, parents = [x[again] for x in coords], as_array(parents)[again]
             order = again if order is None else order[again]
     fused.hold_dense(n, entries.count, limits)
-    if entries.iso and (n == entries.count or _alike(pad, entries.values[0])):
+    padded = any(level.padded for level in levels)
+    if entries.iso and (n == entries.count or not padded or _alike(pad, entries.values[0])):
         return Tree(levels, entries.dims, arrays, repeat_one(entries.values, n), True)
     values = entries.expanded().values
     values = values if order is None else values[order]
     if n != entries.count:
-        padded = np.full(n, pad, values.dtype)
-        padded[as_array(parents)] = values
-        values = padded
-    return Tree(levels, entries.dims, arrays, values)
+        whole = np.full(n, pad, values.dtype) if padded else np.zeros(n, values.dtype)
+        whole[as_array(parents)] = values
+        values = whole
+    tree = Tree(levels, entries.dims, arrays, values)
+    return tree.blanked() if padded else tree
 
 
 def _alike(a: Any, b: Any) -> bool:
@@ -264,16 +266,15 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     rank = len(tree.dims)
     ordered = ordered_dims(order) if all(level.ordered for level in tree.levels) else 0
     dtype = shared_dtype(tree.arrays, tree.dims, len(tree.values))
-    if ordered == rank and (shared := _around_the_last_level(tree, levels, order, limits, dtype)):
+    if ordered == rank and rank and (shared := _around_the_last_level(tree, levels, order, limits, dtype)):
         return shared
     coords, positions = unpack_tree(tree, dtype)
-    if tree.iso:
+    iso = tree.iso and bool(coords or len(positions))  # of a scalar that is not there the value goes too
+    if iso:
         values = tree.values[:1] if len(tree.values) else np.zeros(1, tree.values.dtype)
     else:
         values = items_at(tree.values, positions)
-    entries = Entries(
-        tuple(tree.dims[k] for k in order), tuple(coords[k] for k in order), values, tree.iso, tuple(order)
-    )
+    entries = Entries(tuple(tree.dims[k] for k in order), tuple(coords[k] for k in order), values, iso, tuple(order))
     if ordered == rank:
         return build(levels, entries, pad, limits, dtype)
     return pack_entries(levels, entries, pad, "error", limits, ordered_dims=ordered, trusted=True)

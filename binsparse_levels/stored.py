@@ -40,7 +40,7 @@ def stored(
     levels = {name: narrowed(array) if narrow else array for name, array in tree.arrays.items()}
     data_types = {name: data_type_of(array.dtype, name) for name, array in levels.items()}
     data_types["values"] = data_type_of(tree.values.dtype, "values", iso)
-    arrays: dict[str, Array] = {**levels, "values": tree.values}
+    arrays: dict[str, Array] = {**levels, "values": tree.blanked().values}
     if fill_value is not None:
         data_types["fill_value"] = data_type_of(tree.values.dtype, "fill_value")
         arrays["fill_value"] = np.full(1, fill_value, tree.values.dtype)

@@ -24,11 +24,11 @@ from .arguments import (
 )
 from .blocks import read_slab, slab_ranges
 from .cells import gather_tree, scatter_tree
-from .descriptor import VERSION
+from .descriptor import VERSION, array_classes
 from .errors import ArrayError, FormatError, LimitError, Problem, raise_if
 from .formats import Format, FormatLike, coordinates, in_order, permutation_problems
 from .fused import Duplicates
-from .levels import Sparse, places
+from .levels import Sparse
 from .levels.base import items_at
 from .limits import DEFAULT_LIMITS, Limits
 from .packing import Entries
@@ -53,9 +53,9 @@ class Tensor:
     """A sparse tensor of any rank in a tree of levels. Immutable; its arrays are read-only.
 
     format: a Format, its notation, or a Binsparse `custom` object. shape: sizes of the tensor's dimensions. arrays:
-    the index and pointer arrays by stored name (`pointers_to_1`, `indices_1` …), one-dimensional, of any integer type.
-    values: one-dimensional, an item for each position of the last level, or a scalar for all of them (then the tensor
-    is *iso*). They are used as they are, without a copy.
+    those of the levels by stored name (`pointers_to_1`, `indices_1`, `bitmap_0` …), one-dimensional, of any integer
+    type, a bitmap of booleans or bytes. values: one-dimensional, an item for each position of the last level, or a
+    scalar for all of them (then the tensor is *iso*). They are used as they are, without a copy.
 
     fill_value: the value of what is not stored; None, which is not 0, where it is not specified. structure: one of the
     six of Binsparse 0.1, section 3.8. attributes: JSON of your own that is kept with the tensor; descriptor_attributes:
@@ -94,15 +94,16 @@ class Tensor:
             raise ValueError(f"check is 'full', 'trusted' or 'none', got {check!r}")
         parsed, sizes = checked_format(format, shape, limits)
         dims = tuple(sizes[k] for k in parsed.order)
-        names = [name for place in places(parsed.levels, dims) for name in place.names.values()]
+        classes = array_classes(parsed)
         raise_if(
             ArrayError,
-            [Problem(str(name), f"the format {parsed} has no such array") for name in arrays if name not in names],
+            [Problem(str(name), f"the format {parsed} has no such array") for name in arrays if name not in classes],
         )
-        given = {name: checked_array(arrays[name], name) for name in names if name in arrays}
+        given = {name: checked_array(arrays[name], name) for name in classes if name in arrays}
         given_values = checked_values(values)
         iso = given_values.ndim == 0
         raise_if(ArrayError, length_problems(parsed.levels, dims, given, None if iso else len(given_values)))
+        given = {name: x.view(bool) if classes[name] == "bool" else x for name, x in given.items()}
         tree = Tree(parsed.levels, dims, given, given_values, iso)
         if iso:
             tree = tree.with_values(repeat_one(given_values.reshape(1), tree.positions()), True)
@@ -234,9 +235,8 @@ class Tensor:
     @property
     def number_of_stored_values(self) -> int:
         """How many entries are stored; with a structure, those of its triangle; of a view they are looked for."""
-        if any(level.gaps for level in self._format.levels):
-            return len(packing.unpack_tree(self._tree)[1])
-        return len(self._held.values if isinstance(self._held, Tree) else self._tree.values)
+        tree = self._held if isinstance(self._held, Tree) and not self._held.gaps else self._tree
+        return len(tree.listed()) if tree.gaps else len(tree.values)
 
     @property
     def nbytes(self) -> int:
@@ -265,7 +265,8 @@ class Tensor:
             covered = ", ".join(f"{self._format.order[first + k]} (size {size})" for k, size in enumerate(place.dims))
             held = ", ".join(f"{place.names[role]}[{len(array)}]" for role, array in arrays.items())
             fibers = f"{n} fiber{'s' if n != 1 else ''}"
-            lines.append(f"{'  ' * depth}└ {place.level}: dimension {covered}, {fibers}{', ' + held if held else ''}")
+            covered = f"dimension {covered}" if covered else "no dimension"
+            lines.append(f"{'  ' * depth}└ {place.level}: {covered}, {fibers}{', ' + held if held else ''}")
         lines.append(f"{'  ' * len(self._format.levels)}└ element: values[{len(self._held.values)}]")
         return lines
 
@@ -523,13 +524,13 @@ class Tensor:
         self, coords: Sequence[Array], values: Array, format: Format, limits: Limits, *, iso: bool | None = None
     ) -> Tensor:
         """A tensor of these entries, otherwise like this one."""
-        iso = self.iso if iso is None else iso
+        iso = (self.iso if iso is None else iso) and bool(coords or len(values))
         entries = _entries(format, self._shape, coords, _one(values).reshape(1) if iso else values, iso)
         return self._with(format, packing.pack_entries(format.levels, entries, self._pad(), "error", limits))
 
     def astype(self, dtype: npt.DTypeLike) -> Tensor:
         """The same tensor with values of another type, cast as numpy casts them; the other arrays are shared."""
-        tree = self._tree
+        tree = self._tree.blanked()
         check_fixed_size(np.dtype(dtype))
         if self._structure is not None:
             raise_if(FormatError, structure_problems(self._structure, self._shape, np.dtype(dtype)))
@@ -635,6 +636,8 @@ class Tensor:
 
     def _sorted(self) -> tuple[tuple[Array, ...], Array]:
         """All entries in lexicographic order, the structure expanded."""
+        if not self.ndim:  # coordinates of no dimension would make an entry of one that is not there
+            return self.unpack()
         if self._structure is None:
             return self.convert(coordinates(self.ndim)).unpack()
         coords, values = expand(self._structure, *self.unpack())

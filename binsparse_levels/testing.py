@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from .errors import FormatError
 from .formats import ALIASES, Format
-from .levels import LEVELS, Dense, Level, Sparse, places
+from .levels import LEVELS, Bitmap, Dense, Level, Sparse, places
 from .levels.base import Positions, as_array
 from .structure import STRUCTURES, in_triangle, structure_problems
 from .tensor import Tensor, pack
@@ -75,7 +75,8 @@ def check_level(case: LevelCase) -> None:
     # 2: expand gives back what was built
     everything = [range(s) for s in dims]
     listing = _listing(level.expand(kept, dims, range(n), everything), range(n))
-    built = {(p, c): q for p, c, q in zip(case.parents.tolist(), _rows(case.coords), children.tolist(), strict=True)}
+    rows = _rows(case.coords, len(case.parents))
+    built = {(p, c): q for p, c, q in zip(case.parents.tolist(), rows, children.tolist(), strict=True)}
     found = {(p, c): q for p, c, q in listing}
     assert len(found) == len(listing)
     assert built.items() <= found.items()
@@ -127,11 +128,15 @@ def formats(
     draw: st.DrawFn, *, min_rank: int = 0, max_rank: int = 4, kinds: Sequence[type[Level]] | None = None
 ) -> Format:
     """Formats of any chain of levels of these kinds (all that are registered), with any transpose."""
+    known = list(kinds or LEVELS.values())
+    flat = [kind for kind in known if kind.min_rank == 0]
     rank = draw(st.integers(min_rank, max_rank))
     levels: list[Level] = []
     while (left := rank - sum(level.rank for level in levels)) > 0:
-        kind = draw(st.sampled_from([k for k in kinds or LEVELS.values() if k.min_rank <= left]))
+        kind = draw(st.sampled_from([k for k in known if k.min_rank <= left]))
         levels.append(kind(draw(st.integers(max(kind.min_rank, 1), left))))
+    for kind in draw(st.lists(st.sampled_from(flat), max_size=2)) if flat else ():  # of rank 0, anywhere among them
+        levels.insert(draw(st.integers(0, len(levels))), kind(0))
     transpose = draw(st.none() | st.permutations(range(rank)).map(tuple))
     return Format(tuple(levels), transpose)
 
@@ -149,11 +154,12 @@ def tensors(
     max_rank: int = 4,
     max_size: int = 4,
     dtypes: Sequence[str] = VALUE_TYPES,
-    kinds: Sequence[type[Level]] = PLAIN,
+    kinds: Sequence[type[Level]] = (Dense, Sparse, Bitmap),
     structures: bool = True,
 ) -> Tensor:
-    """Any tensor that Binsparse can say: rank 0 up, dimensions of 0 and up, every predefined and custom format with any
-    transpose, every data type, iso or not, with a fill value or none, with a structure where there can be one.
+    """Any tensor that Binsparse can say, with level kinds beyond it unless `kinds` leaves them out: rank 0 up,
+    dimensions of 0 and up, every predefined and custom format with any transpose, every data type, iso or not, with a
+    fill value or none, with a structure where there can be one.
     """
     format = draw(
         st.sampled_from([f for f in ALIASES.values() if f.rank <= max_rank]) | formats(max_rank=max_rank, kinds=kinds)
@@ -173,7 +179,7 @@ def tensors(
     fill = draw(st.none() | _scalars(dtype)) if structure is None else None
     table = np.array(chosen, np.int64).reshape(len(chosen), len(shape))
     values: Any = draw(_scalars(dtype)) if draw(st.booleans()) else draw(_arrays(dtype, len(chosen)))
-    if not shape and np.ndim(values) and not chosen:
+    if not format.levels and np.ndim(values) and not chosen:
         values = draw(_arrays(dtype, 1))
     if not shape and np.ndim(values):
         values = values[:1]
@@ -231,8 +237,8 @@ def _some_of(draw: st.DrawFn, size: int, *, steps: bool) -> Positions:
     return np.array(sorted(chosen), np.int64)
 
 
-def _rows(coords: Sequence[Array]) -> list[tuple[int, ...]]:
-    return list(zip(*(x.tolist() for x in coords), strict=True))
+def _rows(coords: Sequence[Array], count: int) -> list[tuple[int, ...]]:
+    return list(zip(*(x.tolist() for x in coords), strict=True)) if coords else [()] * count
 
 
 def _listing(expanded: tuple[int | Array, list[Array], Positions], positions: Positions) -> Listing:
@@ -240,4 +246,4 @@ def _listing(expanded: tuple[int | Array, list[Array], Positions], positions: Po
     fibers = as_array(positions).tolist()
     repeats = [counts] * len(fibers) if isinstance(counts, int) else np.asarray(counts).tolist()
     parents = [p for p, count in zip(fibers, repeats, strict=True) for _ in range(count)]
-    return list(zip(parents, _rows(coords), as_array(child).tolist(), strict=True))
+    return list(zip(parents, _rows(coords, len(child)), as_array(child).tolist(), strict=True))

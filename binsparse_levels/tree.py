@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from .errors import LimitError, Problem
 from .levels import Level, Place, places
+from .levels.base import Positions, as_array, wrong_type
 from .limits import INT32_MAX, INT64_MAX
 
 Array = npt.NDArray[Any]
@@ -67,6 +68,29 @@ class Tree:
             n = place.level.size(arrays, place.dims, above)
         return n
 
+    def listed(self) -> Positions:
+        """The positions of the last level that an entry has, in stored order. Precondition: the levels are sound."""
+        positions: Positions = range(1)
+        for place, arrays, _ in self.walk():
+            positions = place.level.expand(arrays, place.dims, positions, list(map(range, place.dims)))[2]
+        return positions
+
+    @property
+    def gaps(self) -> bool:
+        """Whether there may be positions that no entry has."""
+        return any(level.gaps for level in self.levels)
+
+    def blanked(self) -> Tree:
+        """The same tree with zero for the values that no entry has; what they were is unspecified."""
+        if not self.gaps or self.iso:
+            return self
+        listed = self.listed()
+        if len(listed) == len(self.values):
+            return self
+        values = np.zeros(len(self.values), self.values.dtype)
+        values[as_array(listed)] = self.values[as_array(listed)]
+        return self.with_values(values, False)
+
     def with_values(self, values: Array, iso: bool) -> Tree:
         """The same levels around other values."""
         return Tree(self.levels, self.dims, self.arrays, values, iso)
@@ -86,11 +110,17 @@ class Tree:
         yield from problems
         if problems:
             return
+        *above, _ = self.levels or (None,)
+        has_gaps = any(level.gaps for level in above if level)
+        reached: Positions = range(1)
         for place, arrays, n in self.walk():
-            found = [
-                at_name(problem, place.names, called[place.depth :])
-                for problem in place.level.check(arrays, place.dims, n, order=order)
-            ]
+            problems = list(place.level.check(arrays, place.dims, n, order=order))
+            if has_gaps and not problems:
+                everything = list(map(range, place.dims))
+                if not place.level.padded and len(reached) < n:
+                    problems = _unreached_problems(place, arrays, n, reached)
+                reached = place.level.expand(arrays, place.dims, reached, everything)[2]
+            found = [at_name(problem, place.names, called[place.depth :]) for problem in problems]
             yield from found
             if found:  # the sizes below this level mean nothing
                 return
@@ -105,7 +135,7 @@ def length_problems(
     """
     n: int | None = 1
     for place in places(levels, dims):
-        lengths = {}
+        lengths, classes = {}, place.level.roles()
         for role, name in place.names.items():
             if name not in arrays:
                 yield Problem(name, "missing")
@@ -113,8 +143,8 @@ def length_problems(
             array = arrays[name]
             if len(array.shape) != 1:
                 yield Problem(name, f"expected one dimension, got shape {array.shape}")
-            elif array.dtype.kind not in "iu":
-                yield Problem(name, f"expected an integer type, got {array.dtype}")
+            elif wanted := wrong_type(classes[role], array.dtype):
+                yield Problem(name, f"expected {wanted}, got {array.dtype}")
             else:
                 lengths[role] = array.shape[0]
         if len(lengths) < len(place.names):
@@ -125,6 +155,18 @@ def length_problems(
             return
     if n is not None and values is not None and n != values:
         yield Problem("values", f"expected a length of {n}, one for each position of the last level, got {values}")
+
+
+def _unreached_problems(place: Place, arrays: Mapping[str, Array], n: int, reached: Positions) -> list[Problem]:
+    """The first fiber that has something in it, though it lies below a position that no entry has."""
+    gaps = np.ones(n, bool)
+    gaps[as_array(reached)] = False
+    (rest,) = gaps.nonzero()
+    counts = np.broadcast_to(place.level.expand(arrays, place.dims, rest, list(map(range, place.dims)))[0], rest.shape)
+    if not counts.any():
+        return []
+    fiber = rest[np.argmax(counts != 0)]
+    return [Problem(next(iter(place.names)), f"fiber {fiber} has entries, but belongs to none in the level above")]
 
 
 def at_name(problem: Problem, names: Mapping[str, str], dimensions: Sequence[int]) -> Problem:
@@ -159,7 +201,7 @@ def index_dtype(dims: Sequence[int], count: int) -> np.dtype[Any]:
 
 def shared_dtype(arrays: Mapping[str, Stored], dims: Sequence[int], count: int) -> np.dtype[Any]:
     """The integer type of all these arrays, where they have one that is wide enough, else the package's own."""
-    types = {array.dtype for array in arrays.values()}
+    types = {array.dtype for array in arrays.values() if array.dtype.kind != "b"}
     wanted = index_dtype(dims, count)
     if len(types) == 1:
         dtype = types.pop()

@@ -1,4 +1,4 @@
-"""Level kinds of the tests alone: one lists its fibers out of order, one has positions that nobody reaches."""
+"""A level kind of the tests alone, which lists its fibers out of order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from binsparse_levels.errors import Problem
 from binsparse_levels.levels import Level, register
-from binsparse_levels.levels.base import Array, Arrays, Positions, as_array, cells, inside
+from binsparse_levels.levels.base import Array, Arrays, Positions, as_array, inside
 
 
 @register
@@ -83,64 +83,3 @@ class Backwards(Level):
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return (n + self.rank * children) * itemsize
-
-
-@register
-@dataclass(frozen=True)
-class Marked(Level):
-    """One byte for every cell says whether it is an entry; the child position is the cell."""
-
-    kind: ClassVar[str] = "marked"
-    gaps: ClassVar[bool] = True
-
-    def roles(self) -> dict[str, str]:
-        return {"marks": "bool"}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        return {"marks": f"marks_{depth}"}
-
-    def lengths(
-        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
-    ) -> tuple[int | None, list[Problem]]:
-        if n is None:
-            return None, []
-        size = n * cells(dims)
-        return size, [] if lengths["marks"] == size else [Problem("marks", f"expected a length of {size}")]
-
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return len(arrays["marks"])
-
-    def build(
-        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
-    ) -> tuple[dict[str, Array], Positions]:
-        child = as_array(parents)
-        for size, x in zip(dims, coords, strict=True):
-            child = child * size + x
-        marks = np.zeros(n * cells(dims), np.uint8)
-        marks[child] = 1
-        return {"marks": marks}, child
-
-    def expand(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[Array, list[Array], Positions]:
-        count = cells(dims)
-        child = (as_array(positions)[:, np.newaxis] * count + np.arange(count)).ravel()
-        fiber = np.repeat(np.arange(len(positions)), count)
-        kept = arrays["marks"][child] != 0
-        child, fiber = child[kept], fiber[kept]
-        coords = [x.astype(np.int64) for x in np.unravel_index(child % max(count, 1), dims)]
-        kept = inside(window, coords)
-        return np.bincount(fiber[kept], minlength=len(positions)), [x[kept] for x in coords], child[kept]
-
-    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
-        if (arrays["marks"] > 1).any():
-            yield Problem("marks", "not 0 or 1")
-
-    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        child = positions
-        for size, x in zip(dims, coords, strict=True):
-            child = child * size + x
-        return np.where(arrays["marks"][child] != 0, child, -1) if len(arrays["marks"]) else child
-
-    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
-        return None

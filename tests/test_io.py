@@ -15,6 +15,7 @@ from strategies import cases
 from binsparse_levels import (
     ArrayError,
     BinsparseError,
+    Bitmap,
     ContainerError,
     Dense,
     DescriptorError,
@@ -47,7 +48,7 @@ def small(value=1.0, **options):
 
 
 @given(
-    cases(kinds=(Dense, Sparse, kinds.Backwards, kinds.Marked), dtypes=STORABLE),
+    cases(kinds=(Dense, Sparse, kinds.Backwards, Bitmap), dtypes=STORABLE),
     st.booleans(),
     st.sampled_from([None, 0, 1]),
 )

@@ -1,4 +1,4 @@
-"""The laws of every registered level kind, and of two that live in the tests."""
+"""The laws of every registered level kind, and of one that lives in the tests."""
 
 import kinds
 import numpy as np
@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binsparse_levels import Dense, FormatError, Problem, Sparse, testing
+from binsparse_levels import Bitmap, Dense, FormatError, Problem, Sparse, testing
 from binsparse_levels.levels import LEVELS, register
 
 SAMPLES = [
     Dense(1), Dense(2), Dense(3), Sparse(1), Sparse(2), Sparse(3),
-    kinds.Backwards(1), kinds.Backwards(2, base=1), kinds.Marked(1), kinds.Marked(2),
+    kinds.Backwards(1), kinds.Backwards(2, base=1), Bitmap(0), Bitmap(1), Bitmap(2), Bitmap(3),
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from strategies import VALUE_TYPES, cases
 
 from binsparse_levels import (
     ArrayError,
+    Bitmap,
     Dense,
     Format,
     LimitError,
@@ -30,7 +31,7 @@ from binsparse_levels import (
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
-ALL_KINDS = (Dense, Sparse, kinds.Backwards, kinds.Marked)
+ALL_KINDS = (Dense, Sparse, kinds.Backwards, Bitmap)
 
 
 def entries_of(tensor):

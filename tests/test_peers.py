@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reference_cli import converters, reformat
 from test_golden import FILES, GOLDEN, read_leniently, target
 
-from binsparse_levels import compliance, pack, parse_format, read, testing, write
+from binsparse_levels import Dense, Sparse, compliance, pack, parse_format, read, testing, write
 
 SUFFIXES = [".h5", ".npz", ".zarr"]
 
@@ -80,7 +80,7 @@ def assert_same_entries(found, expected):
     assert all(same_values(found[place], value) for place, value in expected.items())
 
 
-@given(testing.tensors(max_rank=6, max_size=3, structures=False))
+@given(testing.tensors(max_rank=6, max_size=3, structures=False, kinds=(Dense, Sparse)))
 def test_the_decoder_reads_what_we_write(folder, tensor):
     write(folder / "ours.h5", tensor, overwrite=True)
     entries, fill = decode(folder / "ours.h5")
@@ -90,7 +90,7 @@ def test_the_decoder_reads_what_we_write(folder, tensor):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@given(tensor=testing.tensors(max_rank=5, max_size=3, structures=False))
+@given(tensor=testing.tensors(max_rank=5, max_size=3, structures=False, kinds=(Dense, Sparse)))
 def test_the_package_reads_what_we_write(folder, suffix, tensor):
     path = folder / f"ours{suffix}"
     write(path, tensor, overwrite=True, spec_version="0.1.0")
@@ -127,7 +127,7 @@ def _typed_entries(tensor):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @settings(max_examples=30)
-@given(tensor=testing.tensors(max_rank=4, max_size=3, structures=False))
+@given(tensor=testing.tensors(max_rank=4, max_size=3, structures=False, kinds=(Dense, Sparse)))
 def test_we_read_what_the_package_writes(folder, suffix, tensor):
     if not len(tensor.values) or any(value != value for value in tensor.values.tolist()):
         return  # their reference code takes the type of the first value, and does not sort NaN
@@ -166,7 +166,7 @@ def test_golden_files_written_again_are_read_by_the_package(tmp_path, suffix):
 @st.composite
 def calls(draw):
     """What the suite gives to npy_to_binsparse: a tensor, and a header that may spell its format in any way."""
-    tensor = draw(testing.tensors(max_rank=6, max_size=3, structures=False))
+    tensor = draw(testing.tensors(max_rank=6, max_size=3, structures=False, kinds=(Dense, Sparse)))
     names = {"COOR": ["COOR", "COO"], "DMATR": ["DMATR", "DMAT"]}.get(tensor.format.alias or "", [tensor.format.alias])
     name = draw(st.sampled_from([*names, "custom"])) if names[0] else "custom"
     return tensor, name

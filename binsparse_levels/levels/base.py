@@ -80,7 +80,7 @@ class Level(ABC):
 
     @abstractmethod
     def roles(self) -> dict[str, str]:
-        """The class of each of its arrays (`index`, `pointer`, …) by role."""
+        """The class of each of its arrays by role: `index`, `pointer` (integers of any type), `bool`."""
 
     @abstractmethod
     def names(self, depth: int, root: bool) -> dict[str, str]:
@@ -165,7 +165,7 @@ class Level(ABC):
     @abstractmethod
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         """Every broken invariant, with its place, the role standing for the array; without `order`, only those that
-        would let memory be indexed wrongly. Precondition: the arrays are one-dimensional and of an integer type.
+        would let memory be indexed wrongly. Precondition: the arrays are one-dimensional and of a type of their class.
         """
 
     @abstractmethod
@@ -175,6 +175,13 @@ class Level(ABC):
     @abstractmethod
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
         """The bytes of its arrays, from counts alone; None where those do not tell."""
+
+
+def wrong_type(role_class: str, dtype: np.dtype[Any]) -> str | None:
+    """What an array of this class holds, where it cannot be of this type. Booleans may be bytes of 0 and 1."""
+    if role_class == "bool":
+        return None if dtype.kind in "biu" and dtype.itemsize == 1 else "booleans"
+    return None if dtype.kind in "iu" else "an integer type"
 
 
 class Place(NamedTuple):
@@ -187,10 +194,18 @@ class Place(NamedTuple):
 
 
 def places(levels: Sequence[Level], dims: Sequence[int]) -> Iterator[Place]:
-    """The levels from the root down. Precondition: their ranks add up to len(dims)."""
+    """The levels from the root down. Precondition: their ranks add up to len(dims).
+
+    A level of rank 0 leaves those below it at its own depth, where a name may be taken: then `below_` goes before it.
+    """
     depth = 0
+    taken: set[str] = set()
     for level in levels:
-        yield Place(level, tuple(dims[depth : depth + level.rank]), depth, level.names(depth, depth == 0))
+        names = level.names(depth, depth == 0)
+        if taken & set(names.values()):
+            names = {role: "below_" * len(taken) + name for role, name in names.items()}
+        taken = set() if level.rank else taken | set(names.values())
+        yield Place(level, tuple(dims[depth : depth + level.rank]), depth, names)
         depth += level.rank
 
 
@@ -239,6 +254,50 @@ def items_at(array: Array, positions: Positions) -> Array:
 def span(window: Positions) -> range:
     """From the first to the last coordinate of a window that is not empty."""
     return range(int(window[0]), int(window[-1]) + 1)
+
+
+def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array]) -> Array:
+    """p·∏dims + ravel(i) of each entry, as int64. Precondition: that of the last cell fits."""
+    number = as_array(parents).astype(np.int64, copy=False)
+    for size, x in zip(dims, coords, strict=True):
+        number = number * np.int64(size) + x.astype(np.int64, copy=False)
+    return number
+
+
+def list_cells(
+    dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+) -> tuple[int, list[Array], Positions]:
+    """All cells of the fibers at `positions` inside `window`: how many a fiber has, their coordinates and numbers."""
+    shape = [len(w) for w in window]
+    count = cells(shape) if len(positions) else 0
+    if not count:
+        return 0, [np.empty(0, np.int64) for _ in dims], range(0)
+    coords = []
+    for k, w in enumerate(window):
+        x = as_array(w)
+        if len(window) > 1:
+            x = np.tile(np.repeat(x, cells(shape[k + 1 :])), cells(shape[:k]))
+        coords.append(x)
+    numbers: Positions | None = run_of_cells(dims, positions, window)
+    if numbers is None:
+        offsets = number_cells(dims, range(1), coords)
+        numbers = (as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + offsets).ravel()
+    return count, [np.tile(x, len(positions)) if len(positions) > 1 else x for x in coords], numbers
+
+
+def run_of_cells(dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> range | None:
+    """The numbers of all cells of the fibers inside the window, where they are a run."""
+    if not dims:
+        return positions if isinstance(positions, range) and positions.step == 1 else None
+    outer, inner = window[0], cells(dims[1:])
+    if not isinstance(outer, range) or not is_everything(window[1:], dims[1:]):
+        return None
+    if isinstance(positions, range) and positions.step == 1 and outer == range(dims[0]):
+        return range(positions.start * dims[0] * inner, positions.stop * dims[0] * inner)
+    if len(positions) == 1 and outer.step == 1:
+        first = int(positions[0]) * dims[0]
+        return range((first + outer.start) * inner, (first + outer.stop) * inner)
+    return None
 
 
 def cells(dims: Sequence[int]) -> int:

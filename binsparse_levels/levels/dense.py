@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import Array, Arrays, Level, Positions, as_array, cells, is_everything, register
+from .base import Array, Arrays, Level, Positions, cells, list_cells, number_cells, register, run_of_cells
 
 
 @register
@@ -46,42 +46,16 @@ class Dense(Level):
     ) -> tuple[dict[str, Array], Positions]:
         if n == self.rank == 1:
             return {}, coords[0] if coords[0].dtype.kind == "i" else coords[0].astype(np.int64)
-        return {}, self.locate({}, dims, as_array(parents), coords)
+        return {}, number_cells(dims, parents, coords)
 
     def expand(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[int | Array, list[Array], Positions]:
-        shape = [len(w) for w in window]
-        count = cells(shape) if len(positions) else 0
-        if not count:
-            return 0, [np.empty(0, np.int64) for _ in dims], range(0)
-        coords = []
-        for k, w in enumerate(window):
-            x = as_array(w)
-            if len(window) > 1:
-                x = np.tile(np.repeat(x, cells(shape[k + 1 :])), cells(shape[:k]))
-            coords.append(x)
-        child: Positions | None = self._run(dims, positions, window)
-        if child is None:
-            offset = self.build(dims, range(1), coords, 1)[1]
-            child = (as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + as_array(offset)).ravel()
-        return count, [np.tile(x, len(positions)) if len(positions) > 1 else x for x in coords], child
+        return list_cells(dims, positions, window)
 
     def reach(self, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> Positions:
-        run = self._run(dims, positions, window)
+        run = run_of_cells(dims, positions, window)
         return self.expand({}, dims, positions, window)[2] if run is None else run
-
-    def _run(self, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> range | None:
-        """The child positions, where they are a run."""
-        outer, inner = window[0], cells(dims[1:])
-        if not isinstance(outer, range) or not is_everything(window[1:], dims[1:]):
-            return None
-        if isinstance(positions, range) and positions.step == 1 and outer == range(dims[0]):
-            return range(positions.start * dims[0] * inner, positions.stop * dims[0] * inner)
-        if len(positions) == 1 and outer.step == 1:
-            first = int(positions[0]) * dims[0]
-            return range((first + outer.start) * inner, (first + outer.stop) * inner)
-        return None
 
     def part(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
@@ -102,10 +76,7 @@ class Dense(Level):
         return iter(())
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        child = positions.astype(np.int64, copy=False)
-        for size, x in zip(dims, coords, strict=True):
-            child = child * np.int64(size) + x.astype(np.int64, copy=False)
-        return child
+        return number_cells(dims, positions, coords)
 
     def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
         if self.rank == 1:

@@ -1,0 +1,125 @@
+"""bitmap: every coordinate has a child, and a boolean that says whether it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from .. import kernels, threads
+from ..errors import Problem
+from .base import (
+    Array,
+    Arrays,
+    Level,
+    Positions,
+    as_array,
+    cells,
+    is_everything,
+    items_at,
+    list_cells,
+    number_cells,
+    register,
+    run_of_cells,
+)
+
+
+@register
+@dataclass(frozen=True)
+class Bitmap(Level):
+    """`rank` dimensions with a boolean for each cell: q = p·∏dims + ravel(i), where it is set. Rank 0 is one cell.
+
+    Not in Binsparse 0.1: stored under an extension name. What lies below a cell that is not set is unspecified.
+    """
+
+    kind: ClassVar[str] = "bitmap"
+    min_rank: ClassVar[int] = 0
+    gaps: ClassVar[bool] = True
+
+    def roles(self) -> dict[str, str]:
+        return {"bitmap": "bool"}
+
+    def names(self, depth: int, root: bool) -> dict[str, str]:
+        return {"bitmap": f"bitmap_{depth}"}
+
+    def lengths(
+        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
+    ) -> tuple[int | None, list[Problem]]:
+        found = lengths["bitmap"]
+        if n is None or found == n * cells(dims):
+            return found, []
+        return found, [Problem("bitmap", f"expected a length of {n * cells(dims)}, one for each cell, got {found}")]
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        return n * cells(dims)
+
+    def build(
+        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
+    ) -> tuple[dict[str, Array], Positions]:
+        child = number_cells(dims, parents, coords)
+        bits = np.zeros(n * cells(dims), bool)
+        bits[child] = True
+        return {"bitmap": bits}, child
+
+    def expand(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[int | Array, list[Array], Positions]:
+        if isinstance(positions, range) and positions.step == 1 and is_everything(window, dims) and cells(dims) > 1:
+            return _expand_rows(arrays["bitmap"], dims, positions)
+        count, coords, child = list_cells(dims, positions, window)
+        kept = items_at(arrays["bitmap"], child)
+        counts = kept.reshape(len(positions), count).sum(axis=1, dtype=np.int64)
+        return counts, [x[kept] for x in coords], as_array(child)[kept]
+
+    def part(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[dict[str, Array], Positions]:
+        everything = [range(size) for size in dims]
+        run = run_of_cells(dims, positions, everything)
+        child = list_cells(dims, positions, everything)[2] if run is None else run
+        return {"bitmap": items_at(arrays["bitmap"], child)}, child
+
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        octets = arrays["bitmap"].view(np.uint8)
+        if octets.max(initial=0) > 1:
+            (bad,) = (octets > 1).nonzero()
+            more = f" ({len(bad)} such in all)" if len(bad) > 1 else ""
+            yield Problem(f"bitmap[{bad[0]}]", f"expected 0 or 1, got {octets[bad[0]]}{more}")
+
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        child = number_cells(dims, positions, coords)
+        return np.where(arrays["bitmap"][child], child, -1)
+
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
+        return n * cells(dims)
+
+
+def _expand_rows(bitmap: Array, dims: Sequence[int], positions: range) -> tuple[Array, list[Array], Array]:
+    """What whole fibers store, found row by row of the last dimension, so that no coordinate is divided out."""
+    *above, width = dims
+    per_fiber = cells(above)
+    start = positions.start * per_fiber * width
+    bits = bitmap[start : positions.stop * per_fiber * width]
+    rows = len(positions) * per_fiber
+    if kernels.worth(len(bits)):
+        table = kernels.readable(bits).view(np.uint8).reshape(rows, width)
+        parts = [(begin // width, end // width) for begin, end in threads.shares(len(bits))]
+        in_rows = np.zeros(rows, np.int64)
+        threads.each(lambda part: kernels.cells.count_in_rows(table, *part, in_rows), parts)
+        pointers = np.zeros(rows + 1, np.int64)
+        np.cumsum(in_rows, out=pointers[1:])
+        last, child = np.empty(pointers[-1], np.int64), np.empty(pointers[-1], np.int64)
+        threads.each(lambda part: kernels.cells.place_in_rows(table, *part, pointers, last, child), parts)
+    else:
+        (child,) = bits.nonzero()
+        in_rows = bits.reshape(rows, width).sum(axis=1, dtype=np.int64)
+        last = child % max(width, 1)
+    row = np.repeat(np.arange(rows), in_rows)
+    coords = [last]
+    for size in reversed(above):
+        row, x = np.divmod(row, size)
+        coords.insert(0, x)
+    counts = in_rows.reshape(len(positions), per_fiber).sum(axis=1)
+    return counts, coords, child + start if start else child
