@@ -29,18 +29,22 @@ if TYPE_CHECKING:
     from .formats import Format as Format
     from .formats import parse_format as parse_format
     from .interop import from_binsparse as from_binsparse
+    from .interop import from_graphblas as from_graphblas
     from .interop import from_numpy as from_numpy
     from .interop import from_scipy as from_scipy
     from .interop import from_sparse as from_sparse
     from .interop import to_gcxs as to_gcxs
+    from .interop import to_graphblas as to_graphblas
     from .interop import to_numpy as to_numpy
     from .interop import to_scipy as to_scipy
     from .interop import to_sparse as to_sparse
     from .io import list_tensors as list_tensors
     from .io import open as open
     from .io import read as read
+    from .io import read_all as read_all
     from .io import repair as repair
     from .io import write as write
+    from .io import write_all as write_all
     from .levels import Bitmap as Bitmap
     from .levels import Dense as Dense
     from .levels import Level as Level
@@ -60,9 +64,10 @@ _MODULES = {
     "external": ["append", "concatenate", "convert"],
     "formats": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
     "interop": [
-        "from_binsparse", "from_numpy", "from_scipy", "from_sparse", "to_gcxs", "to_numpy", "to_scipy", "to_sparse",
+        "from_binsparse", "from_graphblas", "from_numpy", "from_scipy", "from_sparse", "to_gcxs", "to_graphblas",
+        "to_numpy", "to_scipy", "to_sparse",
     ],
-    "io": ["list_tensors", "open", "read", "repair", "write"],
+    "io": ["list_tensors", "open", "read", "read_all", "repair", "write", "write_all"],
     "levels": ["Bitmap", "Dense", "Level", "Sparse"],
     "limits": ["Limits"],
     "tensor": ["Tensor", "pack", "pack_dense"],

@@ -40,7 +40,8 @@ from .tensor import Check, Tensor
 
 
 class Kind(NamedTuple):
-    """A kind of file: the module that reads and writes it, its suffixes, and what that module is to be told.
+    """A kind of file: the module that reads and writes it, its suffixes, what that module is to be told, and whether a
+    file holds several tensors by name.
 
     Modules in `files` read and write tensors, those in `containers` headers and arrays. reads, writes: the options of
     `read` and `write` that a module in `files` has.
@@ -51,6 +52,7 @@ class Kind(NamedTuple):
     options: Mapping[str, Any] = {}
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    named: bool = False
 
 
 KINDS = {
@@ -70,6 +72,8 @@ KINDS = {
         reads=("order", "dtype"),
         writes=("order", "eltype", "big_endian", "encoding", "trailer"),
     ),
+    "sscdf": Kind("files.sscdf", (".sscdf",), {}, ("name", "check"), ("name", "storage"), True),
+    "sscdf_json": Kind("files.sscdf", (), {"dialect": "json"}, ("name", "check"), ("name", "storage"), True),
 }
 _SIGNATURES = {
     b"\x89HDF\r\n\x1a\n": "hdf5", b"%%MatrixMarket": "matrix_market", b"rawarray": "rawarray", b"yarrawar": "rawarray",
@@ -99,17 +103,18 @@ def read(
     lenient: mend a fixed list of dialects that other programs write; each repair is told by a DialectWarning. check:
     as for Tensor. shape: of a .tns file, which names none; else its largest coordinates tell. duplicates: as for
     `pack`, "error" where it is not given; text files may have some, others only when read leniently. options: what
-    other systems' files have of their own, see `read` in the module in `files`.
+    other systems' files have of their own, such as the `name` of an object in an sscdf file, or `order` of RawArray;
+    see `read` in the module in `files`.
 
     Raises FileNotFoundError, and BinsparseError of every kind with all that is wrong.
     """
     place, group = _split(path)
-    name = _kind_of(place)
-    module = _module(KINDS[name])
-    if KINDS[name].module.startswith("files."):
-        _refuse(place, group=group, lenient=lenient or None)
-        given = {"shape": shape, "duplicates": duplicates, **options}
-        tensor: Tensor = module.read(place, limits=limits, **_chosen(place, given, KINDS[name].reads))
+    kind = KINDS[_kind_of(place)]
+    module = _module(kind)
+    if kind.module.startswith("files."):
+        given = _placed(kind, place, group, {"shape": shape, "duplicates": duplicates, **options})
+        given |= {"lenient": lenient or None, "check": check if check != "full" else None}
+        tensor: Tensor = module.read(place, limits=limits, **_chosen(place, given, kind.reads))
         return tensor
     _refuse(place, shape=shape, duplicates=None if lenient else duplicates, **options)
     with _one_folder(place), module.reading(place, group, limits) as reader:
@@ -175,15 +180,16 @@ def write(
         raise TypeError(f"expected a Tensor, got {type(tensor).__name__}")
     place, group = _split(path)
     found = KINDS[_kind_to_write(place, kind)]
-    if isinstance(place, str) and "://" not in place:
-        folder = os.path.dirname(os.path.realpath(place))
-        if not os.path.isdir(folder):
-            raise PathMissingError(Problem(folder, "no such folder"))
+    _check_folder(place)
     storage = Storage(compression, chunks, shards, checksum)
     if found.module.startswith("files."):
-        _refuse(place, group=group, narrow=narrow or None)
-        storage.refuse("this kind of file")
-        _module(found).write(place, tensor, overwrite=overwrite, **_chosen(place, options, found.writes))
+        _refuse(place, narrow=narrow or None)
+        given = _placed(found, place, group, options)
+        if "storage" in found.writes:
+            given["storage"] = storage
+        else:
+            storage.refuse("this kind of file")
+        _module(found).write(place, tensor, overwrite=overwrite, **found.options, **_chosen(place, given, found.writes))
         return
     _refuse(place, **options)
     if not isinstance(spec_version, str):
@@ -226,6 +232,46 @@ def extend(path: Place, header: Mapping[str, Any], pieces: Mapping[str, Pieces],
     place, group = _split(path)
     module = _module(KINDS[_kind_of(place)])
     return hasattr(module, "extend") and bool(module.extend(place, group, header, pieces, limits))
+
+
+def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, Tensor]:
+    """All tensors of a file or store by name: of the groups of a container, or of the objects of an sscdf file. The one
+    at the root, the primary object, is under None. Raises what `read` raises.
+    """
+    place, _ = _split(path)
+    kind = KINDS[_kind_of(place)]
+    if kind.named:
+        found: dict[str | None, Tensor] = _module(kind).read_all(place, check=check, limits=limits)
+        return found
+    names = list_tensors(path, limits=limits)
+    targets = {None if name == "/" else name: place if name == "/" else f"{place}:{name}" for name in names}
+    return {name: read(target, check=check, limits=limits) for name, target in targets.items()}
+
+
+def write_all(
+    path: Place,
+    tensors: Mapping[str | None, Tensor],
+    *,
+    overwrite: bool = False,
+    kind: str | None = None,
+    compression: str | Mapping[str, str] | None = None,
+    chunks: int | Mapping[str, int] | None = None,
+) -> None:
+    """Write an sscdf file of several tensors by name, the primary object under None, in one step; options as for
+    `write`. Into the groups of a container each is written on its own. Raises what `write` raises.
+    """
+    place, group = _split(path)
+    found = KINDS[_kind_to_write(place, kind)]
+    if not found.named:
+        raise OptionError(
+            Problem(str(place), "is no kind of file that holds several by name; write each to PATH:GROUP")
+        )
+    _refuse(place, group=group)
+    if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+        raise TypeError(f"expected a mapping from names to tensors, got {tensors!r:.60}")
+    _check_folder(place)
+    storage = Storage(compression, chunks)
+    _module(found).write_all(place, tensors, overwrite=overwrite, storage=storage, **found.options)
 
 
 def repair(
@@ -292,8 +338,9 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
     place, group = _split(path)
     kind = KINDS[_kind_of(place)]
     if hasattr(_module(kind), "describe"):
-        _refuse(place, group=group, lenient=lenient or None)
-        return Description(*_module(kind).describe(place, limits=limits))
+        _refuse(place, lenient=lenient or None)
+        given = _chosen(place, _placed(kind, place, group, {}), kind.reads)
+        return Description(*_module(kind).describe(place, limits=limits, **given))
     if kind.module.startswith("files."):
         header, arrays = read(path, lenient=lenient, limits=limits)._stored()
         infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
@@ -347,6 +394,24 @@ def _same_folder(place: Any) -> Iterator[Callable[..., None]]:
     finally:
         if handle is not None:
             os.close(handle)
+
+
+def _check_folder(place: Any) -> None:
+    if isinstance(place, str) and "://" not in place:
+        folder = os.path.dirname(os.path.realpath(place))
+        if not os.path.isdir(folder):
+            raise PathMissingError(Problem(folder, "no such folder"))
+
+
+def _placed(kind: Kind, place: str, group: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with what stands behind the colon of a path: a group, or in files that have them, a name; the root is
+    the primary object.
+    """
+    if not kind.named:
+        return {"group": group, **options}
+    if group is not None and options.get("name") is not None:
+        raise OptionError(Problem(place, f"names the object {group!r:.40}, and name={options['name']!r:.40}"))
+    return {**options, "name": group or options.get("name")}
 
 
 def _split(path: Place) -> tuple[Any, str | None]:
@@ -405,7 +470,7 @@ def _kind_of(place: Any) -> str:
             raise ContainerError(Problem(place, f"not a gzip file: {error}")) from None
     for signature, kind in _SIGNATURES.items():
         if head.startswith(signature):
-            return kind
+            return "sscdf" if kind == "hdf5" and _module(KINDS["sscdf"]).claims(place) else kind
     found = _kind_by_suffix(place)
     if found is None:
         raise ContainerError(Problem(place, "neither its content nor its suffix is known"))

@@ -176,10 +176,9 @@ class Storage:
 DEFAULT_STORAGE = Storage()
 
 
-def load_json(text: str | bytes, limits: Limits) -> Any:
-    """Strict JSON: UTF-8, no key twice, no NaN or infinity, limited in length and depth before it is parsed.
-
-    Raises DescriptorError or LimitError.
+def load_json(text: str | bytes, limits: Limits, *, constants: bool = False) -> Any:
+    """Strict JSON: UTF-8, no key twice, no NaN or infinity (unless `constants` lets the bare words pass), limited in
+    length and depth before it is parsed. Raises DescriptorError or LimitError.
     """
     limits.hold("header_bytes", len(text), "binsparse", "the length of the JSON header")
     try:
@@ -190,7 +189,11 @@ def load_json(text: str | bytes, limits: Limits) -> Any:
     limits.hold("nesting", _depth(text), "binsparse", "the depth of the JSON header")
     try:
         return json.loads(
-            text, object_pairs_hook=_object, parse_constant=_no_constant, parse_int=_integer, parse_float=_float
+            text,
+            object_pairs_hook=_object,
+            parse_constant=float if constants else _no_constant,
+            parse_int=_integer,
+            parse_float=_float,
         )
     except json.JSONDecodeError as error:
         raise DescriptorError(Problem("binsparse", f"not JSON: {error}")) from None

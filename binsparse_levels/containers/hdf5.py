@@ -40,16 +40,9 @@ class HDF5Reader:
         self._limits = limits
 
     def read_header(self) -> Any:
-        with touching(ATTRIBUTE):
-            if ATTRIBUTE not in self._group.attrs:
-                raise ContainerError(Problem(self._group.name, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
-            size = self._group.attrs.get_id(ATTRIBUTE).get_storage_size()
-            self._limits.hold("header_bytes", size, ATTRIBUTE, "the length of the JSON header")
-            text = self._group.attrs[ATTRIBUTE]
-        if isinstance(text, np.ndarray) and text.shape == (1,):
-            text = text[0]
-        if not isinstance(text, str | bytes):
-            raise ContainerError(Problem(ATTRIBUTE, f"expected a string, got {type(text).__name__}"))
+        text = read_text(self._group, ATTRIBUTE, self._limits)
+        if text is None:
+            raise ContainerError(Problem(self._group.name, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
         return load_json(text, self._limits)
 
     def info(self, name: str) -> ArrayInfo | None:
@@ -94,6 +87,22 @@ class HDF5Reader:
         if dataset.chunks:
             bounded_chunk(name, math.prod(dataset.chunks), dataset.size, dataset.dtype.itemsize, self._limits)
             hdf5_chunks.check(dataset)
+
+
+def read_text(group: h5py.Group, name: str, limits: Limits) -> str | bytes | None:
+    """An attribute that is a string of any kind, or None where it is missing. Raises ContainerError, LimitError."""
+    with touching(name):
+        if name not in group.attrs:
+            return None
+        limits.hold("header_bytes", group.attrs.get_id(name).get_storage_size(), name, "the length of the attribute")
+        text = group.attrs[name]
+    if isinstance(text, np.ndarray) and text.shape == (1,):
+        text = text[0]
+    if isinstance(text, h5py.Empty):
+        text = ""
+    if not isinstance(text, str | bytes):
+        raise ContainerError(Problem(name, f"expected a string, got {type(text).__name__}"))
+    return text
 
 
 class HDF5Writer:
@@ -150,7 +159,7 @@ def _store(dataset: h5py.Dataset, at: int, piece: npt.NDArray[Any]) -> None:
 @contextlib.contextmanager
 def reading(path: str, group: str | None, limits: Limits) -> Iterator[HDF5Reader]:
     """Open a group of a file. Raises ContainerError, UnsafeError, PathMissingError."""
-    with _opened(path) as file:
+    with opened(path) as file:
         yield HDF5Reader(walk(file, group), limits)
 
 
@@ -163,16 +172,26 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
     """
     refuse_existing(path, overwrite or group is not None)
     storage.refuse("HDF5", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
-    with replacing(path, keep=group is not None) as part, _Disk(part, "r+b") as disk:
-        mode = "w" if group is None or not os.path.getsize(part) else "r+"
-        with _opened(part, mode, disk) as file:
-            place = walk(file, group, make=True)
-            writer = HDF5Writer(place, storage)
-            if ATTRIBUTE in place.attrs:
-                if not overwrite:
-                    raise PathExistsError(Problem(f"{path}:{group}", "has a tensor; nobody asked to overwrite it"))
-                writer.clear(limits)
-            yield writer
+    with changing(path, keep=group is not None) as file:
+        place = walk(file, group, make=True)
+        writer = HDF5Writer(place, storage)
+        if ATTRIBUTE in place.attrs:
+            if not overwrite:
+                raise PathExistsError(Problem(f"{path}:{group}", "has a tensor; nobody asked to overwrite it"))
+            writer.clear(limits)
+        yield writer
+
+
+@contextlib.contextmanager
+def changing(path: str, *, keep: bool, **options: Any) -> Iterator[h5py.File]:
+    """A new file, or with `keep` a copy of the one that is there, which takes its place when the block ends well.
+
+    options: of h5py, for a new file. Raises ContainerError.
+    """
+    with replacing(path, keep=keep) as part, _Disk(part, "r+b") as disk:
+        old = keep and os.path.getsize(part)
+        with opened(part, "r+" if old else "w", disk, **({} if old else options)) as file:
+            yield file
         disk.raise_failure(path)
 
 
@@ -206,9 +225,10 @@ class _Disk(io.FileIO):
             raise ContainerError(Problem(path, f"cannot be written: {self._failure.strerror}"))
 
 
-def _opened(path: str, mode: str = "r", disk: _Disk | None = None) -> h5py.File:
+def opened(path: str, mode: str = "r", disk: _Disk | None = None, **options: Any) -> h5py.File:
+    """A file that is open. Raises ContainerError, PathMissingError."""
     try:
-        return h5py.File(path) if disk is None else h5py.File(disk, mode, **_ALIGNED)
+        return h5py.File(path) if disk is None else h5py.File(disk, mode, **_ALIGNED, **options)
     except FileNotFoundError:
         raise PathMissingError(Problem(path, "no such file")) from None
     except OSError as error:
@@ -245,7 +265,7 @@ def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
 def list_groups(path: str, limits: Limits) -> list[str]:
     """The groups of a file that have a header, the root as an empty string; links are not followed."""
     found = []
-    with _opened(path) as file:
+    with opened(path) as file:
         todo = [("", file)]
         seen = set()
         while todo:
