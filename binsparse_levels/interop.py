@@ -15,7 +15,6 @@ from .arguments import checked_array
 from .containers.memory import reading
 from .dtypes import INTEGERS
 from .errors import FormatError, Problem
-from .files.sscdf import NATIVE
 from .formats import FormatLike, coordinates
 from .limits import DEFAULT_LIMITS, Limits
 from .loading import Loading
@@ -192,6 +191,8 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
     """
     import graphblas
 
+    from .files.sscdf import NATIVE
+
     whole = tensor.expand_structure()
     if whole.fill_value is not None and whole.fill_value != 0:
         raise FormatError(Problem("fill_value", f"GraphBLAS has none, got {whole.fill_value}"))
@@ -228,12 +229,14 @@ def from_graphblas(
     move: bool = False,
 ) -> Tensor:
     """A Tensor of a Matrix, Vector or Scalar, checked in full; of its own format if `format` is None. An empty Scalar
-    is `bitmap(0)`.
+    becomes `bitmap(0)`.
 
     move: the memory is taken over, without a copy, and the object is not to be used any more. Raises TypeError for
     another object, FormatError for types that users have defined.
     """
     import graphblas
+
+    from .files.sscdf import NATIVE
 
     if type(thing) not in (graphblas.Matrix, graphblas.Vector, graphblas.Scalar):
         raise TypeError(f"expected a Matrix, Vector or Scalar of python-graphblas, got {type(thing).__name__}")

@@ -473,6 +473,8 @@ def _write(
     *,
     keep: bool = False,
 ) -> None:
+    if not tensors:
+        raise FormatError(Problem(path, "no tensors were given"))
     storage.refuse("sscdf", but=("compression", "chunks"), compressions=("gzip", "none"))
     if storage.compression is None and dialect == "native":
         storage = replace(storage, compression="gzip")
