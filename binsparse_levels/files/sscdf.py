@@ -24,8 +24,8 @@ import numpy.typing as npt
 from ..arguments import checked_fill
 from ..containers.base import DEFAULT_STORAGE, ArrayInfo, Storage, load_json, one_piece, refuse_existing, touching
 from ..containers.hdf5 import HDF5Reader, HDF5Writer, changing, opened, read_text
-from ..descriptor import array_classes
-from ..dtypes import INTEGERS
+from ..descriptor import Descriptor, array_classes
+from ..dtypes import INTEGERS, data_type_of
 from ..errors import (
     ArrayError,
     BinsparseError,
@@ -39,6 +39,7 @@ from ..errors import (
     raise_if,
 )
 from ..formats import Format, parse_format
+from ..levels import places
 from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ..stored import has_empty_fibers
 from ..tensor import Check, Tensor
@@ -108,15 +109,19 @@ _RESERVED = {"values", "value", *_SIZES[1], *_SIZES[2]}.union(
 
 
 class Part:
-    """The first items of a dataset, as numpy's native type; each slice is read when it is asked for.
+    """The first items of a dataset, as numpy's native type; each slice is read when it is asked for. nbytes: what the
+    dataset takes in the file.
 
     Of booleans any byte but 0 is true, as in C, since cells that are not set may hold anything; but those of a bitmap
     are kept as they are, to be checked. Precondition: the file stays open.
     """
 
-    def __init__(self, group: h5py.Group, name: str, length: int, dtype: np.dtype[Any], limits: Limits) -> None:
+    def __init__(
+        self, group: h5py.Group, name: str, info: ArrayInfo, length: int, dtype: np.dtype[Any], limits: Limits
+    ) -> None:
         self.shape = (length,)
         self.dtype = dtype
+        self.nbytes = info.nbytes
         self._group = group
         self._name = name
         self._limits = limits
@@ -202,6 +207,25 @@ def looking(path: str, *, name: str | None = None, limits: Limits = DEFAULT_LIMI
     """
     with opened(path) as file:
         yield _look(file, name, path, limits)
+
+
+def describe(
+    path: str, *, name: str | None = None, limits: Limits = DEFAULT_LIMITS
+) -> tuple[Descriptor, dict[str, ArrayInfo]]:
+    """One object as a descriptor of Binsparse would say it, with the metadata of its arrays, of which none is read."""
+    with looking(path, name=name, limits=limits) as found:
+        dims = tuple(found.shape[k] for k in found.format.order)
+        n: int | None = 1
+        for place in places(found.format.levels, dims):
+            lengths = {role: len(found.arrays[held]) for role, held in place.names.items()}
+            n, _ = place.level.lengths(lengths, place.dims, n)
+        iso = not found.values.shape
+        types = {held: data_type_of(part.dtype, held) for held, part in found.arrays.items()}
+        types["values"] = data_type_of(found.values.dtype, "values", iso)
+        parts = {**found.arrays, "values": found.values.reshape(1) if iso else found.values}
+        infos = {held: ArrayInfo(part.shape, part.dtype, part.nbytes) for held, part in parts.items()}
+        user = {"comment": found.comment} if found.comment else {}
+        return Descriptor(found.format, found.shape, n, types, user=user), infos
 
 
 def _load(found: Object, place: str, check: Check, limits: Limits) -> Tensor:
@@ -305,7 +329,7 @@ class _Source:
         if len(info.shape) != 1:
             raise ArrayError(Problem(name, f"expected one dimension, got shape {info.shape}"))
         length = info.shape[0] if most is None else min(info.shape[0], most)
-        return Part(self.group, name, length, dtype or info.dtype.newbyteorder("="), self.limits)
+        return Part(self.group, name, info, length, dtype or info.dtype.newbyteorder("="), self.limits)
 
     def expect(self, name: str, dtype: np.dtype[Any], said: str) -> None:
         """Raise ArrayError for a dataset of another type than is said."""
