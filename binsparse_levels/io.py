@@ -72,8 +72,8 @@ KINDS = {
         reads=("order", "dtype"),
         writes=("order", "eltype", "big_endian", "encoding", "trailer"),
     ),
-    "sscdf": Kind("files.sscdf", (".sscdf",), {}, ("name", "check"), ("name", "storage"), True),
-    "sscdf_json": Kind("files.sscdf", (), {"dialect": "json"}, ("name", "check"), ("name", "storage"), True),
+    "sscdf": Kind("files.sscdf", (".sscdf",), {}, ("name", "check"), ("name", "storage", "limits"), True),
+    "sscdf_json": Kind("files.sscdf", (), {"dialect": "json"}, ("name", "check"), ("name", "storage", "limits"), True),
 }
 _SIGNATURES = {
     b"\x89HDF\r\n\x1a\n": "hdf5", b"%%MatrixMarket": "matrix_market", b"rawarray": "rawarray", b"yarrawar": "rawarray",
@@ -186,7 +186,7 @@ def write(
         _refuse(place, narrow=narrow or None)
         given = _placed(found, place, group, options)
         if "storage" in found.writes:
-            given["storage"] = storage
+            given |= {"storage": storage, "limits": limits}
         else:
             storage.refuse("this kind of file")
         _module(found).write(place, tensor, overwrite=overwrite, **found.options, **_chosen(place, given, found.writes))
@@ -256,6 +256,7 @@ def write_all(
     kind: str | None = None,
     compression: str | Mapping[str, str] | None = None,
     chunks: int | Mapping[str, int] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> None:
     """Write an sscdf file of several tensors by name, the primary object under None, in one step; options as for
     `write`. Into the groups of a container each is written on its own. Raises what `write` raises.
@@ -271,7 +272,7 @@ def write_all(
         raise TypeError(f"expected a mapping from names to tensors, got {tensors!r:.60}")
     _check_folder(place)
     storage = Storage(compression, chunks)
-    _module(found).write_all(place, tensors, overwrite=overwrite, storage=storage, **found.options)
+    _module(found).write_all(place, tensors, overwrite=overwrite, storage=storage, limits=limits, **found.options)
 
 
 def repair(

@@ -110,8 +110,7 @@ class Tree:
         yield from problems
         if problems:
             return
-        *above, _ = self.levels or (None,)
-        has_gaps = any(level.gaps for level in above if level)
+        has_gaps = any(level.gaps for level in self.levels[:-1])
         reached: Positions = range(1)
         for place, arrays, n in self.walk():
             problems = list(place.level.check(arrays, place.dims, n, order=order))

@@ -562,6 +562,9 @@ def test_sizes_are_held_to_the_limits(tmp_path):
     write(tmp_path / "b.sscdf", pack([[0]], [1.5], 3, "CVEC", attributes={"comment": "x" * 5000}))
     with pytest.raises(LimitError, match="comment: the length of the attribute"):
         read(tmp_path / "b.sscdf", limits=Limits(header_bytes=1000))
+    with pytest.raises(LimitError, match="comment: the length of the attribute"):
+        write(tmp_path / "c.sscdf", read(tmp_path / "b.sscdf"), limits=Limits(header_bytes=1000))
+    assert not (tmp_path / "c.sscdf").exists()
 
 
 @pytest.mark.parametrize("length", [0, 7, 100, 0.5, -1])

@@ -116,15 +116,12 @@ class Part:
     are kept as they are, to be checked. Precondition: the file stays open.
     """
 
-    def __init__(
-        self, group: h5py.Group, name: str, info: ArrayInfo, length: int, dtype: np.dtype[Any], limits: Limits
-    ) -> None:
+    def __init__(self, reader: HDF5Reader, name: str, length: int, dtype: np.dtype[Any], nbytes: int) -> None:
         self.shape = (length,)
         self.dtype = dtype
-        self.nbytes = info.nbytes
-        self._group = group
+        self.nbytes = nbytes
+        self._reader = reader
         self._name = name
-        self._limits = limits
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -132,10 +129,9 @@ class Part:
     def __getitem__(self, items: slice) -> Array:
         begin, end, _ = items.indices(len(self))
         if (begin, end) == (0, len(self)):
-            array = HDF5Reader(self._group, self._limits).read(self._name)[:end]
+            array = self._reader.read(self._name)[:end]
         else:
-            with touching(self._name):
-                array = self._group[self._name][begin:end]
+            array = self._reader.parts(self._name)(begin, end)
         if self.dtype.kind == "b":
             return array.view(bool) if self._name == "bitmap" else array != 0
         return array.astype(self.dtype, copy=False)
@@ -329,7 +325,7 @@ class _Source:
         if len(info.shape) != 1:
             raise ArrayError(Problem(name, f"expected one dimension, got shape {info.shape}"))
         length = info.shape[0] if most is None else min(info.shape[0], most)
-        return Part(self.group, name, info, length, dtype or info.dtype.newbyteorder("="), self.limits)
+        return Part(self.reader, name, length, dtype or info.dtype.newbyteorder("="), info.nbytes)
 
     def expect(self, name: str, dtype: np.dtype[Any], said: str) -> None:
         """Raise ArrayError for a dataset of another type than is said."""
@@ -467,13 +463,15 @@ def write(
     overwrite: bool = False,
     storage: Storage = DEFAULT_STORAGE,
     dialect: str = "native",
+    limits: Limits = DEFAULT_LIMITS,
 ) -> None:
     """Write the primary object of a new file, or an object of that name into a file, the rest of which is kept.
 
     The attribute `comment`, where it is a text, becomes the comment; others are not kept. Raises FormatError for a
-    tensor of a format, type, structure or fill value that sscdf does not have, PathExistsError, OptionError.
+    tensor of a format, type, structure or fill value that sscdf does not have, PathExistsError, OptionError, LimitError
+    for a comment that `read` would refuse.
     """
-    _write(path, {name: tensor}, overwrite, storage, dialect, keep=name is not None)
+    _write(path, {name: tensor}, overwrite, storage, dialect, limits, keep=name is not None)
 
 
 def write_all(
@@ -483,9 +481,11 @@ def write_all(
     overwrite: bool = False,
     storage: Storage = DEFAULT_STORAGE,
     dialect: str = "native",
+    limits: Limits = DEFAULT_LIMITS,
 ) -> None:
     """Write a file of these objects by name, the primary one under None, in one step. Raises what `write` raises."""
-    _write(path, {None: tensors[None], **tensors} if None in tensors else tensors, overwrite, storage, dialect)
+    primary_first = {None: tensors[None], **tensors} if None in tensors else tensors
+    _write(path, primary_first, overwrite, storage, dialect, limits)
 
 
 def _write(
@@ -494,6 +494,7 @@ def _write(
     overwrite: bool,
     storage: Storage,
     dialect: str,
+    limits: Limits,
     *,
     keep: bool = False,
 ) -> None:
@@ -505,6 +506,11 @@ def _write(
     raise_if(FormatError, [problem for name in tensors if name is not None for problem in _name_problems(name)])
     encode = {"native": _native, "json": _json}[dialect]
     objects = {name: encode(tensor, _place(path, name)) for name, tensor in tensors.items()}
+    for name, made in objects.items():
+        for key, text in made.attributes.items():
+            limits.hold(
+                "header_bytes", len(text.encode()), f"{_place(path, name)}: {key}", "the length of the attribute"
+            )
     storage.check_names({name for made in objects.values() for name in made.arrays})
     refuse_existing(path, overwrite or keep)
     # Only where what was made first is kept in mind does the NetCDF library extend the file.
@@ -531,13 +537,12 @@ def _prepare(file: h5py.File, path: str, dialect: str) -> int:
     held = "native" if "version" in file.attrs else "json" if any(map(_is_object, groups)) else None
     if held != dialect:
         raise ContainerError(Problem(path, f"is no sscdf file of the {dialect} dialect, and nothing is added to it"))
-    numbers = [
-        int(item.attrs["_Netcdf4Dimid"])
-        for group in groups
-        for item in group.values()
-        if isinstance(item, h5py.Dataset) and "_Netcdf4Dimid" in item.attrs
-    ]
-    return max(numbers, default=-1) + 1
+    number = 0
+    for group in groups:
+        for name in group.keys():  # noqa: SIM118 (values would follow links)
+            if isinstance(group.get(name, getlink=True), h5py.HardLink):
+                number = max(number, int(group[name].attrs.get("_Netcdf4Dimid", -1)) + 1)
+    return number
 
 
 def _put(group: h5py.Group, made: _Written, storage: Storage, dimension: int) -> int:
