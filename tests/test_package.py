@@ -78,7 +78,10 @@ def test_the_readme_names_every_kind_and_command():
 )
 def test_kernels_in_another_mode(mode, tests, tmp_path):
     environment = {**os.environ, **mode, "HYPOTHESIS_PROFILE": "few", "NUMBA_CACHE_DIR": str(tmp_path)}
-    files = [str(ROOT / "tests" / name) for name in ("test_levels.py", "test_packing.py", "test_tensor.py")]
+    files = [
+        str(ROOT / "tests" / name)
+        for name in ("test_bitpacking.py", "test_levels.py", "test_packing.py", "test_tensor.py")
+    ]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *files, *tests]
     run = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, cwd=ROOT)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-1000:]

@@ -1,0 +1,234 @@
+"""Bit-packed integers: the codecs, held to files by the real writer and to a decoder of obvious Python; the arrays and
+the data types that are made of them.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binsparse_levels import ArrayError, bitpacked, threads
+from binsparse_levels.kernels import bitpacking
+from binsparse_levels.kernels.codecs import CHUNK, DELTA, LESS_ONE, PLAIN, ZIGZAG
+
+GOLDEN = Path(__file__).parent / "data" / "bpcells" / "codecs"
+CASES = sorted(path.name for path in GOLDEN.iterdir())
+NAMED = {"bp128": PLAIN, "m1": LESS_ONE, "d1": DELTA, "d1z": ZIGZAG}
+MASK = 0xFFFFFFFF
+
+
+def column(path):
+    raw = path.read_bytes()
+    return np.frombuffer(raw[8:], {b"UINT32v1": "<u4", b"UINT64v1": "<u8"}[raw[:8]])
+
+
+def stream(encoded, codec, count, **changed):
+    parts = {"words": encoded.words, "offsets": encoded.offsets, "starts": encoded.starts} | changed
+    offsets = parts["offsets"]
+    return bitpacked.Stream("x", codec, count, parts["words"], lambda a, b: offsets[a:b], parts["starts"])
+
+
+def naive_fields(words, width):
+    """The 128 fields of a chunk, bit by bit."""
+    lanes = [sum(int(word) << (32 * row) for row, word in enumerate(words[lane::4])) for lane in range(4)]
+    return [(lanes[i % 4] >> (i // 4 * width)) & ((1 << width) - 1) for i in range(CHUNK)]
+
+
+def naive_decode(encoded, codec, count):
+    found = []
+    for c in range(-(-count // CHUNK)):
+        words = encoded.words[encoded.offsets[c] : encoded.offsets[c + 1]]
+        width = len(words) // 4
+        fields = naive_fields(words, width)
+        value = int(encoded.starts[c])
+        for field in fields:
+            if codec == PLAIN or width == 32:
+                value = field
+            elif codec == LESS_ONE:
+                value = field + 1
+            elif codec == DELTA:
+                value += field
+            else:
+                value += -((field + 1) // 2) if field % 2 else field // 2
+            found.append(value & MASK)
+    return np.array(found[:count], np.uint32)
+
+
+@st.composite
+def numbers(draw):
+    """Numbers whose chunks have all kinds of widths."""
+    seed, count = draw(st.integers(0, 2**32)), draw(st.sampled_from([0, 1, 2, 127, 128, 129, 256, 700]))
+    generator = np.random.default_rng(seed)
+    bits = generator.integers(0, 33, -(-count // CHUNK)).repeat(CHUNK)[:count]
+    found = generator.integers(0, 2**32, count, dtype=np.uint64) >> (32 - bits).astype(np.uint64)
+    if draw(st.booleans()):
+        found = np.cumsum(found >> np.uint64(draw(st.integers(0, 32))))
+    return (found & np.uint64(MASK)).astype(np.uint32)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_real_writer_agrees(case):
+    codec = NAMED[case.rpartition("_")[2]]
+    expected = np.load(GOLDEN / case / "expected.npy").astype(np.uint32)
+    words, idx = column(GOLDEN / case / "x_data"), column(GOLDEN / case / "x_idx")
+    encoded = bitpacked.encode(expected, codec)
+    assert np.array_equal(encoded.words, words)
+    assert np.array_equal(encoded.offsets, idx)
+    if (GOLDEN / case / "x_starts").exists():
+        assert np.array_equal(encoded.starts, column(GOLDEN / case / "x_starts"))
+    assert np.array_equal(stream(encoded, codec, len(expected), words=words)[:], expected)
+
+
+@given(numbers(), st.sampled_from(list(NAMED.values())), st.integers(0, 800), st.integers(0, 800))
+def test_round_trip_and_slices(values, codec, a, b):
+    encoded = bitpacked.encode(values, codec)
+    assert np.array_equal(naive_decode(encoded, codec, len(values)), values)
+    packed = stream(encoded, codec, len(values))
+    assert np.array_equal(packed[:], values)
+    assert np.array_equal(packed[a:b], values[a:b])
+    assert np.array_equal(packed[-b:], values[-b:])
+
+
+@given(numbers(), st.sampled_from(list(NAMED.values())))
+def test_the_loops_do_what_the_vectors_do(values, codec):
+    whole = np.resize(values, len(values) // CHUNK * CHUNK)
+    chunks = len(whole) // CHUNK
+    encoded = bitpacked.encode(whole, codec)
+    out, words = np.zeros(len(whole), np.uint32), np.zeros(len(whole), np.uint32)
+    for c in range(min(chunks, 2)):
+        o, end = encoded.offsets[c : c + 2]
+        width = (end - o) // 4
+        with np.errstate(all="ignore"):
+            interpreted_unpack((0,) * codec, encoded.words, int(o), np.uint32(width), encoded.starts[c], out, c * CHUNK)
+            assert interpreted_pack((0,) * codec, whole, c * CHUNK, words, 0) == width
+        assert np.array_equal(out[c * CHUNK :][:CHUNK], whole[c * CHUNK :][:CHUNK])
+        assert np.array_equal(words[: end - o], encoded.words[o:end])
+
+
+def interpreted(kernel):
+    return getattr(kernel, "py_func", kernel)
+
+
+interpreted_unpack = interpreted(bitpacking.plain_unpack_chunk)
+interpreted_pack = interpreted(bitpacking.plain_pack_chunk)
+
+
+@pytest.mark.parametrize("codec", NAMED.values())
+def test_threads_change_nothing(codec, monkeypatch):
+    monkeypatch.setattr(threads, "_GRAIN", 100)
+    values = np.random.default_rng(0).integers(0, 2**20, 2000).astype(np.uint32)
+    found = []
+    for count in (1, 2, 5):
+        monkeypatch.setattr(threads, "_threads", count)
+        encoded = bitpacked.encode(values, codec)
+        assert np.array_equal(stream(encoded, codec, len(values))[3:], values[3:])
+        found.append([part.tobytes() for part in encoded])
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"words": np.zeros(3, np.uint32)}, "the chunks 0 … 2 lie at words 0"),
+        ({"offsets": np.array([0, 12, 10, 20])}, "chunk 1: expected 0 … 32 times four words, got -2"),
+        ({"offsets": np.array([0, 4, 6, 8])}, "chunk 1: expected 0 … 32 times four words, got 2"),
+        ({"offsets": np.array([0, 132, 132, 132])}, "chunk 0: expected 0 … 32 times four words, got 132"),
+        ({"offsets": np.array([4, 8, 12, 16])}, "lie at words 4"),
+        ({"offsets": np.array([-4, 0, 4, 8])}, "lie at words -4"),
+        ({"offsets": np.array([0, 4])}, "has 2 offsets of chunks, fewer than 4"),
+        ({"starts": np.zeros(2, np.uint32)}, "first numbers of chunks end at 2, before 3"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_it_is_decoded(changed, message):
+    encoded = bitpacked.encode(np.arange(300, dtype=np.uint32), ZIGZAG)
+    with pytest.raises(ArrayError, match=message):
+        stream(encoded, ZIGZAG, 300, **changed)[:]
+
+
+# One array in the layout of the data types
+
+WRAPPERS = list(bitpacked.CODECS)
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+
+
+@given(st.data(), st.sampled_from(INTEGERS), st.sampled_from(WRAPPERS), st.sampled_from([0, 1, 127, 128, 129, 300]))
+def test_arrays_of_every_integer_type(data, dtype, wrapper, count):
+    limits = np.iinfo(dtype)
+    low, high = data.draw(st.sampled_from([(limits.min, limits.max), (0, 100), (limits.max // 2, limits.max)]))
+    generator = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    values = generator.integers(low, high, count, dtype=dtype, endpoint=True)
+    stored = bitpacked.bitpack(values, wrapper)
+    assert stored.dtype == np.uint32
+    packed = bitpacked.BitPacked(stored, wrapper, np.dtype(dtype), "x")
+    a, b = data.draw(st.integers(-400, 400)), data.draw(st.integers(-400, 400))
+    for window in (slice(None), slice(a, b)):
+        found = packed[window]
+        assert found.dtype == values.dtype
+        assert np.array_equal(found, values[window])
+    assert packed.shape == (len(packed),) == (count,)
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_a_slice_reads_only_its_chunks(wrapper):
+    values = np.arange(100_000, dtype=np.int64) * 3
+    stored = bitpacked.bitpack(values, wrapper)
+
+    class Counting:
+        shape, dtype, read = stored.shape, stored.dtype, 0
+
+        def __len__(self):
+            return len(stored)
+
+        def __getitem__(self, window):
+            Counting.read += len(stored[window])
+            return stored[window]
+
+    packed = bitpacked.BitPacked(Counting(), wrapper, np.dtype(np.int64), "x")
+    assert np.array_equal(packed[70_000:70_100], values[70_000:70_100])
+    assert Counting.read < 200
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64"])
+def test_damaged_arrays_are_refused_or_read_as_numbers(wrapper, dtype):
+    generator = np.random.default_rng(1)
+    values = np.sort(generator.integers(0, 100, 1000)).astype(dtype)
+    stored = bitpacked.bitpack(values, wrapper)
+    refused = 0
+    for k in range(len(stored) + 300):
+        damaged = stored.copy()
+        if k < len(stored):
+            damaged[k] = generator.integers(0, 2**32, dtype=np.uint32)
+        else:
+            damaged = damaged[: generator.integers(0, len(stored))]
+        try:
+            packed = bitpacked.BitPacked(damaged, wrapper, np.dtype(dtype), "x")
+            assert packed[:].shape == packed.shape
+            packed[500:600]
+        except ArrayError:
+            refused += 1
+    assert refused >= 300
+
+
+def test_each_fault_of_an_array_is_told():
+    stored = bitpacked.bitpack(np.arange(300, dtype=np.int32), "bitpacked_delta")
+
+    def told(array, dtype="int32"):
+        with pytest.raises(ArrayError) as caught:
+            bitpacked.BitPacked(array, "bitpacked_delta", np.dtype(dtype), "indices_1")[:]
+        return str(caught.value)
+
+    def changed(at, word):
+        array = stored.copy()
+        array[at] = word
+        return array
+
+    assert told(stored[:2]) == "indices_1: is not bit-packed: expected 3 words and more, got 2"
+    assert told(changed(2, 2)) == "indices_1: is not bit-packed: says that int32 is in 2 planes"
+    assert told(changed(2, 0), "int64") == "indices_1: is not bit-packed: says that int64 is in 0 planes"
+    assert "4294967596 numbers take" in told(changed(1, 1))
+    assert told(stored[:-1]) == "indices_1: is not bit-packed: 300 numbers take 22 words, got 21"
+    assert told(changed(3, 1)) == "indices_1: the chunks 0 … 2 lie at words 4 … 12 of 12"
+    assert told(stored, "int8") == "indices_1[128]: 128 is out of the range of int8"
