@@ -162,7 +162,7 @@ def bounds(window: slice, length: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Section:
+class Section:
     """A part of a sliceable array."""
 
     stored: Sliceable
@@ -212,10 +212,10 @@ class BitPacked:
         self._planes = []
         for plane in range(planes):
             at = _HEAD + plane * each_plane
-            rows = _Section(stored, at, chunks + 1)
+            rows = Section(stored, at, chunks + 1)
             length = 4 * int(rows[chunks:][0])
-            words = _Section(stored, begin, length)
-            starts = _Section(stored, at + chunks + 1, chunks) if codec in STEPPING else None
+            words = Section(stored, begin, length)
+            starts = Section(stored, at + chunks + 1, chunks) if codec in STEPPING else None
             self._planes.append(Stream(path, codec, count, words, _in_words(rows), starts))
             begin += length
         if begin != len(stored) or (count == 0 and begin != _HEAD + planes):

@@ -74,9 +74,18 @@ KINDS = {
     ),
     "sscdf": Kind("files.sscdf", (".sscdf",), {}, ("name", "check"), ("name", "storage", "limits"), True),
     "sscdf_json": Kind("files.sscdf", (), {"dialect": "json"}, ("name", "check"), ("name", "storage", "limits"), True),
+    "bpcells": Kind(
+        "files.bpcells", reads=("group", "duplicates"), writes=("group", "packed", "version", "chunks", "gzip")
+    ),
+    "anndata": Kind("files.anndata", reads=("group", "duplicates")),
 }
 _SIGNATURES = {
     b"\x89HDF\r\n\x1a\n": "hdf5", b"%%MatrixMarket": "matrix_market", b"rawarray": "rawarray", b"yarrawar": "rawarray",
+}  # fmt: skip
+# An attribute of an HDF5 group, or an object in it, that tells what the group is; ours comes first.
+_HDF5_MARKS = {
+    "binsparse": "hdf5", "version": "bpcells", "encoding-type": "anndata", "h5sparse_format": "anndata",
+    "barcodes": "anndata", "matrix": "anndata",
 }  # fmt: skip
 # A file in a folder, or a member of a zip file, that tells what the whole is.
 _MARKS = {
@@ -109,7 +118,7 @@ def read(
     Raises FileNotFoundError, and BinsparseError of every kind with all that is wrong.
     """
     place, group = _split(path)
-    kind = KINDS[_kind_of(place)]
+    kind = KINDS[_kind_at(place, group)]
     module = _module(kind)
     if kind.module.startswith("files."):
         given = _placed(kind, place, group, {"shape": shape, "duplicates": duplicates, **options})
@@ -133,7 +142,7 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     read. Raises what `read` raises.
     """
     place, group = _split(path)
-    kind = KINDS[_kind_of(place)]
+    kind = KINDS[_kind_at(place, group)]
     if kind.module.startswith("files."):
         return read(path, limits=limits)
     with contextlib.ExitStack() as stack:
@@ -188,8 +197,11 @@ def write(
         if "storage" in found.writes:
             given |= {"storage": storage, "limits": limits}
         else:
-            storage.refuse("this kind of file")
-        _module(found).write(place, tensor, overwrite=overwrite, **found.options, **_chosen(place, given, found.writes))
+            storage.refuse("this kind of file", but=found.writes)
+            given |= {"chunks": chunks} if chunks is not None else {}
+        _writer(found, place)(
+            place, tensor, overwrite=overwrite, **found.options, **_chosen(place, given, found.writes)
+        )
         return
     _refuse(place, **options)
     if not isinstance(spec_version, str):
@@ -230,7 +242,7 @@ def extend(path: Place, header: Mapping[str, Any], pieces: Mapping[str, Pieces],
     and nothing done, where the container cannot.
     """
     place, group = _split(path)
-    module = _module(KINDS[_kind_of(place)])
+    module = _module(KINDS[_kind_at(place, group)])
     return hasattr(module, "extend") and bool(module.extend(place, group, header, pieces, limits))
 
 
@@ -286,7 +298,7 @@ def repair(
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DialectWarning)
-        text = KINDS[_kind_of(_split(path)[0])].module.startswith("files.")
+        text = KINDS[_kind_at(*_split(path))].module.startswith("files.")
         tensor = read(path, lenient=not text, duplicates=duplicates, limits=limits)
     write(out, tensor, limits=limits)
     return [str(found.message) for found in caught if issubclass(found.category, DialectWarning)]
@@ -337,7 +349,7 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
     header to say what they are; a text file has none, and is read. Raises what `read` raises.
     """
     place, group = _split(path)
-    kind = KINDS[_kind_of(place)]
+    kind = KINDS[_kind_at(place, group)]
     if hasattr(_module(kind), "describe"):
         _refuse(place, lenient=lenient or None)
         given = _chosen(place, _placed(kind, place, group, {}), kind.reads)
@@ -440,6 +452,15 @@ def _kind_by_suffix(path: str) -> str | None:
     return next((kind for kind, known in KINDS.items() if name.endswith(known.suffixes or ("\0",))), None)
 
 
+def _kind_at(place: Any, group: str | None) -> str:
+    """As `_kind_of`; of an HDF5 file, by what the group has. Where there is none, that of the file."""
+    kind = _kind_of(place)
+    if kind != "hdf5":
+        return kind
+    marks = _module(KINDS[kind]).marks(place, group)
+    return next((kind for mark, kind in _HDF5_MARKS.items() if mark in marks), kind)
+
+
 def _kind_of(place: Any) -> str:
     """The kind of what is there, by its content, then its suffix."""
     if not isinstance(place, str):
@@ -447,7 +468,7 @@ def _kind_of(place: Any) -> str:
     if "://" in place:
         return "zarr"
     if os.path.isdir(place):
-        return _marked(os.listdir(place), place)
+        return _marked(os.listdir(place), place, {**_MARKS, "version": "bpcells"})
     if os.path.exists(place) and not os.path.isfile(place):  # a pipe would wait for somebody to write
         raise ContainerError(Problem(place, "is no file"))
     try:
@@ -478,15 +499,22 @@ def _kind_of(place: Any) -> str:
     return found
 
 
-def _marked(names: Sequence[str], place: str) -> str:
-    kind = next((kind for mark, kind in _MARKS.items() if mark in names), None)
+def _marked(names: Sequence[str], place: str, marks: Mapping[str, str] = _MARKS) -> str:
+    kind = next((kind for mark, kind in marks.items() if mark in names), None)
     if kind is None:
-        raise ContainerError(Problem(place, f"holds no tensor: none of {', '.join(_MARKS)} is there"))
+        raise ContainerError(Problem(place, f"holds no tensor: none of {', '.join(marks)} is there"))
     return kind
 
 
 def _module(kind: Kind) -> Any:
     return importlib.import_module(f"{__package__}.{kind.module}")
+
+
+def _writer(kind: Kind, place: Any) -> Any:
+    module = _module(kind)
+    if not hasattr(module, "write"):
+        raise OptionError(Problem(str(place), "this kind of file is only read"))
+    return module.write
 
 
 def _refuse(place: Any, **options: Any) -> None:

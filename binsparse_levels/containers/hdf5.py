@@ -39,6 +39,11 @@ class HDF5Reader:
         self._group = group
         self._limits = limits
 
+    @property
+    def group(self) -> h5py.Group:
+        """For those who know another layout of it."""
+        return self._group
+
     def read_header(self) -> Any:
         text = read_text(self._group, ATTRIBUTE, self._limits)
         if text is None:
@@ -113,6 +118,11 @@ class HDF5Writer:
     def __init__(self, group: h5py.Group, storage: Storage) -> None:
         self._group = group
         self._storage = storage
+
+    @property
+    def group(self) -> h5py.Group:
+        """For those who know another layout of it."""
+        return self._group
 
     def write(self, name: str, pieces: Pieces) -> None:
         if name in self._group.keys():  # noqa: SIM118 (`in group` follows links)
@@ -260,6 +270,16 @@ def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
     if not isinstance(child, kind):
         raise ContainerError(Problem(f"{group.name}/{name}", f"is no {kind.__name__.lower()}"))
     return child
+
+
+def marks(path: str, group: str | None) -> set[str]:
+    """The names of the attributes of a group, and of what lies in it; none where there is no such group."""
+    with opened(path) as file, touching(path):
+        try:
+            place = walk(file, group)
+        except PathMissingError:
+            return set()
+        return {*place.attrs.keys(), *place.keys()}
 
 
 def list_groups(path: str, limits: Limits) -> list[str]:
