@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .dtypes import INTEGERS, DataType, parse_dtype
+from .dtypes import DataType, parse_dtype
 from .errors import BinsparseError, DescriptorError, Problem, raise_if
 from .formats import ALIASES, SYNONYMS, Format, named, parse_custom
 from .levels import places
@@ -283,11 +283,11 @@ class _Parser:
             except BinsparseError as error:
                 self.problems += error.problems
                 continue
-            allowed, wanted = (("bint8",), "bint8") if classes.get(name) == "bool" else (INTEGERS, "an integer type")
-            if name in classes and str(data_type) not in allowed:
-                self.fault(path, f"expected {wanted}, got {data_type}")
-            elif name == "fill_value" and data_type.iso:
-                self.fault(path, f"iso is for values, got {data_type}")
+            is_bool = classes.get(name) == "bool"
+            if name in classes and not (str(data_type) == "bint8" if is_bool else data_type.integer):
+                self.fault(path, f"expected {'bint8' if is_bool else 'an integer type'}, got {data_type}")
+            elif name == "fill_value" and (data_type.iso or data_type.wrapper):
+                self.fault(path, f"expected the type of one value, got {data_type}")
             found[name] = data_type
         return found
 

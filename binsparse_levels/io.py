@@ -14,7 +14,7 @@ import warnings
 import weakref
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
@@ -167,6 +167,7 @@ def write(
     shards: int | Mapping[str, int] | None = None,
     checksum: bool | None = None,
     narrow: bool = False,
+    bitpacked: bool | Collection[str] = False,
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
@@ -178,7 +179,9 @@ def write(
     refuses a file in which anything has changed; where they are not given, HDF5, NetCDF and NPZ hold plain arrays
     that anyone can read or map, and Zarr chunks of 2**16 items in shards of 2**20, with zstd and checksums.
     narrow: index and pointer arrays take the smallest unsigned integers that hold their numbers, and are read as such.
-    options: what other systems' files have of their own, see `write` in the module in `files`.
+    bitpacked: index and pointer arrays, or the arrays of integers with these names, `values` among them, take as many
+    bits as their numbers need, and are read as what they were; no other program reads them. options:
+    what other systems' files have of their own, see `write` in the module in `files`.
 
     A file or local folder appears whole, in one step, or not at all; into another store the header is written last. A
     group is written into what is there, the rest of which is kept. Raises FileExistsError for what is there, unless
@@ -192,7 +195,7 @@ def write(
     _check_folder(place)
     storage = Storage(compression, chunks, shards, checksum)
     if found.module.startswith("files."):
-        _refuse(place, narrow=narrow or None)
+        _refuse(place, narrow=narrow or None, bitpacked=bitpacked or None)
         given = _placed(found, place, group, options)
         if "storage" in found.writes:
             given |= {"storage": storage, "limits": limits}
@@ -206,7 +209,7 @@ def write(
     _refuse(place, **options)
     if not isinstance(spec_version, str):
         raise TypeError(f"a version is a string, got {spec_version!r:.40}")
-    header, arrays = tensor._stored(spec_version, narrow=narrow)
+    header, arrays = tensor._stored(spec_version, narrow=narrow, bitpacked=bitpacked)
     storage.check_names(arrays)
     parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
     header = sealed(header, arrays) if checksum else header

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .bitpacked import BitPacked
 from .containers import seal
 from .containers.base import ArrayInfo, Parts, Reader
 from .descriptor import parse_descriptor
@@ -31,10 +32,10 @@ class Lazy:
     asked for. Nothing is kept. What was read of a container that has been replaced since raises ContainerError.
     """
 
-    def __init__(self, loading: Loading, name: str, length: int) -> None:
+    def __init__(self, loading: Loading, name: str, length: int, data_type: DataType) -> None:
         self._loading = loading  # which keeps the container open
         self._name = name
-        self._data_type = loading.descriptor.data_types[name]
+        self._data_type = data_type
         self._parts: Parts | None = None
         self.shape = (length,)
         self.dtype = self._data_type.dtype
@@ -57,6 +58,8 @@ class Lazy:
     def _decoded(self, start: int, stop: int) -> npt.NDArray[Any]:
         if stop == start:
             return np.empty(0, self.dtype)
+        if self._data_type.wrapper:
+            return self._loading.packed[self._name][start:stop]
         if self._parts is None:
             self._parts = self._loading.parts(self._name)
         count = self._data_type.parts
@@ -95,6 +98,7 @@ class Loading:
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, ArrayInfo] = {}
         self._left_out: set[str] = set()
+        self.packed: dict[str, BitPacked] = {}
         self._compare()
 
     def _compare(self) -> None:
@@ -125,9 +129,21 @@ class Loading:
             else:
                 problems.append(Problem("fill_value", what))
         raise_if(ArrayError, problems)
+        for name in self.infos:
+            self._look_into(name)
         count = descriptor.number_of_stored_values
         raise_if(ArrayError, length_problems(descriptor.format.levels, descriptor.dims, self.infos, count))
         raise_if(ArrayError, self._value_length_problems(count))
+
+    def _look_into(self, name: str) -> None:
+        """Of a bit-packed array, take the metadata of what it holds in place of those of what is stored."""
+        data_type, info = self.descriptor.data_types[name], self.infos[name]
+        if not data_type.wrapper or name in self._left_out:
+            return
+        words = Lazy(self, name, info.shape[0], DataType(data_type.stored))
+        self.packed[name] = packed = BitPacked(words, data_type.wrapper, data_type.dtype, name)
+        self._limits.hold("array_bytes", len(packed) * packed.dtype.itemsize, name, "the size in bytes, unpacked,")
+        self.infos[name] = ArrayInfo(packed.shape, packed.dtype, info.nbytes)
 
     def _value_length_problems(self, count: int | None) -> list[Problem]:
         problems = []
@@ -217,8 +233,8 @@ class Loading:
         if count is None:
             count = lengths["values"] // data_type.parts
         names = [name for name in descriptor.data_types if name not in ("values", "fill_value")]
-        arrays: dict[str, Any] = {name: Lazy(self, name, lengths[name]) for name in names}
-        values: Any = Lazy(self, "values", count)
+        arrays: dict[str, Any] = {name: Lazy(self, name, lengths[name], descriptor.data_types[name]) for name in names}
+        values: Any = Lazy(self, "values", count, data_type)
         tree = Tree(descriptor.format.levels, descriptor.dims, arrays, values, data_type.iso, True)
         fill = self.fill_value()
         raise_if(FormatError, list(self._structure_problems()))
@@ -284,13 +300,15 @@ class Loading:
         if data_type.dtype.kind == "b" and self._lenient and stored.dtype.kind != "b" and (stored > 1).any():
             self.repairs.append(f"{name}: bint8 other than 0 and 1, taken as true")
             stored = (stored != 0).astype(np.uint8)
-        if data_type.dtype.kind not in "bc" and stored.dtype != data_type.dtype:
+        if data_type.dtype.kind not in "bc" and not data_type.wrapper and stored.dtype != data_type.dtype:
             data_type = DataType(stored.dtype, data_type.iso)
         return decode(stored, data_type, name)
 
 
 def _may_stand_for(stored: np.dtype[Any], declared: DataType) -> bool:
     """Whether lenient reading looks at the values of another type than the declared one."""
+    if declared.wrapper:
+        return False
     if declared.dtype.kind == "b":
         return stored.kind == "b" or stored.name in ("int8", "uint8")
     return stored.name in (*INTEGERS, "float32", "float64") and declared.dtype.kind != "c"

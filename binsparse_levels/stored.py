@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from .bitpacked import best_wrapper
 from .containers.base import Pieces, one_piece
 from .descriptor import Descriptor
-from .dtypes import data_type_of, encode
+from .dtypes import DataType, data_type_of, encode
+from .errors import OptionError, Problem
 from .formats import Format
 from .tree import Tree
 
@@ -31,9 +33,11 @@ def stored(
     user: Mapping[str, Any],
     version: str,
     narrow: bool,
+    bitpacked: bool | Collection[str],
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """The header and the encoded arrays; the predefined name wherever there is one. narrow: indices and pointers take
-    the smallest type that holds them. Raises ArrayError for types that Binsparse does not have.
+    the smallest type that holds them. bitpacked: those of these names, or all index and pointer arrays, are packed in
+    the way that takes the least. Raises ArrayError for types that Binsparse does not have, OptionError.
     """
     # Of an iso tree without positions nobody knows the value any more.
     iso = tree.iso and len(tree.values) > 0
@@ -44,12 +48,29 @@ def stored(
     if fill_value is not None:
         data_types["fill_value"] = data_type_of(tree.values.dtype, "fill_value")
         arrays["fill_value"] = np.full(1, fill_value, tree.values.dtype)
+    for name in _to_pack(bitpacked, levels, data_types):
+        dtype = data_types[name].dtype
+        data_types[name] = DataType(dtype, wrapper=best_wrapper(arrays[name].astype(dtype, copy=False)))
     descriptor = Descriptor(
         format, shape, len(tree.values), data_types, None, structure, attributes, dict(user), version
     )
     alias = format.alias not in NO_EMPTY_FIBERS or not has_empty_fibers(tree.arrays)
     encoded = {name: encode(array, data_types[name]) for name, array in arrays.items()}
     return descriptor.header(alias=alias), encoded
+
+
+def _to_pack(
+    bitpacked: bool | Collection[str], levels: Mapping[str, Array], data_types: Mapping[str, DataType]
+) -> list[str]:
+    """The arrays that are to be bit-packed. Raises OptionError for what cannot be."""
+    if isinstance(bitpacked, bool):
+        return [name for name in levels if data_types[name].integer] if bitpacked else []
+    if isinstance(bitpacked, str):
+        raise OptionError(Problem("bitpacked", f"expected True, False, or names of arrays, got {bitpacked!r:.40}"))
+    for name in bitpacked:
+        if name not in data_types or not data_types[name].integer or name == "fill_value":
+            raise OptionError(Problem("bitpacked", f"no array of integers has the name {name!r:.40}"))
+    return sorted(set(bitpacked))
 
 
 def stored_pieces(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -607,7 +607,9 @@ class Tensor:
         on = i == j
         return list(symmetry_problems(self._structure, (i[on], j[on]), values[on]))
 
-    def _stored(self, version: str = VERSION, *, narrow: bool = False) -> tuple[dict[str, Any], dict[str, Array]]:
+    def _stored(
+        self, version: str = VERSION, *, narrow: bool = False, bitpacked: bool | Collection[str] = False
+    ) -> tuple[dict[str, Any], dict[str, Array]]:
         """The header of a container, and the arrays as it holds them; raises ArrayError for types without a name."""
         raise_if(ArrayError, self._diagonal_problems())
         attributes = dict(self._descriptor_attributes)
@@ -624,6 +626,7 @@ class Tensor:
             self._attributes,
             version,
             narrow,
+            bitpacked,
         )
 
     def __binsparse_descriptor__(self) -> dict[str, Any]:

@@ -2,14 +2,19 @@
 the data types that are made of them.
 """
 
+import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import cases
 
+import binsparse_levels as bl
 from binsparse_levels import ArrayError, bitpacked, threads
+from binsparse_levels.io import describe
 from binsparse_levels.kernels import bitpacking
 from binsparse_levels.kernels.codecs import CHUNK, DELTA, LESS_ONE, PLAIN, ZIGZAG
 
@@ -232,3 +237,144 @@ def test_each_fault_of_an_array_is_told():
     assert told(stored[:-1]) == "indices_1: is not bit-packed: 300 numbers take 22 words, got 21"
     assert told(changed(3, 1)) == "indices_1: the chunks 0 … 2 lie at words 4 … 12 of 12"
     assert told(stored, "int8") == "indices_1[128]: 128 is out of the range of int8"
+
+
+# Data types of stored arrays
+
+PLACES = ["a.h5", "a.zarr", "a.npz", "a.bspnpy", "a.nc", "memory"]
+
+
+def place_in(folder, name):
+    return {} if name == "memory" else folder / name
+
+
+def drawn(format="CSR", count=3000, dtype=np.float64):
+    generator = np.random.default_rng(0)
+    rank = bl.parse_format(format).rank
+    coords = [generator.integers(0, 500, count) for _ in range(rank)]
+    return bl.pack(coords, generator.integers(0, 100, count).astype(dtype), (500,) * rank, format, duplicates="sum")
+
+
+@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("format", ["CSR", "COOR", "sparse, sparse, sparse", "CVEC", "DVEC"])
+def test_stored_packed_and_read_as_it_was(tmp_path, name, format):
+    tensor = drawn(format, dtype=np.int16)
+    place = place_in(tmp_path, name)
+    bl.write(place, tensor, bitpacked=True)
+    again = bl.read(place)
+    again.check()
+    assert again.equals(tensor)
+    assert {name: x.dtype for name, x in again.arrays.items()} == {name: x.dtype for name, x in tensor.arrays.items()}
+    for array, info in describe(place).arrays.items():
+        if array in tensor.arrays:
+            assert info.shape == tensor.arrays[array].shape
+            assert info.dtype == tensor.arrays[array].dtype
+            assert info.nbytes < tensor.arrays[array].nbytes
+    types = describe(place).descriptor.data_types
+    assert all(types[name].wrapper for name in tensor.arrays)
+    assert types["values"].wrapper is None
+
+
+@given(cases(max_rank=3, dtypes=["bool", "int8", "uint16", "int32", "uint64", "float32"]), st.booleans())
+def test_every_format_and_type(case, narrow):
+    tensor = bl.pack(case.coords, case.values, case.shape, case.format, fill_value=0)
+    place = {}
+    names = [*tensor.arrays, *(["values"] if tensor.dtype.kind in "iu" else [])]
+    bl.write(place, tensor, bitpacked=names, narrow=narrow, checksum=False)
+    again = bl.read(place)
+    assert again.equals(tensor)
+    assert again.dtype == tensor.dtype
+    assert np.array_equal(again.values, tensor.values)
+
+
+def test_pointers_beyond_32_bits():
+    """They have two planes; the tensor of which they would be is too large for a test."""
+    pointers = np.cumsum(np.full(1000, 2**26 + 1))
+    stored = bitpacked.bitpack(pointers, "bitpacked_delta")
+    assert stored[2] == 2
+    assert np.array_equal(
+        bitpacked.BitPacked(stored, "bitpacked_delta", pointers.dtype, "x")[100:900], pointers[100:900]
+    )
+
+
+def test_the_way_that_takes_the_least():
+    tensor = drawn("COOR")
+    place = {}
+    bl.write(place, tensor, bitpacked=True)
+    types = {name: str(found) for name, found in describe(place).descriptor.data_types.items()}
+    assert types == {
+        "indices_0": "bitpacked_delta[int32]",
+        "indices_1": "bitpacked[int32]",
+        "values": "float64",
+    }
+
+
+def test_what_cannot_be_packed():
+    tensor = drawn()
+    for wrong in (["values"], ["nothing"], "indices_1", ["fill_value"]):
+        with pytest.raises(bl.OptionError, match="bitpacked"):
+            bl.write({}, tensor, bitpacked=wrong)
+    iso = bl.pack([[1], [2]], 3, (4, 4), "CSR")
+    with pytest.raises(bl.OptionError, match="values"):
+        bl.write({}, iso, bitpacked=["values"])
+    place = {}
+    bl.write(place, iso, bitpacked=True)
+    assert bl.read(place).iso
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bitpacked[float32]", "unknown data type"),
+        ("bitpacked[bint8]", "unknown data type"),
+        ("iso[bitpacked[int32]]", "unknown data type"),
+        ("bitpacked[iso[int32]]", "unknown data type"),
+        ("bitpacked[int32", "unknown data type"),
+        ("bitpacked_less[int32]", "unknown data type"),
+        ("bitpacked[int32]", "declared bitpacked"),
+    ],
+)
+def test_types_that_there_are_not(text, message):
+    place = {}
+    bl.write(place, drawn())
+    place["binsparse"] = json.loads(json.dumps(place["binsparse"]))
+    place["binsparse"]["binsparse"]["data_types"]["indices_1"] = text
+    for lenient in (False, True):
+        with pytest.raises(bl.BinsparseError, match=re.escape(message)):
+            bl.read(place, lenient=lenient)
+
+
+def test_a_fill_value_is_not_packed():
+    place = {}
+    bl.write(place, bl.pack([[1]], [1], 3, "sparse", fill_value=0), bitpacked=True)
+    place["binsparse"]["binsparse"]["data_types"]["fill_value"] = "bitpacked[int64]"
+    with pytest.raises(bl.DescriptorError, match="fill_value: expected the type of one value"):
+        bl.read(place)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_damage_in_a_file_is_told(sealed):
+    place = {}
+    bl.write(place, drawn(), bitpacked=True, checksum=sealed)
+    generator = np.random.default_rng(0)
+    refused = 0
+    for _ in range(150):
+        name = ["indices_1", "pointers_to_1"][generator.integers(2)]
+        changed = place[name].copy()
+        changed[generator.integers(min(300, len(changed)))] = generator.integers(0, 2**32)
+        try:
+            bl.read({**place, name: changed}).check()
+        except bl.BinsparseError:
+            refused += 1
+    assert refused > 100
+    with pytest.raises(bl.BinsparseError, match="indices_1"):
+        bl.read({**place, "indices_1": place["indices_1"][:-1]})
+
+
+def test_limits_hold_for_what_is_unpacked():
+    place = {}
+    bl.write(place, bl.pack([np.arange(100_000)], 1.0, 100_000, "sparse"), bitpacked=True)
+    stored = place["indices_0"].nbytes
+    assert stored < 20_000
+    with pytest.raises(bl.LimitError, match="unpacked"):
+        bl.read(place, limits=bl.Limits(array_bytes=2 * stored))
