@@ -17,7 +17,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from . import convert, files, growth, pack, process, select, table
+from . import bitpacking, convert, files, growth, pack, process, select, table
 from .measure import KEEPING, RELEASING, THREADS, environment, give_back, measured, peak, restart, touch
 from .picture import picture
 from .row import OURS, Call, Row, verdict
@@ -74,7 +74,14 @@ def _rows(options: argparse.Namespace) -> list[Row]:
     if options.growth:
         return growth.rows((one,) if one else growth.SIZES)
     n, others = (one, []) if one else (10**7, [10**6, 4 * 10**7])
-    return [*pack.rows(n, others), *convert.rows(n, others), *select.rows(n), *files.rows(n), *process.rows()]
+    return [
+        *pack.rows(n, others),
+        *convert.rows(n, others),
+        *select.rows(n),
+        *files.rows(n),
+        *bitpacking.rows(n),
+        *process.rows(),
+    ]
 
 
 def _calls(row: Row, folder: str, absent: set[str]) -> dict[str, Call]:

@@ -253,16 +253,10 @@ def _in_words(rows: Sliceable) -> Callable[[int, int], Array]:
 def bitpack(values: Array, wrapper: str) -> Array:
     """An array of integers in the layout above. wrapper: one of CODECS. Raises ArrayError for too many."""
     codec = CODECS[wrapper]
-    if values.dtype.itemsize == 8:
-        bits = np.ascontiguousarray(values).view(np.uint64)
-        high = (bits >> np.uint64(32)).astype(np.uint32)
-        planes = [bits.astype(np.uint32), *([high] if high.any() else [])]
-    else:
-        planes = [values.astype(np.int32 if values.dtype.kind == "i" else np.uint32).view(np.uint32)]
-    encoded = [encode(plane, codec) for plane in planes]
+    encoded = [encode(plane, codec) for plane in _planes(values)]
     if any(part.offsets[-1] > 4 * 0xFFFFFFFF for part in encoded):
         raise ArrayError(Problem("", "64 GiB is the most that can be bit-packed"))
-    head = [np.array([len(values) & 0xFFFFFFFF, len(values) >> 32, len(planes)], np.uint32)]
+    head = [np.array([len(values) & 0xFFFFFFFF, len(values) >> 32, len(encoded)], np.uint32)]
     for part in encoded:
         head += [(part.offsets // 4).astype(np.uint32), *([part.starts] if codec in STEPPING else [])]
     return np.concatenate([*head, *(part.words for part in encoded)])
@@ -270,4 +264,19 @@ def bitpack(values: Array, wrapper: str) -> Array:
 
 def best_wrapper(values: Array) -> str:
     """The wrapper in which an array takes the least."""
-    return min(CODECS, key=lambda wrapper: len(bitpack(values, wrapper)))
+    planes = _planes(values)
+
+    def size(wrapper: str) -> int:
+        encoded = [encode(plane, CODECS[wrapper]) for plane in planes]
+        return sum(len(part.words) + len(part.starts) * (CODECS[wrapper] in STEPPING) for part in encoded)
+
+    return min(CODECS, key=size)
+
+
+def _planes(values: Array) -> list[Array]:
+    """The lower 32 bits of integers, and the higher ones where they say anything."""
+    if values.dtype.itemsize < 8:
+        return [values.astype(np.int32 if values.dtype.kind == "i" else np.uint32, copy=False).view(np.uint32)]
+    halves = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).view("<u4").reshape(-1, 2)
+    low, high = halves[:, 0], halves[:, 1]
+    return [half.astype(np.uint32) for half in ([low, high] if high.any() else [low])]

@@ -92,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     converts.add_argument("--format", type=_format, help="such as CSR, or 'dense, sparse(2) @ 2, 0, 1'")
     converts.add_argument("--overwrite", action="store_true", help="replace OUT")
     converts.add_argument("--narrow", action="store_true", help="store indices in the smallest integers that hold them")
+    converts.add_argument("--bitpacked", action="store_true", help="store indices in as many bits as they need")
     converts.add_argument("--memory", type=_bytes, help="such as 1G: convert in parts, with no more memory than that")
     converts.add_argument("--shape", type=_shape, help="of a .tns file, such as 125,1790,112765")
     converts.add_argument("--duplicates", choices=get_args(Duplicates), help="in a text file; error by default")
@@ -218,7 +219,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _convert(options: argparse.Namespace) -> int:
     if options.memory is not None:
-        if options.lenient or options.narrow or options.shape or options.duplicates:
+        if any((options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates)):
             raise _WrongCall("--memory goes with --format and --overwrite alone")
         with _progress_bar() as progress:
             try:
@@ -241,7 +242,7 @@ def _convert(options: argparse.Namespace) -> int:
                 step(f"packing as {options.format}")
                 tensor = tensor.convert(options.format)
             step("writing")
-            write(options.out, tensor, overwrite=options.overwrite, narrow=options.narrow)
+            write(options.out, tensor, overwrite=options.overwrite, narrow=options.narrow, bitpacked=options.bitpacked)
         except (FormatError, ContainerError) as error:
             raise _WrongCall("; ".join(map(str, error.problems))) from None
     return OK

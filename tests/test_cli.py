@@ -49,6 +49,16 @@ def test_the_readme_command(run, tmp_path):
     assert read(out).equals(read(TRIGRAMS))
 
 
+def test_bit_packed_arrays_are_converted_and_described(run, path, tmp_path):
+    assert run("convert", path, tmp_path / "b.h5", "--bitpacked") == (0, "", "")
+    status, text, _ = run("info", tmp_path / "b.h5", "--json")
+    found = json.loads(text)["arrays"]["indices_1"]
+    assert status == 0
+    assert found["data_type"].startswith("bitpacked")
+    assert found["length"] == 2
+    assert read(tmp_path / "b.h5").equals(read(path))
+
+
 def test_info_json(run, path):
     status, text, _ = run("info", path, "--json")
     found = json.loads(text)
