@@ -112,6 +112,24 @@ def test_the_loops_do_what_the_vectors_do(values, codec):
         assert np.array_equal(words[: end - o], encoded.words[o:end])
 
 
+@pytest.mark.parametrize("codec", NAMED.values())
+def test_nothing_beside_a_chunk_is_written(codec):
+    generator = np.random.default_rng(0)
+    for width in range(33):
+        values = (generator.integers(0, 2**32, 3 * CHUNK, dtype=np.uint64) >> np.uint64(32 - width)).astype(np.uint32)
+        words, out = np.full(5 * CHUNK, 7, np.uint32), np.full(5 * CHUNK, 7, np.uint32)
+        widths = np.zeros(3, np.int64)
+        end = bitpacking.pack((0,) * codec, values, 1, 2, widths, words)
+        assert end == CHUNK + 4 * widths[1]
+        assert (words[:CHUNK] == 7).all()
+        assert (words[end:] == 7).all()
+        offsets = np.array([0, CHUNK, end])
+        bitpacking.unpack((0,) * codec, words[:end], offsets, values[::CHUNK].copy(), 1, 2, out)
+        assert (out[:CHUNK] == 7).all()
+        assert (out[2 * CHUNK :] == 7).all()
+        assert np.array_equal(out[CHUNK : 2 * CHUNK], values[CHUNK : 2 * CHUNK])
+
+
 def interpreted(kernel):
     return getattr(kernel, "py_func", kernel)
 
