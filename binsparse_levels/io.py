@@ -35,7 +35,7 @@ from .descriptor import VERSION, Descriptor, parse_descriptor
 from .errors import BinsparseError, ContainerError, DialectWarning, OptionError, PathMissingError, Problem
 from .fused import Duplicates
 from .limits import DEFAULT_LIMITS, Limits
-from .loading import Loading
+from .loading import Loading, lazy_tensor
 from .tensor import Check, Tensor
 
 
@@ -144,7 +144,7 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     place, group = _split(path)
     kind = KINDS[_kind_at(place, group)]
     if kind.module.startswith("files."):
-        return read(path, limits=limits)
+        return _opened(path, kind, place, group, limits)
     with contextlib.ExitStack() as stack:
         unreplaced = stack.enter_context(_same_folder(place))
         reader = stack.enter_context(_module(kind).reading(place, group, limits))
@@ -152,6 +152,25 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         tensor = loading.lazy_tensor()
         unreplaced()
         weakref.finalize(loading, stack.pop_all().close)
+    return tensor
+
+
+class _Open:
+    """What closes a file when nobody asks it any more."""
+
+
+def _opened(path: Place, kind: Kind, place: Any, group: str | None, limits: Limits) -> Tensor:
+    """A tensor in another system's file; where the module cannot read it in parts, it is read."""
+    module = _module(kind)
+    if not hasattr(module, "looking"):
+        return read(path, limits=limits)
+    keep = _Open()
+    with contextlib.ExitStack() as stack:
+        given = _chosen(place, _placed(kind, place, group, {}), kind.reads)
+        found = stack.enter_context(module.looking(place, limits=limits, **given))
+        attributes = {name: list(x) if isinstance(x, tuple) else x for name, x in found.attributes.items() if x}
+        tensor = lazy_tensor(found.format, found.shape, found.arrays, found.values, attributes, keep)
+        weakref.finalize(keep, stack.pop_all().close)
     return tensor
 
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from .bitpacked import BitPacked
+from .arguments import checked_format
+from .bitpacked import BitPacked, Sliceable
 from .containers import seal
 from .containers.base import ArrayInfo, Parts, Reader
 from .descriptor import parse_descriptor
 from .dtypes import INTEGERS, DataType, decode
 from .errors import ArrayError, FormatError, Problem, raise_if
+from .formats import FormatLike
 from .fused import Duplicates
 from .levels import places
-from .limits import Limits
+from .limits import DEFAULT_LIMITS, Limits
 from .stored import NO_EMPTY_FIBERS, has_empty_fibers
 from .structure import structure_problems
 from .tensor import Check, Tensor, pack
@@ -28,17 +31,15 @@ _GAP = 2**12  # bytes between two items that are read rather than left out
 
 
 class Lazy:
-    """An array that stays in its container: the items at a slice, or at positions, are read and decoded when they are
-    asked for. Nothing is kept. What was read of a container that has been replaced since raises ContainerError.
+    """An array that stays where it is: items at a slice, or at positions, are read when they are asked for, and none
+    is kept. read(a, b): the items a … b, as numpy's native type. keep: what has to live as long as this.
     """
 
-    def __init__(self, loading: Loading, name: str, length: int, data_type: DataType) -> None:
-        self._loading = loading  # which keeps the container open
-        self._name = name
-        self._data_type = data_type
-        self._parts: Parts | None = None
+    def __init__(self, length: int, dtype: np.dtype[Any], read: Parts, keep: object = None) -> None:
         self.shape = (length,)
-        self.dtype = self._data_type.dtype
+        self.dtype = dtype
+        self._read = read
+        self._keep = keep
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -47,40 +48,58 @@ class Lazy:
         if not isinstance(key, slice):
             return self._gather(key)
         start, stop, step = key.indices(len(self))
-        assert step > 0
-        return self._read(start, max(start, stop))[::step]
-
-    def _read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        if self._data_type.iso:
-            return repeat_one(self._decoded(0, min(len(self), 1)), stop - start)
-        return self._decoded(start, stop)
-
-    def _decoded(self, start: int, stop: int) -> npt.NDArray[Any]:
-        if stop == start:
-            return np.empty(0, self.dtype)
-        if self._data_type.wrapper:
-            return self._loading.packed[self._name][start:stop]
-        if self._parts is None:
-            self._parts = self._loading.parts(self._name)
-        count = self._data_type.parts
-        raw = self._parts(start * count, stop * count)
-        self._loading.check_part(self._name, raw, stop - start == len(self))
-        return decode(raw.astype(raw.dtype.newbyteorder("="), copy=False), self._data_type, self._name)
+        return self._read(start, stop)[::step] if start < stop else np.empty(0, self.dtype)
 
     def _gather(self, positions: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The items at positions; those that are close to each other are read at once, with what lies between them."""
-        if not len(positions) or self._data_type.iso:
-            return self._read(0, len(positions))
         apart = np.diff(positions)
         if (apart < 0).any():
             ascending, places = np.unique(positions, return_inverse=True)
             return self._gather(ascending)[places]
         cuts = [0, *(np.flatnonzero(apart > _GAP // self.dtype.itemsize) + 1).tolist(), len(positions)]
         found = np.empty(len(positions), self.dtype)
-        for begin, end in itertools.pairwise(cuts):
+        for begin, end in itertools.pairwise(cuts) if len(positions) else ():
             first = int(positions[begin])
             found[begin:end] = self._read(first, int(positions[end - 1]) + 1)[positions[begin:end] - first]
         return found
+
+
+def lazy_one(one: Parts, count: int, dtype: np.dtype[Any], keep: object = None) -> Lazy:
+    """An array of one value so many times, which `one(0, 1)` reads."""
+    return Lazy(count, dtype, lambda start, stop: repeat_one(one(0, 1), stop - start), keep)
+
+
+def lazy_tensor(
+    format: FormatLike,
+    shape: Sequence[int],
+    arrays: Mapping[str, Sliceable],
+    values: Any,
+    attributes: Mapping[str, Any],
+    keep: object,
+) -> Tensor:
+    """A tensor of arrays in another system's file, by stored name; values without a dimension are one for all.
+
+    Raises ArrayError for lengths that do not fit, FormatError.
+    """
+    parsed, sizes = checked_format(format, shape, DEFAULT_LIMITS)
+    dims = tuple(sizes[k] for k in parsed.order)
+    found = {name: Lazy(len(x), x.dtype, partial(_slice, x), keep) for name, x in arrays.items()}
+    n: int | None = 1
+    for place in places(parsed.levels, dims):
+        n, _ = place.level.lengths({role: len(found[name]) for role, name in place.names.items()}, place.dims, n)
+    iso = not values.shape
+    raise_if(ArrayError, length_problems(parsed.levels, dims, found, None if iso else len(values)))
+    if iso:
+        stored = lazy_one(lambda start, stop: np.asarray(values).reshape(1), n or 0, values.dtype)
+    else:
+        stored = Lazy(len(values), values.dtype, partial(_slice, values), keep)
+    held: Any = found
+    tree = Tree(parsed.levels, dims, held, cast(Any, stored), iso, True)
+    return Tensor._trusted(parsed, sizes, tree, None, None, dict(attributes), {})
+
+
+def _slice(stored: Sliceable, start: int, stop: int) -> npt.NDArray[Any]:
+    return stored[start:stop]
 
 
 class Loading:
@@ -99,6 +118,7 @@ class Loading:
         self.infos: dict[str, ArrayInfo] = {}
         self._left_out: set[str] = set()
         self.packed: dict[str, BitPacked] = {}
+        self._parts: dict[str, Parts] = {}
         self._compare()
 
     def _compare(self) -> None:
@@ -140,7 +160,7 @@ class Loading:
         data_type, info = self.descriptor.data_types[name], self.infos[name]
         if not data_type.wrapper or name in self._left_out:
             return
-        words = Lazy(self, name, info.shape[0], DataType(data_type.stored))
+        words = Lazy(info.shape[0], data_type.stored, self._reading(name, DataType(data_type.stored)))
         self.packed[name] = packed = BitPacked(words, data_type.wrapper, data_type.dtype, name)
         self._limits.hold("array_bytes", len(packed) * packed.dtype.itemsize, name, "the size in bytes, unpacked,")
         self.infos[name] = ArrayInfo(packed.shape, packed.dtype, info.nbytes)
@@ -233,8 +253,14 @@ class Loading:
         if count is None:
             count = lengths["values"] // data_type.parts
         names = [name for name in descriptor.data_types if name not in ("values", "fill_value")]
-        arrays: dict[str, Any] = {name: Lazy(self, name, lengths[name], descriptor.data_types[name]) for name in names}
-        values: Any = Lazy(self, "values", count, data_type)
+        types = descriptor.data_types
+        arrays: dict[str, Any] = {
+            name: Lazy(lengths[name], types[name].dtype, self._reading(name, types[name]), self) for name in names
+        }
+        one = self._reading("values", data_type)
+        values: Any = (
+            lazy_one(one, count, data_type.dtype, self) if data_type.iso else Lazy(count, data_type.dtype, one, self)
+        )
         tree = Tree(descriptor.format.levels, descriptor.dims, arrays, values, data_type.iso, True)
         fill = self.fill_value()
         raise_if(FormatError, list(self._structure_problems()))
@@ -249,16 +275,25 @@ class Loading:
             dtype = descriptor.data_types["values"].dtype
             yield from structure_problems(descriptor.structure, descriptor.shape, dtype)
 
-    def parts(self, name: str) -> Parts:
-        """How to read parts of an array."""
-        with self._in_place():
-            read = self._reader.parts(name)
+    def _reading(self, name: str, data_type: DataType) -> Parts:
+        """How to read and decode parts of an array, which is looked for when it is first asked for."""
 
-        def checked(start: int, stop: int) -> npt.NDArray[Any]:
+        def read(start: int, stop: int) -> npt.NDArray[Any]:
+            if data_type.wrapper:
+                return self.packed[name][start:stop]
             with self._in_place():
-                return read(start, stop)
+                raw = self.parts(name)(start * data_type.parts, stop * data_type.parts)
+            if data_type.iso or stop - start == self.infos[name].shape[0]:
+                seal.check_array(name, raw, self._sums)  # what can be compared, which is a whole array
+            return decode(raw.astype(raw.dtype.newbyteorder("="), copy=False), data_type, name)
 
-        return checked
+        return read
+
+    def parts(self, name: str) -> Parts:
+        """How the container reads parts of an array."""
+        if name not in self._parts:
+            self._parts[name] = self._reader.parts(name)
+        return self._parts[name]
 
     @contextlib.contextmanager
     def _in_place(self) -> Iterator[None]:
@@ -267,11 +302,6 @@ class Loading:
             yield
         finally:
             self._unreplaced()
-
-    def check_part(self, name: str, array: npt.NDArray[Any], whole: bool) -> None:
-        """Compare with the seal what can be compared, which is a whole array."""
-        if whole:
-            seal.check_array(name, array, self._sums)
 
     def fill_value(self) -> Any:
         """The fill value, in the type that it is stored in, or None."""

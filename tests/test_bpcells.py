@@ -65,7 +65,7 @@ def same(found, array):
 
 def test_a_file_is_what_was_written(case):
     held = expected(case)
-    with bpcells.opened(str(GOLDEN / case["case"] / case["path"]), case["group"]) as matrix:
+    with bpcells.looking(str(GOLDEN / case["case"] / case["path"]), case["group"]) as matrix:
         assert matrix.shape == tuple(held["shape"])
         assert matrix.format == {"row": "CSR", "col": "CSC"}[case["storage_order"]]
         assert list(matrix.attributes["row_names"]) == held["row_names"].tolist()
@@ -490,7 +490,7 @@ def test_a_window_of_a_packed_matrix_reads_little(tmp_path, monkeypatch):
     seen = []
     unpack = bitpacked.kernels.bitpacking.unpack
     monkeypatch.setattr(bitpacked.kernels.bitpacking, "unpack", lambda *given: seen.append(given[5]) or unpack(*given))
-    with bpcells.opened(str(tmp_path / "a")) as matrix:
+    with bpcells.looking(str(tmp_path / "a")) as matrix:
         a, b = map(int, matrix.pointers[41:43])
         assert np.array_equal(matrix.indices[a:b], indices[41])
     assert sum(seen) <= 9
@@ -573,5 +573,5 @@ def test_tenx(tmp_path, older):
     assert tensor.dtype == np.int32
     assert tensor.attributes["column_names"][2] == "cell2"
     assert tensor.attributes["row_names"][6] == "gene6"
-    with anndata.opened(str(tmp_path / "a.h5"), "GRCh38" if older else None) as found:
+    with anndata.looking(str(tmp_path / "a.h5"), "GRCh38" if older else None) as found:
         assert np.array_equal(found.indices[2:4], matrix.indices[2:4])

@@ -164,3 +164,43 @@ def test_metadata_are_compared_when_it_is_opened(tmp_path):
     header.write_text(json.dumps(changed))
     with pytest.raises(BinsparseError, match="pointers_to_1"):
         binsparse_levels.open(tmp_path / "a.bspnpy")
+
+
+OTHERS = [
+    ("a.sscdf", {}, "CSR"),
+    ("a.sscdf", {"kind": "sscdf_json"}, "sparse(2)"),
+    ("a.ra", {}, "dense, dense"),
+    ("a", {"kind": "bpcells"}, "CSC"),
+    ("a.h5", {"kind": "bpcells", "packed": False}, "CSR"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "format"), OTHERS, ids=str)
+def test_files_of_other_systems_are_opened(tmp_path, name, options, format):
+    rng = np.random.default_rng(0)
+    tensor = pack(
+        [rng.integers(0, 300, 3000), rng.integers(0, 400, 3000)],
+        np.arange(3000.0),
+        (300, 400),
+        format,
+        duplicates="sum",
+    )
+    write(tmp_path / name, tensor, **options)
+    opened = binsparse_levels.open(tmp_path / name)
+    assert opened._source.lazy
+    for key in (7, slice(20, 30), (slice(None), 5), (7, 5), (np.array([9, 3]), slice(1, 90, 4))):
+        found = opened[key]
+        np.testing.assert_array_equal(found.to_dense() if isinstance(found, Tensor) else found, tensor.to_dense()[key])
+    assert opened.equals(tensor)
+    assert opened.attributes == read(tmp_path / name).attributes
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_bit_packed_arrays_are_decoded_where_they_are_asked_for(tmp_path, suffix):
+    tensor = pack(
+        np.unravel_index(np.arange(0, 300_000, 3), (300, 100, 10)), 1.5, (300, 100, 10), "dense, dense, sparse"
+    )
+    write(tmp_path / f"a{suffix}", tensor, bitpacked=True)
+    opened = binsparse_levels.open(tmp_path / f"a{suffix}")
+    np.testing.assert_array_equal(opened[7, 3:60].to_dense(), tensor[7, 3:60].to_dense())
+    testing.check_same(opened.load(), tensor)

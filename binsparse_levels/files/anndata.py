@@ -26,7 +26,7 @@ _ARRAYS = ("indptr", "indices", "data")
 
 
 @contextlib.contextmanager
-def opened(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Compressed]:
+def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Compressed]:
     """The matrix at a place, whose arrays are read where they are sliced, as long as the block lasts.
 
     Without a group it is the `X` of AnnData, or the `matrix` of 10x. Raises ContainerError for what is neither,
@@ -51,7 +51,7 @@ def read(
 
     Entries out of order are sorted. Raises ContainerError, ArrayError, LimitError.
     """
-    with opened(path, group, limits=limits) as matrix:
+    with looking(path, group, limits=limits) as matrix:
         return matrix.tensor(duplicates, limits)
 
 

@@ -51,7 +51,7 @@ class Version(NamedTuple):
 
 
 @contextlib.contextmanager
-def opened(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Compressed]:
+def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Compressed]:
     """The matrix at a place, whose arrays are read, and decoded, where they are sliced, as long as the block lasts.
 
     Raises ContainerError for what is no BPCells matrix, ArrayError for one whose arrays do not fit each other.
@@ -74,7 +74,7 @@ def read(
 
     Entries out of order are sorted. Raises ContainerError, ArrayError, LimitError.
     """
-    with opened(path, group, limits=limits) as matrix:
+    with looking(path, group, limits=limits) as matrix:
         return matrix.tensor(duplicates, limits)
 
 

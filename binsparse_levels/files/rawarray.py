@@ -10,8 +10,8 @@ the writers of such files see differently:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,23 @@ def open_array(
         raise ContainerError(Problem(path, f"cannot be read: {error.strerror}")) from error
     with file:
         yield ArrayFile(file, path, limits, dtype)
+
+
+class Found(NamedTuple):
+    """An array in a file, as a tensor that has not been read."""
+
+    format: Format
+    shape: tuple[int, ...]
+    arrays: Mapping[str, Any]
+    values: ArrayFile
+    attributes: Mapping[str, Any]
+
+
+@contextlib.contextmanager
+def looking(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Found]:
+    """What `read` would give, of which values are read where they are sliced. Raises what `open_array` raises."""
+    with open_array(path, limits=limits) as array:
+        yield Found(*_place(array.header, "F"), {}, array, {})
 
 
 def read(

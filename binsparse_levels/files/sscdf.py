@@ -151,6 +151,11 @@ class Object(NamedTuple):
     comment: str
     names: Mapping[str, str]
 
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The user's JSON of a tensor."""
+        return {"comment": self.comment} if self.comment else {}
+
 
 def claims(path: str) -> bool:
     """Whether an HDF5 file is of this kind, by the attributes of its root or of the first group that has an object; a
@@ -220,16 +225,16 @@ def describe(
         types["values"] = data_type_of(found.values.dtype, "values", iso)
         parts = {**found.arrays, "values": found.values.reshape(1) if iso else found.values}
         infos = {held: ArrayInfo(part.shape, part.dtype, part.nbytes) for held, part in parts.items()}
-        user = {"comment": found.comment} if found.comment else {}
-        return Descriptor(found.format, found.shape, n, types, user=user), infos
+        return Descriptor(found.format, found.shape, n, types, user=found.attributes), infos
 
 
 def _load(found: Object, place: str, check: Check, limits: Limits) -> Tensor:
-    attributes = {"comment": found.comment} if found.comment else None
     with _telling(place, found.names):
         arrays = {name: part[:] for name, part in found.arrays.items()}
         values = found.values[:] if found.values.shape else found.values
-        tensor = Tensor(found.format, found.shape, arrays, values, attributes=attributes, check=check, limits=limits)
+        tensor = Tensor(
+            found.format, found.shape, arrays, values, attributes=found.attributes, check=check, limits=limits
+        )
     if "indices_0" in arrays and "pointers_to_1" in arrays and has_empty_fibers(arrays):
         what = f"{place}: {found.names['pointers_to_1']}: a row or column without an entry is stored"
         warnings.warn(what, DialectWarning, stacklevel=4)
