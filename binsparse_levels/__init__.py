@@ -45,9 +45,14 @@ if TYPE_CHECKING:
     from .io import repair as repair
     from .io import write as write
     from .io import write_all as write_all
+    from .levels import Band as Band
     from .levels import Bitmap as Bitmap
+    from .levels import Bits as Bits
     from .levels import Dense as Dense
+    from .levels import Hashed as Hashed
     from .levels import Level as Level
+    from .levels import NOfM as NOfM
+    from .levels import Run as Run
     from .levels import Sparse as Sparse
     from .limits import Limits as Limits
     from .tensor import Tensor as Tensor
@@ -68,7 +73,7 @@ _MODULES = {
         "to_numpy", "to_scipy", "to_sparse",
     ],
     "io": ["list_tensors", "open", "read", "read_all", "repair", "write", "write_all"],
-    "levels": ["Bitmap", "Dense", "Level", "Sparse"],
+    "levels": ["Band", "Bitmap", "Bits", "Dense", "Hashed", "Level", "NOfM", "Run", "Sparse"],
     "limits": ["Limits"],
     "tensor": ["Tensor", "pack", "pack_dense"],
     "threads": ["get_threads", "set_threads"],

@@ -129,32 +129,68 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
     dtype = index_dtype(entries.dims, entries.count) if dtype is None else dtype
     coords = [x.astype(dtype, copy=False) for x in entries.coords]
     parents: Positions = np.zeros(entries.count, np.int64)
-    order: Array | None = None
+    order: Array | None = None  # of the entries, where it is another, or some go because others stand for them
     arrays: dict[str, Array] = {}
     n = 1
     for place in places(levels, entries.dims):
-        fused.hold_dense(n * cells(place.dims) if place.level.gaps else n, entries.count, limits)
-        here = coords[place.depth : place.depth + place.level.rank]
-        made, parents = place.level.build(place.dims, parents, here, n)
+        level, below = place.level, place.depth + place.level.rank
+        fused.hold_dense(n * cells(place.dims) if level.gaps else n, entries.count, limits)
+        here, classes, more = coords[place.depth : below], level.roles(), {}
+        if level.shares:
+            values = entries.values if entries.iso or order is None else entries.values[order]
+            starts, more["same"] = _alike_below([as_array(parents), *here], coords[below:], values)
+        made, parents = level.build(place.dims, parents, here, n, **more)
         for role, name in place.names.items():
-            arrays[name] = made[role].astype(dtype, copy=False) if made[role].dtype.kind in "iu" else made[role]
-        n = place.level.size(made, place.dims, n)
-        if not place.level.ordered:
+            arrays[name] = made[role]
+            if classes[role] in ("index", "pointer") and made[role].max(initial=0) <= np.iinfo(dtype).max:
+                arrays[name] = made[role].astype(dtype, copy=False)
+        n = level.size(made, place.dims, n)
+        if level.shares:  # of what is shared, the first stands for all
+            child = as_array(parents)
+            new = np.ones(len(starts), bool)
+            new[1:] = child[starts[1:]] != child[starts[:-1]]
+            kept = np.repeat(new, np.diff(starts, append=len(child)))
+            coords, parents = [x[kept] for x in coords], child[kept]
+            order = np.flatnonzero(kept) if order is None else order[kept]
+        if not level.ordered:
             again = np.argsort(as_array(parents), kind="stable")
             coords, parents = [x[again] for x in coords], as_array(parents)[again]
             order = again if order is None else order[again]
     fused.hold_dense(n, entries.count, limits)
-    padded = any(level.padded for level in levels)
-    if entries.iso and (n == entries.count or not padded or _alike(pad, entries.values[0])):
+    padded, count = any(level.padded for level in levels), len(parents)
+    if entries.iso and (n == count or not padded or _alike(pad, entries.values[0])):
         return Tree(levels, entries.dims, arrays, repeat_one(entries.values, n), True)
     values = entries.expanded().values
     values = values if order is None else values[order]
-    if n != entries.count:
+    if n != count:
         whole = np.full(n, pad, values.dtype) if padded else np.zeros(n, values.dtype)
         whole[as_array(parents)] = values
         values = whole
     tree = Tree(levels, entries.dims, arrays, values)
     return tree.blanked() if padded else tree
+
+
+def _alike_below(above: Sequence[Array], below: Sequence[Array], values: Array) -> tuple[Array, Array]:
+    """Where each group of entries begins that agree in the columns above, and a number for each entry that is the same
+    in two groups that follow each other where these agree in all columns below, and in the bits of their values.
+    """
+    count = len(above[0])
+    new = np.ones(count, bool)
+    new[1:] = np.any([x[1:] != x[:-1] for x in above], axis=0)
+    (starts,) = new.nonzero()
+    sizes = np.diff(starts, append=count)
+    group = np.cumsum(new) - 1
+    differs = np.zeros(len(starts), bool)
+    differs[:1] = True
+    differs[1:] = sizes[1:] != sizes[:-1]
+    before = np.arange(count) - sizes[group]  # the entry at the same place in the group before
+    (comparable,) = (~differs[group]).nonzero()
+    bits = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.dtype.itemsize)
+    columns = [*below, *(bits.T if len(values) == count else ())]
+    for x in columns:
+        wrong = x[comparable] != x[before[comparable]]
+        differs[group[comparable[wrong]]] = True
+    return starts, np.cumsum(differs)[group]
 
 
 def _alike(a: Any, b: Any) -> bool:
@@ -289,7 +325,7 @@ def _around_the_last_level(
     *_, (place, arrays, _) = tree.walk()
     if levels[-1] != place.level or "ptr" not in arrays or (place.level.fused() or (0,))[0] != 1:
         return None
-    if not all(level.ordered for level in levels):
+    if not tree.regular or not all(level.ordered and not level.shares for level in levels):
         return None
     above = Tree(tree.levels[:-1], tree.dims[: place.depth], tree.arrays, tree.values)
     coords, positions = unpack_tree(above, dtype)

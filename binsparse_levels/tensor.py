@@ -235,8 +235,9 @@ class Tensor:
     @property
     def number_of_stored_values(self) -> int:
         """How many entries are stored; with a structure, those of its triangle; of a view they are looked for."""
-        tree = self._held if isinstance(self._held, Tree) and not self._held.gaps else self._tree
-        return len(tree.listed()) if tree.gaps else len(tree.values)
+        held = self._held
+        tree = held if isinstance(held, Tree) and not held.gaps and not held.shares else self._tree
+        return len(tree.listed()) if tree.gaps or tree.shares else len(tree.values)
 
     @property
     def nbytes(self) -> int:

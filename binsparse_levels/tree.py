@@ -50,8 +50,8 @@ class Tree:
 
     @cached_property
     def regular(self) -> bool:
-        """Whether every level lists its fibers in order, and every position is that of an entry."""
-        return all(level.ordered and not level.gaps for level in self.levels)
+        """Whether every level lists its fibers in order, and every position is that of one entry."""
+        return all(level.ordered and not level.gaps and not level.shares for level in self.levels)
 
     def walk(self) -> Iterator[tuple[Place, dict[str, Array], int]]:
         """Each level with its arrays by role and its number of positions. Precondition: the lengths fit."""
@@ -76,6 +76,11 @@ class Tree:
         return positions
 
     @property
+    def shares(self) -> bool:
+        """Whether several entries may have one position."""
+        return any(level.shares for level in self.levels)
+
+    @property
     def gaps(self) -> bool:
         """Whether there may be positions that no entry has."""
         return any(level.gaps for level in self.levels)
@@ -84,11 +89,12 @@ class Tree:
         """The same tree with zero for the values that no entry has; what they were is unspecified."""
         if not self.gaps or self.iso:
             return self
-        listed = self.listed()
-        if len(listed) == len(self.values):
+        reached = np.zeros(len(self.values), bool)
+        reached[as_array(self.listed())] = True
+        if reached.all():
             return self
         values = np.zeros(len(self.values), self.values.dtype)
-        values[as_array(listed)] = self.values[as_array(listed)]
+        values[reached] = self.values[reached]
         return self.with_values(values, False)
 
     def with_values(self, values: Array, iso: bool) -> Tree:

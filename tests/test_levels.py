@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binsparse_levels import Bitmap, Dense, FormatError, Problem, Sparse, testing
+from binsparse_levels import Band, Bitmap, Bits, Dense, FormatError, Hashed, NOfM, Problem, Run, Sparse, testing
 from binsparse_levels.levels import LEVELS, register
 
 SAMPLES = [
     Dense(1), Dense(2), Dense(3), Sparse(1), Sparse(2), Sparse(3),
     kinds.Backwards(1), kinds.Backwards(2, base=1), Bitmap(0), Bitmap(1), Bitmap(2), Bitmap(3),
+    Bits(0), Bits(1), Bits(2), Band(), Run(), Hashed(), NOfM(), NOfM(n=1, m=3), NOfM(n=3, m=3),
 ]  # fmt: skip
 
 

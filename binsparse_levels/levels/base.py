@@ -33,7 +33,8 @@ class Level(ABC):
 
     kind: its name, in the notation and as `level_desc` in a descriptor. specified: whether the Binsparse specification
     has it; another is stored under an extension name. ordered: it lists a fiber in lexicographic order. padded: it
-    stores coordinates that were not entries. gaps: it has child positions that no entry reaches.
+    stores coordinates that were not entries. gaps: it has child positions that no entry reaches. shares: several
+    coordinates may have one child.
     """
 
     rank: int = 1
@@ -41,13 +42,18 @@ class Level(ABC):
     kind: ClassVar[str]
     specified: ClassVar[bool] = False
     min_rank: ClassVar[int] = 1
+    max_rank: ClassVar[int] = MAX_RANK
     ordered: ClassVar[bool] = True
     padded: ClassVar[bool] = False
     gaps: ClassVar[bool] = False
+    shares: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if type(self.rank) is not int or self.rank < self.min_rank:
             what = f"a {self.kind} level needs an integer >= {self.min_rank}, got {self.rank!r:.40}"
+            raise FormatError(Problem("rank", what))
+        if self.rank > self.max_rank < MAX_RANK:
+            what = f"a {self.kind} level has a rank of {self.max_rank} at most, got {self.rank!s:.40}"
             raise FormatError(Problem("rank", what))
         if self.rank > MAX_RANK:
             raise LimitError(Problem("rank", f"no level has more than {MAX_RANK} dimensions, got {self.rank!s:.40}"))
@@ -106,7 +112,9 @@ class Level(ABC):
         """The arrays for these entries, and the child position of each; both may share what was given.
 
         Precondition: `parents` never decreases; entries ascend by parent, then by `coords`, and repeat both only
-        where they differ further down. Raises FormatError, naming the fiber, for what the kind cannot hold.
+        where they differ further down. A kind that shares has an argument more, `same`: a number for each entry, alike
+        for coordinates below which the same is stored. Raises FormatError, naming the fiber, for what the kind cannot
+        hold.
         """
 
     def from_counts(
@@ -181,6 +189,8 @@ def wrong_type(role_class: str, dtype: np.dtype[Any]) -> str | None:
     """What an array of this class holds, where it cannot be of this type. Booleans may be bytes of 0 and 1."""
     if role_class == "bool":
         return None if dtype.kind in "biu" and dtype.itemsize == 1 else "booleans"
+    if role_class in ("bits", "offset"):
+        return None if dtype == np.uint8 else "uint8"
     return None if dtype.kind in "iu" else "an integer type"
 
 
@@ -249,6 +259,14 @@ def items_at(array: Array, positions: Positions) -> Array:
     if isinstance(positions, range):
         return array[positions.start : positions.stop : positions.step]
     return array[positions]
+
+
+def ranges(starts: Array, counts: Array) -> Array:
+    """starts[k], starts[k] + 1 …, counts[k] of them, for every k. Precondition: int64."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    found: Array = np.arange(total) + np.repeat(starts - ends + counts, counts)
+    return found
 
 
 def span(window: Positions) -> range:

@@ -75,7 +75,7 @@ class Bitmap(Level):
 
     def part(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[dict[str, Array], Positions]:
+    ) -> tuple[dict[str, Array], Positions] | None:
         everything = [range(size) for size in dims]
         run = run_of_cells(dims, positions, everything)
         child = list_cells(dims, positions, everything)[2] if run is None else run

@@ -13,7 +13,7 @@ import numpy as np
 from .. import kernels, threads
 from ..errors import ArrayError, Problem
 from ..limits import INT32_MAX
-from .base import Array, Arrays, Level, Positions, as_array, inside, is_everything, items_at, register, span
+from .base import Array, Arrays, Level, Positions, as_array, inside, is_everything, items_at, ranges, register, span
 
 _FEW_FIBERS = 16  # in so many of a file the ends of a window are searched; more are read
 _AT_ONCE = 512  # items of a file that are read rather than searched
@@ -172,8 +172,7 @@ class Sparse(Level):
             return (range(int(starts[0]), int(ends[-1])) if len(starts) else range(0)), counts, kept
         total = int(counts.sum())
         if not kernels.worth(total):
-            ends = np.cumsum(counts)
-            return np.arange(total) + np.repeat(starts - ends + counts, counts), counts, kept
+            return ranges(starts, counts), counts, kept
         child = np.empty(total, np.int64)
         kernels.fibers.fan_ranges(kernels.readable(starts), kernels.readable(counts), child)
         return child, counts, kept
@@ -208,7 +207,7 @@ class Sparse(Level):
         columns = tuple(unsigned[f"idx{k}"] for k in range(self.rank)) if counted else ()
         sound = in_range = True
         if "ptr" in arrays and (not counted or kernels.check.count_bad_pointers(unsigned["ptr"], n_entries)):
-            for problem in _pointer_problems(arrays["ptr"], n_entries):
+            for problem in pointer_problems(arrays["ptr"], n_entries):
                 sound = False
                 yield problem
         outside = descents = 1
@@ -304,7 +303,7 @@ def _bad_entries(pointers: Array | None, columns: tuple[Array, ...], dims: Seque
     return sum(int(outside) for outside, _ in found), sum(int(descents) for _, descents in found)
 
 
-def _pointer_problems(pointers: Array, children: int) -> Iterator[Problem]:
+def pointer_problems(pointers: Array, children: int) -> Iterator[Problem]:
     if pointers[0] != 0:
         yield Problem("ptr[0]", f"expected 0, got {pointers[0]}")
     falls = np.flatnonzero(pointers[1:] < pointers[:-1])

@@ -1,0 +1,92 @@
+"""band: each fiber stores one interval of coordinates in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..errors import Problem
+from .base import Array, Arrays, Level, Positions, as_array, inside, ranges, register
+from .sparse import pointer_problems
+
+
+@register
+@dataclass(frozen=True)
+class Band(Level):
+    """Fiber p stores the coordinates start[p] … start[p] + ptr[p+1] - ptr[p] - 1: q = ptr[p] + i - start[p].
+
+    Banded and skyline matrices, ragged arrays. What lies in the interval is stored, whether it was an entry or not.
+    """
+
+    kind: ClassVar[str] = "band"
+    max_rank: ClassVar[int] = 1
+    padded: ClassVar[bool] = True
+
+    def roles(self) -> dict[str, str]:
+        return {"ptr": "pointer", "start": "index"}
+
+    def names(self, depth: int, root: bool) -> dict[str, str]:
+        return {"ptr": f"pointers_to_{depth}", "start": f"band_starts_{depth}"}
+
+    def lengths(
+        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
+    ) -> tuple[int | None, list[Problem]]:
+        fibers = lengths["start"] if n is None else n
+        wanted = {"ptr": fibers + 1, "start": fibers}
+        return None, [
+            Problem(role, f"expected a length of {size}, got {lengths[role]}")
+            for role, size in wanted.items()
+            if lengths[role] != size
+        ]
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        return int(arrays["ptr"][n : n + 1][0])
+
+    def build(
+        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
+    ) -> tuple[dict[str, Array], Positions]:
+        parent, x = as_array(parents), coords[0].astype(np.int64, copy=False)
+        first, behind = (np.searchsorted(parent, np.arange(n), side=side) for side in ("left", "right"))
+        (there,) = (first < behind).nonzero()
+        starts, lengths = np.zeros((2, n), np.int64)
+        starts[there] = x[first[there]]
+        lengths[there] = x[behind[there] - 1] + 1 - starts[there]
+        pointers = np.zeros(n + 1, np.int64)
+        np.cumsum(lengths, out=pointers[1:])
+        return {"ptr": pointers, "start": starts}, pointers[parent] + x - starts[parent]
+
+    def expand(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[int | Array, list[Array], Positions]:
+        pointers, at = arrays["ptr"], as_array(positions)
+        first = pointers[at].astype(np.int64)
+        counts = pointers[at + 1].astype(np.int64) - first
+        child = ranges(first, counts)
+        x = ranges(arrays["start"][at].astype(np.int64), counts)
+        fibers = np.repeat(np.arange(len(at)), counts)
+        kept = inside(window, [x])
+        return np.bincount(fibers[kept], minlength=len(at)), [x[kept]], child[kept]
+
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        pointers, starts = arrays["ptr"], arrays["start"].astype(np.int64)
+        problems = list(pointer_problems(pointers, int(pointers[-1])))
+        yield from problems
+        if problems:
+            return
+        lengths = np.diff(pointers.astype(np.int64))
+        (bad,) = ((starts < 0) | (lengths > dims[0]) | (starts > dims[0] - lengths)).nonzero()
+        for p in bad[:1].tolist():
+            what = f"{lengths[p]} coordinates from {starts[p]} on are outside its dimension of size {dims[0]}"
+            yield Problem(f"start[{p}]", what)
+
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        pointers = arrays["ptr"].astype(np.int64)
+        offset = coords[0].astype(np.int64) - arrays["start"][positions].astype(np.int64)
+        inside = (offset >= 0) & (offset < pointers[positions + 1] - pointers[positions])
+        return np.where(inside, pointers[positions] + offset, -1)
+
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
+        return (2 * n + 1) * itemsize

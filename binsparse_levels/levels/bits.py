@@ -1,0 +1,83 @@
+"""bits: a bitmap with eight cells in a byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..errors import Problem
+from .base import Array, Arrays, Positions, as_array, cells, number_cells, register
+from .bitmap import Bitmap
+
+
+@register
+@dataclass(frozen=True)
+class Bits(Bitmap):
+    """As bitmap; cell q is bit q % 8 of byte q // 8, the lowest first. Bits behind the last cell are 0."""
+
+    kind: ClassVar[str] = "bits"
+
+    def roles(self) -> dict[str, str]:
+        return {"bits": "bits"}
+
+    def names(self, depth: int, root: bool) -> dict[str, str]:
+        return {"bits": f"bits_{depth}"}
+
+    def lengths(
+        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
+    ) -> tuple[int | None, list[Problem]]:
+        if n is None:
+            return None, []
+        wanted = _bytes(n * cells(dims))
+        if lengths["bits"] == wanted:
+            return n * cells(dims), []
+        return n * cells(dims), [
+            Problem("bits", f"expected a length of {wanted}, a byte for 8 cells, got {lengths['bits']}")
+        ]
+
+    def build(
+        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
+    ) -> tuple[dict[str, Array], Positions]:
+        made, child = super().build(dims, parents, coords, n)
+        return {"bits": np.packbits(made["bitmap"], bitorder="little")}, child
+
+    def expand(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[int | Array, list[Array], Positions]:
+        if not len(positions):
+            return super().expand({"bitmap": np.empty(0, bool)}, dims, positions, window)
+        first, last = (
+            (min(positions), max(positions)) if isinstance(positions, range) else (positions.min(), positions.max())
+        )
+        begin, end = (int(p) * cells(dims) for p in (first, last + 1))
+        bitmap = np.unpackbits(arrays["bits"][begin // 8 : _bytes(end)], bitorder="little")[begin % 8 :][: end - begin]
+        here: Positions
+        if isinstance(positions, range):
+            here = range(positions.start - first, positions.stop - first, positions.step)
+        else:
+            here = positions - first
+        counts, coords, child = super().expand({"bitmap": bitmap.view(bool)}, dims, here, window)
+        return counts, coords, as_array(child) + begin
+
+    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> None:
+        return None
+
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        count = n * cells(dims)
+        if count % 8 and arrays["bits"][-1] >> count % 8:
+            yield Problem(f"bits[{len(arrays['bits']) - 1}]", f"bits behind the {count} cells are set")
+
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        child = number_cells(dims, positions, coords)
+        return np.where(arrays["bits"][child // 8] >> (child % 8).astype(np.uint8) & 1, child, -1)
+
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
+        return _bytes(n * cells(dims))
+
+
+def _bytes(count: int) -> int:
+    """How many bytes so many bits take."""
+    return -(-count // 8)

@@ -1,0 +1,114 @@
+"""hashed: each fiber is a hash table of the coordinates that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from .. import kernels
+from ..errors import Problem
+from .base import Array, Arrays, Level, Positions, as_array, inside, ranges, register
+from .sparse import pointer_problems
+
+
+@register
+@dataclass(frozen=True)
+class Hashed(Level):
+    """Fiber p has the slots ptr[p] … ptr[p+1], a power of two of them, at least half of which are empty. A coordinate i
+    is in the first slot from (i · 0x9E3779B97F4A7C15 mod 2**64) >> (64 - log2(slots)) on that was free when it came,
+    around the end. key: i + 1, or 0 where the slot is empty. The child position is how many slots before it are taken.
+
+    Finds an entry in constant time, however long the fiber; lists a fiber in no order.
+    """
+
+    kind: ClassVar[str] = "hashed"
+    max_rank: ClassVar[int] = 1
+    ordered: ClassVar[bool] = False
+
+    def roles(self) -> dict[str, str]:
+        return {"ptr": "pointer", "key": "pointer", "before": "pointer"}
+
+    def names(self, depth: int, root: bool) -> dict[str, str]:
+        return {"ptr": f"pointers_to_{depth}", "key": f"hash_keys_{depth}", "before": f"hash_ranks_{depth}"}
+
+    def lengths(
+        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
+    ) -> tuple[int | None, list[Problem]]:
+        slots = lengths["key"]
+        wanted = {"ptr": None if n is None else n + 1, "before": slots}
+        return None, [
+            Problem(role, f"expected a length of {size}, got {lengths[role]}")
+            for role, size in wanted.items()
+            if size is not None and lengths[role] != size
+        ]
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        return int(np.count_nonzero(arrays["key"]))
+
+    def build(
+        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
+    ) -> tuple[dict[str, Array], Positions]:
+        parent, x = as_array(parents), coords[0].astype(np.int64, copy=False)
+        new = np.ones(len(x), bool)
+        new[1:] = (x[1:] != x[:-1]) | (parent[1:] != parent[:-1])
+        counts = np.bincount(parent[new], minlength=n)
+        bits = np.ceil(np.log2(np.maximum(2 * counts, 1))).astype(np.int64)
+        pointers = np.zeros(n + 1, np.int64)
+        np.cumsum(np.where(counts > 0, 1 << bits, 0), out=pointers[1:])
+        keys, slots = np.zeros(pointers[-1], np.int64), np.empty(int(new.sum()), np.int64)
+        given = kernels.readable(pointers), kernels.readable(parent[new]), kernels.readable(x[new])
+        kernels.hashing.insert(*given, keys, slots)
+        before = np.cumsum(keys != 0) - (keys != 0)
+        return {"ptr": pointers, "key": keys, "before": before}, before[slots][np.cumsum(new) - 1]
+
+    def expand(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[int | Array, list[Array], Positions]:
+        pointers, at = arrays["ptr"], as_array(positions)
+        first = pointers[at].astype(np.int64)
+        counts = pointers[at + 1].astype(np.int64) - first
+        slots = ranges(first, counts)
+        keys = arrays["key"][slots].astype(np.int64)
+        kept = (keys != 0) & inside(window, [keys - 1])
+        fibers = np.repeat(np.arange(len(at)), counts)
+        child = arrays["before"][slots[kept]].astype(np.int64)
+        return np.bincount(fibers[kept], minlength=len(at)), [keys[kept] - 1], child
+
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        pointers, keys = arrays["ptr"], arrays["key"].astype(np.int64)
+        problems = list(pointer_problems(pointers, len(keys)))
+        yield from problems
+        if problems:
+            return
+        (bad,) = ((keys < 0) | (keys > dims[0])).nonzero()
+        for k in bad[:1].tolist():
+            yield Problem(f"key[{k}]", f"{keys[k] - 1} is outside its dimension of size {dims[0]}")
+        taken = keys != 0
+        (wrong,) = (arrays["before"] != np.cumsum(taken) - taken).nonzero()
+        for k in wrong[:1].tolist():
+            yield Problem(f"before[{k}]", f"{arrays['before'][k]} is not how many slots before it are taken")
+        slots: Array = np.diff(pointers.astype(np.int64))
+        used = np.bincount(np.repeat(np.arange(n), slots)[taken], minlength=n)
+        (full,) = ((slots & (slots - 1) != 0) | (2 * used > slots)).nonzero()
+        for p in full[:1].tolist():
+            yield Problem(f"ptr[{p}]", f"a table of {slots[p]} slots, of which {used[p]} are taken, in fiber {p}")
+        if len(bad) or len(wrong) or len(full):
+            return
+        owners = np.repeat(np.arange(n), slots)[taken]
+        found = self.locate(arrays, dims, owners, [keys[taken] - 1])
+        (lost,) = (found != np.arange(len(found))).nonzero()
+        for k in np.flatnonzero(taken)[lost][:1].tolist():
+            yield Problem(f"key[{k}]", f"{keys[k] - 1} is not where it is looked for, or is there twice")
+
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        found = np.empty(len(positions), np.int64)
+        given = (kernels.readable(arrays[role], np.int64) for role in ("ptr", "key", "before"))
+        wanted = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
+        kernels.hashing.find(*given, *wanted, found)
+        return found
+
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> None:
+        return None

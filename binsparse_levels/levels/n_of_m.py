@@ -1,0 +1,111 @@
+"""n_of_m: of every m coordinates that follow each other, n at the most are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..errors import FormatError, Problem
+from .base import Array, Arrays, Level, Positions, as_array, inside, items_at, register
+
+
+@register
+@dataclass(frozen=True)
+class NOfM(Level):
+    """Structured sparsity, such as 2:4: a fiber has n slots for each block of m coordinates, and a slot the place of
+    its coordinate in the block, or m where nothing is in it. q = (p · blocks + i // m) · n + the slot.
+
+    Refuses, by FormatError, a fiber with more than n coordinates in a block.
+    """
+
+    n: int = 2
+    m: int = 4
+
+    kind: ClassVar[str] = "n_of_m"
+    max_rank: ClassVar[int] = 1
+    gaps: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least, most in (("m", 1, 255), ("n", 1, self.m)):
+            given = getattr(self, name)
+            if type(given) is not int or not least <= given <= most:
+                raise FormatError(Problem(name, f"expected an integer of {least} … {most}, got {given!r:.40}"))
+
+    def roles(self) -> dict[str, str]:
+        return {"slot": "offset"}
+
+    def names(self, depth: int, root: bool) -> dict[str, str]:
+        return {"slot": f"slots_{depth}"}
+
+    def lengths(
+        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
+    ) -> tuple[int | None, list[Problem]]:
+        found = lengths["slot"]
+        if n is None or found == n * self._slots(dims):
+            return found, []
+        return found, [Problem("slot", f"expected a length of {n * self._slots(dims)}, one for each slot, got {found}")]
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        return n * self._slots(dims)
+
+    def build(
+        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
+    ) -> tuple[dict[str, Array], Positions]:
+        parent, x = as_array(parents).astype(np.int64, copy=False), coords[0].astype(np.int64, copy=False)
+        block = parent * -(-dims[0] // self.m) + x // self.m
+        new = np.ones(len(x), bool)
+        new[1:] = (x[1:] != x[:-1]) | (block[1:] != block[:-1])
+        number = np.cumsum(new) - 1  # of the distinct coordinates
+        firsts = np.searchsorted(block, block)  # the first entry of the block
+        rank = number - number[firsts]
+        (full,) = (rank >= self.n).nonzero()
+        if len(full):
+            place = f"fiber {parent[full[0]]} has more than {self.n} of the {self.m} coordinates around {x[full[0]]}"
+            raise FormatError(Problem(str(self), place))
+        slots = np.full(n * self._slots(dims), self.m, np.uint8)
+        child = block * self.n + rank
+        slots[child] = x % self.m
+        return {"slot": slots}, child
+
+    def expand(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[int | Array, list[Array], Positions]:
+        slots, at = self._slots(dims), as_array(positions)
+        child = (at[:, np.newaxis] * slots + np.arange(slots)).ravel()
+        offset = items_at(arrays["slot"], child).astype(np.int64)
+        x = np.tile(np.repeat(np.arange(slots // self.n) * self.m, self.n), len(at)) + offset
+        kept = (offset < self.m) & inside(window, [x])
+        counts = kept.reshape(len(at), slots).sum(axis=1, dtype=np.int64)
+        return counts, [x[kept]], child[kept]
+
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        slots = arrays["slot"].astype(np.int64).reshape(-1, self.n)
+        blocks = -(-dims[0] // self.m)
+        room = np.minimum(self.m, dims[0] - self.m * (np.arange(len(slots)) % max(blocks, 1)))[:, np.newaxis]
+        wrong = (slots < 0) | ((slots >= room) & (slots != self.m))
+        # Slots are filled from the first, in order.
+        wrong[:, 1:] |= (slots[:, 1:] <= slots[:, :-1]) & ~((slots[:, 1:] == self.m) & (slots[:, :-1] == self.m))
+        for k in np.flatnonzero(wrong)[:1].tolist():
+            what = (
+                f"{slots.ravel()[k]} is no place behind the one before it in a block of {self.m}, nor {self.m} for none"
+            )
+            yield Problem(f"slot[{k}]", what)
+
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        x = coords[0].astype(np.int64)
+        first = (positions * -(-dims[0] // self.m) + x // self.m) * self.n
+        found = np.full(len(x), -1)
+        for k in range(self.n) if len(arrays["slot"]) else ():
+            found = np.where(arrays["slot"][first + k] == x % self.m, first + k, found)
+        return found
+
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
+        return n * self._slots(dims)
+
+    def _slots(self, dims: Sequence[int]) -> int:
+        """How many slots a fiber has."""
+        return -(-dims[0] // self.m) * self.n

@@ -1,0 +1,130 @@
+"""run: each fiber lists runs of coordinates below which the same is stored, once for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..errors import Problem
+from .base import Array, Arrays, Level, Positions, as_array, inside, ranges, register
+from .sparse import pointer_problems
+
+
+@register
+@dataclass(frozen=True)
+class Run(Level):
+    """Fiber p owns the runs ptr[p] … ptr[p+1]; run q covers the coordinates start[q] … end[q] - 1, which share child q.
+
+    Run-length encoding, also of what lies below: equal rows of a matrix that follow each other are stored once.
+    """
+
+    kind: ClassVar[str] = "run"
+    max_rank: ClassVar[int] = 1
+    shares: ClassVar[bool] = True
+
+    def roles(self) -> dict[str, str]:
+        return {"ptr": "pointer", "start": "index", "end": "index"}
+
+    def names(self, depth: int, root: bool) -> dict[str, str]:
+        names = {} if root else {"ptr": f"pointers_to_{depth}"}
+        return names | {"start": f"run_starts_{depth}", "end": f"run_ends_{depth}"}
+
+    def lengths(
+        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
+    ) -> tuple[int | None, list[Problem]]:
+        runs = lengths["start"]
+        wanted = {"ptr": None if n is None else n + 1, "end": runs}
+        return runs, [
+            Problem(role, f"expected a length of {size}, got {lengths[role]}")
+            for role, size in wanted.items()
+            if size is not None and lengths.get(role, size) != size
+        ]
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        return len(arrays["start"])
+
+    def build(
+        self,
+        dims: Sequence[int],
+        parents: Positions,
+        coords: Sequence[Array],
+        n: int,
+        same: Array | None = None,
+    ) -> tuple[dict[str, Array], Positions]:
+        assert same is not None
+        parent, (x,) = as_array(parents), coords
+        new = np.ones(len(x), bool)
+        new[1:] = (parent[1:] != parent[:-1]) | (x[1:] > x[:-1] + 1) | (same[1:] != same[:-1])
+        (starts,) = new.nonzero()
+        last = np.append(starts[1:], len(x)) - 1 if len(x) else starts
+        pointers = np.searchsorted(parent[starts], np.arange(n + 1))
+        return {"ptr": pointers, "start": x[starts], "end": x[last] + 1}, np.cumsum(new) - 1
+
+    def expand(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[int | Array, list[Array], Positions]:
+        pointers, at = self._pointers(arrays), as_array(positions)
+        counts = (pointers[at + 1] - pointers[at]).astype(np.int64)
+        runs = ranges(pointers[at].astype(np.int64), counts)
+        starts = arrays["start"][runs].astype(np.int64)
+        lengths = arrays["end"][runs].astype(np.int64) - starts
+        x = ranges(starts, lengths)
+        child = np.repeat(runs, lengths)
+        fibers = np.repeat(np.repeat(np.arange(len(at)), counts), lengths)
+        kept = inside(window, [x])
+        return np.bincount(fibers[kept], minlength=len(at)), [x[kept]], child[kept]
+
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        starts, ends = arrays["start"].astype(np.int64), arrays["end"].astype(np.int64)
+        pointers = self._pointers(arrays)
+        sound = True
+        for problem in pointer_problems(pointers, len(starts)) if "ptr" in arrays else ():
+            sound = False
+            yield problem
+        (bad,) = ((starts < 0) | (starts >= ends) | (ends > dims[0])).nonzero()
+        for q in bad[:1].tolist():
+            sound = False
+            yield Problem(
+                f"start[{q}]", f"a run from {starts[q]} to {ends[q]} is outside its dimension of size {dims[0]}"
+            )
+        if sound and order:
+            apart = starts[1:] >= ends[:-1]
+            apart[pointers[(pointers > 0) & (pointers < len(starts))].astype(np.int64) - 1] = True
+            for q in (np.flatnonzero(~apart) + 1)[:1].tolist():
+                yield Problem(
+                    f"start[{q}]", f"{starts[q]} does not come after the run before it, which ends at {ends[q - 1]}"
+                )
+
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        pointers, (x,) = self._pointers(arrays), coords
+        if not len(arrays["start"]):
+            return np.full(len(positions), -1)
+        # Runs ascend by fiber and coordinate: of a key made of both, the last one that is not behind is it.
+        fibers = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+        order = np.lexsort((x, positions))
+        low = np.empty(len(x), np.int64)
+        low[order] = _count_up_to(fibers, arrays["start"], positions[order], x[order]) - 1
+        found = low >= pointers[positions].astype(np.int64)
+        q = np.maximum(low, 0)
+        return np.where(found & (x < arrays["end"][q]), q, -1)
+
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
+        return ((0 if root else n + 1) + 2 * children) * itemsize
+
+    @staticmethod
+    def _pointers(arrays: Arrays) -> Array:
+        return arrays["ptr"] if "ptr" in arrays else np.array([0, len(arrays["start"])])
+
+
+def _count_up_to(fibers: Array, starts: Array, wanted: Array, x: Array) -> Array:
+    """For pairs in order, how many pairs of another list in order are not behind each."""
+    keys = np.concatenate([starts.astype(np.int64), x.astype(np.int64)])
+    owners = np.concatenate([fibers, wanted])
+    asked = np.repeat([0, 1], [len(starts), len(x)])  # of equal pairs, those of the list come first
+    order = np.lexsort((asked, keys, owners))
+    listed = np.cumsum(asked[order] == 0)
+    found: Array = listed[asked[order] == 1]
+    return found
