@@ -255,7 +255,8 @@ class _Parser:
         if count is None or shape is None:
             return count
         cells = math.prod(shape)
-        if count > cells:
+        gaps = format is not None and any(level.gaps for level in format.levels)
+        if count > cells and not gaps:
             self.fault(path, f"{count} is more than the {cells} cells of shape {shape}")
         elif format is not None and not array_classes(format) and count != cells:
             self.fault(path, f"expected {cells}, all cells of a dense format, got {count}")

@@ -423,7 +423,10 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
         if rank and rest[0].padded != level.padded:
             return None
         if place.depth >= restricted:
-            local, positions = _whole_fibers(tree, place, arrays, n, positions)
+            found = _whole_fibers(tree, place, arrays, n, positions)
+            if found is None:
+                return None
+            local, positions = found
         elif not arrays:
             positions = level.reach(place.dims, positions, [_window(item) for item in view.items[place.depth : below]])
             local = {}
@@ -453,14 +456,12 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
 
 def _whole_fibers(
     tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions
-) -> tuple[dict[str, Array], Positions]:
-    """A level of these fibers alone, and which children they had."""
+) -> tuple[dict[str, Array], Positions] | None:
+    """A level of these fibers alone, and which children they had; None for a kind that cannot."""
     window = [range(size) for size in place.dims]
     if tree.lazy:
         local, children, fibers = part_of(place, arrays, n, positions, window)
         if children is not None:
             return local, children
         arrays, positions = local, fibers
-    found = place.level.part(arrays, place.dims, positions, window)
-    assert found is not None
-    return found
+    return place.level.part(arrays, place.dims, positions, window)

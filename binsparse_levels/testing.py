@@ -21,13 +21,14 @@ from hypothesis import strategies as st
 
 from .errors import FormatError
 from .formats import ALIASES, Format
-from .levels import LEVELS, Bitmap, Dense, Level, Sparse, places
+from .levels import LEVELS, Band, Bitmap, Bits, Dense, Hashed, Level, NOfM, Run, Sparse, places
 from .levels.base import Positions, as_array
 from .structure import STRUCTURES, in_triangle, structure_problems
 from .tensor import Tensor, pack
 
 Array: TypeAlias = npt.NDArray[Any]
 PLAIN = (Dense, Sparse)  # the kinds of the specification
+OURS = (*PLAIN, Bitmap, Bits, Band, Run, Hashed, NOfM)
 Listing: TypeAlias = list[tuple[int, tuple[int, ...], int]]  # fiber, coordinates, child
 
 
@@ -162,7 +163,7 @@ def tensors(
     max_rank: int = 4,
     max_size: int = 4,
     dtypes: Sequence[str] = VALUE_TYPES,
-    kinds: Sequence[type[Level]] = (Dense, Sparse, Bitmap),
+    kinds: Sequence[type[Level]] = OURS,
     structures: bool = True,
 ) -> Tensor:
     """Any tensor that Binsparse can say, with level kinds beyond it unless `kinds` leaves them out: rank 0 up,

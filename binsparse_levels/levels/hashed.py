@@ -46,7 +46,9 @@ class Hashed(Level):
         ]
 
     def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return int(np.count_nonzero(arrays["key"]))
+        return sum(
+            int(rank) + int(key != 0) for rank, key in zip(arrays["before"][-1:], arrays["key"][-1:], strict=True)
+        )
 
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
