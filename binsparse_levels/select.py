@@ -311,7 +311,7 @@ def _window(item: Item) -> Positions:
     if isinstance(item, int):
         return range(item, item + 1)
     if isinstance(item, range):
-        return item if item.step > 0 else item[::-1]
+        return range(0) if not item else item if item.step > 0 else item[::-1]
     return np.unique(item)
 
 
