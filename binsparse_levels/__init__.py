@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .advice import Advice as Advice
+    from .advice import advise as advise
     from .errors import ArrayError as ArrayError
     from .errors import BinsparseError as BinsparseError
     from .errors import ContainerError as ContainerError
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from .threads import set_threads as set_threads
 
 _MODULES = {
+    "advice": ["Advice", "advise"],
     "errors": [
         "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "DialectWarning", "FormatError",
         "IncompleteError", "LimitError", "OptionError", "Problem", "UnsafeError",

@@ -113,7 +113,10 @@ def emit(
                 runs = cargo.add_up(runs, plan.layout)
     counts = [len(coords[0])] * len(codes)
     if runs and plan.dense_below:  # what lies there can only be allocated when the fibers above it are counted
-        counts = _count(runs, columns, plan)
+        counting = _Counting(plan, columns)
+        for run in runs:
+            counting.add(run)
+        counts = counting.counts()
     writing = _Writing(plan, _allocate(codes, dims, counts, limits), columns, cargo, pad, duplicates)
     if runs is None:
         threads.in_turn(prepared, writing.write, sorting.runs)
@@ -123,6 +126,24 @@ def emit(
     if stays and values is not None:
         chain.values = values.copy()
     return chain
+
+
+def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims: int) -> list[int]:
+    """How many different coordinates at least one entry has in the first dimension, in the first two, and so on.
+
+    ordered_dims: among entries that agree in the dimensions before, so many last ones are in order. Takes two or three
+    words an entry. Precondition: entries are unique and in range, and there is a layout of their keys.
+    """
+    plan = _plan((1,) * len(dims), dims)
+    columns = keys.unsigned(coords, dims)
+    counting = _Counting(plan, columns)
+    if ordered_dims == len(dims):
+        counting.add((None, 0, len(coords[0]), False))
+    else:
+        bits = plan.layout.ends[-ordered_dims - 1] if ordered_dims else 0
+        sorting = keys.Sorting(columns, None, plan.layout, ordered_bits=bits, trusted=True)
+        threads.in_turn(sorting.sort, counting.add, sorting.runs)
+    return counting.counts()
 
 
 def hold_dense(n: int, entries: int, limits: Limits) -> None:
@@ -198,15 +219,26 @@ def _first_repeat(records: Array, begin: int, end: int, layout: keys.Layout) -> 
     return layout.coords(found[at].tolist())
 
 
-def _count(runs: list[keys.Run], columns: tuple[Array, ...], plan: _Plan) -> list[int]:
-    """For each dimension, how many entries its level has."""
-    rank = len(plan.codes)
-    counts = np.zeros(rank + 2, np.uint64)
-    counts[rank:] = _before_first(runs[0], columns, plan.layout)
-    for records, begin, end, _ in runs:
-        given = columns if records is None else None
-        kernels.chain.count_fibers(records, given, begin, end, plan.layout.fields, plan.keep, counts)
-    return [max(int(c), 1) for c in counts[:rank]]
+class _Counting:
+    """How many entries the level of each dimension has, while runs are added in order."""
+
+    def __init__(self, plan: _Plan, columns: tuple[Array, ...]) -> None:
+        self._plan = plan
+        self._columns = columns
+        self._state: Array | None = None
+
+    def add(self, run: keys.Run) -> None:
+        plan, rank = self._plan, len(self._plan.codes)
+        if self._state is None:
+            self._state = np.zeros(rank + 2, np.uint64)
+            self._state[rank:] = _before_first(run, self._columns, plan.layout)
+        records, begin, end, _ = run
+        given = self._columns if records is None else None
+        kernels.chain.count_fibers(records, given, begin, end, plan.layout.fields, plan.keep, self._state)
+
+    def counts(self) -> list[int]:
+        assert self._state is not None
+        return [max(int(c), 1) for c in self._state[: len(self._plan.codes)]]
 
 
 def _before_first(run: keys.Run, columns: tuple[Array, ...], layout: keys.Layout) -> Array:

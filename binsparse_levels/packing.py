@@ -108,7 +108,7 @@ def pack_entries(
         chain = fuse((1,) + (2,) * (len(entries.dims) - 1), entries)
         values = entries.values if chain.values is None else chain.values
         return build(levels, replace(entries, coords=tuple(chain.indices), values=values), pad, limits)
-    pad_differs = entries.iso and levels[-1].padded and not _alike(pad, entries.values[0])
+    pad_differs = entries.iso and levels[-1].padded and not alike(pad, entries.values[0])
     chain = fuse(tuple(code for part in codes for code in part or ()), entries.expanded() if pad_differs else entries)
     arrays = {}
     for place in places(levels, entries.dims):
@@ -158,7 +158,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
             order = again if order is None else order[again]
     fused.hold_dense(n, entries.count, limits)
     padded, count = any(level.padded for level in levels), len(parents)
-    if entries.iso and (n == count or not padded or _alike(pad, entries.values[0])):
+    if entries.iso and (n == count or not padded or alike(pad, entries.values[0])):
         return Tree(levels, entries.dims, arrays, repeat_one(entries.values, n), True)
     values = entries.expanded().values
     values = values if order is None else values[order]
@@ -193,7 +193,7 @@ def _alike_below(above: Sequence[Array], below: Sequence[Array], values: Array) 
     return starts, np.cumsum(differs)[group]
 
 
-def _alike(a: Any, b: Any) -> bool:
+def alike(a: Any, b: Any) -> bool:
     """The same, also in the sign of zero."""
     return same(a, b) and repr(a) == repr(b)
 

@@ -56,3 +56,16 @@ def chain(
         found.values = np.full(n, pad, values.dtype)
         found.values[parent] = values
     return found
+
+
+def count_prefixes(coords: Sequence[Array]) -> list[int]:
+    """As `fused.count_prefixes`, of entries in any order, for any number of dimensions of any size."""
+    order = np.lexsort(coords[::-1])
+    new = np.zeros(len(order), bool)
+    new[0] = True
+    counts = []
+    for x in coords:
+        column = x[order]
+        new[1:] |= column[1:] != column[:-1]
+        counts.append(int(np.count_nonzero(new)))
+    return counts

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from . import packing
+from . import packing, pictures
 from .arguments import (
     check_fixed_size,
     checked_array,
@@ -25,7 +25,7 @@ from .arguments import (
 from .blocks import read_slab, slab_ranges
 from .cells import gather_tree, scatter_tree
 from .descriptor import VERSION, array_classes
-from .errors import ArrayError, FormatError, LimitError, Problem, raise_if
+from .errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
 from .formats import Format, FormatLike, coordinates, in_order, permutation_problems
 from .fused import Duplicates
 from .levels import Sparse
@@ -47,6 +47,8 @@ from .tree import Tree, index_dtype, length_problems, repeat_one, same
 
 Array: TypeAlias = npt.NDArray[Any]
 Check: TypeAlias = Literal["full", "trusted", "none"]
+
+_DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
 
 
 class Tensor:
@@ -247,6 +249,31 @@ class Tensor:
         return sum(sizes) + (1 if tree.iso else len(tree.values)) * tree.values.dtype.itemsize
 
     def __repr__(self) -> str:
+        lines = [] if isinstance(self._held, View) else self._tree_lines()
+        return "\n".join([self._head(), *lines])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the head alone of what has not been read, a picture too of what is in memory."""
+        if isinstance(self._held, View) or self._held.lazy:
+            return f"<pre>{pictures.escaped(self._head())}</pre>"
+        drawn = self.draw() if len(self._held.values) <= _DRAWN_UNASKED else ""
+        return f"<pre>{pictures.escaped(repr(self))}</pre>{drawn}"
+
+    def draw(self, dimensions: Sequence[int] | None = None) -> str:
+        """An SVG: of a small tensor its level tree, with all arrays and pointers; of a large one, or where dimensions
+        are named, how many stored entries lie where in one or two of them (the first two), as a spy plot.
+
+        Raises IndexError, OptionError for dimensions that cannot be drawn.
+        """
+        tree, order = self._tree, self._format.order
+        if dimensions is None and (not self.ndim or pictures.is_small(tree)):
+            return pictures.draw_tree(tree, order)
+        chosen = [range(self.ndim)[k] for k in (range(min(self.ndim, 2)) if dimensions is None else dimensions)]
+        if len(set(chosen)) != len(chosen) or not 0 < len(chosen) <= 2:
+            raise OptionError(Problem("dimensions", f"expected one or two different ones, got {chosen}"))
+        return pictures.spy(tree, order, chosen)
+
+    def _head(self) -> str:
         shape = " × ".join(map(str, self._shape)) or "scalar"
         fill = "" if self._fill_value is None else f", fill {self._fill_value}"
         if isinstance(self._held, View):
@@ -255,8 +282,7 @@ class Tensor:
         structure = f", {self._structure}" if self._structure else ""
         count = len(self._held.values) if self._held.lazy else self.number_of_stored_values
         entries = f"{count} stored value{'' if count == 1 else 's'}"
-        head = f"<Tensor {shape} {self.dtype}{iso}, {entries}{fill}{structure}, {self._format}>"
-        return "\n".join([head, *self._tree_lines()])
+        return f"<Tensor {shape} {self.dtype}{iso}, {entries}{fill}{structure}, {self._format}>"
 
     def _tree_lines(self) -> list[str]:
         lines = []

@@ -103,7 +103,14 @@ def check_level(case: LevelCase) -> None:
     # 7: nbytes is right to the byte
     numbers = {role for role, of in level.roles().items() if of in ("index", "pointer")}
     real = sum(len(array) * 4 if role in numbers else array.nbytes for role, array in kept.items())
-    assert level.nbytes(dims, n, size, root=False, itemsize=4) in (None, real)
+    told = level.nbytes(dims, n, size, root=False, itemsize=4)
+    assert told in (None, real)
+    # 8: so is the number of children, and a slice reads no more than everything
+    assert level.children(dims, n, len(built)) in (None, size)
+    for k in range(level.rank):
+        read = level.sliced(dims, n, size, k, root=False, itemsize=4)
+        assert (read is None) == (told is None)
+        assert read is None or 0 <= read <= dims[k] * real
 
 
 def check_selection(case: LevelCase, positions: Positions, window: Sequence[Positions]) -> None:

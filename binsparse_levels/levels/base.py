@@ -184,6 +184,20 @@ class Level(ABC):
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
         """The bytes of its arrays, from counts alone; None where those do not tell."""
 
+    def children(self, dims: Sequence[int], n: int, distinct: int) -> int | None:
+        """The number of child positions, from counts alone; None where those do not tell.
+
+        distinct: how many different coordinates the entries have in this level and all above it.
+        """
+        return None if self.padded or self.gaps else distinct
+
+    def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int | None:
+        """The bytes of its arrays that are read to select one coordinate of its dimension k, for each of the dims[k]
+        coordinates in turn; None where counts do not tell. A kind that cannot do better is read whole every time.
+        """
+        whole = self.nbytes(dims, n, children, root=root, itemsize=itemsize)
+        return None if whole is None else dims[k] * whole
+
 
 def wrong_type(role_class: str, dtype: np.dtype[Any]) -> str | None:
     """What an array of this class holds, where it cannot be of this type. Booleans may be bytes of 0 and 1."""

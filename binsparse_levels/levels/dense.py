@@ -92,3 +92,6 @@ class Dense(Level):
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return 0
+
+    def children(self, dims: Sequence[int], n: int, distinct: int) -> int:
+        return n * cells(dims)

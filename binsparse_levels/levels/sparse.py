@@ -256,6 +256,13 @@ class Sparse(Level):
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return ((0 if root else n + 1) + self.rank * children) * itemsize
 
+    def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
+        """Of the first dimension: all pointers, a search in each fiber, and the indices that it ends at."""
+        whole = dims[k] * self.nbytes(dims, n, children, root=root, itemsize=itemsize)
+        searched = n * (children // n).bit_length() if n else 0
+        found = dims[k] * ((0 if root else n + 1) + searched) + self.rank * children
+        return min(found * itemsize, whole) if k == 0 else whole
+
     @staticmethod
     def _pointers(arrays: Arrays) -> Array:
         return arrays["ptr"] if "ptr" in arrays else np.array([0, len(arrays["idx0"])])

@@ -1,0 +1,292 @@
+"""Sizes told from counts: equal to packing, to the byte, for every format; the ranking against all of them."""
+
+import itertools
+import math
+import re
+
+import kinds
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binsparse_levels import (
+    Advice,
+    Dense,
+    Format,
+    FormatError,
+    LimitError,
+    Limits,
+    OptionError,
+    Sparse,
+    advise,
+    pack,
+    pack_dense,
+    testing,
+)
+from binsparse_levels.advice import _orders
+from binsparse_levels.levels import LEVELS
+
+pytestmark = pytest.mark.usefixtures("both_ways")
+PLAIN = (Dense, Sparse)
+
+
+def chains(rank, of=PLAIN):
+    """Every chain of levels over so many dimensions."""
+    if not rank:
+        yield ()
+    for kind, r in itertools.product(of, range(1, rank + 1)):
+        for rest in chains(rank - r, of):
+            yield (kind(r), *rest)
+
+
+def every_format(rank, of=PLAIN):
+    for order in itertools.permutations(range(rank)):
+        for levels in chains(rank, of):
+            yield Format(levels, order)
+
+
+def skewed(shape, count, seed=0):
+    random = np.random.default_rng(seed)
+    columns = [(size * random.random(count) ** 3).astype(np.int64) for size in shape]
+    return pack(columns, random.random(count), shape, coordinates_of(shape), duplicates="first")
+
+
+def coordinates_of(shape):
+    return Format((Sparse(len(shape)),))
+
+
+@given(testing.tensors(max_rank=3))
+def test_every_size_is_that_of_the_packed_tensor(tensor):
+    advice = advise(tensor)
+    for format in every_format(tensor.ndim):
+        try:
+            packed = tensor.convert(format)
+        except FormatError:  # a structure whose fill value does not fit
+            with pytest.raises(FormatError):
+                advice.nbytes(format)
+            continue
+        assert advice.nbytes(format) == packed.nbytes, format
+
+
+@given(testing.tensors(max_rank=3, structures=False))
+def test_sizes_with_kinds_that_list_out_of_order_or_have_gaps(tensor):
+    advice = advise(tensor)
+    for format in every_format(tensor.ndim, (Dense, Sparse, kinds.Backwards, kinds.Marked)):
+        if format.order != tuple(range(tensor.ndim)):
+            continue
+        assert advice.nbytes(format) == tensor.convert(format).nbytes, format
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (3, 5, 7), (3, 4, 5, 2), (40, 2, 3000, 70_000)])
+@pytest.mark.parametrize("value", [None, True], ids=["values", "iso"])
+def test_sizes_of_larger_tensors(shape, value):
+    tensor = skewed(shape, 3000)
+    if value is not None:
+        tensor = pack(tensor.unpack()[0], value, shape, coordinates_of(shape))
+    advice = advise(tensor)
+    for format in every_format(len(shape)):
+        if any(level.kind == "dense" for level in format.levels) and math.prod(shape) > 2**20:
+            continue
+        assert advice.nbytes(format) == tensor.convert(format).nbytes, format
+
+
+@given(testing.tensors(max_rank=4, structures=False))
+def test_counts_are_those_of_plain_python(tensor):
+    coords, _ = tensor.unpack()
+    rows = list(zip(*(x.tolist() for x in coords), strict=True)) if coords else [()] * len(tensor.values)
+    wanted = {}
+    for r in range(tensor.ndim + 1):
+        for part in itertools.combinations(range(tensor.ndim), r):
+            wanted[part] = len({tuple(row[k] for k in part) for row in rows})
+    assert dict(advise(tensor).counts) == wanted
+
+
+@pytest.mark.parametrize("shape", [(2**40, 2**40, 2**40, 5), (2**63 - 1, 7, 2**62), (3,) * 8])
+def test_counts_of_long_keys_and_many_dimensions(shape):
+    tensor = skewed(shape, 500)
+    found = advise(tensor, count=3).counts
+    rows = np.stack(tensor.unpack()[0])
+    assert len(found) == 2 ** len(shape)
+    for part, count in found.items():
+        assert count == np.unique(rows[list(part)], axis=1).shape[1]
+
+
+@pytest.mark.parametrize("rank", range(9))
+def test_few_orders_hold_every_subset(rank):
+    orders = list(_orders(rank))
+    assert all(sorted(order) == list(range(rank)) for order in orders)
+    assert len(orders) == math.comb(rank, rank // 2)
+    assert len({frozenset(order[:depth]) for order in orders for depth in range(rank + 1)}) == 2**rank
+
+
+def sizes_of(advice, of=PLAIN):
+    """The sizes and reads of every format that tells them."""
+    found = []
+    for format in every_format(len(advice.shape), of):
+        try:
+            found.append(advice.candidate(format))
+        except FormatError:
+            continue
+    return found
+
+
+@given(testing.tensors(max_rank=3), st.data())
+def test_the_ranking_begins_with_the_best_of_all(tensor, data):
+    advice = advise(tensor, kinds=["dense", "sparse"])
+    everything = sizes_of(advice)
+    listed = [c.nbytes for c in advice.candidates]
+    assert listed == sorted(listed)
+    assert listed[0] == min(c.nbytes for c in everything)
+    # Formats of one size that differ inside a level alone are listed once; no other size is left out.
+    distinct = sorted({c.nbytes for c in everything})
+    if len(listed) < 10:
+        assert sorted(set(listed)) == distinct
+    if not tensor.ndim:
+        return
+    by = data.draw(st.integers(-tensor.ndim, tensor.ndim - 1))
+    sliced = advise(tensor, slices_by=by, kinds=["dense", "sparse"])
+    reads = [(c.slice_nbytes, c.nbytes) for c in sliced.candidates]
+    assert reads == sorted(reads)
+    assert reads[0] == min((c.slice_nbytes, c.nbytes) for c in sizes_of(sliced))
+
+
+def test_slices_prefer_their_dimension_outside():
+    tensor = skewed((300, 400), 4000)
+    assert advise(tensor, slices_by=0).best.order == (0, 1)
+    assert advise(tensor, slices_by=1).best.order == (1, 0)
+    csr, csc = (advise(tensor, slices_by=1).candidate(name) for name in ("CSR", "CSC"))
+    assert csc.slice_nbytes < 400 < 1000 < csr.slice_nbytes <= csr.nbytes
+    # A row of CSR: two pointers on average less than one and its share; the model is written out once.
+    row = advise(tensor, slices_by=0).candidate("CSR")
+    entries = len(tensor.values)
+    assert row.slice_nbytes == (301 * 4 + 4 * entries + 8 * entries) / 300
+
+
+def test_coordinates_are_enough():
+    advice = advise([[3, 0, 3], [1, 1, 1]], (4, 5), "float32")
+    assert advice.entries == 2
+    assert advice.nbytes("CSR") == 5 * 4 + 2 * 4 + 2 * 4
+    assert advise([[1, 2]], 5).nbytes("CVEC") == 2 * 12
+    with pytest.raises(OptionError, match="need one"):
+        advise([[1, 2]])
+    with pytest.raises(OptionError, match="its own"):
+        advise(pack([[1]], 1, 3, "CVEC"), (3,))
+
+
+def test_integers_are_wide_where_a_dimension_is():
+    tensor = skewed((2**31, 3), 50)
+    advice = advise(tensor)
+    for format in ("COO", "DCSR", "DCSC", "CSC"):
+        assert advice.nbytes(format) == tensor.convert(format).nbytes
+    assert advice.nbytes("COO") == len(tensor.values) * (16 + 8)
+
+
+def test_what_does_not_fit_is_left_out():
+    tensor = skewed((2**40, 2**40), 100)
+    advice = advise(tensor, count=100, kinds=["dense", "sparse"])
+    formats = {str(c.format) for c in (*advice.candidates, *advice.compared)}
+    assert formats == {"DCSR", "DCSC", "COOR"}
+    for name in ("CSR", "CSC", "DMATR"):
+        with pytest.raises(LimitError, match="dense_bytes"):
+            advice.nbytes(name)
+    few = advise(skewed((300, 300), 10), count=100, limits=Limits(dense_bytes=100))
+    assert all("dense" not in str(c.format.levels) for c in few.candidates)
+
+
+def test_many_dimensions_need_orders():
+    tensor = skewed((3,) * 9, 200)
+    with pytest.raises(LimitError, match="more than 8"):
+        advise(tensor)
+    order = (8, *range(8))
+    advice = advise(tensor, orders=[order, range(9)])
+    assert {c.format.order for c in advice.candidates} <= {order, tuple(range(9))}
+    for candidate in advice.candidates:
+        assert candidate.nbytes == tensor.convert(candidate.format).nbytes
+    with pytest.raises(FormatError, match="not counted"):
+        advice.nbytes(Format((Sparse(1),) * 9, (1, 0, *range(2, 9))))
+    with pytest.raises(FormatError, match="permutation"):
+        advise(tensor, orders=[(0, 0)])
+
+
+@given(testing.tensors(max_rank=3))
+def test_given_orders_are_ranked_as_all_are(tensor):
+    order = tuple(range(tensor.ndim))[::-1]
+    advice = advise(tensor, orders=[order], count=100, kinds=["dense", "sparse"])
+    wanted = set()
+    for levels in chains(tensor.ndim):
+        try:
+            wanted.add(advice.nbytes(Format(levels, order)))
+        except FormatError:
+            continue
+    assert {c.nbytes for c in advice.candidates} == wanted
+
+
+def test_kinds():
+    tensor = skewed((30, 40), 600)
+    assert all("sparse" in str(c.format.levels[0]) for c in advise(tensor, kinds=["sparse"]).candidates)
+    with pytest.raises(FormatError, match="'bogus' is no level kind"):
+        advise(tensor, kinds=["bogus"])
+
+
+def test_kinds_that_counts_do_not_tell_are_left_out(monkeypatch):
+    class Silent(kinds.Backwards):
+        kind = "silent"
+
+        def nbytes(self, dims, n, children, *, root, itemsize):
+            return None
+
+    class Fussy(Sparse):
+        kind = "fussy"
+
+        def __post_init__(self):
+            raise FormatError("needs more")
+
+    monkeypatch.setitem(LEVELS, "silent", Silent)
+    monkeypatch.setitem(LEVELS, "fussy", Fussy)
+    advice = advise(skewed((4, 5), 10), count=1000, slices_by=0)
+    assert not any("silent" in str(c.format) or "fussy" in str(c.format) for c in advice.candidates)
+    with pytest.raises(FormatError, match="do not tell the size of silent"):
+        advice.nbytes(Format((Silent(2),)))
+
+
+def test_wrong_calls():
+    tensor = skewed((4, 5), 10)
+    with pytest.raises(IndexError):
+        advise(tensor, slices_by=2)
+    with pytest.raises(FormatError, match="3 dimensions, not 2"):
+        advise(tensor).nbytes("sparse(3)")
+
+
+def test_the_table_and_the_picture():
+    tensor = pack_dense(np.eye(30), "CSC")
+    advice = advise(tensor, slices_by=1, count=2, formats=["DMATR", "CSC"])
+    text = str(advice)
+    assert "30 × 30 float64, 30 entries" in text
+    assert [c.format.alias for c in advice.compared] == ["DMATR", "CSC"]
+    assert re.search(r"DMATR +7,200 +\d", text)
+    assert advice.candidates[0].nbytes == min(c.nbytes for c in advice.candidates)
+    assert advice.draw() == advice._repr_html_()
+    assert "DMATR" in advice.draw()
+    assert isinstance(advice, Advice)
+
+
+def test_views_and_structures():
+    tensor = skewed((20, 20), 60)
+    view = tensor[2:9, ::3]
+    assert advise(view).nbytes("DCSC") == view.load("DCSC").nbytes
+    i, j = np.tril_indices(6)
+    half = pack([i, j], 1.0 + i + j, (6, 6), "CSC", structure="symmetric_lower")
+    advice = advise(half)
+    for format in every_format(2):
+        assert advice.nbytes(format) == half.convert(format).nbytes
+
+
+def test_nothing_and_scalars():
+    for shape in ((), (0,), (3, 0), (4, 5)):
+        tensor = pack([[] for _ in shape], [] if shape else [1.0], shape, coordinates_of(shape) if shape else "element")
+        advice = advise(tensor, slices_by=0 if shape else None)
+        for format in every_format(len(shape)):
+            assert advice.nbytes(format) == tensor.convert(format).nbytes
+        assert str(advice)
+        assert advice.draw()
