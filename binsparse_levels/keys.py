@@ -248,9 +248,10 @@ class Sorting:
         return records, begin, end, bool(repeats)
 
     def _room(self, words: int, ties: int, new: bool) -> tuple[Array, Array, Array]:
-        """Scratch of this thread, which its next run uses again, unless it has to be new."""
+        """Scratch of this thread, which its next run uses again, unless it is new because it will be kept."""
         found: tuple[Array, Array, Array] | None = None if new else getattr(self._scratch, "arrays", None)
         if found is None or len(found[0]) < words or len(found[2]) < ties:
             found = (np.empty(words, np.uint64), np.empty((2, 1 << _DIGIT), np.uint32), np.empty(ties, np.uint32))
-            self._scratch.arrays = found
+            if not new:
+                self._scratch.arrays = found
         return found

@@ -390,6 +390,22 @@ def test_the_number_of_threads_is_positive(count):
     assert threads.get_threads() == before
 
 
+def test_kept_runs_of_a_heavy_bucket_outlive_those_sorted_otherwise():
+    """A heavy bucket leaves one digit to sort, the others more, and all are kept until the fibers are counted."""
+    random = np.random.default_rng(0)
+    y = np.arange(700_000)
+    x = np.where(y % 7 > 0, random.integers(0, 2**12, len(y)), random.integers(0, 2**24, len(y)))
+    tensor = pack([y, x, np.zeros_like(y)], y, (2**20, 2**24, 1), "sparse(3)")
+    before = threads.get_threads()
+    threads.set_threads(1)
+    try:
+        turned = tensor.convert("sparse(2), dense @ 1, 0, 2")
+    finally:
+        threads.set_threads(before)
+    turned.check()
+    assert turned.equals(tensor)
+
+
 # The order of dimensions that conversion keeps
 
 
