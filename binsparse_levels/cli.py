@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from . import __version__
+from .advice import advise
 from .containers.base import clean_folder
 from .errors import BinsparseError, ContainerError, DialectWarning, FormatError, OptionError
 from .external import convert
@@ -73,11 +74,13 @@ def _parser() -> argparse.ArgumentParser:
     info = command("info", _info, "describe a tensor from its header: format, level tree, shape, bytes per array")
     converts = command("convert", _convert, "read a tensor from any kind of file and write it to another")
     check = command("check", _check, "read a tensor and check everything; lists every fault")
+    advises = command("advise", _advise, "the formats that take the fewest bytes, told without packing any")
+    draws = command("draw", _draw, "draw a small tensor as its level tree, a large one as a spy plot, into an SVG file")
     repair = command("repair", _repair, "mend what a strict reader refuses, into a new file, and say what was mended")
     clean = command("clean", _clean, "remove what processes that were cut off have left beside their files")
     command("formats", _formats, "list the level kinds, the predefined formats, and the notation")
 
-    for made in (info, check, converts):
+    for made in (info, check, converts, advises, draws):
         made.add_argument("path", metavar="IN" if made is converts else "PATH", help="PATH[:GROUP]")
         made.add_argument("--lenient", action="store_true", help="mend the dialects of other programs, and say which")
     repair.add_argument("path", metavar="IN", help="PATH[:GROUP]")
@@ -86,17 +89,38 @@ def _parser() -> argparse.ArgumentParser:
         "--duplicates", choices=["sum", "first", "last"], help="what becomes of them; refused by default"
     )
     clean.add_argument("folders", metavar="FOLDER", nargs="+")
-    for made in (info, check):
+    for made in (info, check, advises):
         made.add_argument("--json", action="store_true", help="print one JSON object")
     converts.add_argument("out", metavar="OUT", help="PATH[:GROUP]; its suffix says the kind of file")
-    converts.add_argument("--format", type=_format, help="such as CSR, or 'dense, sparse(2) @ 2, 0, 1'")
+    converts.add_argument(
+        "--format", type=_format_or_best, help="such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best: the smallest"
+    )
     converts.add_argument("--overwrite", action="store_true", help="replace OUT")
     converts.add_argument("--narrow", action="store_true", help="store indices in the smallest integers that hold them")
     converts.add_argument("--bitpacked", action="store_true", help="store indices in as many bits as they need")
     converts.add_argument("--memory", type=_bytes, help="such as 1G: convert in parts, with no more memory than that")
     converts.add_argument("--shape", type=_shape, help="of a .tns file, such as 125,1790,112765")
     converts.add_argument("--duplicates", choices=get_args(Duplicates), help="in a text file; error by default")
+    advises.add_argument("--slices-by", type=int, metavar="DIMENSION", help="those of which it reads a slice fastest")
+    advises.add_argument("--count", type=int, default=10, help="how many; 10 by default")
+    advises.add_argument("--kinds", type=_names, help="of these level kinds alone, such as dense,sparse")
+    advises.add_argument("--picture", metavar="OUT", help="an SVG of the table as well")
+    draws.add_argument("out", metavar="OUT", help="an SVG file")
+    draws.add_argument("--dimensions", type=_shape, help="one or two for a spy plot, such as 0,2")
+    for made in (advises, draws):
+        made.add_argument("--overwrite", action="store_true", help="replace OUT")
     return parser
+
+
+_BEST = "best"
+
+
+def _format_or_best(text: str) -> Format | str:
+    return _BEST if text == _BEST else _format(text)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
 
 
 def _format(text: str) -> Format:
@@ -218,9 +242,10 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _convert(options: argparse.Namespace) -> int:
+    best = options.format == _BEST
     if options.memory is not None:
-        if any((options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates)):
-            raise _WrongCall("--memory goes with --format and --overwrite alone")
+        if best or any((options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates)):
+            raise _WrongCall("--memory goes with --format, but not the best one, and --overwrite alone")
         with _progress_bar() as progress:
             try:
                 convert(
@@ -237,15 +262,66 @@ def _convert(options: argparse.Namespace) -> int:
     with _progress() as step:
         step("reading")
         tensor = read(options.path, lenient=options.lenient, shape=options.shape, duplicates=options.duplicates)
+        format = options.format
+        if best:
+            step("counting")
+            format = advise(tensor, count=1, kinds=_specified()).best
+            _say(f"best format: {format}")
         try:
-            if options.format is not None:
-                step(f"packing as {options.format}")
-                tensor = tensor.convert(options.format)
+            if format is not None:
+                step(f"packing as {format}")
+                tensor = tensor.convert(format)
             step("writing")
             write(options.out, tensor, overwrite=options.overwrite, narrow=options.narrow, bitpacked=options.bitpacked)
         except (FormatError, ContainerError) as error:
             raise _WrongCall("; ".join(map(str, error.problems))) from None
     return OK
+
+
+def _specified() -> list[str]:
+    """The kinds of the specification, which every program reads."""
+    return [name for name, kind in LEVELS.items() if kind.specified]
+
+
+def _advise(options: argparse.Namespace) -> int:
+    with _progress() as step:
+        step("reading")
+        tensor = read(options.path, lenient=options.lenient)
+        step("counting")
+        try:
+            advice = advise(tensor, slices_by=options.slices_by, count=options.count, kinds=options.kinds)
+        except (IndexError, FormatError) as error:
+            raise _WrongCall(str(error)) from None
+    if options.picture is not None:
+        _write_text(options.picture, advice.draw(), overwrite=options.overwrite)
+    if options.json:
+        found = [
+            {"format": str(c.format), "bytes": c.nbytes, "slice_bytes": c.slice_nbytes} for _, c, _ in advice.rows()
+        ]
+        counts = [{"dimensions": part, "distinct": count} for part, count in advice.counts.items()]
+        _print_json({"path": str(options.path), "shape": advice.shape, "formats": found, "counts": counts})
+    else:
+        print(_escaped(str(options.path)))
+        print(advice)
+    return OK
+
+
+def _draw(options: argparse.Namespace) -> int:
+    tensor = read(options.path, lenient=options.lenient)
+    try:
+        drawn = tensor.draw(options.dimensions)
+    except IndexError as error:
+        raise _WrongCall(str(error)) from None
+    _write_text(options.out, drawn, overwrite=options.overwrite)
+    return OK
+
+
+def _write_text(path: str, text: str, *, overwrite: bool) -> None:
+    try:
+        with open(path, "w" if overwrite else "x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise _WrongCall(str(error)) from None
 
 
 def _repair(options: argparse.Namespace) -> int:

@@ -111,7 +111,7 @@ def _rows(tree: Tree, order: Sequence[int]) -> Iterator[_Row]:
         sizes = ", ".join(f"{k} (size {size})" for k, size in zip(covered, place.dims, strict=True))
         at = as_array(positions).tolist()
         places = zip(*(x.tolist() for x in coords), strict=True) if coords else [()] * len(at)
-        labels = [", ".join(map(str, place)) for place in places]
+        labels = [_clipped(", ".join(map(str, place)), 3 * _LONGEST) for place in places]
         parents = np.searchsorted(ends, np.arange(len(at)), side="right").tolist()
         yield _Row(f"{place.level}: dimension {sizes}", labels, at, parents, bool(place.names))
 
@@ -252,14 +252,18 @@ def bars(legend: tuple[str, str], rows: Sequence[Bar]) -> str:
 
 def escaped(text: str) -> str:
     """Text for HTML and XML, whatever it holds."""
-    return html.escape("".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text))
+    return html.escape(_printable(text))
 
 
-def _clipped(item: Any) -> str:
-    text = str(item)
-    if isinstance(item, float | np.floating) and math.isfinite(item):
-        text = f"{item:.6g}"
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+def _clipped(item: Any, longest: int = _LONGEST) -> str:
+    if isinstance(item, np.floating) and math.isfinite(item):
+        item = f"{item:.6g}"
+    text = _printable(str(item))
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _text(x: float, y: float, text: str, style: str = "") -> str:

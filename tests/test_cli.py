@@ -139,6 +139,12 @@ def test_convert_options(run, tmp_path):
         ["convert", "{a}", "{a}"],
         ["convert", "{a}", "{b}/none/c.h5"],
         ["convert", "{a}", "{b}", "--duplicates", "all"],
+        ["convert", "{a}", "{b}", "--format", "best", "--memory", "1G"],
+        ["advise", "{a}", "--slices-by", "2"],
+        ["advise", "{a}", "--kinds", "bogus"],
+        ["draw", "{a}", "{b}", "--dimensions", "2"],
+        ["draw", "{a}", "{b}", "--dimensions", "0,0"],
+        ["draw", "{a}", "{b}/none/c.svg"],
     ],
 )
 def test_wrong_calls(run, path, arguments):
@@ -156,6 +162,34 @@ def test_faulty_inputs(run, tmp_path, content):
         status, _, err = run(*command, tmp_path / "a.h5", *([tmp_path / "b.h5"] if command == ["convert"] else []))
         assert status == 1
         assert len(err.splitlines()) == 1
+
+
+def test_advise_and_the_best_format(run, tmp_path):
+    status, text, err = run("advise", TRIGRAMS, "--slices-by", "2", "--count", "3", "--picture", tmp_path / "a.svg")
+    assert (status, err) == (0, "")
+    assert "29,329 entries" in text
+    assert "a slice of dimension 2" in text
+    assert "<svg" in (tmp_path / "a.svg").read_text()
+    found = json.loads(run("advise", TRIGRAMS, "--json", "--kinds", "dense,sparse")[1])
+    assert found["shape"] == [40, 26, 26, 26]
+    assert len(found["counts"]) == 16
+    best = found["formats"][0]
+    status, _, err = run("convert", TRIGRAMS, tmp_path / "a.npz", "--format", "best")
+    assert (status, err) == (0, f"binsparse-levels: best format: {best['format']}\n")
+    tensor = read(tmp_path / "a.npz")
+    assert (str(tensor.format), tensor.nbytes) == (best["format"], best["bytes"])
+    assert tensor.equals(read(TRIGRAMS))
+
+
+def test_draw(run, path, tmp_path):
+    out = tmp_path / "a.svg"
+    assert run("draw", path, out) == (0, "", "")
+    assert "indices_1" in out.read_text()
+    status, _, err = run("draw", path, out, "--dimensions", "1,0")
+    assert status == 2
+    assert "exists" in err
+    assert run("draw", path, out, "--dimensions", "1,0", "--overwrite")[0] == 0
+    assert "dimension 1: 4 down, dimension 0: 3 across" in out.read_text()
 
 
 def test_formats_lists_everything(run):
