@@ -173,11 +173,14 @@ class Advice:
             covered = parsed.order[place.depth : place.depth + place.level.rank]
             found = sizes.level(place.level, covered, above, n)
             if found is None:
-                what = "an order that was not counted" if sizes.counts.get(above | _bits(covered)) is None else ""
-                raise FormatError(Problem("format", f"counts do not tell the size of {what or place.level}"))
+                counted = above | _bits(covered) in sizes.counts
+                what = place.level if counted else "an order that was not counted"
+                raise FormatError(Problem("format", f"counts do not tell the size of {what}"))
             size, children = found
             if by is not None:
-                read += sizes.read(place.level, covered, above, n, size, children, by) or 0
+                part = sizes.read(place.level, covered, above, n, size, children, by)
+                assert part is not None  # a kind that tells its size tells this as well
+                read += part
             total, n, above = total + size, children, above | _bits(covered)
             if not sizes.fits(n):
                 sizes.limits.hold("dense_bytes", 8 * n, "format", "the size in bytes of what the dense levels make")
@@ -209,7 +212,8 @@ class Advice:
             if candidate.slice_nbytes is not None:
                 table[-1].append(f"{candidate.slice_nbytes:,.0f}")
         widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
-        lines = [f"{shape} {self.dtype}, {self.entries:,} entries"]
+        iso = ", iso" if self._sizes.iso else ""
+        lines = [f"{shape} {self.dtype}{iso}, {self.entries:,} entries"]
         for row in table:
             cells = [
                 cell.ljust(w) if k < 2 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))

@@ -299,7 +299,8 @@ def _advise(options: argparse.Namespace) -> int:
             {"format": str(c.format), "bytes": c.nbytes, "slice_bytes": c.slice_nbytes} for _, c, _ in advice.rows()
         ]
         counts = [{"dimensions": part, "distinct": count} for part, count in advice.counts.items()]
-        _print_json({"path": str(options.path), "shape": advice.shape, "formats": found, "counts": counts})
+        told = {"shape": advice.shape, "entries": advice.entries, "formats": found, "counts": counts}
+        _print_json({"path": str(options.path), **told})
     else:
         print(_escaped(str(options.path)))
         print(advice)

@@ -20,8 +20,10 @@ from binsparse_levels import (
     OptionError,
     Sparse,
     advise,
+    get_threads,
     pack,
     pack_dense,
+    set_threads,
     testing,
 )
 from binsparse_levels.advice import _orders
@@ -110,6 +112,22 @@ def test_counts_of_long_keys_and_many_dimensions(shape):
     assert len(found) == 2 ** len(shape)
     for part, count in found.items():
         assert count == np.unique(rows[list(part)], axis=1).shape[1]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_counts_of_many_entries_in_threads(order):
+    shape = (300, 7, 2000)
+    tensor = skewed(shape, 200_000).convert(Format((Sparse(3),), order))
+    columns = tensor.unpack()[0]
+    before = get_threads()
+    set_threads(3)
+    try:
+        found = advise(tensor, count=1).counts
+    finally:
+        set_threads(before)
+    for part, count in found.items():
+        cell = np.ravel_multi_index([columns[k] for k in part], [shape[k] for k in part]) if part else [0]
+        assert count == len(np.unique(cell))
 
 
 @pytest.mark.parametrize("rank", range(9))
