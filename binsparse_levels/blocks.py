@@ -6,7 +6,7 @@ how the entries are spread over the fibers: also one fiber of all entries is rea
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from . import packing
 from .containers.base import Pieces
-from .errors import ArrayError, FormatError, LimitError, Problem, raise_if
-from .levels import Level, Place, Sparse, places
+from .errors import ArrayError, FormatError, LimitError, Problem
+from .levels import Level, Place, places
 from .levels.base import cells
-from .tree import Tree
+from .tree import Tree, at_name, index_dtype
 
 Array: TypeAlias = npt.NDArray[Any]
 Coords: TypeAlias = tuple[int, ...]
@@ -36,7 +36,10 @@ def read_block(tree: Tree, positions: range, dtype: Any = np.int64) -> tuple[lis
     levels: list[tuple[Sequence[Array], Array]] = []
     children = positions
     for place, arrays, n in reversed(list(tree.walk())):
-        found = place.level.above(arrays, place.dims, n, children) if len(children) else (range(0), 0, [])
+        try:
+            found = place.level.above(arrays, place.dims, n, children) if len(children) else (range(0), 0, [])
+        except ArrayError as error:
+            raise ArrayError([at_name(problem, place.names, ()) for problem in error.problems]) from None
         if found is None:
             raise FormatError(Problem("format", f"a {place.level.kind} level is not read in parts"))
         fibers, counts, coords = found
@@ -44,23 +47,12 @@ def read_block(tree: Tree, positions: range, dtype: Any = np.int64) -> tuple[lis
         levels.insert(0, (coords or [np.empty(0, np.int64)] * place.level.rank, ends))
         children = fibers
     columns = packing.columns_of(levels, len(positions), dtype)
-    values = np.asarray(tree.values[positions.start : positions.stop])
-    if tree.lazy and columns and all(level.ordered for level in tree.levels):
-        listed = {f"idx{k}": x for k, x in enumerate(columns)}
-        found_wrong = list(Sparse(len(columns)).check(listed, tree.dims, 1))
-        raise_if(ArrayError, [_at_entry(problem, positions.start) for problem in found_wrong])
-    return columns, values
-
-
-def _at_entry(problem: Problem, start: int) -> Problem:
-    role, _, rest = problem.path.partition("[")
-    place = f", at entry {start + int(rest.rstrip(']'))}" if rest else ""
-    return Problem(f"coordinates of stored dimension {role.removeprefix('idx')}", problem.message + place)
+    return columns, np.asarray(tree.values[positions.start : positions.stop])
 
 
 def read_blocks(tree: Tree, size: int, dtype: Any = np.int64) -> Iterator[tuple[list[Array], Array]]:
-    """All entries of a tree, so many positions at a time; see `read_block`."""
-    for start in range(0, len(tree.values), size):
+    """All entries of a tree, so many positions at a time, in one block at least; see `read_block`."""
+    for start in range(0, max(len(tree.values), 1), size):
         yield read_block(tree, range(start, min(start + size, len(tree.values))), dtype)
 
 
@@ -71,26 +63,32 @@ def slab_ranges(tree: Tree, dimension: int, max_bytes: int) -> Iterator[range]:
     LimitError where one coordinate alone takes more.
     """
     size, count = tree.dims[dimension], len(tree.values)
-    numbers = max([x.dtype.itemsize for x in tree.arrays.values()], default=8)
-    each = tree.values.dtype.itemsize + sum(numbers for _ in tree.arrays)
-    # Where dense levels come first, a coordinate has pointers, and may be stored in full.
-    codes = [code for level in tree.levels for code in level.fused() or (1,)]
-    leading = codes.index(1) if 1 in codes else len(codes)
-    fixed = (
-        cells([size for k, size in enumerate(tree.dims[:leading]) if k != dimension]) * numbers if tree.arrays else 0
-    )
-    room = max_bytes - numbers * len(tree.arrays)  # pointers are one more than fibers
-    at_most = room // (2 * each) if fixed else room // each
+    number = max(dtype.itemsize for dtype in [index_dtype(tree.dims, count), *(x.dtype for x in tree.arrays.values())])
+
+    def most_bytes(entries: int, width: int) -> int:
+        """What so many entries that have so many coordinates may take."""
+        dims = [*tree.dims[:dimension], width, *tree.dims[dimension + 1 :]]
+        fibers, numbers = 1, 0
+        for place in places(tree.levels, dims):
+            numbers += fibers + 1 if "ptr" in place.names else 0
+            fibers *= cells(place.dims)
+            if place.names:
+                fibers = min(fibers, entries)
+                numbers += place.level.rank * fibers
+        return numbers * number + entries * tree.values.dtype.itemsize
+
+    at_most = bisect_right(range(1, count + 1), max_bytes, key=lambda entries: most_bytes(entries, 1))
+    widest = bisect_right(range(1, size + 1), max_bytes, key=lambda width: most_bytes(min(count, 1), width))
     before = _CountsBefore(tree, dimension, max(at_most, 1))
     start = 0
     while start < size:
         stop = size if count - before(start) <= at_most else before.last_below(before(start) + at_most)
-        stop = min(stop, start + room // (2 * fixed)) if fixed else stop
-        if stop <= start:
-            stop = start + 1
-            if (before(stop) - before(start)) * each + fixed > room:
+        stop = max(min(stop, start + widest), start + 1)
+        while most_bytes(before(stop) - before(start), stop - start) > max_bytes:
+            if stop == start + 1:
                 what = f"coordinate {start} of stored dimension {dimension} takes more than {max_bytes} bytes"
                 raise LimitError(Problem("max_bytes", what))
+            stop = start + (stop - start) // 2
         yield range(start, stop)
         start = stop
 
@@ -101,24 +99,29 @@ class _CountsBefore:
     def __init__(self, tree: Tree, dimension: int, size: int) -> None:
         self._tree = tree
         self._known: dict[int, int] = {0: 0, tree.dims[dimension]: len(tree.values)}
-        self._totals: Array | None = None
+        self._counted: tuple[Array, Array] | None = None  # the coordinates that are there, and how many lie below each
         if dimension:
-            counts = np.zeros(tree.dims[dimension] + 1, np.int64)
+            there, counts = np.empty(0, np.int64), np.empty(0, np.int64)
             for columns, _ in read_blocks(tree, size):
-                counts[1:] += np.bincount(columns[dimension], minlength=len(counts) - 1)
-            self._totals = np.cumsum(counts)
+                more, their = np.unique(columns[dimension], return_counts=True)
+                there, places = np.unique(np.concatenate((there, more)), return_inverse=True)
+                both, counts = np.concatenate((counts, their)), np.zeros(len(there), np.int64)
+                np.add.at(counts, places, both)
+            self._counted = there, np.concatenate(([0], np.cumsum(counts)))
 
     def __call__(self, x: int) -> int:
-        if self._totals is not None:
-            return int(self._totals[x])
+        if self._counted is not None:
+            there, below = self._counted
+            return int(below[np.searchsorted(there, x)])
         if x not in self._known:
             self._known[x] = bisect_left(range(len(self._tree.values)), x, key=self._outermost)
         return self._known[x]
 
     def last_below(self, count: int) -> int:
         """The last x below which there are at most so many entries. Precondition: there are more in all."""
-        if self._totals is not None:
-            return int(np.searchsorted(self._totals, count, side="right")) - 1
+        if self._counted is not None:
+            there, below = self._counted
+            return int(there[np.searchsorted(below, count, side="right") - 1])
         return self._outermost(count)
 
     def _outermost(self, position: int) -> int:

@@ -21,7 +21,7 @@ from .levels import Level, Place, Sparse
 from .levels.base import Positions, as_array, items_at
 from .limits import Limits
 from .packing import Entries
-from .structure import STRUCTURES, in_triangle
+from .structure import STRUCTURES, in_triangle, triangle_problems
 from .tree import Tree, at_name, repeat_one
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -120,7 +120,10 @@ def _parse_item(item: Any, dimension: int, size: int) -> Any:
         raise IndexError(f"{item!r} would add a dimension, which a view cannot")
     if hasattr(item, "__index__") and not isinstance(item, np.ndarray):
         return item.__index__()
-    array = np.asarray(item)
+    try:
+        array = np.asarray(item)
+    except ValueError as error:
+        raise IndexError(f"an index that is no array: {error}") from None
     if array.ndim == 0 and array.dtype.kind in "iu":
         return int(array)
     if array.ndim != 1:
@@ -153,6 +156,8 @@ def pick(item: Item, index: Any, dimension: int) -> Any:
         found = item[index]  # type: ignore[index]
     except IndexError:
         raise _out_of_bounds(index, dimension, len(item)) from None  # type: ignore[arg-type]
+    if isinstance(found, range) and len(found) < 2:  # whose step may be larger than numpy's numbers
+        return range(found.start, found.start + len(found))
     return int(found) if isinstance(found, np.integer) else found
 
 
@@ -295,7 +300,10 @@ def _with_mirrored(view: View, columns: list[Array], values: Array) -> tuple[lis
     assert name is not None
 
     def stored(columns: list[Array], values: Array) -> tuple[list[Array], Array]:
-        kept = in_triangle(name, [columns[view.order.index(k)] for k in range(2)])
+        coords = [columns[view.order.index(k)] for k in range(2)]
+        if view.tree.lazy and not view.tree.levels[-1].padded:
+            raise_if(ArrayError, triangle_problems(name, coords))
+        kept = in_triangle(name, coords)
         return [c[kept] for c in columns], values[kept]
 
     columns, values = stored(columns, values)
@@ -442,10 +450,10 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
                     return None
                 continue
             own = [
-                _own_coordinates(item, x)[0] for item, x in zip(items, coords, strict=True) if not isinstance(item, int)
+                _own_coordinates(item, x)[0].astype(x.dtype, copy=False)
+                for item, x in zip(items, coords, strict=True)
+                if not isinstance(item, int)
             ]
-            dtype = next((x.dtype for x in arrays.values() if x.dtype.kind in "iu"), np.dtype(np.int64))
-            own = [x.astype(dtype, copy=False) for x in own]
             local = rest[0].from_counts(dims[depth : depth + rank], counts, own, fibers)
         made |= {name: local[role] for role, name in rest[0].names(depth, depth == 0).items()}
         fibers = rest[0].size(local, dims[depth : depth + rank], fibers)

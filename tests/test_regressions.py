@@ -16,6 +16,7 @@ import pytest
 import zarr
 from zarr.storage import MemoryStore
 
+import binsparse_levels
 from binsparse_levels import (
     ArrayError,
     BinsparseError,
@@ -29,6 +30,8 @@ from binsparse_levels import (
     Sparse,
     Tensor,
     UnsafeError,
+    convert,
+    external,
     from_binsparse,
     from_scipy,
     from_sparse,
@@ -669,3 +672,102 @@ def test_text_is_repaired_too(tmp_path):
     (tmp_path / "a.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1.5\n1 1 2.5\n")
     repair(tmp_path / "a.mtx", tmp_path / "out.h5", duplicates="sum")
     assert read(tmp_path / "out.h5").values.tolist() == [4.0]
+
+
+def narrow_file(path, coords, shape, format):
+    tensor = pack(coords, np.arange(1.0, len(coords[0]) + 1), shape, format)
+    write(path, tensor, narrow=True)
+    return tensor.to_dense(), (read(path), binsparse_levels.open(path))
+
+
+NARROW_KEYS = [
+    (slice(None), slice(300, 900)), (slice(2, 5), slice(None, None, 3)), slice(None, None, 400), [3, 9],
+    (slice(None), slice(300, None, 7)), (slice(3, 150),), (slice(None), [299, 300, 301, 811]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", NARROW_KEYS, ids=str)
+@pytest.mark.parametrize("format", ["CSR", "sparse(2)", "sparse, sparse"])
+def test_views_of_indices_of_one_byte(tmp_path, format, key):
+    few = np.arange(0, 1000, 5)
+    for k, coords in enumerate([(few % 20, few), (np.repeat(np.arange(20), 20), np.tile(np.arange(20), 20))]):
+        dense, tensors = narrow_file(tmp_path / f"{k}.h5", coords, (900, 1000), format)
+        for tensor in tensors:
+            np.testing.assert_array_equal(tensor[key].to_dense(), dense[key])
+
+
+def test_unsigned_indices_beyond_what_floats_count():
+    indices = {"indices_0": np.array([2**60, 2**60 + 1], np.uint64), "indices_1": np.zeros(2, np.uint64)}
+    tensor = Tensor("sparse(2)", (2**62, 1), indices, [1.0, 2.0])
+    assert tensor[[2**60 + 1, 2**60 + 3], :].values.tolist() == [2]
+
+
+@pytest.mark.parametrize("format", ["CSR", "CSC", "sparse(2)", "dense(2)"])
+def test_steps_that_numpy_cannot_count(format):
+    dense = np.arange(1.0, 13).reshape(3, 4)
+    tensor = pack_dense(dense, format)
+    for key in (slice(None, None, 2**100), (slice(None), slice(3, None, -(2**64))), ([2, 0], slice(1, None, 2**63))):
+        np.testing.assert_array_equal(tensor[key].to_dense(), dense[key])
+
+
+def test_an_index_of_lists_of_different_lengths():
+    with pytest.raises(IndexError):
+        pack_dense(np.eye(3), "CSR")[[0, [1, 2]]]
+
+
+def test_what_lies_in_the_wrong_triangle_of_a_file_is_no_entry(tmp_path, monkeypatch):
+    write(tmp_path / "a.bspnpy", pack([[1, 2], [0, 0]], [1.0, 2.0], (3, 3), "CSR", structure="symmetric_lower"))
+    np.save(tmp_path / "a.bspnpy" / "indices_1.npy", np.array([2, 0], np.int32))
+    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 1)
+    for use in (lambda x: binsparse_levels.open(x)[:2].load(), lambda x: convert(x, tmp_path / "b.h5", memory=1)):
+        with pytest.raises(ArrayError, match="triangle"):
+            use(tmp_path / "a.bspnpy")
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "number"),
+    [("indices_1", 7, 2**32), ("pointers_to_1", -1, 9), ("pointers_to_1", 0, -3), ("indices_0", 3, -1)],
+)
+@pytest.mark.parametrize("format", [None, "CSC"])
+def test_blocks_are_checked_as_they_are_stored(tmp_path, monkeypatch, name, at, number, format):
+    tensor = pack([np.repeat(np.arange(10), 4), np.arange(40) % 20], np.arange(40.0), (10, 20), "sparse, sparse")
+    arrays = {key: x.astype(np.int64) for key, x in tensor.arrays.items()}
+    write(tmp_path / "a.bspnpy", Tensor("sparse, sparse", (10, 20), arrays, tensor.values))
+    arrays[name][at] += number
+    np.save(tmp_path / "a.bspnpy" / f"{name}.npy", arrays[name])
+    for size in (4, 7, 30):
+        monkeypatch.setattr(external, "_block_size", lambda memory, tree, size=size: size)
+        with pytest.raises(ArrayError, match=name):
+            convert(tmp_path / "a.bspnpy", tmp_path / "b.h5", format, memory=1)
+    assert os.listdir(tmp_path) == ["a.bspnpy"]
+
+
+def test_slabs_of_an_empty_file(tmp_path):
+    write(tmp_path / "a.h5", pack([[], []], [], (5, 6), "CSR"))
+    assert [part for part, _ in binsparse_levels.open(tmp_path / "a.h5").slabs(1, max_bytes=1000)] == [range(6)]
+
+
+@pytest.mark.parametrize("format", ["sparse(2)", "sparse, sparse", "CSC"])
+def test_slabs_are_as_small_as_was_asked_for(tmp_path, format):
+    coords = np.unravel_index(np.arange(0, 10_000, 7), (100, 100))
+    tensor = pack(coords, np.ones(len(coords[0]), np.int8) * np.arange(len(coords[0])) % 7, (100, 100), format)
+    write(tmp_path / "a.h5", tensor, narrow=True)
+    for opened in (read(tmp_path / "a.h5"), binsparse_levels.open(tmp_path / "a.h5")):
+        for dimension in (0, 1):
+            slabs = list(opened.slabs(dimension, max_bytes=1000))
+            assert max(slab.nbytes for _, slab in slabs) <= 1000
+            whole = np.concatenate([slab.to_dense() for _, slab in slabs], dimension)
+            np.testing.assert_array_equal(whole, tensor.to_dense())
+
+
+def test_slabs_count_the_pointers_below_sparse_fibers():
+    tensor = pack([np.arange(100)] * 3, np.ones(100) * np.arange(100), (100, 1000, 100), "sparse, dense, sparse")
+    for dimension in range(3):
+        assert max(slab.nbytes for _, slab in tensor.slabs(dimension, max_bytes=500_000)) <= 500_000
+
+
+def test_slabs_along_a_dimension_that_no_memory_counts():
+    tensor = pack([np.arange(100), np.arange(100) << 40], np.ones(100) * np.arange(100), (100, 2**50), "sparse(2)")
+    slabs = list(tensor.slabs(1, max_bytes=1000))
+    assert len(slabs) < 10
+    assert sum(slab.number_of_stored_values for _, slab in slabs) == 100

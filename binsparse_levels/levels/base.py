@@ -255,9 +255,9 @@ def inside(window: Sequence[Positions], coords: Sequence[Array]) -> npt.NDArray[
         if isinstance(wanted, range):
             mask &= (x >= wanted.start) & (x < wanted.stop)
             if wanted.step != 1:
-                mask &= (x - wanted.start) % wanted.step == 0
+                mask &= (x.astype(np.int64, copy=False) - wanted.start) % wanted.step == 0
         else:
-            mask &= np.isin(x, wanted)
+            mask &= np.isin(x.astype(np.int64, copy=False), wanted)
     return mask
 
 

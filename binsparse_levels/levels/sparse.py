@@ -6,12 +6,12 @@ import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import kernels, threads
-from ..errors import ArrayError, Problem
+from ..errors import ArrayError, Problem, raise_if
 from ..limits import INT32_MAX
 from .base import Array, Arrays, Level, Positions, as_array, inside, is_everything, items_at, ranges, register, span
 
@@ -82,8 +82,7 @@ class Sparse(Level):
     def from_counts(
         self, dims: Sequence[int], counts: int | Array, coords: Sequence[Array], n: int
     ) -> dict[str, Array]:
-        pointers = np.zeros(n + 1, coords[0].dtype if len(coords[0]) <= np.iinfo(coords[0].dtype).max else np.int64)
-        np.cumsum(np.broadcast_to(counts, n), out=pointers[1:])
+        pointers = _summed(np.broadcast_to(counts, n), len(coords[0]), coords[0].dtype)
         return {"ptr": pointers} | {f"idx{k}": x for k, x in enumerate(coords)}
 
     def expand(
@@ -115,8 +114,7 @@ class Sparse(Level):
         starts, ends = self._bounds(arrays, positions)
         _refuse_outside(starts, ends, len(column))
         child, counts, _ = self._children(arrays, dims, starts, ends, positions, window)
-        pointers = np.zeros(len(counts) + 1, arrays["ptr"].dtype if "ptr" in arrays else arrays["idx0"].dtype)
-        np.cumsum(counts, out=pointers[1:])
+        pointers = _summed(counts, len(child), arrays["ptr" if "ptr" in arrays else "idx0"].dtype)
         return {"ptr": pointers} | {f"idx{k}": items_at(arrays[f"idx{k}"], child) for k in range(self.rank)}, child
 
     def _bounds(self, arrays: Arrays, positions: Positions) -> tuple[Array, Array]:
@@ -180,21 +178,32 @@ class Sparse(Level):
     def above(
         self, arrays: Arrays, dims: Sequence[int], n: int, children: range
     ) -> tuple[range, int | Array, list[Array]]:
-        coords = [arrays[f"idx{k}"][children.start : children.stop] for k in range(self.rank)]
-        if "ptr" not in arrays:
-            return range(1), len(children), coords
-        pointers = arrays["ptr"]
-        first = _bisect(pointers, children.start + 1, 0, n + 1) - 1
-        last = _bisect(pointers, children.stop, first + 1, n + 1)
-        ends = pointers[first + 1 : last + 1].astype(np.int64)
-        if (
-            first < 0
-            or last > n
-            or (np.diff(ends, prepend=children.start) < 0).any()
-            or (ends[:-1] > children.stop).any()
-        ):
-            raise ArrayError(Problem("ptr", f"does not ascend to its children {children.start} … {children.stop}"))
-        ends[-1] = children.stop
+        column, first, last, ends = arrays["idx0"], 0, 1, np.array([children.stop])
+        begins = 0  # the first of the fibers
+        if "ptr" in arrays:
+            pointers = arrays["ptr"]
+            first = _bisect(pointers, children.start + 1, 0, n + 1) - 1
+            last = _bisect(pointers, children.stop, first + 1, n + 1)
+            bounds = pointers[max(first, 0) : last + 1].astype(np.int64)
+            outer = ([0] if children.start == 0 else []) + ([n] if children.stop == len(column) else [])
+            run = np.concatenate((bounds[:1], [children.start], bounds[1:-1], [children.stop], bounds[-1:]))
+            if (
+                first < 0
+                or last > n
+                or (np.diff(run) < 0).any()
+                or any(pointers[k : k + 1][0] != (len(column) if k else 0) for k in outer)
+            ):
+                raise ArrayError(Problem("ptr", f"does not ascend to its children {children.start} … {children.stop}"))
+            begins, ends = int(bounds[0]), bounds[1:]
+            ends[-1] = children.stop
+        # One child of the same fiber before them tells whether they go on in order.
+        in_memory = isinstance(column, np.ndarray)
+        start = children.start if in_memory else max(begins, children.start - 1)
+        coords = [arrays[f"idx{k}"][start : children.stop] for k in range(self.rank)]
+        if not in_memory:
+            read = {"ptr": np.append(0, ends - start)} | {f"idx{k}": x for k, x in enumerate(coords)}
+            raise_if(ArrayError, [_behind(problem, start) for problem in self.check(read, dims, len(ends))])
+            coords = [x[children.start - start :] for x in coords]
         return range(first, last), np.diff(ends, prepend=children.start), coords
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
@@ -268,6 +277,13 @@ class Sparse(Level):
         return arrays["ptr"] if "ptr" in arrays else np.array([0, len(arrays["idx0"])])
 
 
+def _summed(counts: Array, total: int, dtype: np.dtype[Any]) -> Array:
+    """Pointers to so many children of each fiber, of that type where it holds the total."""
+    pointers = np.zeros(len(counts) + 1, dtype if total <= np.iinfo(dtype).max else np.int64)
+    np.cumsum(counts, out=pointers[1:])
+    return pointers
+
+
 def _bisect(column: Array, wanted: int, low: int, high: int) -> int:
     """The first place in low … high whose item is not below `wanted`; of a file only what is looked at is read."""
     in_memory = isinstance(column, np.ndarray)
@@ -280,6 +296,12 @@ def _bisect(column: Array, wanted: int, low: int, high: int) -> int:
     if in_memory:
         return low
     return low + bisect_left(column[low:high].tolist(), wanted)
+
+
+def _behind(problem: Problem, start: int) -> Problem:
+    """A fault in a part of the children, with its place among all of them."""
+    role, bracket, place = problem.path.partition("[")
+    return Problem(f"{role}[{start + int(place.rstrip(']'))}]" if bracket else role, problem.message)
 
 
 def _refuse_outside(starts: Array, ends: Array, children: int) -> None:
