@@ -18,7 +18,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -28,13 +28,13 @@ from . import io, kernels, threads
 from .arguments import checked_format, mirror_problems
 from .blocks import Coords, Part, joined, read_block
 from .containers.base import Pieces, part_of, split_path
-from .errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
+from .errors import ArrayError, ContainerError, FormatError, LimitError, OptionError, Problem, raise_if
 from .formats import Format, FormatLike
 from .levels import Level
 from .limits import DEFAULT_LIMITS, Limits
 from .packing import Entries, ordered_dims, pack_entries
 from .stored import stored_pieces
-from .structure import in_triangle
+from .structure import in_triangle, triangle_problems
 from .tensor import Tensor
 from .tree import Tree, index_dtype, shared_dtype
 
@@ -90,6 +90,7 @@ def convert(
     if len(tree.values) <= size:
         io.write(target, tensor.convert(parsed, limits=limits), overwrite=overwrite, limits=limits, **options)
         return
+    io.check_target(target, overwrite=overwrite, kind=options.get("kind"))
     with scratch(target) as folder:
         plan = _Plan(
             source=source,
@@ -98,7 +99,7 @@ def convert(
             order=tuple(stored_at),
             size=size,
             pad=tensor._pad(),
-            structure=None if not tensor.format.padded else tensor.structure,
+            structure=tensor.structure,
             dimensions=parsed.order,
             limits=limits,
         )
@@ -106,7 +107,7 @@ def convert(
         arrays = joined(
             parsed.levels, plan.dims(tree), parts, plan.pad, index_dtype(tree.dims, len(tree.values)), tensor.dtype
         )
-        joint = _Joint(tensor, parsed, tensor.shape, arrays)
+        joint = _Joint(tensor, parsed, tensor.shape, arrays, _one_value([tensor]))
         _write(target, joint, progress, overwrite=overwrite, limits=limits, **options)
 
 
@@ -125,7 +126,7 @@ def concatenate(
     Arrays are read and written in pieces, whatever their size. options: as for `write`. Raises FormatError, ArrayError
     for what does not fit together, and what `open` and `write` raise.
     """
-    tensors = [io.open(source, limits=limits) for source in sources]
+    tensors = [_apart(io.open(source, limits=limits), source, target) for source in sources]
     if not tensors:
         raise OptionError(Problem("sources", "there is nothing to concatenate"))
     joint = _join(tensors, list(map(str, sources)))
@@ -139,19 +140,34 @@ def append(path: io.Place, tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS, *
     is there is copied piece by piece. Either way it is replaced in one step: a crash leaves it as it was. options: as
     for `write`, where it is copied. Raises what `concatenate` raises.
     """
-    there = io.open(path, limits=limits)
+    there = _apart(io.open(path, limits=limits), path, path)
     joint = _join([there, tensor.convert(there.format, limits=limits)], [str(path), "tensor"])
     if options or not io.extend(path, *_described(joint), limits=limits):
         _write(path, joint, None, overwrite=True, limits=limits, **options)
 
 
+def _apart(tensor: Tensor, source: io.Place, target: io.Place) -> Tensor:
+    """The tensor, in memory where the store that it lies in is overwritten in place, and not replaced."""
+    return tensor.load() if io.in_place(target) and io.same_store(source, target) else tensor
+
+
 class _Joint(NamedTuple):
-    """What is written: a tensor that it is like, and what is different."""
+    """What is written: a tensor that it is like, and what is different; the one value, where it is iso."""
 
     like: Tensor
     format: Format
     shape: tuple[int, ...]
     arrays: Mapping[str, Pieces]
+    one: Array | None
+
+
+def _one_value(tensors: Sequence[Tensor]) -> Array | None:
+    """The one value of all entries, where each tensor that has some is iso with the same one."""
+    filled = [tensor for tensor in tensors if len(tensor._source.values)]
+    if not filled or not all(tensor.iso for tensor in filled):
+        return None
+    ones = [np.asarray(tensor._source.values[:1]) for tensor in filled]
+    return ones[0] if len({one.tobytes() for one in ones}) == 1 else None
 
 
 def _join(tensors: Sequence[Tensor], names: Sequence[str]) -> _Joint:
@@ -187,13 +203,13 @@ def _join(tensors: Sequence[Tensor], names: Sequence[str]) -> _Joint:
     arrays = joined(
         first.format.levels, dims, parts, first._pad(), shared_dtype(first._source.arrays, dims, count), first.dtype
     )
-    return _Joint(first, first.format, shape, arrays)
+    return _Joint(first, first.format, shape, arrays, _one_value(tensors))
 
 
 def _described(joint: _Joint) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header, and the arrays as a container holds them."""
     like = joint.like
-    one = np.asarray(like._source.values[:1]) if like.iso and not joint.format.padded else None
+    one = None if joint.format.padded else joint.one
     rest = like.fill_value, like.structure, like.descriptor_attributes, like.attributes
     return stored_pieces(joint.arrays, joint.format, joint.shape, one, *rest)
 
@@ -220,7 +236,7 @@ def _write(target: io.Place, joint: _Joint, progress: Progress | None, **options
 @dataclass(frozen=True)
 class _Plan:
     """What every step is told. order: the source's stored dimension at each of the target's. size: entries of a block.
-    dimensions: the tensor's at each of the target's stored ones; structure: where the other triangle is to be left out.
+    dimensions: the tensor's at each of the target's stored ones; structure: the triangle that is taken.
     """
 
     source: io.Place
@@ -242,20 +258,30 @@ class _Plan:
         return os.path.join(self.folder, name)
 
 
-@lru_cache(4)
-def _tree(source: io.Place, folder: str, limits: Limits) -> Tree:
+_opened: dict[str, Tree] = {}
+
+
+def _tree(plan: _Plan) -> Tree:
     """The source, opened once in every process and for every plan, which has its own folder."""
-    return io.open(source, limits=limits)._source
+    tree = _opened.get(plan.folder)
+    if tree is None:
+        tree = io.open(plan.source, limits=plan.limits)._source
+        _opened.clear()
+        _opened[plan.folder] = tree
+    return tree
 
 
 def _entries(plan: _Plan, number: int) -> tuple[list[Array], Array]:
     """A block of the source, by the target's stored dimensions."""
-    tree = _tree(plan.source, plan.folder, plan.limits)
+    tree = _tree(plan)
     block = range(number * plan.size, min((number + 1) * plan.size, len(tree.values)))
     columns, values = read_block(tree, block, index_dtype(tree.dims, 0))
     columns = [columns[k] for k in plan.order]
     if plan.structure is not None:
-        kept = in_triangle(plan.structure, [columns[plan.dimensions.index(k)] for k in range(2)])
+        coords = [columns[plan.dimensions.index(k)] for k in range(2)]
+        if not tree.levels[-1].padded:
+            raise_if(ArrayError, triangle_problems(plan.structure, coords))
+        kept = in_triangle(plan.structure, coords)
         return [x[kept] for x in columns], values[kept]
     return columns, values
 
@@ -321,7 +347,7 @@ def _partition(plan: _Plan, number: int) -> tuple[int, ...]:
     each partition begins.
     """
     columns, values = _entries(plan, number)
-    dims = plan.dims(_tree(plan.source, plan.folder, plan.limits))
+    dims = plan.dims(_tree(plan))
     numbers, counts = np.empty(len(values), np.uint16), np.zeros(len(plan.splitters) + 1, np.uint64)
     keys, splitters = kernels.readable(_keys(columns, dims)), kernels.readable(np.array(plan.splitters, np.int64))
     kernels.entries.number_partitions(keys, splitters, numbers, counts)
@@ -336,7 +362,7 @@ def _partition(plan: _Plan, number: int) -> tuple[int, ...]:
             kernels.entries.scatter_to_partitions(numbers, x.view(word), ends - counts, out.view(word))
         else:
             out = x[np.argsort(numbers, kind="stable")]
-        out.tofile(plan.file(f"run{number}.{k}"))
+        _save(plan.file(f"run{number}.{k}"), out)
 
     threads.each(spill, range(len(columns) + 1))
     return (0, *ends.tolist())
@@ -344,7 +370,7 @@ def _partition(plan: _Plan, number: int) -> tuple[int, ...]:
 
 def _pack_partition(plan: _Plan, runs: Sequence[Sequence[int]], number: int) -> Part | None:
     """Sort and pack a partition."""
-    tree = _tree(plan.source, plan.folder, plan.limits)
+    tree = _tree(plan)
     coordinate = index_dtype(tree.dims, 0)
     gathered = []
     for k in range(len(plan.order) + 1):
@@ -367,7 +393,7 @@ def _packed(plan: _Plan, number: int, columns: list[Array], values: Array) -> Pa
     """A tree of these entries, in scratch files; its dimensions are as small as they can be, the first ones."""
     if not len(values):
         return None
-    dims = list(plan.dims(_tree(plan.source, plan.folder, plan.limits)))
+    dims = list(plan.dims(_tree(plan)))
     origin = [0] * len(dims)
     for k, x in enumerate(columns):
         low, high = int(x.min()), int(x.max())
@@ -380,7 +406,7 @@ def _packed(plan: _Plan, number: int, columns: list[Array], values: Array) -> Pa
     tree = pack_entries(plan.levels, entries, plan.pad, "error", plan.limits)
     arrays: dict[str, Any] = {}
     for name, array in {**tree.arrays, "values": tree.values}.items():
-        array.tofile(plan.file(f"part{number}.{name}"))
+        _save(plan.file(f"part{number}.{name}"), array)
         arrays[name] = _Scratch(plan.file(f"part{number}.{name}"), array.dtype, len(array))
     kept: Any = arrays.pop("values")
     first, last = _ends(columns, origin)
@@ -416,7 +442,19 @@ class _Scratch:
 
     def __getitem__(self, key: slice) -> Array:
         start, stop, _ = key.indices(len(self))
-        return np.fromfile(self._path, self.dtype, max(stop - start, 0), offset=start * self.dtype.itemsize)
+        count = max(stop - start, 0)
+        found = np.fromfile(self._path, self.dtype, count, offset=start * self.dtype.itemsize)
+        if len(found) != count:
+            raise ContainerError(Problem(self._path, "is shorter than it was"))
+        return found
+
+
+def _save(path: str, array: Array) -> None:
+    try:
+        with open(path, "wb") as file:
+            file.write(np.ascontiguousarray(array).view(np.uint8).data)
+    except OSError as error:
+        raise ContainerError(Problem(path, f"cannot be written: {error.strerror}")) from error
 
 
 def _remove(plan: _Plan, run: str) -> None:
@@ -428,14 +466,18 @@ def _remove(plan: _Plan, run: str) -> None:
 def scratch(target: Any) -> Iterator[str]:
     """A folder beside the target, which is removed at the end; for what is no local path, where the system has such."""
     path = split_path(target)[0] if isinstance(target, str | os.PathLike) else ""
-    if not path or "://" in path:
-        folder = tempfile.mkdtemp()
-    else:
-        folder = f"{part_of(os.path.realpath(path))}.d"
-        os.mkdir(folder)
+    try:
+        if not path or "://" in path:
+            folder = tempfile.mkdtemp()
+        else:
+            folder = f"{part_of(os.path.realpath(path))}.d"
+            os.mkdir(folder)
+    except OSError as error:
+        raise ContainerError(Problem(path, f"there is no scratch space: {error.strerror}")) from error
     try:
         yield folder
     finally:
+        _opened.pop(folder, None)
         shutil.rmtree(folder, ignore_errors=True)
 
 

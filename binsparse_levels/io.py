@@ -28,6 +28,7 @@ from .containers.base import (
     Writer,
     load_json,
     one_piece,
+    refuse_existing,
     split_path,
 )
 from .containers.seal import sealed
@@ -249,14 +250,40 @@ def write_pieces(
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
     """As `write`, of arrays that come in pieces; they are not sealed."""
-    place, _ = _split(path)
-    found = KINDS[_kind_to_write(place, kind)]
-    if found.module.startswith("files."):
-        raise OptionError(Problem(str(place), "this kind of file is not written in pieces"))
+    check_target(path, overwrite=overwrite, kind=kind)
     storage = Storage(compression, chunks, shards, checksum)
     storage.check_names(pieces)
     parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
     write_arrays(path, header, pieces, overwrite=overwrite, kind=kind, storage=storage, limits=limits)
+
+
+def check_target(path: Place, *, overwrite: bool, kind: str | None = None) -> None:
+    """Raise what `write_pieces` would, as far as can be told before there is anything to write."""
+    place, group = _split(path)
+    if KINDS[_kind_to_write(place, kind)].module.startswith("files."):
+        raise OptionError(Problem(str(place), "this kind of file is not written in pieces"))
+    _check_folder(place)
+    if isinstance(place, str) and "://" not in place and group is None:
+        refuse_existing(place, overwrite)
+
+
+def _check_folder(place: Any) -> None:
+    if isinstance(place, str) and "://" not in place:
+        folder = os.path.dirname(os.path.realpath(place))
+        if not os.path.isdir(folder):
+            raise PathMissingError(Problem(folder, "no such folder"))
+
+
+def in_place(path: Place) -> bool:
+    """Whether what is at a path is overwritten where it lies: in stores that are no local files or folders."""
+    place, _ = _split(path)
+    return "://" in place if isinstance(place, str) else not isinstance(place, Mapping)
+
+
+def same_store(a: Place, b: Place) -> bool:
+    """Whether two paths are of the same store, whatever the groups."""
+    one, other = (getattr(place, "store", place) for place, _ in map(_split, (a, b)))
+    return bool(one == other)
 
 
 def extend(path: Place, header: Mapping[str, Any], pieces: Mapping[str, Pieces], *, limits: Limits) -> bool:

@@ -83,10 +83,7 @@ def stored_pieces(
     attributes: Mapping[str, Any],
     user: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
-    """As `stored`, of arrays that come in pieces. one: the one value of an iso tensor.
-
-    Precondition: no sparse level has an empty fiber.
-    """
+    """As `stored`, of arrays that come in pieces. one: the one value of an iso tensor."""
     data_types = {name: data_type_of(pieces.dtype, name) for name, pieces in arrays.items()}
     given, value_type = dict(arrays), arrays["values"].dtype
     if one is not None and len(one):
@@ -98,7 +95,8 @@ def stored_pieces(
     descriptor = Descriptor(
         format, shape, arrays["values"].length, data_types, None, structure, dict(attributes), dict(user)
     )
-    return descriptor.header(), {
+    alias = format.alias not in NO_EMPTY_FIBERS or not _repeats(arrays["pointers_to_1"])
+    return descriptor.header(alias=alias), {
         name: pieces.mapped(
             partial(encode, data_type=data_types[name]), data_types[name].parts, data_types[name].stored
         )
@@ -111,6 +109,17 @@ def narrowed(array: Array) -> Array:
     if array.dtype.kind not in "iu" or (array.size and array.min() < 0):
         return array
     return array.astype(np.min_scalar_type(array.max(initial=0)).str, copy=False)
+
+
+def _repeats(pieces: Pieces) -> bool:
+    """Whether an item is the one before it."""
+    before = np.empty(0, pieces.dtype)
+    for piece in pieces.each():
+        run = np.concatenate((before, piece))
+        if (run[1:] == run[:-1]).any():
+            return True
+        before = run[-1:]
+    return False
 
 
 def has_empty_fibers(arrays: Mapping[str, Array]) -> bool:

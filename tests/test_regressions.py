@@ -1,6 +1,7 @@
 """Faults that were found by hostile use, each once."""
 
 import ctypes
+import gc
 import glob
 import json
 import os
@@ -30,6 +31,8 @@ from binsparse_levels import (
     Sparse,
     Tensor,
     UnsafeError,
+    append,
+    concatenate,
     convert,
     external,
     from_binsparse,
@@ -771,3 +774,110 @@ def test_slabs_along_a_dimension_that_no_memory_counts():
     slabs = list(tensor.slabs(1, max_bytes=1000))
     assert len(slabs) < 10
     assert sum(slab.number_of_stored_values for _, slab in slabs) == 100
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
+def test_iso_tensors_of_different_values_are_joined_with_all_of_them(tmp_path, suffix):
+    values = [np.float64(5), np.float64(7), np.array([8.0])]
+    names = [tmp_path / f"{k}{suffix}" for k in range(3)]
+    for name, given in zip(names, values, strict=True):
+        write(name, pack([[0], [1]], given, (2, 3), "CSR"))
+    concatenate(names, tmp_path / f"all{suffix}")
+    assert read(tmp_path / f"all{suffix}").values.tolist() == [5, 7, 8]
+    for name in names[1:]:
+        append(names[0], read(name))
+    assert read(names[0]).values.tolist() == [5, 7, 8]
+    concatenate(names[1:2] * 2, tmp_path / f"same{suffix}")
+    assert read(tmp_path / f"same{suffix}").iso
+
+
+def test_a_store_that_is_overwritten_in_place_is_read_first():
+    store, tensor = MemoryStore(), pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
+    write(store, tensor)
+    append(store, tensor)
+    concatenate([store, store], store, overwrite=True)
+    np.testing.assert_array_equal(read(store).to_dense(), np.tile(tensor.to_dense(), (4, 1)))
+
+
+def test_a_store_is_converted_in_blocks(monkeypatch, tmp_path):
+    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 3)
+    store, tensor = MemoryStore(), pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
+    write(store, tensor)
+    convert(store, tmp_path / "a.h5", "CSC", memory=1)
+    assert read(tmp_path / "a.h5").equals(tensor)
+
+
+def test_a_missing_chunk_that_only_zarr_reads_is_told_by_a_part_too(tmp_path):
+    write(tmp_path / "a.zarr", pack_dense(np.arange(1.0, 13).reshape(3, 4), "CSR"), kind="zarr2", chunks=4)
+    os.unlink(tmp_path / "a.zarr" / "values" / "1")
+    opened = binsparse_levels.open(tmp_path / "a.zarr")
+    for use in (opened.load, opened[1].load, lambda: opened[1, 1]):
+        with pytest.raises(IncompleteError):
+            use()
+
+
+def test_the_checksum_of_a_whole_member_is_looked_at(tmp_path):
+    write(tmp_path / "a.npz", pack_dense(np.arange(1.0, 10_001).reshape(100, 100), "CSR"))
+    raw = bytearray((tmp_path / "a.npz").read_bytes())
+    raw[raw.index(np.array([9000.0, 9001]).tobytes())] ^= 1
+    (tmp_path / "a.npz").write_bytes(raw)
+    with pytest.raises(ContainerError):
+        binsparse_levels.open(tmp_path / "a.npz").load()
+
+
+def test_a_joined_tensor_with_empty_fibers_can_be_read(tmp_path):
+    arrays = {"indices_0": [0, 2], "pointers_to_1": [0, 0, 1], "indices_1": [3]}
+    write(tmp_path / "a.h5", Tensor("sparse, sparse", (4, 5), arrays, [1.0]))
+    concatenate([tmp_path / "a.h5"] * 2, tmp_path / "b.h5")
+    assert read(tmp_path / "b.h5").unpack()[0][0].tolist() == [2, 6]
+
+
+def test_a_folder_whose_chunks_are_tiny_is_written_anew(tmp_path):
+    write(tmp_path / "a.zarr", pack([[0], [0]], [1.0], (1, 9000), "sparse(2)"))
+    rest = pack([[0] * 9000, np.arange(9000)], np.arange(9000.0), (1, 9000), "sparse(2)")
+    append(tmp_path / "a.zarr", rest)
+    assert sum(len(names) for _, _, names in os.walk(tmp_path / "a.zarr")) < 20
+    assert read(tmp_path / "a.zarr")[1:].equals(rest)
+
+
+def test_a_folder_without_hard_links_is_copied(tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError(1, "Operation not permitted")
+
+    tensor = pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
+    write(tmp_path / "a.zarr", tensor)
+    monkeypatch.setattr(os, "link", refused)
+    append(tmp_path / "a.zarr", tensor)
+    assert read(tmp_path / "a.zarr").shape == (6, 4)
+    assert os.listdir(tmp_path) == ["a.zarr"]
+
+
+@pytest.mark.parametrize("target", ["there.h5", "missing/a.h5", "a.mtx"])
+def test_a_target_that_cannot_be_is_told_before_anything_is_done(tmp_path, monkeypatch, target):
+    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 3)
+    monkeypatch.setattr(external, "_ordered", lambda *_: pytest.fail("worked in vain"))
+    for name in ("a.h5", "there.h5"):
+        write(tmp_path / name, pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
+    with pytest.raises(BinsparseError):
+        convert(tmp_path / "a.h5", tmp_path / target, memory=1)
+    assert sorted(os.listdir(tmp_path)) == ["a.h5", "there.h5"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file on which nothing can be written")
+def test_scratch_files_on_a_full_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 3)
+    monkeypatch.setattr(external._Plan, "file", lambda self, name: "/dev/full")
+    write(tmp_path / "a.h5", pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
+    for format in ("CSR", "CSC"):
+        with pytest.raises(ContainerError, match="cannot be written"):
+            convert(tmp_path / "a.h5", tmp_path / "b.h5", format, memory=1)
+    assert os.listdir(tmp_path) == ["a.h5"]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts open files")
+def test_a_source_is_closed_when_it_has_been_converted(tmp_path, monkeypatch):
+    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 3)
+    write(tmp_path / "a.h5", pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
+    convert(tmp_path / "a.h5", tmp_path / "b.h5", "CSC", memory=1)
+    gc.collect()
+    assert str(tmp_path / "a.h5") not in [os.path.realpath(f"/proc/self/fd/{k}") for k in os.listdir("/proc/self/fd")]

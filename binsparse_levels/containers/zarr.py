@@ -55,6 +55,7 @@ _CHUNK = 2**16  # items: a small slice reads little
 _SHARD = 2**20  # items: a large array makes few files
 _NAMES = {"zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"}
 _METADATA = 2**26  # bytes of the metadata of a group
+_MOST_FILES = 2**10  # of one array that grows, as long as they are small
 _MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
 
 # The codecs that are let run; of version 2 by their numcodecs names.
@@ -158,6 +159,8 @@ class ZarrReader:
         with touching(name):
             array = self._checked(name)
             complete, direct = array.attrs.get(_COMPLETE), _direct(array)
+            if complete and direct is None and array.nchunks_initialized < array.nchunks:
+                raise IncompleteError(Problem(name, "chunks are missing"))
 
         def read(start: int, stop: int) -> npt.NDArray[Any]:
             self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
@@ -378,9 +381,12 @@ def extend(
             array = place[name]
             if not isinstance(array, zarr.Array) or array.dtype != given.dtype or not array.attrs.get(_COMPLETE):
                 return False
-            if _direct(array) is None or array.size > given.length:
+            direct = _direct(array)
+            if direct is None or array.size > given.length:
                 return False
-    with replacing_folder(path, keep=True, copy=os.link) as part, _settled(), touching(path):
+            if direct.per_file < _SHARD and given.length > _MOST_FILES * direct.per_file:
+                return False  # chunks as small as the first tensor was: as many files, if it goes on
+    with replacing_folder(path, keep=True, copy=_link) as part, _settled(), touching(path):
         root = zarr.open_group(_Folder(part), mode="r+", use_consolidated=False)
         place = root.require_group(group) if group else root
         for name, array in place.arrays():
@@ -393,6 +399,14 @@ def extend(
             direct.extend(old, given)
         place.attrs[ATTRIBUTE] = dict(header)
     return True
+
+
+def _link(source: str, target: str) -> None:
+    """A hard link, or a copy where the system has none for this file."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _zip(folder: str, target: str) -> None:
