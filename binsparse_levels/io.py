@@ -458,13 +458,6 @@ def _same_folder(place: Any) -> Iterator[Callable[..., None]]:
             os.close(handle)
 
 
-def _check_folder(place: Any) -> None:
-    if isinstance(place, str) and "://" not in place:
-        folder = os.path.dirname(os.path.realpath(place))
-        if not os.path.isdir(folder):
-            raise PathMissingError(Problem(folder, "no such folder"))
-
-
 def _placed(kind: Kind, place: str, group: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with what stands behind the colon of a path: a group, or in files that have them, a name; the root is
     the primary object.

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from binsparse_levels import (
     Advice,
+    Bitmap,
     Dense,
     Format,
     FormatError,
@@ -74,7 +75,7 @@ def test_every_size_is_that_of_the_packed_tensor(tensor):
 @given(testing.tensors(max_rank=3, structures=False))
 def test_sizes_with_kinds_that_list_out_of_order_or_have_gaps(tensor):
     advice = advise(tensor)
-    for format in every_format(tensor.ndim, (Dense, Sparse, kinds.Backwards, kinds.Marked)):
+    for format in every_format(tensor.ndim, (Dense, Sparse, kinds.Backwards, Bitmap)):
         if format.order != tuple(range(tensor.ndim)):
             continue
         assert advice.nbytes(format) == tensor.convert(format).nbytes, format

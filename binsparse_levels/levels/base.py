@@ -189,7 +189,7 @@ class Level(ABC):
 
         distinct: how many different coordinates the entries have in this level and all above it.
         """
-        return None if self.padded or self.gaps else distinct
+        return None if self.padded or self.gaps or self.shares else distinct
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int | None:
         """The bytes of its arrays that are read to select one coordinate of its dimension k, for each of the dims[k]
