@@ -103,9 +103,9 @@ class _Sizes:
         size = level.nbytes(dims, n, children, root=not above, itemsize=self.itemsize)
         return None if size is None else (size, children)
 
-    def values(self, n: int) -> int:
-        """The bytes of the values of so many positions."""
-        stays_iso = self.iso and (n == self.entries or self.alike)
+    def values(self, n: int, padded: bool) -> int:
+        """The bytes of the values of so many positions, of which a level may have padded some."""
+        stays_iso = self.iso and (n == self.entries or not padded or self.alike)
         return self.value_size * (1 if stays_iso else n)
 
     def read(
@@ -119,8 +119,8 @@ class _Sizes:
         at, root = covered.index(by), not above
         return level.sliced(self.dims(covered), n, children, at, root=root, itemsize=self.itemsize)
 
-    def read_values(self, n: int, by: int) -> int:
-        size = self.values(n)
+    def read_values(self, n: int, padded: bool, by: int) -> int:
+        size = self.values(n, padded)
         return self.shape[by] * size if self.iso and size == self.value_size else size
 
 
@@ -186,10 +186,11 @@ class Advice:
                 sizes.limits.hold("dense_bytes", 8 * n, "format", "the size in bytes of what the dense levels make")
         if parsed.padded and not sizes.may_pad:
             raise FormatError(Problem("format", f"the fill value of the structure does not fit {parsed}"))
-        values = sizes.values(n)
+        padded = any(level.padded for level in parsed.levels)
+        values = sizes.values(n, padded)
         mean = None
         if by is not None:
-            mean = (read + sizes.read_values(n, by)) / max(self.shape[by], 1)
+            mean = (read + sizes.read_values(n, padded, by)) / max(self.shape[by], 1)
         return Candidate(parsed, total + values, values, mean)
 
     def rows(self) -> Iterator[tuple[str, Candidate, float]]:
@@ -433,10 +434,10 @@ def _ranked(
     everything = (1 << len(sizes.shape)) - 1
 
     @cache
-    def below(above: int, n: int, behind: str | None) -> list[_Chain]:
+    def below(above: int, n: int, behind: str | None, padded: bool) -> list[_Chain]:
         if above == everything:
-            size = sizes.values(n)
-            return [_Chain((size if by is None else sizes.read_values(n, by), size, 0))]
+            size = sizes.values(n, padded)
+            return [_Chain((size if by is None else sizes.read_values(n, padded, by), size, 0))]
         found = []
         for covered in blocks(above):
             reached = above | _bits(covered)
@@ -450,12 +451,12 @@ def _ranked(
                 read = size if by is None else sizes.read(level, covered, above, n, size, children, by)
                 if read is None:
                     continue
-                for chain in below(reached, children, level.kind if whole else None):
+                for chain in below(reached, children, level.kind if whole else None, padded or level.padded):
                     first, second, depth = chain.cost
                     found.append(_Chain((first + read, second + size, depth + 1), level, covered, chain))
         return heapq.nsmallest(count, found, key=lambda chain: chain.cost)
 
-    return below(0, 1, None)
+    return below(0, 1, None, False)
 
 
 def _ratio(size: int, smallest: int) -> float:
