@@ -57,6 +57,10 @@ if TYPE_CHECKING:
     from .levels import Run as Run
     from .levels import Sparse as Sparse
     from .limits import Limits as Limits
+    from .mapped import MappedTensor as MappedTensor
+    from .mapped import pack_mapped as pack_mapped
+    from .maps import IndexMap as IndexMap
+    from .maps import parse_map as parse_map
     from .tensor import Tensor as Tensor
     from .tensor import pack as pack
     from .tensor import pack_dense as pack_dense
@@ -78,6 +82,8 @@ _MODULES = {
     "io": ["list_tensors", "open", "read", "read_all", "repair", "write", "write_all"],
     "levels": ["Band", "Bitmap", "Bits", "Dense", "Hashed", "Level", "NOfM", "Run", "Sparse"],
     "limits": ["Limits"],
+    "mapped": ["MappedTensor", "pack_mapped"],
+    "maps": ["IndexMap", "parse_map"],
     "tensor": ["Tensor", "pack", "pack_dense"],
     "threads": ["get_threads", "set_threads"],
 }  # fmt: skip

@@ -17,11 +17,13 @@ from .containers import seal
 from .containers.base import ArrayInfo, Parts, Reader
 from .descriptor import parse_descriptor
 from .dtypes import INTEGERS, DataType, decode
-from .errors import ArrayError, FormatError, Problem, raise_if
+from .errors import ArrayError, DescriptorError, FormatError, Problem, raise_if
 from .formats import FormatLike
 from .fused import Duplicates
 from .levels import places
 from .limits import DEFAULT_LIMITS, Limits
+from .mapped import labelled
+from .maps import KEY, IndexMap, parse_header
 from .stored import NO_EMPTY_FIBERS, has_empty_fibers
 from .structure import structure_problems
 from .tensor import Check, Tensor, pack
@@ -114,12 +116,21 @@ class Loading:
         self._unreplaced = unreplaced
         header, self._sums = seal.opened(reader.read_header())
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
+        self.map = self._parse_map()
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, ArrayInfo] = {}
         self._left_out: set[str] = set()
         self.packed: dict[str, BitPacked] = {}
         self._parts: dict[str, Parts] = {}
         self._compare()
+
+    def _parse_map(self) -> IndexMap | None:
+        """The map that stands beside the descriptor. Raises DescriptorError where it is not one of what is stored."""
+        if KEY not in self.descriptor.user:
+            return None
+        if self.descriptor.structure is not None:
+            raise DescriptorError(Problem(KEY, f"a matrix that is {self.descriptor.structure} has no map"))
+        return parse_header(self.descriptor.user[KEY], self.descriptor.shape)
 
     def _compare(self) -> None:
         """Raise ArrayError for arrays that are missing, or of another rank, type or length than the descriptor says."""
@@ -188,7 +199,7 @@ class Loading:
 
     def tensor(self, check: Check, duplicates: Duplicates = "error") -> Tensor:
         """Read and decode every array. duplicates: what lenient reading makes of entries that are there more than once.
-        Raises ArrayError for what they hold.
+        Where there is a map, it stands among the attributes. Raises ArrayError for what they hold.
         """
         descriptor = self.descriptor
         if check == "none":
@@ -210,7 +221,7 @@ class Loading:
         options: dict[str, Any] = {
             "fill_value": fill,
             "structure": descriptor.structure,
-            "attributes": descriptor.user,
+            "attributes": {key: value for key, value in descriptor.user.items() if key != KEY},
             "descriptor_attributes": attributes,
             "limits": self._limits,
         }
@@ -238,7 +249,7 @@ class Loading:
             self.repairs.append(str(problem))
         if not self._lenient and check == "full":
             raise_if(ArrayError, tensor._diagonal_problems())
-        return tensor
+        return tensor if self.map is None else labelled(tensor, self.map)
 
     def lazy_tensor(self) -> Tensor:
         """A tensor of arrays that stay where they are until they are asked for."""

@@ -25,7 +25,9 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 class RepeatedError(ArrayError):
-    """A coordinate is given more than once, and nobody said what to do with it."""
+    """A coordinate is given more than once, and nobody said what to do with it. coords: those of the entry."""
+
+    coords: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -233,9 +235,15 @@ def _range_problems(entries: Entries) -> Iterator[Problem]:
 
 
 def _repeated(entries: Entries, coords: Sequence[int]) -> RepeatedError:
-    logical = tuple(coords[k] for k in np.argsort(entries.order))
+    return repeated([coords[k] for k in np.argsort(entries.order)])
+
+
+def repeated(coords: Sequence[int]) -> RepeatedError:
+    """The error for an entry that is given more than once."""
     advice = "say what to do with duplicates: 'sum', 'first' or 'last'"
-    return RepeatedError(Problem("coords", f"{logical} is given more than once; {advice}"))
+    error = RepeatedError(Problem("coords", f"{tuple(coords)} is given more than once; {advice}"))
+    error.coords = tuple(coords)
+    return error
 
 
 # Tree → entries
