@@ -31,15 +31,18 @@ if TYPE_CHECKING:
     from .formats import Format as Format
     from .formats import parse_format as parse_format
     from .interop import from_binsparse as from_binsparse
+    from .interop import from_gcxs as from_gcxs
     from .interop import from_graphblas as from_graphblas
     from .interop import from_numpy as from_numpy
     from .interop import from_scipy as from_scipy
     from .interop import from_sparse as from_sparse
+    from .interop import from_torch as from_torch
     from .interop import to_gcxs as to_gcxs
     from .interop import to_graphblas as to_graphblas
     from .interop import to_numpy as to_numpy
     from .interop import to_scipy as to_scipy
     from .interop import to_sparse as to_sparse
+    from .interop import to_torch as to_torch
     from .io import list_tensors as list_tensors
     from .io import open as open
     from .io import read as read
@@ -76,8 +79,8 @@ _MODULES = {
     "external": ["append", "concatenate", "convert"],
     "formats": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
     "interop": [
-        "from_binsparse", "from_graphblas", "from_numpy", "from_scipy", "from_sparse", "to_gcxs", "to_graphblas",
-        "to_numpy", "to_scipy", "to_sparse",
+        "from_binsparse", "from_gcxs", "from_graphblas", "from_numpy", "from_scipy", "from_sparse", "from_torch",
+        "to_gcxs", "to_graphblas", "to_numpy", "to_scipy", "to_sparse", "to_torch",
     ],
     "io": ["list_tensors", "open", "read", "read_all", "repair", "write", "write_all"],
     "levels": ["Band", "Bitmap", "Bits", "Dense", "Hashed", "Level", "NOfM", "Run", "Sparse"],

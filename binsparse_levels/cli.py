@@ -19,10 +19,12 @@ from .advice import advise
 from .containers.base import clean_folder
 from .errors import BinsparseError, ContainerError, DialectWarning, FormatError, OptionError
 from .external import convert
-from .formats import ALIASES, SYNONYMS, Format, parse_format
+from .formats import ALIASES, SYNONYMS, Format, coordinates, parse_format
 from .fused import Duplicates
 from .io import Description, describe, read, repair, write
 from .levels import LEVELS, places
+from .mapped import MappedTensor
+from .maps import KEY, IndexMap, parse_map
 
 OK, FAULTY_INPUT, WRONG_CALL = 0, 1, 2
 PROGRAM = "binsparse-levels"
@@ -95,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     converts.add_argument(
         "--format", type=_format_or_best, help="such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best: the smallest"
     )
+    converts.add_argument("--map", help="such as '0/2, 1/4, 0%%2, 1%%4': stored in blocks of 2 × 4; '0, 1' for no map")
     converts.add_argument("--overwrite", action="store_true", help="replace OUT")
     converts.add_argument("--narrow", action="store_true", help="store indices in the smallest integers that hold them")
     converts.add_argument("--bitpacked", action="store_true", help="store indices in as many bits as they need")
@@ -171,6 +174,9 @@ def _info(options: argparse.Namespace) -> int:
         ["structure", descriptor.structure or "none"],
         ["version", descriptor.version],
     ]
+    if found.map is not None:
+        shape = " × ".join(map(str, found.map.shape)) or "scalar"
+        rows.insert(2, ["map", f"{found.map}, of a tensor of shape {shape}"])
     _table(_escaped(str(options.path)), [], rows)
     _table("level tree", [], _tree_rows(descriptor.format, descriptor.dims))
     arrays = [
@@ -178,8 +184,8 @@ def _info(options: argparse.Namespace) -> int:
     ]
     total = str(summary["bytes"])
     _table("arrays", ["array", "type", "length", "bytes"], [*arrays, ["all", "", "", total]])
-    if descriptor.user:
-        print("attributes", _escaped(json.dumps(descriptor.user, ensure_ascii=False)))
+    if summary["attributes"]:
+        print("attributes", _escaped(json.dumps(summary["attributes"], ensure_ascii=False)))
     return OK
 
 
@@ -201,7 +207,8 @@ def _summary(path: str, found: Description) -> dict[str, Any]:
             for name, info in found.arrays.items()
         },
         "bytes": sum(info.nbytes for info in found.arrays.values()),
-        "attributes": dict(descriptor.user),
+        "map": None if found.map is None else found.map.header(),
+        "attributes": {key: value for key, value in descriptor.user.items() if key != KEY},
         "repairs": list(found.repairs),
     }
 
@@ -244,7 +251,9 @@ def _check(options: argparse.Namespace) -> int:
 def _convert(options: argparse.Namespace) -> int:
     best = options.format == _BEST
     if options.memory is not None:
-        if best or any((options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates)):
+        if best or any(
+            (options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates, options.map)
+        ):
             raise _WrongCall("--memory goes with --format, but not the best one, and --overwrite alone")
         with _progress_bar() as progress:
             try:
@@ -268,7 +277,14 @@ def _convert(options: argparse.Namespace) -> int:
             format = advise(tensor, count=1, kinds=_specified()).best
             _say(f"best format: {format}")
         try:
-            if format is not None:
+            if options.map is not None:
+                step(f"packing through {options.map}")
+                chosen = parse_map(options.map, tensor.shape)
+                format = format or coordinates(len(chosen.groups))
+                mapped = tensor if isinstance(tensor, MappedTensor) else MappedTensor(tensor.expand_structure())
+                plain = chosen == IndexMap.transpose(tensor.shape)
+                tensor = mapped.to_tensor(format) if plain else mapped.convert(format, chosen)
+            elif format is not None:
                 step(f"packing as {format}")
                 tensor = tensor.convert(format)
             step("writing")
@@ -352,6 +368,10 @@ def _formats(options: argparse.Namespace) -> int:
     _table("predefined formats", ["name", "levels @ transpose", "also read as"], rows)
     print("notation: levels from the outermost in, a rank in parentheses where it is not 1, the transpose behind an @,")
     print("such as 'dense, sparse(2) @ 2, 0, 1': stored dimension k is dimension transpose[k] of the tensor")
+    print(
+        "map: the stored dimensions, each a digit or several, as '0/2, 1/4, 0%2, 1%4' (blocks of 2 × 4) or '2, (0 1)';"
+    )
+    print("k is the coordinate in dimension k, k/s%r the digit (k // s) % r of it, without %r the most significant one")
     return OK
 
 

@@ -32,6 +32,8 @@ from .errors import ArrayError, ContainerError, FormatError, LimitError, OptionE
 from .formats import Format, FormatLike
 from .levels import Level
 from .limits import DEFAULT_LIMITS, Limits
+from .mapped import AnyTensor, as_stored, as_written
+from .maps import KEY
 from .packing import Entries, ordered_dims, pack_entries
 from .stored import stored_pieces
 from .structure import in_triangle, triangle_problems
@@ -67,7 +69,7 @@ def convert(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
-    """Write the tensor at `source` to `target`, in another format or its own.
+    """Write the tensor at `source` to `target`, in another format or its own; a map stays beside it.
 
     memory: bytes that the process may take for it, itself included, such as 2**30; it needs scratch space beside the
     target, of some 20 to 40 bytes for each entry. None: whatever it takes. executor: runs the steps, in other processes
@@ -77,18 +79,22 @@ def convert(
     Raises what `read`, `Tensor.convert` and `write` raise; LimitError for too little memory; FormatError where a level
     kind is not read or written in parts and the tensor does not fit.
     """
-    tensor = io.open(source, limits=limits)
+    tensor = as_stored(io.open(source, limits=limits))
     parsed, _ = checked_format(format if format is not None else tensor.format, tensor.shape, limits)
     if tensor.structure is not None:
         raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
     if memory is None or not tensor._source.lazy or isinstance(source, Mapping):
-        io.write(target, tensor.convert(parsed, limits=limits), overwrite=overwrite, limits=limits, **options)
+        io.write(
+            target, as_written(tensor.convert(parsed, limits=limits)), overwrite=overwrite, limits=limits, **options
+        )
         return
     tree, order = tensor._source, tensor.format.order
     stored_at = [order.index(k) for k in parsed.order]
     size = _block_size(memory, tree)
     if len(tree.values) <= size:
-        io.write(target, tensor.convert(parsed, limits=limits), overwrite=overwrite, limits=limits, **options)
+        io.write(
+            target, as_written(tensor.convert(parsed, limits=limits)), overwrite=overwrite, limits=limits, **options
+        )
         return
     io.check_target(target, overwrite=overwrite, kind=options.get("kind"))
     with scratch(target) as folder:
@@ -126,22 +132,22 @@ def concatenate(
     Arrays are read and written in pieces, whatever their size. options: as for `write`. Raises FormatError, ArrayError
     for what does not fit together, and what `open` and `write` raise.
     """
-    tensors = [_apart(io.open(source, limits=limits), source, target) for source in sources]
+    tensors = [_apart(as_stored(io.open(source, limits=limits)), source, target) for source in sources]
     if not tensors:
         raise OptionError(Problem("sources", "there is nothing to concatenate"))
     joint = _join(tensors, list(map(str, sources)))
     _write(target, joint, progress, overwrite=overwrite, limits=limits, **options)
 
 
-def append(path: io.Place, tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
+def append(path: io.Place, tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
     """Add a tensor behind the one at `path`, along the outermost stored dimension, in its format.
 
     In a local folder of Zarr 3 only what is new is written, and the last chunk or shard of each array; elsewhere what
     is there is copied piece by piece. Either way it is replaced in one step: a crash leaves it as it was. options: as
     for `write`, where it is copied. Raises what `concatenate` raises.
     """
-    there = _apart(io.open(path, limits=limits), path, path)
-    joint = _join([there, tensor.convert(there.format, limits=limits)], [str(path), "tensor"])
+    there = _apart(as_stored(io.open(path, limits=limits)), path, path)
+    joint = _join([there, as_stored(tensor).convert(there.format, limits=limits)], [str(path), "tensor"])
     if options or not io.extend(path, *_described(joint), limits=limits):
         _write(path, joint, None, overwrite=True, limits=limits, **options)
 
@@ -175,6 +181,9 @@ def _join(tensors: Sequence[Tensor], names: Sequence[str]) -> _Joint:
     first = tensors[0]
     if not first.format.order or first.structure is not None:
         raise FormatError(Problem(names[0], "a scalar, or a matrix with a structure, is not concatenated"))
+    for tensor, name in zip(tensors, names, strict=True):
+        if KEY in tensor.attributes:
+            raise FormatError(Problem(name, "is stored through a map, and a mapped tensor is not concatenated"))
     outer = first.format.order[0]
     for tensor, name in zip(tensors, names, strict=True):
         for what in ("dtype", "structure"):
@@ -265,7 +274,7 @@ def _tree(plan: _Plan) -> Tree:
     """The source, opened once in every process and for every plan, which has its own folder."""
     tree = _opened.get(plan.folder)
     if tree is None:
-        tree = io.open(plan.source, limits=plan.limits)._source
+        tree = as_stored(io.open(plan.source, limits=plan.limits))._source
         _opened.clear()
         _opened[plan.folder] = tree
     return tree

@@ -37,6 +37,8 @@ from .errors import BinsparseError, ContainerError, DialectWarning, OptionError,
 from .fused import Duplicates
 from .limits import DEFAULT_LIMITS, Limits
 from .loading import Loading, lazy_tensor
+from .mapped import AnyTensor, MappedTensor, as_written
+from .maps import IndexMap
 from .tensor import Check, Tensor
 
 
@@ -107,8 +109,9 @@ def read(
     duplicates: Duplicates | None = None,
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
-) -> Tensor:
-    """The tensor in PATH[:GROUP], in a store of zarr's or in a mapping, copied into memory and checked in full.
+) -> AnyTensor:
+    """The tensor in PATH[:GROUP], in a store of zarr's or in a mapping, copied into memory and checked in full; a
+    MappedTensor where there is a map beside the descriptor.
 
     lenient: mend a fixed list of dialects that other programs write; each repair is told by a DialectWarning. check:
     as for Tensor. shape: of a .tns file, which names none; else its largest coordinates tell. duplicates: as for
@@ -129,13 +132,13 @@ def read(
     _refuse(place, shape=shape, duplicates=None if lenient else duplicates, **options)
     with _one_folder(place), module.reading(place, group, limits) as reader:
         loading = Loading(reader, limits, lenient)
-        tensor = loading.tensor(check, duplicates or "error")
+        found = loading.tensor(check, duplicates or "error")
     for repair in loading.repairs:
         warnings.warn(f"{place}: {repair}" if isinstance(place, str) else repair, DialectWarning, stacklevel=2)
-    return tensor
+    return as_written(found)
 
 
-def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
+def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> AnyTensor:
     """The tensor in PATH[:GROUP], of which only the header and the metadata of the arrays are read, and compared.
 
     What is asked of it, or of a view of it, is then read, copied and checked; the container stays open as long as it or
@@ -153,7 +156,7 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         tensor = loading.lazy_tensor()
         unreplaced()
         weakref.finalize(loading, stack.pop_all().close)
-    return tensor
+    return as_written(tensor)
 
 
 class _Open:
@@ -177,7 +180,7 @@ def _opened(path: Place, kind: Kind, place: Any, group: str | None, limits: Limi
 
 def write(
     path: Place,
-    tensor: Tensor,
+    tensor: AnyTensor,
     *,
     overwrite: bool = False,
     kind: str | None = None,
@@ -191,7 +194,8 @@ def write(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
-    """Write a tensor to PATH[:GROUP], into a store of zarr's or a mapping.
+    """Write a tensor to PATH[:GROUP], into a store of zarr's or a mapping; of a MappedTensor the tensor that is stored,
+    with the map beside its descriptor, or, to another system's file, its entries.
 
     kind: one of KINDS; the suffix of a path tells it where it is not given. spec_version: for programs that insist on
     the 0.1.0 of later texts. compression (gzip, zstd, none), chunks and shards (in items), checksum: as far as the
@@ -208,7 +212,7 @@ def write(
     `overwrite`; BinsparseError for a tensor that the kind of file cannot hold, before anything is touched; LimitError
     for a header that `read` would refuse; TypeError for an option that the container does not have.
     """
-    if not isinstance(tensor, Tensor):
+    if not isinstance(tensor, Tensor | MappedTensor):
         raise TypeError(f"expected a Tensor, got {type(tensor).__name__}")
     place, group = _split(path)
     found = KINDS[_kind_to_write(place, kind)]
@@ -222,9 +226,8 @@ def write(
         else:
             storage.refuse("this kind of file", but=found.writes)
             given |= {"chunks": chunks} if chunks is not None else {}
-        _writer(found, place)(
-            place, tensor, overwrite=overwrite, **found.options, **_chosen(place, given, found.writes)
-        )
+        plain = tensor.to_tensor() if isinstance(tensor, MappedTensor) else tensor
+        _writer(found, place)(place, plain, overwrite=overwrite, **found.options, **_chosen(place, given, found.writes))
         return
     _refuse(place, **options)
     if not isinstance(spec_version, str):
@@ -386,11 +389,14 @@ def write_arrays(
 
 
 class Description(NamedTuple):
-    """What a file says of a tensor: the descriptor, metadata of the arrays, and what lenient reading had to mend."""
+    """What a file says of a tensor: the descriptor, metadata of the arrays, what lenient reading had to mend, and
+    the map through which it is stored.
+    """
 
     descriptor: Descriptor
     arrays: Mapping[str, ArrayInfo]
     repairs: Sequence[str] = ()
+    map: IndexMap | None = None
 
 
 def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIMITS) -> Description:
@@ -409,7 +415,7 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
         return Description(parse_descriptor(header, limits), infos)
     with _module(kind).reading(place, group, limits) as reader:
         loading = Loading(reader, limits, lenient)
-        return Description(loading.descriptor, loading.infos, loading.repairs)
+        return Description(loading.descriptor, loading.infos, loading.repairs, loading.map)
 
 
 def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:

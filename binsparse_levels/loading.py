@@ -252,7 +252,7 @@ class Loading:
         return tensor if self.map is None else labelled(tensor, self.map)
 
     def lazy_tensor(self) -> Tensor:
-        """A tensor of arrays that stay where they are until they are asked for."""
+        """As `tensor`, of arrays that stay where they are until they are asked for."""
         descriptor = self.descriptor
         lengths = {name: info.shape[0] for name, info in self.infos.items()}
         n: int | None = 1

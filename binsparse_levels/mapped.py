@@ -225,9 +225,7 @@ class MappedTensor:
             key[k] = slice(window.start, window.stop, window.step) if isinstance(window, range) else window
             part = narrowed(part, key)
         coords, values = self._tensor._viewed(part).unpack()
-        stored = [
-            x * w.step + w.start if isinstance(w, range) else w[x] for x, w in zip(coords, windows, strict=True)
-        ]
+        stored = [x * w.step + w.start if isinstance(w, range) else w[x] for x, w in zip(coords, windows, strict=True)]
         rank = len(self._map.shape)
         listed = _packed(self._tensor, *self._seen(stored, values), self._map.shape, coordinates(rank))
         found = view._replace(tree=listed._tree)
@@ -290,13 +288,9 @@ class MappedTensor:
         plain = other.to_tensor() if isinstance(other, MappedTensor) else other
         return self.to_tensor().equals(plain)
 
-    def _labelled(self) -> Tensor:
-        """The stored tensor with the map among its attributes, as files hold it."""
-        return labelled(self.tensor, self.map)
-
     def _stored(self, version: str = VERSION, *, narrow: bool = False) -> tuple[dict[str, Any], dict[str, Array]]:
         """The header of a container, and the arrays as it holds them."""
-        return self._labelled()._stored(version, narrow=narrow)
+        return as_stored(self)._stored(version, narrow=narrow)
 
     def __binsparse_descriptor__(self) -> dict[str, Any]:
         """The descriptor of what is stored, with the map beside it. Provisional: the protocol is a draft."""
@@ -345,20 +339,28 @@ def pack_mapped(
 
 
 def labelled(tensor: Tensor, map: IndexMap) -> Tensor:
-    """A tensor with a map among its attributes."""
+    """A stored tensor with its map among the attributes, as files hold it."""
     user, own = _attributes(tensor)
-    rest = tensor.fill_value, tensor.structure, {**user, KEY: map.header()}, own
-    return Tensor._trusted(tensor.format, tensor.shape, tensor._held, *rest)
+    return _with_attributes(tensor, {**user, KEY: map.header()}, own)
+
+
+def as_stored(tensor: AnyTensor) -> Tensor:
+    """A tensor as a file holds it: the stored one, with its map among the attributes, if it has one."""
+    return labelled(tensor.tensor, tensor.map) if isinstance(tensor, MappedTensor) else tensor
 
 
 def as_written(tensor: Tensor) -> AnyTensor:
-    """A tensor as a file has it → as it was written: mapped, where there is a map among its attributes."""
+    """The inverse: the tensor that was written."""
     user, own = _attributes(tensor)
     if KEY not in user:
         return tensor
     map = parse_header(user.pop(KEY), tensor.shape)
+    return MappedTensor(_with_attributes(tensor, user, own), map)
+
+
+def _with_attributes(tensor: Tensor, user: Mapping[str, Any], own: Mapping[str, Any]) -> Tensor:
     rest = tensor.fill_value, tensor.structure, user, own
-    return MappedTensor(Tensor._trusted(tensor.format, tensor.shape, tensor._held, *rest), map)
+    return Tensor._trusted(tensor.format, tensor.shape, tensor._held, *rest)
 
 
 def _attributes(tensor: Tensor) -> tuple[dict[str, Any], dict[str, Any]]:

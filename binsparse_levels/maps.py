@@ -16,7 +16,7 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -340,7 +340,9 @@ class IndexMap:
         at = {k: new for new, k in enumerate(range(len(self.shape)) if dimensions is None else dimensions)}
         found = []
         for group in self.groups:
-            place, offset, kept, strides = 1, 0, [], []
+            place, offset = 1, 0
+            kept: list[int] = []
+            strides: list[int] = []
             for digit in reversed(group):
                 item = wanted[digit.dimension]
                 if isinstance(item, np.ndarray):
@@ -372,13 +374,14 @@ def parse_map(map: MapLike, shape: Sequence[int]) -> IndexMap:
     for item in map.split(",") if map.strip() else []:
         match = _GROUP.fullmatch(item)
         if match is None:
-            raise FormatError(Problem(f"{map!r:.80}", f"expected digits such as 0/4%2 or (0 1), got {item.strip()!r:.40}"))
+            raise FormatError(
+                Problem(f"{map!r:.80}", f"expected digits such as 0/4%2 or (0 1), got {item.strip()!r:.40}")
+            )
         groups.append([_parse_digit(text, sizes, map) for text in (match[1] or match[2] or "").split()])
     try:
         return IndexMap(sizes, tuple(tuple(group) for group in groups))
     except BinsparseError as error:
         raise type(error)([Problem(f"{map!r:.80}", problem.message) for problem in error.problems]) from None
-
 
 
 def _parse_digit(text: str, shape: Sequence[int], whole: str) -> Digit:
