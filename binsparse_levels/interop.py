@@ -364,6 +364,8 @@ def to_torch(tensor: AnyTensor, layout: str | None = None, *, block: tuple[int, 
         raise FormatError(Problem("fill_value", f"torch has no fill value other than 0, got {whole.fill_value}"))
     if layout is not None and layout not in _LAYOUTS:
         raise FormatError(Problem("layout", f"expected one of {', '.join(_LAYOUTS)}, got {layout!r:.40}"))
+    if block is not None and layout not in ("bsr", "bsc"):
+        raise FormatError(Problem("block", "only bsr and bsc have blocks"))
     own = _layout_of(whole)
     if layout is not None and (own != layout or block is not None):
         own, whole = layout, _laid_out(whole, layout, block)
@@ -373,8 +375,9 @@ def to_torch(tensor: AnyTensor, layout: str | None = None, *, block: tuple[int, 
     above, rank, below = _profile(stored.format)
     shape, tail = whole.shape, stored.shape[stored.ndim - below :]
     if own == "coo":
-        table = np.array([stored.arrays[f"indices_{k}"] for k in range(rank)], np.int64).reshape(rank, -1)
-        values = stored.values.reshape(-1, *tail)
+        count = len(stored.arrays["indices_0"]) if rank else len(stored.values)
+        table = np.array([stored.arrays[f"indices_{k}"] for k in range(rank)], np.int64).reshape(rank, count)
+        values = stored.values.reshape(count, *tail)
         return torch.sparse_coo_tensor(
             torch.from_numpy(table), _copied(values), shape, is_coalesced=True, check_invariants=False
         )

@@ -23,6 +23,7 @@ from .errors import FormatError
 from .formats import ALIASES, Format
 from .levels import LEVELS, Band, Bitmap, Bits, Dense, Hashed, Level, NOfM, Run, Sparse, places
 from .levels.base import Positions, as_array
+from .maps import Digit, IndexMap
 from .structure import STRUCTURES, in_triangle, structure_problems
 from .tensor import Tensor, pack
 
@@ -155,6 +156,25 @@ def formats(
         levels.insert(draw(st.integers(0, len(levels))), kind(0))
     transpose = draw(st.none() | st.permutations(range(rank)).map(tuple))
     return Format(tuple(levels), transpose)
+
+
+@st.composite
+def maps(draw: st.DrawFn, shape: Sequence[int], *, max_digits: int = 3, max_radix: int = 4) -> IndexMap:
+    """Index maps of a tensor of this shape: its dimensions divided in any way, the digits in any order and grouping."""
+    digits = []
+    for k, size in enumerate(shape):
+        stride = 1
+        for radix in draw(st.lists(st.integers(1, max_radix), max_size=max_digits - 1)):
+            digits.append(Digit(k, stride, radix))
+            stride *= radix
+        digits.append(Digit(k, stride, -(-size // stride)))
+    order = draw(st.permutations(digits))
+    groups: list[list[Digit]] = []
+    for digit in order:
+        if not groups or draw(st.booleans()):
+            groups.append([])
+        groups[-1].append(digit)
+    return IndexMap(tuple(shape), tuple(tuple(group) for group in groups))
 
 
 VALUE_TYPES = (
