@@ -33,6 +33,7 @@ Item: TypeAlias = "int | range | Array"  # of a dimension: one coordinate, some 
 
 KEY = f"{RESERVED}map"  # where a map stands in the JSON, beside the descriptor of what is stored
 MAX_DIGITS = 2**12
+_TABLE = 2**11  # numbers of several digits that a table has
 _AT_MOST = 2**12  # coordinates of a merged dimension that a window lists one by one
 
 
@@ -112,8 +113,8 @@ class IndexMap:
         found: list[list[Digit]] = [[] for _ in self.shape]
         for digit in itertools.chain(*self.groups):
             found[digit.dimension].append(digit)
-        for chain in found:  # a digit of radix 1 may have the stride of another, which goes on from there
-            chain.sort(key=lambda digit: (digit.stride, digit.radix != 1))
+        for chain in found:
+            chain.sort(key=_significance)
         return found
 
     @cached_property
@@ -292,33 +293,31 @@ class IndexMap:
 
         Raises ArrayError for what is out of range.
         """
-        columns = _in_range(coords, self.shape)
-        found = []
-        for k, group in enumerate(self.groups):
-            total: Array | None = None
-            for i, digit in enumerate(group):
-                x = _quotient(columns[digit.dimension], digit.stride)
-                if (k, i) not in self._leading:
-                    x = _remainder(x, digit.radix)
-                total = x if total is None else total * digit.radix + x
-            assert total is not None
-            found.append(total)
-        return tuple(found)
+        return _taken(self._forward_steps, _in_range(coords, self.shape), len(self.groups))
 
     def backward(self, coords: Sequence[npt.ArrayLike]) -> tuple[Array, ...]:
         """The inverse of `forward`; coordinates at or beyond the size of a dimension are those of padding."""
-        found: list[Array | None] = [None] * len(self.shape)
-        for group, column in zip(self.groups, _in_range(coords, self.stored_shape), strict=True):
-            left = column
-            for i, digit in reversed(list(enumerate(group))):
-                part = left
-                if i:
-                    left = _quotient(part, digit.radix)
-                    part = part - left * digit.radix
-                part = part * digit.stride if digit.stride != 1 else part
-                before = found[digit.dimension]
-                found[digit.dimension] = part if before is None else before + part
-        return tuple(x for x in found if x is not None)
+        return _taken(self._backward_steps, _in_range(coords, self.stored_shape), len(self.shape))
+
+    @cached_property
+    def _forward_steps(self) -> list[_Step]:
+        chains: list[list[tuple[Digit, _Part]]] = [[] for _ in self.shape]
+        for k, group in enumerate(self.groups):
+            place = 1
+            for digit in group[::-1]:
+                chains[digit.dimension].append((digit, _Part(digit.radix, k, place)))
+                place *= digit.radix
+        steps: list[_Step] = []
+        for dimension, chain in enumerate(chains):
+            steps += _steps(dimension, [part for _, part in sorted(chain, key=lambda item: _significance(item[0]))])
+        return steps
+
+    @cached_property
+    def _backward_steps(self) -> list[_Step]:
+        steps: list[_Step] = []
+        for k, group in enumerate(self.groups):
+            steps += _steps(k, [_Part(digit.radix, digit.dimension, digit.stride) for digit in group[::-1]])
+        return steps
 
     def windows(self, items: Sequence[Item]) -> list[range | Array]:
         """For each stored dimension the coordinates, ascending, among which those of the wanted cells are. items: what
@@ -462,6 +461,66 @@ def _in_range(coords: Sequence[npt.ArrayLike], sizes: Sequence[int]) -> list[Arr
             problems.append(Problem(f"coords[{k}][{first}]", what))
     raise_if(ArrayError, problems)
     return [x.astype(np.int64, copy=False) for x in columns]
+
+
+def _significance(digit: Digit) -> tuple[int, bool]:
+    """Orders the digits of a dimension; one of radix 1 may have the stride of another, which goes on from there."""
+    return digit.stride, digit.radix != 1
+
+
+class _Part(NamedTuple):
+    """A digit of a coordinate, which adds `factor` times itself to another one."""
+
+    radix: int
+    target: int
+    factor: int
+
+
+class _Step(NamedTuple):
+    """Some neighbouring digits of a coordinate: (x // divisor) % modulus, without modulus where it is 0; and what they
+    add to others, a multiple or an item of a table.
+    """
+
+    source: int
+    divisor: int
+    modulus: int
+    adds: list[tuple[int, int | Array]]
+
+
+def _steps(source: int, parts: Sequence[_Part]) -> Iterator[_Step]:
+    """The digits of a coordinate, the least significant first, as many at a time as a table takes."""
+    at, begin = 1, 0
+    while begin < len(parts):
+        end, product = begin + 1, parts[begin].radix
+        while end < len(parts) and 0 < product * parts[end].radix <= _TABLE:
+            product *= parts[end].radix
+            end += 1
+        modulus = product if end < len(parts) else 0
+        if end - begin == 1:
+            yield _Step(source, at, modulus, [(parts[begin].target, parts[begin].factor)])
+        else:
+            tables: dict[int, Array] = {}
+            left = np.arange(product)
+            for part in parts[begin:end]:
+                before = tables.get(part.target, np.zeros(product, np.int64))
+                tables[part.target] = before + left % part.radix * part.factor
+                left = left // part.radix
+            yield _Step(source, at, modulus, list(tables.items()))
+        at, begin = at * product, end
+
+
+def _taken(steps: Sequence[_Step], columns: Sequence[Array], count: int) -> tuple[Array, ...]:
+    """So many coordinates, by those steps from others."""
+    found: list[Array | None] = [None] * count
+    for step in steps:
+        x = _quotient(columns[step.source], step.divisor)
+        if step.modulus:
+            x = _remainder(x, step.modulus)
+        for target, factor in step.adds:
+            part = factor[x] if isinstance(factor, np.ndarray) else x * factor if factor != 1 else x
+            before = found[target]
+            found[target] = part if before is None else before + part
+    return tuple(x for x in found if x is not None)
 
 
 def _quotient(x: Array, by: int) -> Array:
