@@ -190,24 +190,17 @@ class IndexMap:
     @classmethod
     def morton(cls, shape: Sequence[int]) -> IndexMap:
         """All bits of all coordinates interleaved into one stored dimension, the Z order."""
-        return cls.hicoo(shape, 1, _within=False)
+        sizes = checked_shape(shape)
+        return cls(sizes, _interleaved(sizes, (1,) * len(sizes)))
 
     @classmethod
-    def hicoo(cls, shape: Sequence[int], size: int | Sequence[int], *, _within: bool = True) -> IndexMap:
+    def hicoo(cls, shape: Sequence[int], size: int | Sequence[int]) -> IndexMap:
         """Blocks in Morton order: the bits of the numbers of the blocks interleaved into one stored dimension, then the
         coordinates within a block. With `sparse, sparse(n)` the layout of HiCOO.
         """
-        whole = checked_shape(shape)
-        (block,) = _block_sizes(whole, [size])
-        found: list[tuple[int, Digit]] = []  # of each how significant it is
-        for k, (n, s) in enumerate(zip(whole, block, strict=True)):
-            bits = max((max(-(-n // s), 1) - 1).bit_length(), 1)
-            found += [(bit, Digit(k, s << bit, 2)) for bit in range(bits - 1)]
-            found.append((bits - 1, Digit(k, s << (bits - 1), -(-n // (s << (bits - 1))))))
-        found.sort(key=lambda item: (-item[0], item[1].dimension))
-        groups = [tuple(digit for _, digit in found)] if found else []
-        within = [(Digit(k, 1, s),) for k, s in enumerate(block)] if _within else []
-        return cls(whole, (*groups, *within))
+        sizes = checked_shape(shape)
+        (block,) = _block_sizes(sizes, [size])
+        return cls(sizes, (*_interleaved(sizes, block), *((Digit(k, 1, s),) for k, s in enumerate(block))))
 
     # Maps from maps
 
@@ -443,6 +436,18 @@ def _block_sizes(shape: Sequence[int], sizes: Sequence[int | Sequence[int]]) -> 
         if any(a % b for a, b in zip(outer, inner, strict=True)):
             raise FormatError(Problem("block", f"blocks of {inner} do not divide those of {outer}"))
     return found
+
+
+def _interleaved(shape: Sequence[int], block: Sequence[int]) -> tuple[tuple[Digit, ...], ...]:
+    """The bits of the numbers of the blocks, as one group; none for no dimensions."""
+    found: list[tuple[int, Digit]] = []  # of each how significant it is
+    for k, (size, within) in enumerate(zip(shape, block, strict=True)):
+        count = -(-size // within)
+        bits = max(count - 1, 1).bit_length()
+        found += [(bit, Digit(k, within << bit, 2)) for bit in range(bits - 1)]
+        found.append((bits - 1, Digit(k, within << (bits - 1), -(-count >> (bits - 1)))))
+    found.sort(key=lambda item: (-item[0], item[1].dimension))
+    return (tuple(digit for _, digit in found),) if found else ()
 
 
 def _in_range(coords: Sequence[npt.ArrayLike], sizes: Sequence[int]) -> list[Array]:

@@ -216,6 +216,15 @@ def test_what_is_no_map(shape, text, message):
         parse_map(text, shape)
 
 
+@given(st.text("0123%/() ,", max_size=12), SHAPES)
+def test_any_text_is_a_map_or_refused(text, shape):
+    try:
+        map = parse_map(text, shape)
+    except FormatError:
+        return
+    assert parse_map(str(map), shape) == map
+
+
 def test_what_else_is_no_map():
     for wrong in (
         lambda: IndexMap.grouping((2, 3), (0, 0), (1,)),
@@ -390,7 +399,7 @@ def test_sizes_beyond_memory():
 # Files
 
 
-@pytest.mark.parametrize("name", ["t.h5", "t.zarr", "t.npz", "t.bspnpy", "t.bspra"])
+@pytest.mark.parametrize("name", ["t.h5", "t.zarr", "t.npz", "t.bspnpy", "t.bspra", "t.nc"])
 def test_a_map_stands_beside_what_is_stored(name, tmp_path):
     tensor = pack_mapped([[0, 2], [1, 4]], [1.5, 2.5], (3, 5), "dense, sparse, dense(2)", "0/2, 1/2, 0%2, 1%2")
     tensor = MappedTensor(Tensor(tensor.format, tensor.tensor.shape, tensor.tensor.arrays, tensor.tensor.values,
