@@ -23,8 +23,9 @@ from .formats import ALIASES, SYNONYMS, Format, coordinates, parse_format
 from .fused import Duplicates
 from .io import Description, describe, read, repair, write
 from .levels import LEVELS, places
-from .mapped import MappedTensor
+from .mapped import AnyTensor, MappedTensor
 from .maps import KEY, IndexMap, parse_map
+from .tensor import Tensor
 
 OK, FAULTY_INPUT, WRONG_CALL = 0, 1, 2
 PROGRAM = "binsparse-levels"
@@ -274,7 +275,7 @@ def _convert(options: argparse.Namespace) -> int:
         format = options.format
         if best:
             step("counting")
-            format = advise(tensor, count=1, kinds=_specified()).best
+            format = advise(_plain(tensor), count=1, kinds=_specified()).best
             _say(f"best format: {format}")
         try:
             if options.map is not None:
@@ -294,6 +295,11 @@ def _convert(options: argparse.Namespace) -> int:
     return OK
 
 
+def _plain(tensor: AnyTensor) -> Tensor:
+    """The tensor without its map."""
+    return tensor.to_tensor() if isinstance(tensor, MappedTensor) else tensor
+
+
 def _specified() -> list[str]:
     """The kinds of the specification, which every program reads."""
     return [name for name, kind in LEVELS.items() if kind.specified]
@@ -302,7 +308,7 @@ def _specified() -> list[str]:
 def _advise(options: argparse.Namespace) -> int:
     with _progress() as step:
         step("reading")
-        tensor = read(options.path, lenient=options.lenient)
+        tensor = _plain(read(options.path, lenient=options.lenient))
         step("counting")
         try:
             advice = advise(tensor, slices_by=options.slices_by, count=options.count, kinds=options.kinds)
@@ -324,7 +330,7 @@ def _advise(options: argparse.Namespace) -> int:
 
 
 def _draw(options: argparse.Namespace) -> int:
-    tensor = read(options.path, lenient=options.lenient)
+    tensor = _plain(read(options.path, lenient=options.lenient))
     try:
         drawn = tensor.draw(options.dimensions)
     except IndexError as error:

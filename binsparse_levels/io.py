@@ -37,7 +37,7 @@ from .errors import BinsparseError, ContainerError, DialectWarning, OptionError,
 from .fused import Duplicates
 from .limits import DEFAULT_LIMITS, Limits
 from .loading import Loading, lazy_tensor
-from .mapped import AnyTensor, MappedTensor, as_written
+from .mapped import AnyTensor, MappedTensor, as_stored, as_written
 from .maps import IndexMap
 from .tensor import Check, Tensor
 
@@ -163,7 +163,7 @@ class _Open:
     """What closes a file when nobody asks it any more."""
 
 
-def _opened(path: Place, kind: Kind, place: Any, group: str | None, limits: Limits) -> Tensor:
+def _opened(path: Place, kind: Kind, place: Any, group: str | None, limits: Limits) -> AnyTensor:
     """A tensor in another system's file; where the module cannot read it in parts, it is read."""
     module = _module(kind)
     if not hasattr(module, "looking"):
@@ -232,7 +232,7 @@ def write(
     _refuse(place, **options)
     if not isinstance(spec_version, str):
         raise TypeError(f"a version is a string, got {spec_version!r:.40}")
-    header, arrays = tensor._stored(spec_version, narrow=narrow, bitpacked=bitpacked)
+    header, arrays = as_stored(tensor)._stored(spec_version, narrow=narrow, bitpacked=bitpacked)
     storage.check_names(arrays)
     parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
     header = sealed(header, arrays) if checksum else header
@@ -298,14 +298,14 @@ def extend(path: Place, header: Mapping[str, Any], pieces: Mapping[str, Pieces],
     return hasattr(module, "extend") and bool(module.extend(place, group, header, pieces, limits))
 
 
-def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, Tensor]:
+def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, AnyTensor]:
     """All tensors of a file or store by name: of the groups of a container, or of the objects of an sscdf file. The one
     at the root, the primary object, is under None. Raises what `read` raises.
     """
     place, _ = _split(path)
     kind = KINDS[_kind_of(place)]
     if kind.named:
-        found: dict[str | None, Tensor] = _module(kind).read_all(place, check=check, limits=limits)
+        found: dict[str | None, AnyTensor] = _module(kind).read_all(place, check=check, limits=limits)
         return found
     names = list_tensors(path, limits=limits)
     targets = {None if name == "/" else name: place if name == "/" else f"{place}:{name}" for name in names}
@@ -410,7 +410,7 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
         given = _chosen(place, _placed(kind, place, group, {}), kind.reads)
         return Description(*_module(kind).describe(place, limits=limits, **given))
     if kind.module.startswith("files."):
-        header, arrays = read(path, lenient=lenient, limits=limits)._stored()
+        header, arrays = as_stored(read(path, lenient=lenient, limits=limits))._stored()
         infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
         return Description(parse_descriptor(header, limits), infos)
     with _module(kind).reading(place, group, limits) as reader:

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from .arguments import checked_coords, checked_json, checked_values
-from .descriptor import VERSION
 from .errors import FormatError, Problem, raise_if
 from .formats import Format, FormatLike, coordinates, permutation_problems
 from .fused import Duplicates
@@ -288,17 +287,13 @@ class MappedTensor:
         plain = other.to_tensor() if isinstance(other, MappedTensor) else other
         return self.to_tensor().equals(plain)
 
-    def _stored(self, version: str = VERSION, *, narrow: bool = False) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The header of a container, and the arrays as it holds them."""
-        return as_stored(self)._stored(version, narrow=narrow)
-
     def __binsparse_descriptor__(self) -> dict[str, Any]:
         """The descriptor of what is stored, with the map beside it. Provisional: the protocol is a draft."""
-        return self._stored()[0]
+        return as_stored(self)._stored()[0]
 
     def __binsparse__(self) -> dict[str, Array]:
         """The arrays by name, without a copy. Provisional: the protocol is a draft."""
-        return self._stored()[1]
+        return as_stored(self)._stored()[1]
 
 
 AnyTensor: TypeAlias = "Tensor | MappedTensor"
