@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from .mapped import pack_mapped as pack_mapped
     from .maps import IndexMap as IndexMap
     from .maps import parse_map as parse_map
+    from .plugins import list_plugins as list_plugins
+    from .plugins import load_plugins as load_plugins
     from .tensor import Tensor as Tensor
     from .tensor import pack as pack
     from .tensor import pack_dense as pack_dense
@@ -87,6 +89,7 @@ _MODULES = {
     "limits": ["Limits"],
     "mapped": ["MappedTensor", "pack_mapped"],
     "maps": ["IndexMap", "parse_map"],
+    "plugins": ["list_plugins", "load_plugins"],
     "tensor": ["Tensor", "pack", "pack_dense"],
     "threads": ["get_threads", "set_threads"],
 }  # fmt: skip

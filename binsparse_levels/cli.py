@@ -25,6 +25,7 @@ from .io import Description, describe, read, repair, write
 from .levels import LEVELS, places
 from .mapped import AnyTensor, MappedTensor
 from .maps import KEY, IndexMap, parse_map
+from .plugins import load_plugins
 from .tensor import Tensor
 
 OK, FAULTY_INPUT, WRONG_CALL = 0, 1, 2
@@ -41,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warnings.simplefilter("always", DialectWarning)
         warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
         try:
+            if options.plugin:
+                load_plugins(*options.plugin)
             status: int = options.run(options)
         except _WrongCall as error:
             return _fail(error.args[0], WRONG_CALL)
@@ -67,6 +70,13 @@ class _WrongCall(Exception):
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Sparse tensors as trees of levels, in Binsparse files.")
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="load a plug-in, whose code is run; may be repeated",
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:

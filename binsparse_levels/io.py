@@ -47,7 +47,8 @@ class Kind(NamedTuple):
     file holds several tensors by name.
 
     Modules in `files` read and write tensors, those in `containers` headers and arrays. reads, writes: the options of
-    `read` and `write` that a module in `files` has.
+    `read` and `write` that a module in `files` has. A plug-in's module is named from its own package on; tensors:
+    whether it is one as those in `files`. signature: how such a file begins.
     """
 
     module: str
@@ -56,6 +57,13 @@ class Kind(NamedTuple):
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     named: bool = False
+    tensors: bool = False
+    signature: bytes = b""
+
+    @property
+    def holds_tensors(self) -> bool:
+        """Whether the module reads and writes tensors, not arrays."""
+        return self.tensors or self.module.startswith("files.")
 
 
 KINDS = {
@@ -124,7 +132,7 @@ def read(
     place, group = _split(path)
     kind = KINDS[_kind_at(place, group)]
     module = _module(kind)
-    if kind.module.startswith("files."):
+    if kind.holds_tensors:
         given = _placed(kind, place, group, {"shape": shape, "duplicates": duplicates, **options})
         given |= {"lenient": lenient or None, "check": check if check != "full" else None}
         tensor: Tensor = module.read(place, limits=limits, **_chosen(place, given, kind.reads))
@@ -147,7 +155,7 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> AnyTensor:
     """
     place, group = _split(path)
     kind = KINDS[_kind_at(place, group)]
-    if kind.module.startswith("files."):
+    if kind.holds_tensors:
         return _opened(path, kind, place, group, limits)
     with contextlib.ExitStack() as stack:
         unreplaced = stack.enter_context(_same_folder(place))
@@ -218,7 +226,7 @@ def write(
     found = KINDS[_kind_to_write(place, kind)]
     _check_folder(place)
     storage = Storage(compression, chunks, shards, checksum)
-    if found.module.startswith("files."):
+    if found.holds_tensors:
         _refuse(place, narrow=narrow or None, bitpacked=bitpacked or None)
         given = _placed(found, place, group, options)
         if "storage" in found.writes:
@@ -263,7 +271,7 @@ def write_pieces(
 def check_target(path: Place, *, overwrite: bool, kind: str | None = None) -> None:
     """Raise what `write_pieces` would, as far as can be told before there is anything to write."""
     place, group = _split(path)
-    if KINDS[_kind_to_write(place, kind)].module.startswith("files."):
+    if KINDS[_kind_to_write(place, kind)].holds_tensors:
         raise OptionError(Problem(str(place), "this kind of file is not written in pieces"))
     _check_folder(place)
     if isinstance(place, str) and "://" not in place and group is None:
@@ -350,7 +358,7 @@ def repair(
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DialectWarning)
-        text = KINDS[_kind_at(*_split(path))].module.startswith("files.")
+        text = KINDS[_kind_at(*_split(path))].holds_tensors
         tensor = read(path, lenient=not text, duplicates=duplicates, limits=limits)
     write(out, tensor, limits=limits)
     return [str(found.message) for found in caught if issubclass(found.category, DialectWarning)]
@@ -409,7 +417,7 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
         _refuse(place, lenient=lenient or None)
         given = _chosen(place, _placed(kind, place, group, {}), kind.reads)
         return Description(*_module(kind).describe(place, limits=limits, **given))
-    if kind.module.startswith("files."):
+    if kind.holds_tensors:
         header, arrays = as_stored(read(path, lenient=lenient, limits=limits))._stored()
         infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
         return Description(parse_descriptor(header, limits), infos)
@@ -554,8 +562,20 @@ def _marked(names: Sequence[str], place: str, marks: Mapping[str, str] = _MARKS)
     return kind
 
 
+def register_kind(name: str, kind: Kind) -> None:
+    """Make a kind of file known. Raises OptionError for a name, a suffix or a signature that is taken."""
+    taken = [suffix for known in KINDS.values() for suffix in known.suffixes]
+    clashes = [x for x in kind.suffixes if x in taken] + [kind.signature] * (kind.signature in _SIGNATURES)
+    if KINDS.get(name, kind) != kind or (name not in KINDS and clashes):
+        raise OptionError(Problem(name, f"a kind of file has that name, or its {clashes or 'name'}, already"))
+    KINDS[name] = kind
+    if kind.signature:
+        _SIGNATURES[kind.signature] = name
+
+
 def _module(kind: Kind) -> Any:
-    return importlib.import_module(f"{__package__}.{kind.module}")
+    own = kind.module.startswith(("files.", "containers."))
+    return importlib.import_module(f"{__package__}.{kind.module}" if own else kind.module)
 
 
 def _writer(kind: Kind, place: Any) -> Any:

@@ -1,0 +1,120 @@
+"""Plug-ins of another distribution: loaded when they are asked for, and never because a file names them."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+KIND = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+from binsparse_levels.io import Kind
+from binsparse_levels.levels import Sparse
+
+@dataclass(frozen=True)
+class Banana(Sparse):
+    """A sparse level by another name."""
+
+    kind: ClassVar[str] = "banana"
+    specified: ClassVar[bool] = False
+
+    def fused(self):
+        return None
+
+    def names(self, depth, root):
+        return {role: f"banana_{name}" for role, name in super().names(depth, root).items()}
+
+FILE = Kind("fruit_file", (".fruit",), tensors=True, signature=b"FRUIT")
+BAD = 7
+'''
+FILE = """
+import json
+import numpy as np
+from binsparse_levels import pack
+
+def read(path, *, limits):
+    with open(path, "rb") as file:
+        coords, values, shape = json.loads(file.read()[5:])
+    return pack(coords, values, shape, "sparse(2)")
+
+def write(path, tensor, *, overwrite):
+    coords, values = tensor.unpack()
+    with open(path, "wb") as file:
+        file.write(b"FRUIT" + json.dumps([[x.tolist() for x in coords], values.tolist(), tensor.shape]).encode())
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    (tmp_path / "fruit.py").write_text(KIND)
+    (tmp_path / "fruit_file.py").write_text(FILE)
+    info = tmp_path / "fruit-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fruit\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[binsparse_levels.levels]\nbanana = fruit:Banana\n[binsparse_levels.kinds]\nfruit = fruit:FILE\n"
+        "[binsparse_levels.other]\nnone = fruit:BAD\n"
+    )
+
+    def run(text):
+        head = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport numpy as np, binsparse_levels as bl\n"
+        run = subprocess.run(
+            [sys.executable, "-c", head + textwrap.dedent(text)], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert run.returncode == 0, run.stderr
+        return run.stdout
+
+    return run
+
+
+def test_a_kind_and_a_file_of_another_package(program):
+    told = program(
+        """
+        assert bl.list_plugins() == ["banana", "fruit"]
+        assert "fruit" not in sys.modules
+        assert bl.load_plugins("banana") == ["banana"]
+        tensor = bl.pack([[0, 2, 2], [1, 0, 3]], [1.0, 2.0, 3.0], (3, 4), "dense, banana")
+        bl.write("a.h5", tensor)
+        assert bl.read("a.h5").equals(tensor) and bl.open("a.h5")[2].to_dense().tolist() == [2, 0, 0, 3]
+        assert bl.load_plugins() == ["banana", "fruit"] == bl.load_plugins("banana", "fruit")
+        bl.write("a.fruit", tensor)
+        bl.write("b", tensor, kind="fruit")
+        assert bl.read("a.fruit").equals(tensor) and bl.read("b").equals(tensor)
+        print("fine")
+        """
+    )
+    assert told == "fine\n"
+    told = program(
+        """
+        for path, told in (("a.h5", "binsparse_levels:banana"), ("a.fruit", "neither its content nor its suffix")):
+            try:
+                bl.read(path)
+            except bl.BinsparseError as error:
+                assert told in str(error), error
+        assert "fruit" not in sys.modules
+        from binsparse_levels.cli import main
+        assert main(["check", "a.fruit"]) == 1 and main(["--plugin", "fruit", "check", "a.fruit"]) == 0
+        assert main(["--plugin", "apple", "check", "a.fruit"]) == 2
+        """
+    )
+    assert "sound" in told
+
+
+def test_what_is_no_plugin(program, tmp_path):
+    points = tmp_path / "fruit-1.0.dist-info" / "entry_points.txt"
+    points.write_text(
+        "[binsparse_levels.levels]\nsparse = fruit:BAD\nlost = fruit:Lost\n"
+        "[binsparse_levels.kinds]\nhdf5 = fruit:FILE\n"
+    )
+    told = program(
+        """
+        for name in ("sparse", "lost", "hdf5", "apple"):
+            try:
+                bl.load_plugins(name)
+            except bl.OptionError as error:
+                print(error)
+        """
+    )
+    assert len(told.splitlines()) == 4
