@@ -157,7 +157,7 @@ def pick(item: Item, index: Any, dimension: int) -> Any:
     except IndexError:
         raise _out_of_bounds(index, dimension, len(item)) from None  # type: ignore[arg-type]
     if isinstance(found, range) and len(found) < 2:  # whose step may be larger than numpy's numbers
-        return range(found.start, found.start + len(found))
+        return range(found[0], found[0] + 1) if found else range(0)
     return int(found) if isinstance(found, np.integer) else found
 
 

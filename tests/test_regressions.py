@@ -713,6 +713,17 @@ def test_steps_that_numpy_cannot_count(format):
         np.testing.assert_array_equal(tensor[key].to_dense(), dense[key])
 
 
+def test_an_empty_view_of_a_negative_step_has_no_negative_coordinate():
+    assert pack_dense(np.ones((1, 20)), "CSC")[:, -21 :: -(2**66)].load().shape == (1, 0)
+
+
+def test_many_values_by_indices_of_several_types():
+    indices = {"indices_0": np.arange(200, dtype=np.uint8), "indices_1": np.arange(200, dtype=">u8")}
+    tensor = Tensor("sparse(2)", (200, 300), indices, np.arange(200.0))
+    rows = np.tile(np.arange(200), 3)
+    assert tensor[rows, rows].tolist() == rows.tolist()
+
+
 def test_an_index_of_lists_of_different_lengths():
     with pytest.raises(IndexError):
         pack_dense(np.eye(3), "CSR")[[0, [1, 2]]]

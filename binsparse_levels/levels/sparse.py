@@ -233,7 +233,10 @@ class Sparse(Level):
         if not kernels.worth(len(positions)):
             rows = zip(positions.tolist(), *(x.tolist() for x in coords), strict=True)
             return np.array(list(itertools.starmap(self.finder(arrays, dims), rows)), np.int64)
-        columns = tuple(kernels.readable(arrays[f"idx{k}"]) for k in range(self.rank))
+        types = {arrays[f"idx{k}"].dtype for k in range(self.rank)}  # which kernels take as one
+        columns = tuple(
+            kernels.readable(arrays[f"idx{k}"], None if len(types) == 1 else np.int64) for k in range(self.rank)
+        )
         wanted = tuple(kernels.readable(x, np.int64) for x in coords)
         child = np.empty(len(positions), np.int64)
         pointers, at = kernels.readable(self._pointers(arrays)), kernels.readable(positions, np.int64)
