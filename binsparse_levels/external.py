@@ -32,6 +32,7 @@ from .errors import ArrayError, ContainerError, FormatError, LimitError, OptionE
 from .formats import Format, FormatLike
 from .levels import Level
 from .limits import DEFAULT_LIMITS, Limits
+from .loading import Lazy
 from .mapped import AnyTensor, as_stored, as_written
 from .maps import KEY
 from .packing import Entries, ordered_dims, pack_entries
@@ -97,6 +98,7 @@ def convert(
         )
         return
     io.check_target(target, overwrite=overwrite, kind=options.get("kind"))
+    _verify(tree)
     with scratch(target) as folder:
         plan = _Plan(
             source=source,
@@ -157,6 +159,14 @@ def _apart(tensor: Tensor, source: io.Place, target: io.Place) -> Tensor:
     return tensor.load() if io.in_place(target) and io.same_store(source, target) else tensor
 
 
+def _verify(tree: Tree) -> None:
+    """Compare arrays in a file, which are then read in parts, with the seal of the file."""
+    held: list[Any] = [*tree.arrays.values(), tree.values]
+    for array in held:
+        if isinstance(array, Lazy):
+            array.verify()
+
+
 class _Joint(NamedTuple):
     """What is written: a tensor that it is like, and what is different; the one value, where it is iso."""
 
@@ -200,6 +210,7 @@ def _join(tensors: Sequence[Tensor], names: Sequence[str]) -> _Joint:
     parts, at, count = [], 0, 0
     for tensor in tensors:
         tree = tensor._source
+        _verify(tree)
         if len(tree.values):
             origin = (at, *[0] * (tensor.ndim - 1))
             ends = [read_block(tree, range(k, k + 1))[0] for k in (0, len(tree.values) - 1)]

@@ -29,17 +29,27 @@ from .structure import structure_problems
 from .tensor import Check, Tensor, pack
 from .tree import Tree, length_problems, repeat_one
 
+_AT_ONCE = 2**20  # items that are compared with a seal at once
 _GAP = 2**12  # bytes between two items that are read rather than left out
 
 
 class Lazy:
     """An array that stays where it is: items at a slice, or at positions, are read when they are asked for, and none
-    is kept. read(a, b): the items a … b, as numpy's native type. keep: what has to live as long as this.
+    is kept. read(a, b): the items a … b, as numpy's native type. keep: what has to live as long as this. verify: what
+    compares all of it with a seal, piece by piece, and raises ContainerError.
     """
 
-    def __init__(self, length: int, dtype: np.dtype[Any], read: Parts, keep: object = None) -> None:
+    def __init__(
+        self,
+        length: int,
+        dtype: np.dtype[Any],
+        read: Parts,
+        keep: object = None,
+        verify: Callable[[], None] = lambda: None,
+    ) -> None:
         self.shape = (length,)
         self.dtype = dtype
+        self.verify = verify
         self._read = read
         self._keep = keep
 
@@ -66,9 +76,9 @@ class Lazy:
         return found
 
 
-def lazy_one(one: Parts, count: int, dtype: np.dtype[Any], keep: object = None) -> Lazy:
-    """An array of one value so many times, which `one(0, 1)` reads."""
-    return Lazy(count, dtype, lambda start, stop: repeat_one(one(0, 1), stop - start), keep)
+def repeated(one: Parts) -> Parts:
+    """How to read an array of one value, which `one(0, 1)` reads, as often as it is asked for."""
+    return lambda start, stop: repeat_one(one(0, 1), stop - start)
 
 
 def lazy_tensor(
@@ -92,7 +102,7 @@ def lazy_tensor(
     iso = not values.shape
     raise_if(ArrayError, length_problems(parsed.levels, dims, found, None if iso else len(values)))
     if iso:
-        stored = lazy_one(lambda start, stop: np.asarray(values).reshape(1), n or 0, values.dtype)
+        stored = Lazy(n or 0, values.dtype, repeated(lambda start, stop: np.asarray(values).reshape(1)))
     else:
         stored = Lazy(len(values), values.dtype, partial(_slice, values), keep)
     held: Any = found
@@ -266,12 +276,14 @@ class Loading:
         names = [name for name in descriptor.data_types if name not in ("values", "fill_value")]
         types = descriptor.data_types
         arrays: dict[str, Any] = {
-            name: Lazy(lengths[name], types[name].dtype, self._reading(name, types[name]), self) for name in names
+            name: Lazy(
+                lengths[name], types[name].dtype, self._reading(name, types[name]), self, partial(self.verify, name)
+            )
+            for name in names
         }
-        one = self._reading("values", data_type)
-        values: Any = (
-            lazy_one(one, count, data_type.dtype, self) if data_type.iso else Lazy(count, data_type.dtype, one, self)
-        )
+        read = self._reading("values", data_type)
+        read = repeated(read) if data_type.iso else read
+        values: Any = Lazy(count, data_type.dtype, read, self, partial(self.verify, "values"))
         tree = Tree(descriptor.format.levels, descriptor.dims, arrays, values, data_type.iso, True)
         fill = self.fill_value()
         raise_if(FormatError, list(self._structure_problems()))
@@ -313,6 +325,13 @@ class Loading:
             yield
         finally:
             self._unreplaced()
+
+    def verify(self, name: str) -> None:
+        """Compare an array with the seal, where there is one, a piece at a time."""
+        if self._sums:
+            read, length = self.parts(name), self.infos[name].shape[0]
+            starts = range(0, max(length, 1), _AT_ONCE)
+            seal.check_pieces(name, (read(start, min(start + _AT_ONCE, length)) for start in starts), self._sums)
 
     def fill_value(self) -> Any:
         """The fill value, in the type that it is stored in, or None."""

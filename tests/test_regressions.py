@@ -892,3 +892,21 @@ def test_a_source_is_closed_when_it_has_been_converted(tmp_path, monkeypatch):
     convert(tmp_path / "a.h5", tmp_path / "b.h5", "CSC", memory=1)
     gc.collect()
     assert str(tmp_path / "a.h5") not in [os.path.realpath(f"/proc/self/fd/{k}") for k in os.listdir("/proc/self/fd")]
+
+
+def test_a_seal_is_looked_at_before_parts_are_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 3)
+    tensor = pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
+    for name in ("a.bspnpy", "b.bspnpy"):
+        write(tmp_path / name, tensor, checksum=True)
+    convert(tmp_path / "a.bspnpy", tmp_path / "c.h5", "CSC", memory=1)
+    np.save(tmp_path / "b.bspnpy" / "values.npy", np.arange(11.0))
+    uses = (
+        lambda b: convert(b, tmp_path / "d.h5", "CSC", memory=1),
+        lambda b: concatenate([tmp_path / "a.bspnpy", b], tmp_path / "d.h5"),
+        lambda b: append(b, tensor),
+    )
+    for use in uses:
+        with pytest.raises(ContainerError, match="checksum"):
+            use(tmp_path / "b.bspnpy")
+    assert sorted(os.listdir(tmp_path)) == ["a.bspnpy", "b.bspnpy", "c.h5"]

@@ -7,7 +7,7 @@ The checksum of the header is that of its JSON without the seal, keys sorted, wi
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import google_crc32c
@@ -45,10 +45,23 @@ def check_array(name: str, array: npt.NDArray[Any], sums: Mapping[str, int]) -> 
         raise ContainerError(Problem(name, "is not what its checksum says"))
 
 
+def check_pieces(name: str, pieces: Iterable[npt.NDArray[Any]], sums: Mapping[str, int]) -> None:
+    """`check_array` for an array that comes in pieces, one at least."""
+    if sums and sums.get(name) != _of_pieces(pieces):
+        raise ContainerError(Problem(name, "is not what its checksum says"))
+
+
 def _of_array(array: npt.NDArray[Any]) -> int:
-    little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    kind = f"{little.dtype.str} {little.size}".encode()  # other types may have the same bytes
-    return int(google_crc32c.extend(google_crc32c.value(little.reshape(-1).view(np.uint8)), kind))
+    return _of_pieces([array])
+
+
+def _of_pieces(pieces: Iterable[npt.NDArray[Any]]) -> int:
+    total, size, kind = 0, 0, ""
+    for piece in pieces:
+        little = np.ascontiguousarray(piece, piece.dtype.newbyteorder("<"))
+        total = google_crc32c.extend(total, little.reshape(-1).view(np.uint8))
+        size, kind = size + little.size, little.dtype.str
+    return int(google_crc32c.extend(total, f"{kind} {size}".encode()))  # other types may have the same bytes
 
 
 def _of_header(header: Mapping[str, Any]) -> int:
