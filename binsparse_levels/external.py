@@ -504,14 +504,17 @@ def scratch(target: Any) -> Iterator[str]:
 def _block_size(memory: int, tree: Tree) -> int:
     """How many entries may be in memory at a time.
 
-    For each there are, at the most, its coordinates and its value twice, and three words that sort it.
+    For each there are, at the most, its coordinates and its value twice, and three words that sort it; and the pointers
+    of the fibers that it lies among, of which many may be empty, as words that are counted and added up.
     """
     if type(memory) is not int or memory < 1:
         raise OptionError(Problem("memory", f"expected a number of bytes, got {memory!r:.40}"))
     each = 10 * len(tree.dims) + 3 * tree.values.dtype.itemsize + 48
     free = memory - _resident() - _ALLOWANCE
-    if free < _LEAST * each:
-        least = memory - free + _LEAST * each
+    least = _LEAST * each
+    each += 72 * sum(n for place, _, n in tree.walk() if "ptr" in place.names) // max(len(tree.values), 1)
+    if free < max(least, each):
+        least = memory - free + max(least, each)
         raise LimitError(Problem("memory", f"{memory} bytes are too few: the process alone needs about {least}"))
     return free // each
 

@@ -247,3 +247,9 @@ def test_on_the_command_line(tmp_path, capsys):
     for wrong in ("G", "1X", "", "1e999G"):
         with pytest.raises(SystemExit):
             main([*arguments, "--memory", wrong])
+
+
+def test_empty_fibers_take_memory_too(tmp_path):
+    tensor = pack([np.arange(0, 10**6, 100)] * 2, np.arange(10.0**4), (10**6, 10**6), "CSR")
+    listed = tensor.convert("sparse(2)")
+    assert external._block_size(2**40, tensor._source) < external._block_size(2**40, listed._source) / 50
