@@ -104,8 +104,8 @@ class _Sizes:
         return None if size is None else (size, children)
 
     def values(self, n: int, padded: bool) -> int:
-        """The bytes of the values of so many positions, of which a level may have padded some."""
-        stays_iso = self.iso and (n == self.entries or not padded or self.alike)
+        """The bytes of the values of so many positions, some of which are perhaps padding."""
+        stays_iso = self.iso and (n == self.entries or self.alike or not padded)
         return self.value_size * (1 if stays_iso else n)
 
     def read(
@@ -119,8 +119,7 @@ class _Sizes:
         at, root = covered.index(by), not above
         return level.sliced(self.dims(covered), n, children, at, root=root, itemsize=self.itemsize)
 
-    def read_values(self, n: int, padded: bool, by: int) -> int:
-        size = self.values(n, padded)
+    def read_values(self, size: int, by: int) -> int:
         return self.shape[by] * size if self.iso and size == self.value_size else size
 
 
@@ -186,11 +185,10 @@ class Advice:
                 sizes.limits.hold("dense_bytes", 8 * n, "format", "the size in bytes of what the dense levels make")
         if parsed.padded and not sizes.may_pad:
             raise FormatError(Problem("format", f"the fill value of the structure does not fit {parsed}"))
-        padded = any(level.padded for level in parsed.levels)
-        values = sizes.values(n, padded)
+        values = sizes.values(n, any(level.padded for level in parsed.levels))
         mean = None
         if by is not None:
-            mean = (read + sizes.read_values(n, padded, by)) / max(self.shape[by], 1)
+            mean = (read + sizes.read_values(values, by)) / max(self.shape[by], 1)
         return Candidate(parsed, total + values, values, mean)
 
     def rows(self) -> Iterator[tuple[str, Candidate, float]]:
@@ -323,8 +321,8 @@ def _sizes(tensor: Tensor, has_values: bool, orders: Sequence[tuple[int, ...]] |
     if tensor.ndim:
         listed = tensor.convert(in_order((Sparse(tensor.ndim),), own), limits=limits)
     tree = listed._tree
-    entries = len(tree.values)
-    columns = packing.unpack_tree(tree, index_dtype(tree.dims, entries))[0]
+    columns, positions = packing.unpack_tree(tree, index_dtype(tree.dims, len(tree.values)))
+    entries = len(positions)
     counts = {0: min(entries, 1)}
     for order in orders if orders is not None else [tuple(own[k] for k in part) for part in _orders(tensor.ndim)]:
         relative = [own.index(k) for k in order]
@@ -438,7 +436,7 @@ def _ranked(
     def below(above: int, n: int, behind: str | None, padded: bool) -> list[_Chain]:
         if above == everything:
             size = sizes.values(n, padded)
-            return [_Chain((size if by is None else sizes.read_values(n, padded, by), size, 0))]
+            return [_Chain((size if by is None else sizes.read_values(size, by), size, 0))]
         found = []
         for covered in blocks(above):
             reached = above | _bits(covered)
@@ -452,7 +450,8 @@ def _ranked(
                 read = size if by is None else sizes.read(level, covered, above, n, size, children, by)
                 if read is None:
                     continue
-                for chain in below(reached, children, level.kind if whole else None, padded or level.padded):
+                pads = sizes.iso and (padded or level.padded)  # which is all the same to other values
+                for chain in below(reached, children, level.kind if whole else None, pads):
                     first, second, depth = chain.cost
                     found.append(_Chain((first + read, second + size, depth + 1), level, covered, chain))
         return heapq.nsmallest(count, found, key=lambda chain: chain.cost)

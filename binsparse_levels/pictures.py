@@ -41,6 +41,8 @@ def is_small(tree: Tree) -> bool:
     """Whether the tree can be drawn item by item."""
     if len(tree.dims) > _SMALL_RANK or max([len(tree.values), *map(len, tree.arrays.values())]) > _SMALL:
         return False
+    if any(level.shares for level in tree.levels) and cells(tree.dims) > _SMALL:  # few positions may list many entries
+        return False
     n = 1
     for place, arrays, above in tree.walk():
         n = place.level.size(arrays, place.dims, above)
@@ -113,7 +115,13 @@ def _rows(tree: Tree, order: Sequence[int]) -> Iterator[_Row]:
         places = zip(*(x.tolist() for x in coords), strict=True) if coords else [()] * len(at)
         labels = [_clipped(", ".join(map(str, place)), 3 * _LONGEST) for place in places]
         parents = np.searchsorted(ends, np.arange(len(at)), side="right").tolist()
-        yield _Row(f"{place.level}: dimension {sizes}", labels, at, parents, bool(place.names))
+        yield _Row(
+            f"{place.level}: {f'dimension {sizes}' if covered else 'no dimension'}",
+            labels,
+            at,
+            parents,
+            bool(place.names),
+        )
 
 
 def _leaf_positions(rows: Sequence[_Row]) -> Array:
@@ -147,9 +155,13 @@ def _arrays(tree: Tree) -> list[tuple[str, list[str], list[int] | None]]:
     """Each array with its items, and those of pointers once more as numbers."""
     found: list[tuple[str, list[str], list[int] | None]] = []
     for place, arrays, _ in tree.walk():
-        for role, array in arrays.items():
-            points = array.tolist() if place.level.roles()[role] == "pointer" else None
-            found.append((place.names[role], [_clipped(x) for x in array], points))
+        classes = place.level.roles()
+        ends = {x for role, array in arrays.items() if classes[role] == "pointer" for x in array[-1:].tolist()}
+        # What pointers lead to stands below them: arrays of the level, or where none is so long, what follows.
+        roles = sorted(arrays, key=lambda role: (classes[role] == "pointer") + 2 * (len(arrays[role]) in ends))
+        for role in roles:
+            points = arrays[role].tolist() if classes[role] == "pointer" else None
+            found.append((place.names[role], [_clipped(x) for x in arrays[role]], points))
     values = [_clipped(x) for x in (tree.values[:1] if tree.iso else tree.values)]
     return [*found, ("values (iso)" if tree.iso else "values", values, None)]
 

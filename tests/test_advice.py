@@ -12,13 +12,18 @@ from hypothesis import strategies as st
 
 from binsparse_levels import (
     Advice,
+    Band,
     Bitmap,
+    Bits,
     Dense,
     Format,
     FormatError,
+    Hashed,
     LimitError,
     Limits,
+    NOfM,
     OptionError,
+    Run,
     Sparse,
     advise,
     get_threads,
@@ -72,13 +77,20 @@ def test_every_size_is_that_of_the_packed_tensor(tensor):
         assert advice.nbytes(format) == packed.nbytes, format
 
 
-@given(testing.tensors(max_rank=3, structures=False))
-def test_sizes_with_kinds_that_list_out_of_order_or_have_gaps(tensor):
+TELLING = (Dense, Sparse, kinds.Backwards, Bitmap, Bits)
+
+
+@given(testing.tensors(max_rank=3, structures=False), st.data())
+def test_sizes_with_kinds_that_list_out_of_order_or_have_gaps(tensor, data):
     advice = advise(tensor)
-    for format in every_format(tensor.ndim, (Dense, Sparse, kinds.Backwards, Bitmap)):
-        if format.order != tuple(range(tensor.ndim)):
-            continue
+    order = data.draw(st.permutations(range(tensor.ndim)))
+    for levels in chains(tensor.ndim, TELLING):
+        format = Format((*levels, *data.draw(st.sampled_from([(), (Bitmap(0),)]))), order)
         assert advice.nbytes(format) == tensor.convert(format).nbytes, format
+    for level in (Run(), Band(), Hashed(), NOfM()):
+        if tensor.ndim == 1:
+            with pytest.raises(FormatError, match="do not tell"):
+                advice.nbytes(Format((level,)))
 
 
 @pytest.mark.parametrize("shape", [(5, 7), (3, 5, 7), (3, 4, 5, 2), (40, 2, 3000, 70_000)])
@@ -96,8 +108,8 @@ def test_sizes_of_larger_tensors(shape, value):
 
 @given(testing.tensors(max_rank=4, structures=False))
 def test_counts_are_those_of_plain_python(tensor):
-    coords, _ = tensor.unpack()
-    rows = list(zip(*(x.tolist() for x in coords), strict=True)) if coords else [()] * len(tensor.values)
+    coords, values = tensor.unpack()
+    rows = list(zip(*(x.tolist() for x in coords), strict=True)) if coords else [()] * len(values)
     wanted = {}
     for r in range(tensor.ndim + 1):
         for part in itertools.combinations(range(tensor.ndim), r):
@@ -164,10 +176,15 @@ def test_the_ranking_begins_with_the_best_of_all(tensor, data):
     if not tensor.ndim:
         return
     by = data.draw(st.integers(-tensor.ndim, tensor.ndim - 1))
-    sliced = advise(tensor, slices_by=by, kinds=["dense", "sparse"])
-    reads = [(c.slice_nbytes, c.nbytes) for c in sliced.candidates]
-    assert reads == sorted(reads)
-    assert reads[0] == min((c.slice_nbytes, c.nbytes) for c in sizes_of(sliced))
+    for of in (PLAIN, (Sparse, Bits), (Dense, Bitmap, kinds.Backwards)):
+        sliced = advise(tensor, slices_by=by, kinds=[kind.kind for kind in of])
+        reads = [(c.slice_nbytes, c.nbytes) for c in sliced.candidates]
+        assert reads == sorted(reads)
+        assert reads[0] == min((c.slice_nbytes, c.nbytes) for c in sizes_of(sliced, of))
+        assert (
+            min(c.nbytes for c in sizes_of(sliced, of))
+            == advise(tensor, kinds=[k.kind for k in of]).candidates[0].nbytes
+        )
 
 
 def test_slices_prefer_their_dimension_outside():

@@ -4,13 +4,13 @@ import html
 import re
 from xml.etree import ElementTree
 
-import kinds
 import numpy as np
 import pytest
 from hypothesis import given
 
 import binsparse_levels as bl
-from binsparse_levels import Bitmap, Dense, OptionError, Sparse, pack, pack_dense, pictures, testing
+from binsparse_levels import OptionError, pack, pack_dense, pictures, testing
+from binsparse_levels.levels import LEVELS
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -32,7 +32,7 @@ def texts(svg):
     return [element.text or "" for element in drawn(svg)["text"]]
 
 
-@given(testing.tensors(max_rank=4, kinds=(Dense, Sparse, kinds.Backwards, Bitmap), structures=True))
+@given(testing.tensors(max_rank=4, kinds=tuple(LEVELS.values())))
 def test_any_small_tensor(tensor):
     words = texts(tensor.draw())
     ElementTree.fromstring(f"<div>{tensor._repr_html_()}</div>")
@@ -41,7 +41,7 @@ def test_any_small_tensor(tensor):
     for name in tensor.arrays:
         assert name in words
     for level in tensor.format.levels:
-        assert any(word.startswith(f"{level}: ") for word in words)
+        assert any(word.startswith(f"{level}: {'dimension' if level.rank else 'no dimension'}") for word in words)
 
 
 def test_nodes_arrays_and_pointers():

@@ -98,6 +98,10 @@ class Bitmap(Level):
     def children(self, dims: Sequence[int], n: int, distinct: int) -> int:
         return n * cells(dims)
 
+    def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
+        """Of each slice its own cells."""
+        return n * cells(dims)
+
 
 def _expand_rows(bitmap: Array, dims: Sequence[int], positions: range) -> tuple[Array, list[Array], Array]:
     """What whole fibers store, found row by row of the last dimension, so that no coordinate is divided out."""

@@ -77,6 +77,11 @@ class Bits(Bitmap):
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return _bytes(n * cells(dims))
 
+    def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
+        """As many bytes as cells, where those of a slice do not lie side by side."""
+        whole = self.nbytes(dims, n, children, root=root, itemsize=itemsize)
+        return whole if cells(dims[k + 1 :]) >= 8 else min(n * cells(dims), dims[k] * whole)
+
 
 def _bytes(count: int) -> int:
     """How many bytes so many bits take."""
