@@ -158,7 +158,7 @@ def _arrays(tree: Tree) -> list[tuple[str, list[str], list[int] | None]]:
         classes = place.level.roles()
         ends = {x for role, array in arrays.items() if classes[role] == "pointer" for x in array[-1:].tolist()}
         # What pointers lead to stands below them: arrays of the level, or where none is so long, what follows.
-        roles = sorted(arrays, key=lambda role: (classes[role] == "pointer") + 2 * (len(arrays[role]) in ends))
+        roles = sorted(arrays, key=lambda role: 1 if classes[role] == "pointer" else 2 * (len(arrays[role]) in ends))
         for role in roles:
             points = arrays[role].tolist() if classes[role] == "pointer" else None
             found.append((place.names[role], [_clipped(x) for x in arrays[role]], points))

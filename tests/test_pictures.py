@@ -61,6 +61,20 @@ def test_nodes_arrays_and_pointers():
     assert np.allclose(ends, [0, 2, 2, 3, 0, 1, 2, 3], atol=0.02)
 
 
+@pytest.mark.parametrize(
+    ("format", "names"),
+    [
+        ("dense, sparse", ["pointers_to_1", "indices_1"]),
+        ("dense, run", ["pointers_to_1", "run_starts_1", "run_ends_1"]),
+        ("dense, band", ["band_starts_1", "pointers_to_1"]),
+    ],
+)
+def test_pointers_stand_above_what_they_lead_to(format, names):
+    tensor = pack([[0, 0, 1, 1, 2], [0, 1, 1, 2, 3]], [1, 1, 3, 4, 5], (3, 4), format)
+    words = texts(tensor.draw())
+    assert [word for word in words if word in names] == names
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 0), (2, 0, 4)])
 def test_empty_and_rank_0(shape):
     rank = len(shape)
