@@ -331,8 +331,8 @@ def _sizes(tensor: Tensor, has_values: bool, orders: Sequence[tuple[int, ...]] |
             counts[_bits(order[: depth + 1])] = found[depth]
     pad = tensor._pad()
     dense = Format((Dense(),) * tensor.ndim)
-    own_values = tensor._tree.values  # of an iso tensor without entries, the value that padding is compared with
-    one = own_values[0] if len(own_values) else np.zeros((), tensor.dtype)[()]
+    held = tensor._tree.values  # where no entry is left, an iso tensor may know its value all the same
+    one = held[0] if len(held) else np.zeros((), tensor.dtype)[()]
     return _Sizes(
         shape=tensor.shape,
         entries=entries,

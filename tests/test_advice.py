@@ -25,6 +25,7 @@ from binsparse_levels import (
     OptionError,
     Run,
     Sparse,
+    Tensor,
     advise,
     get_threads,
     pack,
@@ -326,3 +327,8 @@ def test_nothing_and_scalars():
             assert advice.nbytes(format) == tensor.convert(format).nbytes
         assert str(advice)
         assert advice.draw()
+
+
+def test_iso_without_an_entry_keeps_its_value():
+    tensor = Tensor("bitmap", 2, {"bitmap_0": [False, False]}, np.int8(1))
+    assert advise(tensor).nbytes("dense") == tensor.convert("dense").nbytes == 2
