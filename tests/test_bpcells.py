@@ -456,7 +456,7 @@ def test_hdf5_faults(tmp_path):
     doing(replace("storage_order", data="row"), "storage_order: expected one dimension")
     doing(replace("col_names", data=np.zeros(40)), "col_names: expected texts, got float64")
     doing(
-        replace("val_data", data=np.zeros(2, "u4"), chunks=(2**27,), maxshape=(None,)), "stored in a chunk", LimitError
+        replace("val_data", data=np.zeros(99, "u4"), chunks=(2**27,), maxshape=(None,)), "stored in a chunk", LimitError
     )
     doing(lambda file: file.attrs.__setitem__("version", 3), "version: expected a text")
 

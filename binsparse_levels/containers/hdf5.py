@@ -81,6 +81,8 @@ class HDF5Reader:
                 return parts_of(*place, dataset.dtype, name, self._limits)
 
         def read(start: int, stop: int) -> npt.NDArray[Any]:
+            if (start, stop) == (0, dataset.size):  # of which the chunks are expanded by threads
+                return self.read(name)
             self._limits.hold("array_bytes", (stop - start) * dataset.dtype.itemsize, name, "the size in bytes")
             with touching(name):
                 array: npt.NDArray[Any] = dataset[start:stop]

@@ -76,7 +76,7 @@ def parts_of(handle: int, at: int, dtype: np.dtype[Any], name: str, limits: Limi
         limits.hold("array_bytes", (stop - start) * dtype.itemsize, name, "the size in bytes")
         with touching(name):
             array = np.empty(stop - start, dtype)
-            read_into(handle, array, at + start * dtype.itemsize)
+            read_in_steps(handle, array, at + start * dtype.itemsize)
             return array
 
     return read

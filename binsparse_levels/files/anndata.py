@@ -17,7 +17,8 @@ from ..errors import ArrayError, ContainerError, Problem
 from ..fused import Duplicates
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensor import Tensor
-from .compressed import Axis, Compressed, Group, compressed, first_items
+from .compressed import Axis, Compressed, compressed, first_items
+from .places import Group
 
 _Opener: TypeAlias = Callable[[str], Group]
 

@@ -25,7 +25,8 @@ from ..fused import Duplicates
 from ..kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensor import Tensor
-from .compressed import Axis, Compressed, Folder, Group, Place, compressed, first_items
+from .compressed import Axis, Compressed, compressed, first_items
+from .places import Folder, Group, Place
 
 Array: TypeAlias = npt.NDArray[Any]
 
