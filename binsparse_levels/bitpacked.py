@@ -104,6 +104,11 @@ class Stream:
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(np.uint32)
 
+    @property
+    def nbytes(self) -> int:
+        """Of the words."""
+        return 4 * len(self.words)
+
     def __len__(self) -> int:
         return self.count
 

@@ -234,7 +234,7 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
     """
     import graphblas
 
-    from .files.sscdf import NATIVE
+    from .files.sscdf_dialects import NATIVE
 
     whole = tensor.expand_structure()
     if whole.fill_value is not None and whole.fill_value != 0:
@@ -279,7 +279,7 @@ def from_graphblas(
     """
     import graphblas
 
-    from .files.sscdf import NATIVE
+    from .files.sscdf_dialects import NATIVE
 
     if type(thing) not in (graphblas.Matrix, graphblas.Vector, graphblas.Scalar):
         raise TypeError(f"expected a Matrix, Vector or Scalar of python-graphblas, got {type(thing).__name__}")

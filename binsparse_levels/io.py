@@ -36,7 +36,7 @@ from .descriptor import VERSION, Descriptor, parse_descriptor
 from .errors import BinsparseError, ContainerError, DialectWarning, OptionError, PathMissingError, Problem
 from .fused import Duplicates
 from .limits import DEFAULT_LIMITS, Limits
-from .loading import Loading, lazy_tensor
+from .loading import Found, Loading, described, lazy_tensor
 from .mapped import AnyTensor, MappedTensor, as_stored, as_written
 from .maps import IndexMap
 from .tensor import Check, Tensor
@@ -173,17 +173,21 @@ class _Open:
 
 def _opened(path: Place, kind: Kind, place: Any, group: str | None, limits: Limits) -> AnyTensor:
     """A tensor in another system's file; where the module cannot read it in parts, it is read."""
-    module = _module(kind)
-    if not hasattr(module, "looking"):
+    if not hasattr(_module(kind), "looking"):
         return read(path, limits=limits)
     keep = _Open()
     with contextlib.ExitStack() as stack:
-        given = _chosen(place, _placed(kind, place, group, {}), kind.reads)
-        found = stack.enter_context(module.looking(place, limits=limits, **given))
-        attributes = {name: list(x) if isinstance(x, tuple) else x for name, x in found.attributes.items() if x}
-        tensor = lazy_tensor(found.format, found.shape, found.arrays, found.values, attributes, keep)
+        found = stack.enter_context(_looking(kind, place, group, limits))
+        tensor = lazy_tensor(found, keep)
         weakref.finalize(keep, stack.pop_all().close)
     return tensor
+
+
+def _looking(kind: Kind, place: Any, group: str | None, limits: Limits) -> contextlib.AbstractContextManager[Found]:
+    """A tensor in another system's file, as long as it is open."""
+    given = _chosen(place, _placed(kind, place, group, {}), kind.reads)
+    found: contextlib.AbstractContextManager[Found] = _module(kind).looking(place, limits=limits, **given)
+    return found
 
 
 def write(
@@ -413,10 +417,10 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
     """
     place, group = _split(path)
     kind = KINDS[_kind_at(place, group)]
-    if hasattr(_module(kind), "describe"):
+    if hasattr(_module(kind), "looking"):
         _refuse(place, lenient=lenient or None)
-        given = _chosen(place, _placed(kind, place, group, {}), kind.reads)
-        return Description(*_module(kind).describe(place, limits=limits, **given))
+        with _looking(kind, place, group, limits) as found:
+            return Description(*described(found))
     if kind.holds_tensors:
         header, arrays = as_stored(read(path, lenient=lenient, limits=limits))._stored()
         infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from .arguments import checked_format
 from .bitpacked import BitPacked, Sliceable
 from .containers import seal
 from .containers.base import ArrayInfo, Parts, Reader
-from .descriptor import parse_descriptor
+from .descriptor import Descriptor, parse_descriptor
 from .dtypes import INTEGERS, DataType, decode
 from .errors import ArrayError, DescriptorError, FormatError, Problem, raise_if
 from .formats import FormatLike
@@ -36,7 +37,8 @@ _GAP = 2**12  # bytes between two items that are read rather than left out
 class Lazy:
     """An array that stays where it is: items at a slice, or at positions, are read when they are asked for, and none
     is kept. read(a, b): the items a … b, as numpy's native type. keep: what has to live as long as this. verify: what
-    compares all of it with a seal, piece by piece, and raises ContainerError.
+    compares all of it with a seal, piece by piece, and raises ContainerError. stored: the bytes that it takes there,
+    where they are known.
     """
 
     def __init__(
@@ -46,9 +48,12 @@ class Lazy:
         read: Parts,
         keep: object = None,
         verify: Callable[[], None] = lambda: None,
+        *,
+        stored: int | None = None,
     ) -> None:
         self.shape = (length,)
         self.dtype = dtype
+        self.nbytes = length * dtype.itemsize if stored is None else stored
         self.verify = verify
         self._read = read
         self._keep = keep
@@ -81,33 +86,57 @@ def repeated(one: Parts) -> Parts:
     return lambda start, stop: repeat_one(one(0, 1), stop - start)
 
 
-def lazy_tensor(
-    format: FormatLike,
-    shape: Sequence[int],
-    arrays: Mapping[str, Sliceable],
-    values: Any,
-    attributes: Mapping[str, Any],
-    keep: object,
-) -> Tensor:
-    """A tensor of arrays in another system's file, by stored name; values without a dimension are one for all.
-
-    Raises ArrayError for lengths that do not fit, FormatError.
+class Found(Protocol):
+    """A tensor in another system's file, which is open: its arrays by stored name, and its user's JSON. Values without
+    a dimension are one for all.
     """
-    parsed, sizes = checked_format(format, shape, DEFAULT_LIMITS)
-    dims = tuple(sizes[k] for k in parsed.order)
-    found = {name: Lazy(len(x), x.dtype, partial(_slice, x), keep) for name, x in arrays.items()}
+
+    @property
+    def format(self) -> FormatLike: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def arrays(self) -> Mapping[str, Sliceable]: ...
+    @property
+    def values(self) -> Any: ...
+    @property
+    def attributes(self) -> Mapping[str, Any]: ...
+
+
+def lazy_tensor(found: Found, keep: object = None) -> Tensor:
+    """The tensor, whose arrays are read where they are asked for. Raises ArrayError for lengths that do not fit,
+    FormatError.
+    """
+    format, shape = checked_format(found.format, found.shape, DEFAULT_LIMITS)
+    dims = tuple(shape[k] for k in format.order)
+    arrays = {name: Lazy(len(x), x.dtype, partial(_slice, x), keep) for name, x in found.arrays.items()}
     n: int | None = 1
-    for place in places(parsed.levels, dims):
-        n, _ = place.level.lengths({role: len(found[name]) for role, name in place.names.items()}, place.dims, n)
+    for place in places(format.levels, dims):
+        n, _ = place.level.lengths({role: len(arrays[name]) for role, name in place.names.items()}, place.dims, n)
+    values = found.values
     iso = not values.shape
-    raise_if(ArrayError, length_problems(parsed.levels, dims, found, None if iso else len(values)))
+    raise_if(ArrayError, length_problems(format.levels, dims, arrays, None if iso else len(values)))
     if iso:
         stored = Lazy(n or 0, values.dtype, repeated(lambda start, stop: np.asarray(values).reshape(1)))
     else:
         stored = Lazy(len(values), values.dtype, partial(_slice, values), keep)
-    held: Any = found
-    tree = Tree(parsed.levels, dims, held, cast(Any, stored), iso, True)
-    return Tensor._trusted(parsed, sizes, tree, None, None, dict(attributes), {})
+    held: Any = arrays
+    tree = Tree(format.levels, dims, held, cast(Any, stored), iso, True)
+    return Tensor._trusted(format, shape, tree, None, None, dict(found.attributes), {})
+
+
+def described(found: Found) -> tuple[Descriptor, dict[str, ArrayInfo]]:
+    """The tensor as a descriptor of Binsparse would say it, with the metadata of its arrays, of which none is read."""
+    tensor = lazy_tensor(found)
+    stored = {**found.arrays, "values": found.values}
+    types = {name: DataType(x.dtype) for name, x in stored.items()}
+    types["values"] = DataType(found.values.dtype, not found.values.shape)
+    infos = {}
+    for name, x in stored.items():
+        count = math.prod(x.shape) * types[name].parts
+        infos[name] = ArrayInfo((count,), types[name].stored, getattr(x, "nbytes", count * types[name].stored.itemsize))
+    count = len(tensor._source.values)
+    return Descriptor(tensor.format, tensor.shape, count, types, user=dict(found.attributes)), infos
 
 
 def _slice(stored: Sliceable, start: int, stop: int) -> npt.NDArray[Any]:

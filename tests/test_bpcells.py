@@ -68,8 +68,8 @@ def test_a_file_is_what_was_written(case):
     with bpcells.looking(str(GOLDEN / case["case"] / case["path"]), case["group"]) as matrix:
         assert matrix.shape == tuple(held["shape"])
         assert matrix.format == {"row": "CSR", "col": "CSC"}[case["storage_order"]]
-        assert list(matrix.attributes["row_names"]) == held["row_names"].tolist()
-        assert list(matrix.attributes["column_names"]) == held["col_names"].tolist()
+        assert matrix.attributes.get("row_names", []) == held["row_names"].tolist()
+        assert matrix.attributes.get("column_names", []) == held["col_names"].tolist()
         assert np.array_equal(matrix.pointers[:], held["indptr"])
         generator = np.random.default_rng(0)
         for name, array in (("indices", held["indices"]), ("values", held["data"])):
@@ -458,7 +458,7 @@ def test_hdf5_faults(tmp_path):
     doing(
         replace("val_data", data=np.zeros(99, "u4"), chunks=(2**27,), maxshape=(None,)), "stored in a chunk", LimitError
     )
-    doing(lambda file: file.attrs.__setitem__("version", 3), "version: expected a text")
+    doing(lambda file: file.attrs.__setitem__("version", 3), "version: expected a string")
 
     def soft(file):
         del file["val_data"]

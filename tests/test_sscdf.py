@@ -31,7 +31,7 @@ from binsparse_levels import (
     write,
     write_all,
 )
-from binsparse_levels.files import sscdf
+from binsparse_levels.files import sscdf, sscdf_dialects
 from binsparse_levels.io import describe
 
 GOLDEN = Path(__file__).parent / "data" / "golden" / "sscdf"
@@ -110,7 +110,7 @@ def raw(group, variable):
 @st.composite
 def objects(draw, dialect):
     """A tensor of any format, type and shape that the dialect has."""
-    layout = draw(st.sampled_from(list(sscdf._DIALECTS[dialect].values())))
+    layout = draw(st.sampled_from(list(sscdf_dialects.DIALECTS[dialect].values())))
     rank = layout.format.rank
     shape = tuple(draw(st.lists(st.integers(0, 4), min_size=rank, max_size=rank)))
     cells = list(np.ndindex(*shape))

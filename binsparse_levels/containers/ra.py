@@ -184,6 +184,7 @@ class ArrayFile:
             self.header = read_header(file, self._length, name, limits)
         self.dtype = element_type(self.header, name, dtype)
         self.shape = (self.header.count,)
+        self.nbytes = self.header.size  # in the file
         self._used = self.header.size  # bytes of data; of LEB128 only the data tells
 
     def __len__(self) -> int:

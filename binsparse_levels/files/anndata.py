@@ -69,7 +69,7 @@ def _anndata(place: Group, at: _Opener) -> Compressed:
     return _matrix(place, _FORMATS[kind], shape, fitting)
 
 
-def _index(at: _Opener, axis: str) -> Sequence[str]:
+def _index(at: _Opener, axis: str) -> list[str]:
     """The names along an axis of AnnData; none where they are not stored as texts."""
     try:
         table = at(axis)
@@ -91,7 +91,7 @@ def _sizes(shape: Sequence[int], name: str) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-def _matrix(place: Group, by: Axis, shape: tuple[int, int], names: Mapping[str, Sequence[str]]) -> Compressed:
+def _matrix(place: Group, by: Axis, shape: tuple[int, int], names: Mapping[str, list[str]]) -> Compressed:
     indptr, indices, data = _ARRAYS
 
     def entries(count: int) -> tuple[Sliceable, Sliceable]:

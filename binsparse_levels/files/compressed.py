@@ -6,7 +6,7 @@ decodes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -33,7 +33,7 @@ class Compressed:
     indices: Sliceable
     values: Sliceable
     names: tuple[str, str, str]
-    attributes: Mapping[str, Sequence[str]]
+    attributes: Mapping[str, list[str]]
 
     @property
     def arrays(self) -> dict[str, Sliceable]:
@@ -59,8 +59,7 @@ class Compressed:
                 loose = Tensor(*place, arrays, values, check="trusted", limits=limits)
             coords, entries = loose.unpack()
             made = pack(coords, entries, *place[::-1], duplicates=duplicates, limits=limits)
-        attributes = {name: list(names) for name, names in self.attributes.items() if names}
-        return Tensor._trusted(made.format, made.shape, made._tree, None, None, attributes, {})
+        return Tensor._trusted(made.format, made.shape, made._tree, None, None, dict(self.attributes), {})
 
 
 def compressed(
@@ -68,7 +67,7 @@ def compressed(
     shape: tuple[int, int],
     pointers: Sliceable,
     names: tuple[str, str, str],
-    attributes: Mapping[str, Sequence[str]],
+    attributes: Mapping[str, list[str]],
     entries: Callable[[int], tuple[Sliceable, Sliceable]],
 ) -> Compressed:
     """A matrix, compressed by rows or columns, whose pointers have the right length and ends. entries(n): the n indices
@@ -90,11 +89,12 @@ def compressed(
     ]
     raise_if(ArrayError, wrong)
     indices, values = entries(last)
-    return Compressed("CSR" if by == "row" else "CSC", shape, pointers, indices, values, names, attributes)
+    given = {name: found for name, found in attributes.items() if found}
+    return Compressed("CSR" if by == "row" else "CSC", shape, pointers, indices, values, names, given)
 
 
 def first_items(stored: Sliceable, count: int, name: str) -> Sliceable:
     """As many of an array as are wanted; it may have more. Raises ArrayError where it has fewer."""
     if len(stored) < count:
         raise ArrayError(Problem(name, f"expected a length of {count}, got {len(stored)}"))
-    return Section(stored, 0, count)
+    return stored if len(stored) == count else Section(stored, 0, count)

@@ -160,7 +160,7 @@ class Group:
         info = self._info(name)
         if info.dtype.kind not in kinds:
             raise ArrayError(Problem(name, f"expected {expected}, got {info.dtype}"))
-        return items(self._reader, name, info.shape[0], info.dtype.newbyteorder("="))
+        return items(self._reader, name, info, info.shape[0], info.dtype.newbyteorder("="))
 
     def texts(self, name: str) -> list[str]:
         info = self._info(name)
@@ -196,10 +196,19 @@ class Group:
         return info
 
 
-def items(reader: hdf5.HDF5Reader, name: str, length: int, dtype: np.dtype[Any]) -> Lazy:
-    """The first items of a dataset, as that type. Precondition: the file stays open."""
+def items(
+    reader: hdf5.HDF5Reader, name: str, info: ArrayInfo, length: int, dtype: np.dtype[Any], *, view: bool = False
+) -> Lazy:
+    """The first items of a dataset, as that type; view: their bytes as those of that type. Precondition: the file stays
+    open.
+    """
     parts = functools.cache(lambda: reader.parts(name))
-    return Lazy(length, dtype, lambda begin, end: parts()(begin, end).astype(dtype, copy=False))
+
+    def read(begin: int, end: int) -> Array:
+        array = parts()(begin, end)
+        return array.view(dtype) if view else array.astype(dtype, copy=False)
+
+    return Lazy(length, dtype, read, stored=info.nbytes)
 
 
 def _converted(name: str, stored: Lazy, dtype: np.dtype[Any]) -> Lazy:
@@ -221,7 +230,7 @@ def attribute_text(group: h5py.Group, name: str, limits: Limits) -> str:
     """An attribute as text. Raises ContainerError where it is missing or none."""
     text = hdf5.read_text(group, name, limits)
     if text is None:
-        raise ContainerError(Problem(name, f"{group.name} has no such attribute"))
+        raise ContainerError(Problem(name, "this attribute is missing"))
     return _as_text(text, name)
 
 

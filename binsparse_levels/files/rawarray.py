@@ -16,10 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..containers.base import ArrayInfo, refuse_existing, replacing
+from ..containers.base import refuse_existing, replacing
 from ..containers.ra import ArrayFile, Encoding, Header, Order, check_order, write_array
-from ..descriptor import Descriptor
-from ..dtypes import DataType
 from ..errors import ContainerError, FormatError, LimitError, OptionError, PathMissingError, Problem
 from ..formats import Format
 from ..levels import Dense
@@ -75,14 +73,6 @@ def read(
     check_order(order)
     with open_array(path, dtype=dtype, limits=limits) as array:
         return Tensor(*_place(array.header, order), {}, array.read(), limits=limits)
-
-
-def describe(path: str, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Descriptor, dict[str, ArrayInfo]]:
-    """What `read` would give, by the header alone."""
-    with open_array(path, limits=limits) as array:
-        data_type = DataType(array.dtype)
-        info = ArrayInfo((len(array) * data_type.parts,), data_type.stored, array.header.size)
-        return Descriptor(*_place(array.header, "F"), len(array), {"values": data_type}), {"values": info}
 
 
 def write(
