@@ -49,6 +49,7 @@ from binsparse_levels import (
 )
 from binsparse_levels.containers.base import clean_folder, load_json
 from binsparse_levels.descriptor import parse_descriptor
+from binsparse_levels.io import describe
 
 
 @pytest.mark.parametrize("duplicates", ["first", "last"])
@@ -910,3 +911,13 @@ def test_a_seal_is_looked_at_before_parts_are_used(tmp_path, monkeypatch):
         with pytest.raises(ContainerError, match="checksum"):
             use(tmp_path / "b.bspnpy")
     assert sorted(os.listdir(tmp_path)) == ["a.bspnpy", "b.bspnpy", "c.h5"]
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": 1}, {"kind": "zarr2"}], ids=str)
+def test_names_of_zarr_arrays_that_begin_alike(tmp_path, options):
+    tensor = pack([np.array([0, 1])] * 12, [1.0, 2.0], (2,) * 12, "sparse(12)")
+    for place in (tmp_path / "a.zarr.zip", zarr.storage.MemoryStore()):
+        write(place, tensor, **options)
+        assert read(place).equals(tensor)
+        sizes = {name: info.nbytes for name, info in describe(place).arrays.items()}
+        assert sizes["indices_1"] == sizes["indices_11"]

@@ -89,6 +89,24 @@ def _direct(array: zarr.Array[Any]) -> Chunks | None:
     return chunks_of(array, str(array.store.root)) if isinstance(array.store, _Folder) else None
 
 
+def _prefix(array: zarr.Array[Any]) -> str:
+    """What the keys of an array begin with. zarr itself leaves out the slash, and takes those of `indices_10` for keys
+    of `indices_1` in a zip file or in memory.
+    """
+    return f"{array.store_path.path}/".lstrip("/")
+
+
+def _has_all_chunks(array: zarr.Array[Any]) -> bool:
+    """Whether each chunk, or shard, of an array of one dimension is stored."""
+
+    async def keys() -> set[str]:
+        return {key async for key in array.store.list_prefix(_prefix(array))}
+
+    held, (size,) = sync(keys()), array.shards or array.chunks
+    numbers = range(-(-array.size // size))
+    return all(_prefix(array) + array.metadata.encode_chunk_key((k,)) in held for k in numbers)
+
+
 class ZarrReader:
     """A group that is open for reading. Codecs that are not on the list are refused before any of them runs."""
 
@@ -139,7 +157,7 @@ class ZarrReader:
             if array.metadata.to_dict().get("storage_transformers"):
                 raise UnsafeError(Problem(name, "has storage transformers"))
             self._arrays[name] = array
-            return ArrayInfo(array.shape, np.dtype(array.dtype), array.nbytes_stored())
+            return ArrayInfo(array.shape, np.dtype(array.dtype), sync(array.store.getsize_prefix(_prefix(array))))
 
     def read(self, name: str) -> npt.NDArray[Any]:
         with touching(name):
@@ -150,8 +168,7 @@ class ZarrReader:
                 found, whole = direct.read(0, array.size)
                 if whole or not complete:
                     return found
-            # zarr counts all chunks of a shard that is there, also those beyond the end.
-            elif not complete or array.nchunks_initialized >= array.nchunks:
+            elif not complete or _has_all_chunks(array):
                 return np.asarray(array[...])
             raise IncompleteError(Problem(name, "chunks are missing"))
 
