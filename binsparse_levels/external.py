@@ -146,8 +146,10 @@ def append(path: io.Place, tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS
 
     In a local folder of Zarr 3 only what is new is written, and the last chunk or shard of each array; elsewhere what
     is there is copied piece by piece. Either way it is replaced in one step: a crash leaves it as it was. options: as
-    for `write`, where it is copied. Raises what `concatenate` raises.
+    for `write`, where it is copied; what was bit-packed no longer is. Raises what `concatenate` raises, OptionError for
+    files of other systems.
     """
+    io.refuse_files(path)
     there = _apart(as_stored(io.open(path, limits=limits)), path, path)
     joint = _join([there, as_stored(tensor).convert(there.format, limits=limits)], [str(path), "tensor"])
     if options or not io.extend(path, *_described(joint), limits=limits):

@@ -301,6 +301,13 @@ def same_store(a: Place, b: Place) -> bool:
     return bool(one == other)
 
 
+def refuse_files(path: Place) -> None:
+    """Raise OptionError for a file of another system, to which nothing is appended."""
+    place, group = _split(path)
+    if KINDS[_kind_at(place, group)].holds_tensors:
+        raise OptionError(Problem(str(path), "this kind of file is not appended to; convert it first"))
+
+
 def extend(path: Place, header: Mapping[str, Any], pieces: Mapping[str, Pieces], *, limits: Limits) -> bool:
     """Let the arrays at PATH[:GROUP] become these, which begin as they are, without writing again what is there; False,
     and nothing done, where the container cannot.
@@ -436,9 +443,11 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     Only that each has a header is looked at. Raises what `read` raises for the file itself.
     """
     place, _ = _split(path)
-    module = _module(KINDS[_kind_of(place)])
+    kind = _kind_of(place)
+    module = _module(KINDS[kind])
     if hasattr(module, "list_groups"):
-        return [name or "/" for name in module.list_groups(place, limits)]
+        more = {"claims": [_module(KINDS[other]).claims for other in ("bpcells", "anndata")]} if kind == "hdf5" else {}
+        return [name or "/" for name in module.list_groups(place, limits, **more)]
     if hasattr(module, "reading"):
         with module.reading(place, None, limits) as reader:
             reader.read_header()

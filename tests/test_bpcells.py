@@ -25,14 +25,18 @@ from binsparse_levels import (
     OptionError,
     Sparse,
     UnsafeError,
+    append,
     bitpacked,
+    list_tensors,
     pack,
     pack_dense,
     read,
+    read_all,
     threads,
     write,
 )
 from binsparse_levels.files import anndata, bpcells
+from binsparse_levels.io import describe
 
 GOLDEN = Path(__file__).parent / "data" / "bpcells" / "matrices"
 CASES = json.loads((GOLDEN / "manifest.json").read_text())
@@ -468,6 +472,24 @@ def test_hdf5_faults(tmp_path):
     write(f"{tmp_path}/a.h5:b", read(PACKED), kind="bpcells")
     with pytest.raises(ContainerError, match="no attribute 'binsparse'"):
         read(tmp_path / "a.h5")
+
+
+def test_groups_are_listed_and_not_appended_to(tmp_path):
+    tensor = read(PACKED)
+    path = tmp_path / "a.h5"
+    for place, options in (("x/y", {"kind": "bpcells"}), ("z", {}), ("w", {"kind": "bpcells", "packed": False})):
+        write(f"{path}:{place}", tensor, **options)
+    anndata_file(path, scipy.sparse.csr_array(np.eye(3)), place="layers/old", old=True)
+    assert list_tensors(path) == ["layers/old", "w", "x/y", "z"]
+    assert {name: found.shape for name, found in read_all(path).items()}["x/y"] == tensor.shape
+    before = path.read_bytes()
+    for place in (f"{path}:w", PACKED):
+        with pytest.raises(OptionError, match="not appended to"):
+            append(place, tensor)
+    assert path.read_bytes() == before
+    info = describe(f"{path}:x/y")
+    assert info.descriptor.number_of_stored_values == tensor.number_of_stored_values
+    assert info.arrays["indices_1"].shape == (tensor.number_of_stored_values,)
 
 
 def test_floats_are_not_narrowed(tmp_path):

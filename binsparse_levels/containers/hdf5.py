@@ -7,7 +7,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import h5py
@@ -284,8 +284,10 @@ def marks(path: str, group: str | None) -> set[str]:
         return {*place.attrs.keys(), *place.keys()}
 
 
-def list_groups(path: str, limits: Limits) -> list[str]:
-    """The groups of a file that have a header, the root as an empty string; links are not followed."""
+def list_groups(path: str, limits: Limits, claims: Sequence[Callable[[h5py.Group], bool]] = ()) -> list[str]:
+    """The groups of a file that have a header, or that one of `claims` knows, the root as an empty string; links are
+    not followed.
+    """
     found = []
     with opened(path) as file:
         todo = [("", file)]
@@ -297,7 +299,7 @@ def list_groups(path: str, limits: Limits) -> list[str]:
                 if address in seen:  # a hard link to a group above
                     continue
                 seen.add(address)
-                if ATTRIBUTE in group.attrs:
+                if ATTRIBUTE in group.attrs or any(claim(group) for claim in claims):
                     found.append(name)
                 for child in sorted(group.keys(), reverse=True):
                     link = group.get(child, getlink=True)

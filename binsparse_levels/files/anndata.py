@@ -11,14 +11,16 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+import h5py
+
 from ..bitpacked import Sliceable
 from ..containers import hdf5
-from ..errors import ArrayError, ContainerError, Problem
+from ..errors import ArrayError, BinsparseError, ContainerError, Problem
 from ..fused import Duplicates
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensor import Tensor
 from .compressed import Axis, Compressed, compressed, first_items
-from .places import Group
+from .places import Group, attribute_text
 
 _Opener: TypeAlias = Callable[[str], Group]
 
@@ -56,8 +58,22 @@ def read(
         return matrix.tensor(duplicates, limits)
 
 
+def claims(group: h5py.Group) -> bool:
+    """Whether a group says that it is such a matrix."""
+    if "barcodes" in group.keys():  # noqa: SIM118 (`in group` follows links)
+        return True
+    with contextlib.suppress(BinsparseError):
+        return attribute_text(group, _said(group.attrs), DEFAULT_LIMITS) in _FORMATS
+    return False
+
+
+def _said(attributes: h5py.AttributeManager) -> str:
+    """The attribute that says how a matrix is compressed."""
+    return "h5sparse_format" if "h5sparse_format" in attributes else "encoding-type"
+
+
 def _anndata(place: Group, at: _Opener) -> Compressed:
-    said = next((name for name in ("encoding-type", "h5sparse_format") if name in place.attributes), "encoding-type")
+    said = _said(place.attributes)
     kind = place.attribute_text(said)
     if kind not in _FORMATS:
         raise ContainerError(Problem(said, f"expected csr_matrix or csc_matrix, got {kind!r:.60}"))

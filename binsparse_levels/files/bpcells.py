@@ -20,13 +20,22 @@ import numpy.typing as npt
 from ..bitpacked import Sliceable, Stream, encode
 from ..containers import hdf5
 from ..containers.base import DEFAULT_STORAGE, refuse_existing, replacing_folder
-from ..errors import ArrayError, ContainerError, FormatError, OptionError, PathExistsError, PathMissingError, Problem
+from ..errors import (
+    ArrayError,
+    BinsparseError,
+    ContainerError,
+    FormatError,
+    OptionError,
+    PathExistsError,
+    PathMissingError,
+    Problem,
+)
 from ..fused import Duplicates
 from ..kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensor import Tensor
 from .compressed import Axis, Compressed, compressed, first_items
-from .places import Folder, Group, Place
+from .places import Folder, Group, Place, attribute_text
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -77,6 +86,13 @@ def read(
     """
     with looking(path, group, limits=limits) as matrix:
         return matrix.tensor(duplicates, limits)
+
+
+def claims(group: h5py.Group) -> bool:
+    """Whether a group of an HDF5 file says that it is such a matrix."""
+    with contextlib.suppress(BinsparseError):
+        return _VERSION.fullmatch(attribute_text(group, "version", DEFAULT_LIMITS)) is not None
+    return False
 
 
 def _matrix(place: Place) -> Compressed:
