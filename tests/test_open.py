@@ -204,3 +204,21 @@ def test_bit_packed_arrays_are_decoded_where_they_are_asked_for(tmp_path, suffix
     opened = binsparse_levels.open(tmp_path / f"a{suffix}")
     np.testing.assert_array_equal(opened[7, 3:60].to_dense(), tensor[7, 3:60].to_dense())
     testing.check_same(opened.load(), tensor)
+
+
+@pytest.mark.parametrize(
+    "values", [1.5 * np.arange(300), np.arange(300) * 1j, np.arange(300)], ids=["real", "complex", "packed"]
+)
+def test_seals_of_whole_arrays_are_compared(tmp_path, values):
+    tensor = pack([np.arange(300) // 7, np.arange(300)], values, (50, 300), "COOR")
+    packed = ["indices_0", "indices_1"] + ["values"] * (values.dtype.kind == "i")
+    write(tmp_path / "a.bspnpy", tensor, checksum=True, bitpacked=packed)
+    assert binsparse_levels.open(tmp_path / "a.bspnpy").load().equals(tensor)
+    for name in ("indices_1", "values"):
+        path = tmp_path / "a.bspnpy" / f"{name}.npy"
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        for load in (read, lambda path: binsparse_levels.open(path).load()):
+            with pytest.raises(BinsparseError, match="checksum"):
+                load(tmp_path / "a.bspnpy")
+        path.write_bytes(whole)

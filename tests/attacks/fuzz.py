@@ -21,6 +21,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+import binsparse_levels
 from binsparse_levels import BinsparseError, Tensor, pack, read, testing, write
 
 from .supervise import FOLDER, MEMORY, limit_memory, watch, work
@@ -38,6 +39,7 @@ CHECKED: dict[str, tuple[str, dict[str, Any]]] = {
     "folder, sealed": ("a.bspnpy", {"checksum": True}),
     "folder of .ra, sealed": ("a.bspra", {"checksum": True}),
     "NPZ, gzip": ("b.npz", {"compression": "gzip"}),
+    "bit-packed, sealed": ("c.bspnpy", {"checksum": True, "bitpacked": True}),
 }
 PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "HDF5": ("a.h5", {}),
@@ -51,6 +53,13 @@ PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "Matrix Market": ("a.mtx", {}),
     "Matrix Market, gzip": ("a.mtx.gz", {}),
     "FROSTT": ("a.tns", {}),
+    "bit-packed": ("b.bspnpy", {"bitpacked": True}),
+    "RawArray": ("a.ra", {}),
+    "RawArray, LZ4": ("b.ra", {"encoding": "lz4"}),
+    "sscdf": ("a.sscdf", {}),
+    "sscdf, JSON": ("b.sscdf", {"kind": "sscdf_json"}),
+    "BPCells": ("a", {"kind": "bpcells"}),
+    "BPCells, HDF5": ("c.h5", {"kind": "bpcells"}),
 }
 BYTES = CHECKED | PLAIN
 SECONDS = 1
@@ -59,10 +68,11 @@ SECONDS = 1
 def original(kind: str) -> Tensor:
     rows = np.arange(40)
     values = rows * 0.5 if kind != "FROSTT" else rows
-    attributes = (
-        {"made": {"by": "hand", "in": [2026, 1.5]}} if not BYTES[kind][0].endswith((".mtx", ".gz", ".tns")) else {}
-    )
-    return pack([rows % 7, rows], values, (7, 40), "CSR", attributes=attributes)
+    name, options = BYTES[kind]
+    other = name.endswith((".mtx", ".gz", ".tns", ".ra", ".sscdf")) or options.get("kind") == "bpcells"
+    attributes = {} if other else {"made": {"by": "hand", "in": [2026, 1.5]}}
+    tensor = pack([rows % 7, rows], values, (7, 40), "CSR", attributes=attributes)
+    return tensor.convert("DMATC") if name.endswith(".ra") else tensor
 
 
 class Bytes:
@@ -107,10 +117,20 @@ class Bytes:
             outcome = f"bare {type(error).__name__}"
         else:
             outcome = "same" if _is_same(tensor, self.wanted) else f"different ({self.damaged.name})"
+            outcome = self._opened(tensor) or outcome
         if time.process_time() - begin > SECONDS:
             outcome += ", slow"
         self.mend()
         return outcome
+
+    def _opened(self, tensor: Tensor) -> str:
+        """What is wrong with the tensor as it is opened; no word where it is the same, or refused."""
+        try:
+            return "" if _is_same(binsparse_levels.open(self.place).load(), tensor) else "opened as another"
+        except BinsparseError:
+            return ""
+        except BaseException as error:
+            return f"bare {type(error).__name__} as it is opened"
 
 
 def _is_same(tensor: Tensor, wanted: Tensor) -> bool:
@@ -262,7 +282,7 @@ def run(kinds: Sequence[str], cases: int, seed: int = 0, patience: float = 10) -
 
 
 def _plain_h5py_fails(kind: str, seed: int, patience: float) -> bool:
-    if not BYTES.get(kind, ("",))[0].endswith((".h5", ".nc")):
+    if not BYTES.get(kind, ("",))[0].endswith((".h5", ".nc", ".sscdf")):
         return False
     command = [sys.executable, "-m", f"{FOLDER.name}.fuzz", "--plain", kind, "--seed", str(seed)]
     try:
