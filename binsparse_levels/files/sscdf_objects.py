@@ -116,6 +116,8 @@ class _Source:
         if len(info.shape) != 1:
             raise ArrayError(Problem(name, f"expected one dimension, got shape {info.shape}"))
         length = info.shape[0] if most is None else min(info.shape[0], most)
+        if length < info.shape[0]:
+            self.limits.hold("array_bytes", info.shape[0] * info.dtype.itemsize, name, "the size in bytes")
         meant = dtype or info.dtype.newbyteorder("=")
         return items(self.reader, name, info, length, meant, view=name == "bitmap")
 
