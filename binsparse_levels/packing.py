@@ -159,7 +159,9 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
             coords, parents = [x[again] for x in coords], as_array(parents)[again]
             order = again if order is None else order[again]
     fused.hold_dense(n, entries.count, limits)
-    padded, count = any(level.padded for level in levels), len(parents)
+    count = len(parents)
+    # What no entry has is padding, or lies in a gap; a scalar that is not there is worth the fill value.
+    padded = any(level.padded for level in levels) or not any(level.gaps for level in levels)
     if entries.iso and (n == count or not padded or alike(pad, entries.values[0])):
         return Tree(levels, entries.dims, arrays, repeat_one(entries.values, n), True)
     values = entries.expanded().values
