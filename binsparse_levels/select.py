@@ -59,7 +59,9 @@ class View(NamedTuple):
         levels: list[Level] = []
         gone = False
         for level, rank in _ranks(self.tree.levels, kept):
-            if rank:
+            if rank and level.refuses:  # what it holds need not hold of some of it
+                levels.append(Sparse(rank))
+            elif rank:
                 levels.append(level if rank == level.rank else replace(level, rank=rank))
                 if gone and len(levels) == 1:
                     levels[0] = _unpadded(levels[0])

@@ -337,7 +337,8 @@ class Tensor:
         return held if isinstance(held, View) else view_of(held, self._format.order, self._structure)
 
     def _viewed(self, view: View) -> Tensor:
-        format = self._format if len(view.dimensions) == self.ndim else view.format()
+        kept = len(view.dimensions) == self.ndim and not any(level.refuses for level in self._format.levels)
+        format = self._format if kept else view.format()
         return self._trusted(format, view.shape, view, self._fill_value, None, {}, {})
 
     def _value_at(self, place: Sequence[int]) -> Any:

@@ -145,7 +145,7 @@ def formats(
     draw: st.DrawFn, *, min_rank: int = 0, max_rank: int = 4, kinds: Sequence[type[Level]] | None = None
 ) -> Format:
     """Formats of any chain of levels of these kinds (those registered that hold any tensor), with any transpose."""
-    known = list(kinds or (kind for kind in LEVELS.values() if kind is not NOfM))
+    known = list(kinds or (kind for kind in LEVELS.values() if not kind.refuses))
     flat = [kind for kind in known if kind.min_rank == 0]
     rank = draw(st.integers(min_rank, max_rank))
     levels: list[Level] = []

@@ -34,7 +34,7 @@ class Level(ABC):
     kind: its name, in the notation and as `level_desc` in a descriptor. specified: whether the Binsparse specification
     has it; another is stored under an extension name. ordered: it lists a fiber in lexicographic order. padded: it
     stores coordinates that were not entries. gaps: it has child positions that no entry reaches. shares: several
-    coordinates may have one child.
+    coordinates may have one child. refuses: it cannot hold every tensor.
     """
 
     rank: int = 1
@@ -47,6 +47,7 @@ class Level(ABC):
     padded: ClassVar[bool] = False
     gaps: ClassVar[bool] = False
     shares: ClassVar[bool] = False
+    refuses: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if type(self.rank) is not int or self.rank < self.min_rank:

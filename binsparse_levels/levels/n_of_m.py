@@ -27,6 +27,7 @@ class NOfM(Level):
     kind: ClassVar[str] = "n_of_m"
     max_rank: ClassVar[int] = 1
     gaps: ClassVar[bool] = True
+    refuses: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
