@@ -95,7 +95,7 @@ _MODULES = {
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = sorted(_HOME)
+__all__ = sorted(_HOME.keys() - {"open"})  # which would hide Python's own where all names are imported
 
 
 def __getattr__(name: str) -> Any:
@@ -106,4 +106,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return [*globals(), *_HOME]
