@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import Array, Arrays, Level, Positions, as_array, inside, ranges, register
+from .base import Array, Arrays, Level, Positions, as_array, children_of, inside, ranges, register
 from .sparse import pointer_problems
 
 
@@ -61,10 +61,8 @@ class Band(Level):
     def expand(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[int | Array, list[Array], Positions]:
-        pointers, at = arrays["ptr"], as_array(positions)
-        first = pointers[at].astype(np.int64)
-        counts = pointers[at + 1].astype(np.int64) - first
-        child = ranges(first, counts)
+        at = as_array(positions)
+        counts, child = children_of(arrays["ptr"], at)
         x = ranges(arrays["start"][at].astype(np.int64), counts)
         fibers = np.repeat(np.arange(len(at)), counts)
         kept = inside(window, [x])

@@ -284,6 +284,13 @@ def ranges(starts: Array, counts: Array) -> Array:
     return found
 
 
+def children_of(pointers: Array, at: Array) -> tuple[Array, Array]:
+    """How many children these fibers have, and which, by where the children of each begin."""
+    first = pointers[at].astype(np.int64)
+    counts = pointers[at + 1].astype(np.int64) - first
+    return counts, ranges(first, counts)
+
+
 def span(window: Positions) -> range:
     """From the first to the last coordinate of a window that is not empty."""
     return range(int(window[0]), int(window[-1]) + 1)

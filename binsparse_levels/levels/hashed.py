@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import kernels
 from ..errors import Problem
-from .base import Array, Arrays, Level, Positions, as_array, inside, ranges, register
+from .base import Array, Arrays, Level, Positions, as_array, children_of, inside, register
 from .sparse import pointer_problems
 
 
@@ -69,10 +69,8 @@ class Hashed(Level):
     def expand(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[int | Array, list[Array], Positions]:
-        pointers, at = arrays["ptr"], as_array(positions)
-        first = pointers[at].astype(np.int64)
-        counts = pointers[at + 1].astype(np.int64) - first
-        slots = ranges(first, counts)
+        at = as_array(positions)
+        counts, slots = children_of(arrays["ptr"], at)
         keys = arrays["key"][slots].astype(np.int64)
         kept = (keys != 0) & inside(window, [keys - 1])
         fibers = np.repeat(np.arange(len(at)), counts)

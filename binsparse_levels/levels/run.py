@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import Array, Arrays, Level, Positions, as_array, inside, ranges, register
+from .base import Array, Arrays, Level, Positions, as_array, children_of, inside, ranges, register
 from .sparse import pointer_problems
 
 
@@ -66,9 +66,8 @@ class Run(Level):
     def expand(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[int | Array, list[Array], Positions]:
-        pointers, at = self._pointers(arrays), as_array(positions)
-        counts = (pointers[at + 1] - pointers[at]).astype(np.int64)
-        runs = ranges(pointers[at].astype(np.int64), counts)
+        at = as_array(positions)
+        counts, runs = children_of(self._pointers(arrays), at)
         starts = arrays["start"][runs].astype(np.int64)
         lengths = arrays["end"][runs].astype(np.int64) - starts
         x = ranges(starts, lengths)
