@@ -247,6 +247,9 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
         _, values = whole.unpack()
         dtype = graphblas.dtypes.lookup_dtype(whole.dtype)
         return graphblas.Scalar.from_value(values[0], dtype) if len(values) else graphblas.Scalar(dtype)
+    made = graphblas.Matrix if whole.ndim == 2 else graphblas.Vector
+    if not len(whole.values):  # the library takes no empty arrays in some of its formats
+        return made(graphblas.dtypes.lookup_dtype(whole.dtype), *whole.shape)
     known = {layout.format.canonical(): word for word, layout in NATIVE.items() if not word.startswith("coo")}
     if whole.format.canonical() not in known:
         whole = whole.convert("CVEC" if whole.ndim == 1 else "DCSC" if whole.format.alias == "COOC" else "DCSR")
@@ -258,7 +261,6 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
         pieces["sorted_cols" if "col_indices" in pieces else "sorted_rows"] = True
     elif "indices" in pieces:
         pieces["sorted_index"] = True
-    made = graphblas.Matrix if whole.ndim == 2 else graphblas.Vector
     try:
         return made.ss.import_any(format=word, values=whole.values[:1] if iso else whole.values, is_iso=iso, **pieces)
     except graphblas.exceptions.GraphblasException as error:

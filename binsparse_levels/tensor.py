@@ -428,7 +428,7 @@ class Tensor:
 
     def slabs(self, dimension: int, *, max_bytes: int) -> Iterator[tuple[range, Tensor]]:
         """The tensor in parts along a dimension, each of whole fibers and in memory, its arrays of at most so many
-        bytes: the coordinates of the part, and the tensor of them, in the same format.
+        bytes: the coordinates of the part, and the tensor of them, in the format of a view of it.
 
         Along the outermost stored dimension each entry is read once; along another, once for every part, and once more
         to count. A structure is expanded first. Raises LimitError where one coordinate alone takes more, IndexError.
