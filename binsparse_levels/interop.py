@@ -248,7 +248,7 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
         dtype = graphblas.dtypes.lookup_dtype(whole.dtype)
         return graphblas.Scalar.from_value(values[0], dtype) if len(values) else graphblas.Scalar(dtype)
     made = graphblas.Matrix if whole.ndim == 2 else graphblas.Vector
-    if not len(whole.values):  # the library takes no empty arrays in some of its formats
+    if not whole.number_of_stored_values:  # the library takes no empty arrays in some of its formats
         return made(graphblas.dtypes.lookup_dtype(whole.dtype), *whole.shape)
     known = {layout.format.canonical(): word for word, layout in NATIVE.items() if not word.startswith("coo")}
     if whole.format.canonical() not in known:
