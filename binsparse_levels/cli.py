@@ -22,6 +22,7 @@ from .external import convert
 from .formats import ALIASES, SYNONYMS, Format, coordinates, parse_format
 from .fused import Duplicates
 from .io import Description, describe, read, repair, write
+from .io import open as open_tensor
 from .levels import LEVELS, places
 from .mapped import AnyTensor, MappedTensor
 from .maps import KEY, IndexMap, parse_map
@@ -266,6 +267,7 @@ def _convert(options: argparse.Namespace) -> int:
             (options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates, options.map)
         ):
             raise _WrongCall("--memory goes with --format, but not the best one, and --overwrite alone")
+        open_tensor(options.path)  # what is wrong with the source is no wrong call
         with _progress_bar() as progress:
             try:
                 convert(

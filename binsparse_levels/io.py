@@ -31,7 +31,7 @@ from .containers.base import (
     refuse_existing,
     split_path,
 )
-from .containers.seal import sealed
+from .containers.seal import sealed, summed, sums_of
 from .descriptor import VERSION, Descriptor, parse_descriptor
 from .errors import BinsparseError, ContainerError, DialectWarning, OptionError, PathMissingError, Problem
 from .fused import Duplicates
@@ -247,7 +247,7 @@ def write(
     header, arrays = as_stored(tensor)._stored(spec_version, narrow=narrow, bitpacked=bitpacked)
     storage.check_names(arrays)
     parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
-    header = sealed(header, arrays) if checksum else header
+    header = sealed(header, sums_of(arrays)) if checksum else header
     write_arrays(path, header, arrays, overwrite=overwrite, kind=kind, storage=storage, limits=limits)
 
 
@@ -264,12 +264,23 @@ def write_pieces(
     checksum: bool | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """As `write`, of arrays that come in pieces; they are not sealed."""
+    """As `write`, of arrays that come in pieces."""
     check_target(path, overwrite=overwrite, kind=kind)
     storage = Storage(compression, chunks, shards, checksum)
     storage.check_names(pieces)
     parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
-    write_arrays(path, header, pieces, overwrite=overwrite, kind=kind, storage=storage, limits=limits)
+    sums: dict[str, int] = {}
+    if checksum:
+        pieces = {name: summed(name, x, sums) for name, x in pieces.items()}
+    write_arrays(
+        path,
+        (lambda: sealed(header, sums)) if checksum else header,
+        pieces,
+        overwrite=overwrite,
+        kind=kind,
+        storage=storage,
+        limits=limits,
+    )
 
 
 def check_target(path: Place, *, overwrite: bool, kind: str | None = None) -> None:
@@ -384,7 +395,7 @@ def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> contextlib.A
 
 def write_arrays(
     path: Place,
-    header: Mapping[str, Any],
+    header: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
     arrays: Mapping[str, npt.NDArray[Any] | Pieces],
     *,
     overwrite: bool = False,
@@ -392,7 +403,9 @@ def write_arrays(
     storage: Storage = DEFAULT_STORAGE,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """Write a header and the arrays that it names into a container, as they are; see `write`."""
+    """Write a header and the arrays that it names into a container, as they are; see `write`. A header may be made when
+    the arrays are written.
+    """
     place, group = _split(path)
     found = KINDS[_kind_to_write(place, kind)]
     opened: contextlib.AbstractContextManager[Writer] = _module(found).writing(
@@ -402,7 +415,9 @@ def write_arrays(
         with opened as writer:
             for name, array in arrays.items():
                 writer.write(name, array if isinstance(array, Pieces) else one_piece(array))
-            writer.write_header(header)  # last, for it tells that all arrays are there
+            writer.write_header(
+                header() if callable(header) else header
+            )  # last, for it tells that all arrays are there
     except RuntimeError as error:  # so the HDF5 libraries say that the disk is full
         raise ContainerError(Problem(str(place), f"cannot be written: {error}")) from error
 

@@ -236,6 +236,18 @@ def test_slabs_are_the_tensor(tmp_path_factory, data):
             assert slab.nbytes <= max_bytes
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_is_converted_in_parts_is_sealed(tmp_path, suffix):
+    write(tmp_path / "a.h5", large(3000))
+    with blocks_of(700):
+        convert(tmp_path / "a.h5", tmp_path / f"b{suffix}", "dense, sparse(2) @ 1, 0, 2", memory=1, checksum=True)
+    assert read(tmp_path / f"b{suffix}").equals(large(3000))
+    stored = {}
+    write(stored, read(tmp_path / f"b{suffix}"), checksum=True)
+    with binsparse_levels.io.open_reader(tmp_path / f"b{suffix}") as reader:
+        assert reader.read_header()["binsparse_levels:crc32c"] == stored["binsparse"]["binsparse_levels:crc32c"]
+
+
 def test_on_the_command_line(tmp_path, capsys):
     write(tmp_path / "a.h5", large())
     arguments = ["convert", str(tmp_path / "a.h5"), str(tmp_path / "b.h5"), "--format", "sparse(3) @ 1, 2, 0"]
@@ -244,6 +256,7 @@ def test_on_the_command_line(tmp_path, capsys):
     assert main([*arguments, "--memory", "1K", "--overwrite"]) == 1
     assert "memory" in capsys.readouterr().err
     assert main([*arguments, "--memory", "1G", "--narrow"]) == 2
+    assert main(["convert", str(tmp_path / "none.h5"), str(tmp_path / "c.h5"), "--memory", "1G"]) == 1
     for wrong in ("G", "1X", "", "1e999G"):
         with pytest.raises(SystemExit):
             main([*arguments, "--memory", wrong])

@@ -7,7 +7,8 @@ The checksum of the header is that of its JSON without the seal, keys sorted, wi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import google_crc32c
@@ -16,16 +17,40 @@ import numpy.typing as npt
 
 from ..errors import ContainerError, Problem
 from ..threads import each
+from .base import Pieces
 
 RESERVED = "binsparse_levels:"  # how names of ours begin
 SEAL = f"{RESERVED}crc32c"
 _MARK = f"{RESERVED}sealed"  # so that a seal whose own name was changed is missed
 
 
-def sealed(header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
-    """The header with a seal."""
-    sums = dict(zip(arrays, each(_of_array, arrays.values()), strict=True))
-    return {**header, _MARK: True, SEAL: {"header": _of_header(header), "arrays": sums}}
+def sealed(header: Mapping[str, Any], sums: Mapping[str, int]) -> dict[str, Any]:
+    """The header with a seal: the checksums of the arrays, and its own."""
+    return {**header, _MARK: True, SEAL: {"header": _of_header(header), "arrays": dict(sums)}}
+
+
+def sums_of(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, int]:
+    """The checksums of arrays."""
+    return dict(zip(arrays, each(_of_array, arrays.values()), strict=True))
+
+
+def summed(name: str, pieces: Pieces, sums: dict[str, int]) -> Pieces:
+    """The same pieces, of which the checksum is in `sums` when all have been given."""
+
+    def plan() -> Iterator[tuple[int, Callable[[], npt.NDArray[Any]]]]:
+        total = 0
+
+        def add(make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+            nonlocal total
+            piece = make()
+            total = google_crc32c.extend(total, _bytes(piece))
+            return piece
+
+        for length, make in pieces.plan():
+            yield length, partial(add, make)
+        sums[name] = _ended(total, pieces.dtype, pieces.length)
+
+    return pieces._replace(plan=plan)
 
 
 def opened(header: Any) -> tuple[Any, dict[str, int]]:
@@ -56,12 +81,20 @@ def _of_array(array: npt.NDArray[Any]) -> int:
 
 
 def _of_pieces(pieces: Iterable[npt.NDArray[Any]]) -> int:
-    total, size, kind = 0, 0, ""
+    total, size, dtype = 0, 0, np.dtype(np.uint8)
     for piece in pieces:
-        little = np.ascontiguousarray(piece, piece.dtype.newbyteorder("<"))
-        total = google_crc32c.extend(total, little.reshape(-1).view(np.uint8))
-        size, kind = size + little.size, little.dtype.str
-    return int(google_crc32c.extend(total, f"{kind} {size}".encode()))  # other types may have the same bytes
+        total = google_crc32c.extend(total, _bytes(piece))
+        size, dtype = size + piece.size, piece.dtype
+    return _ended(total, dtype, size)
+
+
+def _bytes(piece: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    return np.ascontiguousarray(piece, piece.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
+
+
+def _ended(total: int, dtype: np.dtype[Any], size: int) -> int:
+    """With the type and the length, since others may have the same bytes."""
+    return int(google_crc32c.extend(total, f"{dtype.newbyteorder('<').str} {size}".encode()))
 
 
 def _of_header(header: Mapping[str, Any]) -> int:
