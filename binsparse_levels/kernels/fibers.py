@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .jit import i8, kernel, u8
+from .jit import i8, kernel, part, u8
 
 
 @kernel
@@ -93,32 +93,51 @@ def fan_ranges(starts, counts, out):
             i += u8(1)
 
 
+@part
+def lower_bound(column, wanted, first, last):
+    """The first place in first … last whose item is not below `wanted`."""
+    while first < last:
+        middle = (first + last) >> u8(1)
+        if u8(column[middle]) < wanted:
+            first = middle + u8(1)
+        else:
+            last = middle
+    return first
+
+
+@kernel
+def list_within(starts, ends, column, low, high, counts, places):
+    """The places in starts[k] … ends[k], for every k, where the ascending column is at least `low` and below `high`;
+    counts[k] of them. Returns how many in all; `places` has room for all, and a spare one.
+
+    Every place is stored, and the next one overwrites it where it is outside; long fibers are searched.
+    """
+    one, q, first, last = u8(1), u8(0), u8(low), u8(high)
+    for k in range(starts.size):
+        i, end, before = u8(starts[k]), u8(ends[k]), q
+        if end - i > u8(64):
+            i = lower_bound(column, first, i, end)
+            end = lower_bound(column, last, i, end)
+            while i < end:
+                places[q] = i
+                q += one
+                i += one
+        while i < end:
+            x = u8(column[i])
+            places[q] = i
+            q += u8(x - first < last - first)
+            i += one
+        counts[k] = q - before
+    return q
+
+
 @kernel
 def narrow(starts, ends, column, low, high, out):
     """out[0, k] … out[1, k]: where in starts[k] … ends[k] the ascending column is at least `low`, and below `high`."""
-    zero, one = u8(0), u8(1)
     for k in range(starts.size):
-        begin, end = u8(starts[k]), u8(ends[k])
-        if end - begin <= u8(48):
-            below, inside = zero, zero
-            i = begin
-            while i < end:
-                x = u8(column[i])
-                below += u8(x < u8(low))
-                inside += u8(x < u8(high))
-                i += one
-            out[0, k], out[1, k] = begin + below, begin + inside
-            continue
-        for side in range(2):
-            wanted = u8(high) if side else u8(low)
-            first, last = begin, end
-            while first < last:
-                middle = (first + last) >> one
-                if u8(column[middle]) < wanted:
-                    first = middle + one
-                else:
-                    last = middle
-            out[side, k] = first
+        first = lower_bound(column, u8(low), u8(starts[k]), u8(ends[k]))
+        out[0, k] = first
+        out[1, k] = lower_bound(column, u8(high), first, u8(ends[k]))
 
 
 @kernel

@@ -15,7 +15,7 @@ from ..errors import ArrayError, Problem, raise_if
 from ..limits import INT32_MAX
 from .base import Array, Arrays, Level, Positions, as_array, inside, is_everything, items_at, ranges, register, span
 
-_FEW_FIBERS = 16  # in so many of a file the ends of a window are searched; more are read
+_FEW_FIBERS = 16  # in so many the ends of a window are searched; more are passed whole, those of a file read
 _AT_ONCE = 512  # items of a file that are read rather than searched
 
 
@@ -142,13 +142,19 @@ class Sparse(Level):
         window they are known to lie in.
         """
         column, wanted, kept = arrays["idx0"], window[0], 0
-        everything = wanted == range(dims[0]) if isinstance(wanted, range) else False
+        everything = is_everything(window[:1], dims[:1])
         in_memory = isinstance(column, np.ndarray)
         searched = kernels.worth(len(column)) if in_memory else len(starts) <= _FEW_FIBERS
         if not everything and len(starts) and searched:
             if not len(wanted):
                 return range(0), np.zeros(len(starts), np.int64), 0
             reach = span(wanted)
+            kept = int(isinstance(wanted, range) and wanted.step == 1)
+            if in_memory and len(starts) > _FEW_FIBERS:
+                child, counts = np.empty(int((ends - starts).sum()) + 1, np.int64), np.empty(len(starts), np.int64)
+                given = kernels.readable(starts), kernels.readable(ends), kernels.readable(column)
+                total = int(kernels.fibers.list_within(*given, reach.start, reach.stop, counts, child))
+                return child[:total], counts, kept
             if in_memory:
                 narrowed = np.empty((2, len(starts)), np.int64)
                 given = kernels.readable(starts), kernels.readable(ends), kernels.readable(column)
@@ -158,8 +164,6 @@ class Sparse(Level):
                 bounds = list(zip(starts.tolist(), ends.tolist(), strict=True))
                 starts = np.array([_bisect(column, reach.start, *place) for place in bounds])
                 ends = np.array([_bisect(column, reach.stop, *place) for place in bounds])
-            kept = int(isinstance(wanted, range) and wanted.step == 1)
-            everything = False
         counts = ends - starts
         contiguous = len(starts) < 2 or (
             isinstance(positions, range)
