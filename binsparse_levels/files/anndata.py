@@ -8,6 +8,7 @@ datasets; its rows are features, or in older files genes, its columns barcodes.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -16,10 +17,8 @@ import h5py
 from ..bitpacked import Sliceable
 from ..containers import hdf5
 from ..errors import ArrayError, BinsparseError, ContainerError, Problem
-from ..fused import Duplicates
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensor import Tensor
-from .compressed import Axis, Compressed, compressed, first_items
+from .compressed import Axis, Compressed, compressed, first_items, read_matrix
 from .places import Group, attribute_text
 
 _Opener: TypeAlias = Callable[[str], Group]
@@ -47,15 +46,7 @@ def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIM
         yield _tenx(place, at, group) if "barcodes" in place.names() else _anndata(place, at)
 
 
-def read(
-    path: str, *, group: str | None = None, duplicates: Duplicates = "error", limits: Limits = DEFAULT_LIMITS
-) -> Tensor:
-    """The matrix at a place, CSR or CSC as it is stored, checked in full.
-
-    Entries out of order are sorted. Raises ContainerError, ArrayError, LimitError.
-    """
-    with looking(path, group, limits=limits) as matrix:
-        return matrix.tensor(duplicates, limits)
+read = functools.partial(read_matrix, looking)
 
 
 def claims(group: h5py.Group) -> bool:

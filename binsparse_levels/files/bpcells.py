@@ -8,6 +8,7 @@ A matrix is compressed by rows (CSR) or columns (CSC). `index` and, of unsigned 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -30,11 +31,10 @@ from ..errors import (
     PathMissingError,
     Problem,
 )
-from ..fused import Duplicates
 from ..kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensor import Tensor
-from .compressed import Axis, Compressed, compressed, first_items
+from .compressed import Axis, Compressed, compressed, first_items, read_matrix
 from .places import Folder, Group, Place, attribute_text
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -77,15 +77,7 @@ def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIM
         yield _matrix(place)
 
 
-def read(
-    path: str, *, group: str | None = None, duplicates: Duplicates = "error", limits: Limits = DEFAULT_LIMITS
-) -> Tensor:
-    """The matrix at a place, CSR or CSC as it is stored, decoded and checked in full.
-
-    Entries out of order are sorted. Raises ContainerError, ArrayError, LimitError.
-    """
-    with looking(path, group, limits=limits) as matrix:
-        return matrix.tensor(duplicates, limits)
+read = functools.partial(read_matrix, looking)
 
 
 def claims(group: h5py.Group) -> bool:

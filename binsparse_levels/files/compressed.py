@@ -7,13 +7,14 @@ decodes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..bitpacked import Section, Sliceable
 from ..errors import ArrayError, Problem, raise_if
 from ..fused import Duplicates
-from ..limits import INT64_MAX, Limits
+from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ..tensor import Tensor, pack
 from .places import named
 
@@ -98,3 +99,19 @@ def first_items(stored: Sliceable, count: int, name: str) -> Sliceable:
     if len(stored) < count:
         raise ArrayError(Problem(name, f"expected a length of {count}, got {len(stored)}"))
     return stored if len(stored) == count else Section(stored, 0, count)
+
+
+def read_matrix(
+    looking: Callable[..., AbstractContextManager[Compressed]],
+    path: str,
+    *,
+    group: str | None = None,
+    duplicates: Duplicates = "error",
+    limits: Limits = DEFAULT_LIMITS,
+) -> Tensor:
+    """The matrix that `looking` finds at a place, CSR or CSC as it is stored, decoded and checked in full.
+
+    Entries out of order are sorted. Raises ContainerError, ArrayError, LimitError.
+    """
+    with looking(path, group, limits=limits) as matrix:
+        return matrix.tensor(duplicates, limits)
