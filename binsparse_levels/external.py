@@ -17,7 +17,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -84,19 +84,18 @@ def convert(
     parsed, _ = checked_format(format if format is not None else tensor.format, tensor.shape, limits)
     if tensor.structure is not None:
         raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
-    if memory is None or not tensor._source.lazy or isinstance(source, Mapping):
-        io.write(
-            target, as_written(tensor.convert(parsed, limits=limits)), overwrite=overwrite, limits=limits, **options
-        )
-        return
     tree, order = tensor._source, tensor.format.order
-    stored_at = [order.index(k) for k in parsed.order]
-    size = _block_size(memory, tree)
-    if len(tree.values) <= size:
+    if (
+        memory is None
+        or not tree.lazy
+        or isinstance(source, Mapping)
+        or len(tree.values) <= (size := _block_size(memory, tree))
+    ):
         io.write(
             target, as_written(tensor.convert(parsed, limits=limits)), overwrite=overwrite, limits=limits, **options
         )
         return
+    stored_at = [order.index(k) for k in parsed.order]
     io.check_target(target, overwrite=overwrite, kind=options.get("kind"))
     _verify(tree)
     with scratch(target) as folder:
@@ -271,7 +270,6 @@ class _Plan:
     dimensions: tuple[int, ...]
     limits: Limits
     splitters: tuple[int, ...] = ()
-    runs: tuple[tuple[int, ...], ...] = field(default=(), repr=False)  # of each block, where its partitions begin
 
     def dims(self, tree: Tree) -> Coords:
         return tuple(tree.dims[k] for k in self.order)

@@ -415,9 +415,8 @@ def write_arrays(
         with opened as writer:
             for name, array in arrays.items():
                 writer.write(name, array if isinstance(array, Pieces) else one_piece(array))
-            writer.write_header(
-                header() if callable(header) else header
-            )  # last, for it tells that all arrays are there
+            # last, for it tells that all arrays are there
+            writer.write_header(header() if callable(header) else header)
     except RuntimeError as error:  # so the HDF5 libraries say that the disk is full
         raise ContainerError(Problem(str(place), f"cannot be written: {error}")) from error
 

@@ -11,10 +11,10 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
+from ..errors import ContainerError, PathExistsError, PathMissingError, Problem
 from ..limits import Limits
 from .base import ArrayInfo, Parts, Pieces, Storage, load_json, refuse_existing, replacing_folder, touching
-from .local import parts_of
+from .local import open_file, parts_of
 from .npz import read_npy_header, write_npy
 
 HEADER = "binsparse.json"
@@ -71,15 +71,7 @@ class DirectoryReader:
         return read
 
     def _open(self, name: str) -> IO[bytes]:
-        path = os.path.join(self._folder, name)
-        if os.path.islink(path):
-            raise UnsafeError(Problem(path, "a symbolic link is not followed"))
-        if not os.path.isfile(path):  # a pipe would wait for somebody to write
-            raise ContainerError(Problem(path, "no such file"))
-        try:
-            return open(path, "rb")
-        except OSError as error:
-            raise ContainerError(Problem(path, f"cannot be read: {error.strerror}")) from None
+        return open_file(os.path.join(self._folder, name))
 
 
 class DirectoryWriter:

@@ -10,12 +10,12 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import Problem, UnsafeError
+from ..errors import ContainerError, Problem, UnsafeError
 from ..limits import Limits
 from ..threads import each
 from .base import Parts, touching
@@ -57,6 +57,20 @@ def opened(path: str) -> Iterator[tuple[int, int]]:
         yield handle, status.st_size
     finally:
         os.close(handle)
+
+
+def open_file(path: str, missing: type[ContainerError] = ContainerError, buffering: int = -1) -> IO[bytes]:
+    """A file, open for reading. Raises UnsafeError for a symbolic link, the error of `missing` where there is no file,
+    ContainerError where it cannot be opened.
+    """
+    if os.path.islink(path):
+        raise UnsafeError(Problem(path, "a symbolic link is not followed"))
+    if not os.path.isfile(path):  # a pipe would wait for somebody to write
+        raise missing(Problem(path, "no such file"))
+    try:
+        return open(path, "rb", buffering)
+    except OSError as error:
+        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}")) from None
 
 
 def read_into(handle: int, array: npt.NDArray[Any], at: int) -> None:

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from ..bitpacked import Sliceable
 from ..containers import hdf5
 from ..containers.base import ArrayInfo, Parts, touching
-from ..containers.local import DIRECT, parts_of
-from ..errors import ArrayError, BinsparseError, ContainerError, PathMissingError, Problem, UnsafeError
+from ..containers.local import DIRECT, open_file, parts_of
+from ..errors import ArrayError, BinsparseError, ContainerError, PathMissingError, Problem
 from ..limits import Limits
 from ..loading import Lazy
 
@@ -98,15 +98,8 @@ class Folder:
         return lines[0]
 
     def _open(self, name: str) -> IO[bytes]:
-        path = os.path.join(self._path, name)
-        if os.path.islink(path):
-            raise UnsafeError(Problem(path, "a symbolic link is not followed"))
-        if not os.path.isfile(path):  # a pipe would wait for somebody to write
-            raise PathMissingError(Problem(path, "no such file"))
-        try:
-            return self._closing.enter_context(open(path, "rb", buffering=0))
-        except OSError as error:
-            raise ContainerError(Problem(path, f"cannot be read: {error.strerror}")) from None
+        file = open_file(os.path.join(self._path, name), PathMissingError, buffering=0)
+        return self._closing.enter_context(file)
 
 
 def _parts_of(file: IO[bytes], at: int, dtype: np.dtype[Any], name: str) -> Parts:
