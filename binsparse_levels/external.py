@@ -37,7 +37,7 @@ from .mapped import AnyTensor, as_stored, as_written
 from .maps import KEY
 from .packing import Entries, ordered_dims, pack_entries
 from .stored import stored_pieces
-from .structure import in_triangle, triangle_problems
+from .structure import in_triangle, read_problems
 from .tensor import Tensor
 from .tree import Tree, index_dtype, shared_dtype
 
@@ -299,8 +299,7 @@ def _entries(plan: _Plan, number: int) -> tuple[list[Array], Array]:
     columns = [columns[k] for k in plan.order]
     if plan.structure is not None:
         coords = [columns[plan.dimensions.index(k)] for k in range(2)]
-        if not tree.levels[-1].padded:
-            raise_if(ArrayError, triangle_problems(plan.structure, coords))
+        raise_if(ArrayError, read_problems(plan.structure, coords, values, padded=tree.padded))
         kept = in_triangle(plan.structure, coords)
         return [x[kept] for x in columns], values[kept]
     return columns, values

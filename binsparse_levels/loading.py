@@ -28,7 +28,7 @@ from .maps import KEY, IndexMap, parse_header
 from .stored import NO_EMPTY_FIBERS, has_empty_fibers
 from .structure import structure_problems
 from .tensor import Check, Tensor, pack
-from .tree import Tree, length_problems, repeat_one
+from .tree import Tree, count_positions, length_problems, repeat_one, value_problems
 
 _AT_ONCE = 2**20  # items that are compared with a seal at once
 _GAP = 2**12  # bytes between two items that are read rather than left out
@@ -109,18 +109,16 @@ def lazy_tensor(found: Found, keep: object = None) -> Tensor:
     """
     format, shape = checked_format(found.format, found.shape, DEFAULT_LIMITS)
     dims = tuple(shape[k] for k in format.order)
-    arrays = {name: Lazy(len(x), x.dtype, partial(_slice, x), keep) for name, x in found.arrays.items()}
-    n: int | None = 1
-    for place in places(format.levels, dims):
-        n, _ = place.level.lengths({role: len(arrays[name]) for role, name in place.names.items()}, place.dims, n)
+    held: Any = {name: Lazy(len(x), x.dtype, partial(_slice, x), keep) for name, x in found.arrays.items()}
     values = found.values
     iso = not values.shape
-    raise_if(ArrayError, length_problems(format.levels, dims, arrays, None if iso else len(values)))
+    raise_if(ArrayError, length_problems(format.levels, dims, held, None if iso else len(values)))
+    count = count_positions(places(format.levels, dims), held)
     if iso:
-        stored = Lazy(n or 0, values.dtype, repeated(lambda start, stop: np.asarray(values).reshape(1)))
+        stored = Lazy(count, values.dtype, repeated(lambda start, stop: np.asarray(values).reshape(1)))
     else:
-        stored = Lazy(len(values), values.dtype, partial(_slice, values), keep)
-    held: Any = arrays
+        raise_if(ArrayError, value_problems(count, len(values)))
+        stored = Lazy(count, values.dtype, partial(_slice, values), keep)
     tree = Tree(format.levels, dims, held, cast(Any, stored), iso, True)
     return Tensor._trusted(format, shape, tree, None, None, dict(found.attributes), {})
 
@@ -284,11 +282,12 @@ class Loading:
             tensor = Tensor(*place, ordered.arrays, values if data_type.iso else ordered.values, **options)
             how = "sorted" if duplicates == "error" else f"sorted, of duplicates the {duplicates}"
             self.repairs.append(f"entries: not in order, {how}")
-        if descriptor.name in NO_EMPTY_FIBERS and has_empty_fibers(tensor.arrays):
-            problem = Problem("pointers_to_1", f"{descriptor.name} has no fibers without an entry")
+        self._hold_count(len(tensor.values))
+        if descriptor.name in NO_EMPTY_FIBERS:
+            problems = list(self._empty_fiber_problems(tensor.arrays["pointers_to_1"]))
             if not self._lenient:
-                raise ArrayError(problem)
-            self.repairs.append(str(problem))
+                raise_if(ArrayError, problems)
+            self.repairs += map(str, problems)
         if not self._lenient and check == "full":
             raise_if(ArrayError, tensor._diagonal_problems())
         return tensor if self.map is None else labelled(tensor, self.map)
@@ -296,23 +295,17 @@ class Loading:
     def lazy_tensor(self) -> Tensor:
         """As `tensor`, of arrays that stay where they are until they are asked for."""
         descriptor = self.descriptor
-        lengths = {name: info.shape[0] for name, info in self.infos.items()}
-        n: int | None = 1
-        for place in places(descriptor.format.levels, descriptor.dims):
-            found = {role: lengths[name] for role, name in place.names.items()}
-            n, _ = place.level.lengths(found, place.dims, n)
-        data_type = descriptor.data_types["values"]
-        count = n if n is not None else descriptor.number_of_stored_values
-        if count is None:
-            count = lengths["values"] // data_type.parts
-        names = [name for name in descriptor.data_types if name not in ("values", "fill_value")]
         types = descriptor.data_types
+        data_type = types["values"]
         arrays: dict[str, Any] = {
             name: Lazy(
-                lengths[name], types[name].dtype, self._reading(name, types[name]), self, partial(self.verify, name)
+                self.infos[name].shape[0], of.dtype, self._level_reading(name, of), self, partial(self.verify, name)
             )
-            for name in names
+            for name, of in types.items()
+            if name not in ("values", "fill_value")
         }
+        count = count_positions(places(descriptor.format.levels, descriptor.dims), arrays)
+        self._hold_count(count)
         read = self._reading("values", data_type)
         read = repeated(read) if data_type.iso else read
         values: Any = Lazy(count, data_type.dtype, read, self, partial(self.verify, "values"))
@@ -323,6 +316,32 @@ class Loading:
         attributes.pop("number_of_diagonal_elements", None)  # it is counted anew when the tensor is written
         kept = fill, descriptor.structure, descriptor.user, attributes
         return Tensor._trusted(descriptor.format, descriptor.shape, tree, *kept)
+
+    def _level_reading(self, name: str, data_type: DataType) -> Parts:
+        """How to read parts of an array of a level, under the checks of a predefined format where it has its own."""
+        read = self._reading(name, data_type)
+        if name != "pointers_to_1" or self.descriptor.name not in NO_EMPTY_FIBERS:
+            return read
+
+        def read_ascending(start: int, stop: int) -> npt.NDArray[Any]:
+            """A pointer is read with the next one, which is larger."""
+            found = read(start, min(stop + 1, self.infos[name].shape[0]))
+            raise_if(ArrayError, self._empty_fiber_problems(found))
+            return found[: stop - start]
+
+        return read_ascending
+
+    def _empty_fiber_problems(self, pointers: npt.NDArray[Any]) -> Iterator[Problem]:
+        if self.descriptor.name in NO_EMPTY_FIBERS and has_empty_fibers(pointers):
+            yield Problem("pointers_to_1", f"{self.descriptor.name} has no fibers without an entry")
+
+    def _hold_count(self, count: int) -> None:
+        """Raise ArrayError for another number of values than the levels, or the descriptor, ask for."""
+        values = self.descriptor.data_types["values"]
+        if not values.iso:
+            raise_if(ArrayError, value_problems(count, self.infos["values"].shape[0] // values.parts))
+        if self.descriptor.number_of_stored_values is not None:
+            raise_if(ArrayError, value_problems(count, self.descriptor.number_of_stored_values))
 
     def _structure_problems(self) -> Iterator[Problem]:
         descriptor = self.descriptor

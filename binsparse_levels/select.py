@@ -21,7 +21,7 @@ from .levels import Level, Place, Sparse
 from .levels.base import Positions, as_array, items_at
 from .limits import Limits
 from .packing import Entries
-from .structure import STRUCTURES, in_triangle, triangle_problems
+from .structure import STRUCTURES, in_triangle, read_problems
 from .tree import Tree, at_name, repeat_one
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -303,8 +303,8 @@ def _with_mirrored(view: View, columns: list[Array], values: Array) -> tuple[lis
 
     def stored(columns: list[Array], values: Array) -> tuple[list[Array], Array]:
         coords = [columns[view.order.index(k)] for k in range(2)]
-        if view.tree.lazy and not view.tree.levels[-1].padded:
-            raise_if(ArrayError, triangle_problems(name, coords))
+        if view.tree.lazy:
+            raise_if(ArrayError, read_problems(name, coords, values, padded=view.tree.padded))
         kept = in_triangle(name, coords)
         return [c[kept] for c in columns], values[kept]
 
@@ -383,23 +383,25 @@ def part_of(
     level, dims = place.level, place.dims
     try:
         found = level.part(arrays, dims, positions, window)
-        if found is None:
-            local, children, count, fibers = {role: x[:] for role, x in arrays.items()}, None, n, positions
-        else:
-            (local, children), count = found, len(positions)
-            fibers = range(count)
-        raise_if(ArrayError, list(level.check(local, dims, count)))
+        if found is not None:
+            local, children = found
+            raise_if(ArrayError, level.check(local, dims, len(positions)))
+            return local, children, range(len(positions))
     except ArrayError as error:
         raise ArrayError([_in_part(problem, place, positions) for problem in error.problems]) from None
-    return local, children, fibers
+    whole = {role: x[:] for role, x in arrays.items()}
+    raise_if(ArrayError, [at_name(problem, place.names, ()) for problem in level.check(whole, dims, n)])
+    return whole, None, positions
 
 
 def _in_part(problem: Problem, place: Place, positions: Positions) -> Problem:
-    """A fault in a part, which counts from its own beginning, told so."""
+    """The fault of a part, whose items count from the beginning of the part: their numbers give way to the fibers."""
     named = at_name(problem, place.names, ())
-    where = f" in fibers {positions[0]} … {positions[-1]}" if len(positions) > 1 else f" in fiber {positions[0]}"
     path, bracket, _ = named.path.partition("[")
-    return Problem(path, named.message + (where if bracket else ""))
+    if not bracket or not len(positions):
+        return Problem(path, named.message)
+    fibers = f"fibers {positions[0]} … {positions[-1]}" if len(positions) > 1 else f"fiber {positions[0]}"
+    return Problem(path, f"{named.message} in {fibers}")
 
 
 def _through(children: Positions | None, below: Positions) -> Positions:

@@ -54,7 +54,7 @@ def stored(
     descriptor = Descriptor(
         format, shape, len(tree.values), data_types, None, structure, attributes, dict(user), version
     )
-    alias = format.alias not in NO_EMPTY_FIBERS or not has_empty_fibers(tree.arrays)
+    alias = format.alias not in NO_EMPTY_FIBERS or not has_empty_fibers(tree.arrays["pointers_to_1"])
     encoded = {name: encode(array, data_types[name]) for name, array in arrays.items()}
     return descriptor.header(alias=alias), encoded
 
@@ -122,7 +122,6 @@ def _repeats(pieces: Pieces) -> bool:
     return False
 
 
-def has_empty_fibers(arrays: Mapping[str, Array]) -> bool:
-    """Whether a fiber of the second level is there without an entry."""
-    pointers = arrays["pointers_to_1"]
+def has_empty_fibers(pointers: Array) -> bool:
+    """Whether a fiber is there without an entry."""
     return bool((pointers[1:] == pointers[:-1]).any())

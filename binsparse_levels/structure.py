@@ -69,6 +69,20 @@ def triangle_problems(name: str, coords: Sequence[Array]) -> Iterator[Problem]:
         yield Problem("structure", f"the entry {place} lies outside of the triangle of {name}{more}")
 
 
+def diagonal_problems(name: str, coords: Sequence[Array], values: Array) -> Iterator[Problem]:
+    """Entries of the diagonal that are not their own mirror image, which a strict reader refuses in dense matrices."""
+    i, j = coords
+    on = i == j
+    yield from symmetry_problems(name, (i[on], j[on]), values[on])
+
+
+def read_problems(name: str, coords: Sequence[Array], values: Array, *, padded: bool) -> Iterator[Problem]:
+    """What a strict reader refuses of some of the stored entries. padded: the triangle that is not stored has values
+    too, which mean nothing.
+    """
+    yield from diagonal_problems(name, coords, values) if padded else triangle_problems(name, coords)
+
+
 def expand(
     name: str, coords: Sequence[Array], values: Array, *, mirrored_first: bool = False
 ) -> tuple[tuple[Array, ...], Array]:
@@ -90,9 +104,10 @@ def expand(
 def symmetry_problems(name: str, coords: Sequence[Array], values: Array) -> Iterator[Problem]:
     """Entries without a mirror image, or with another than the structure says; the first by its place.
 
-    Precondition: entries are in lexicographic order and unique.
+    Precondition: entries are unique.
     """
-    i, j = coords
+    order = np.lexsort(coords[::-1])
+    i, j, values = coords[0][order], coords[1][order], values[order]
     turned = np.lexsort((i, j))  # the entries of the transposed matrix, in their lexicographic order
     differ = np.flatnonzero((j[turned] != i) | (i[turned] != j))
     if len(differ):

@@ -28,7 +28,7 @@ from .descriptor import VERSION, array_classes
 from .errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
 from .formats import Format, FormatLike, coordinates, in_order, permutation_problems
 from .fused import Duplicates
-from .levels import Sparse
+from .levels import Sparse, places
 from .levels.base import items_at
 from .limits import DEFAULT_LIMITS, Limits
 from .packing import Entries
@@ -36,6 +36,7 @@ from .select import View, find_in, load, locate_in, narrowed, parse_key, pick, v
 from .stored import stored
 from .structure import (
     STRUCTURES,
+    diagonal_problems,
     expand,
     in_triangle,
     structure_problems,
@@ -43,7 +44,7 @@ from .structure import (
     transposed,
     triangle_problems,
 )
-from .tree import Tree, index_dtype, length_problems, repeat_one, same
+from .tree import Tree, count_positions, index_dtype, length_problems, repeat_one, same, value_problems
 
 Array: TypeAlias = npt.NDArray[Any]
 Check: TypeAlias = Literal["full", "trusted", "none"]
@@ -106,9 +107,10 @@ class Tensor:
         iso = given_values.ndim == 0
         raise_if(ArrayError, length_problems(parsed.levels, dims, given, None if iso else len(given_values)))
         given = {name: x.view(bool) if classes[name] == "bool" else x for name, x in given.items()}
-        tree = Tree(parsed.levels, dims, given, given_values, iso)
-        if iso:
-            tree = tree.with_values(repeat_one(given_values.reshape(1), tree.positions()), True)
+        positions = count_positions(places(parsed.levels, dims), given)
+        whole = repeat_one(given_values.reshape(1), positions) if iso else given_values
+        raise_if(ArrayError, value_problems(positions, len(whole)))
+        tree = Tree(parsed.levels, dims, given, whole, iso)
         fill = checked_fill(fill_value, given_values.dtype)
         kept = checked_json(attributes, limits), checked_json(descriptor_attributes, limits)
         self._set(parsed, sizes, tree, fill, structure, *kept)
@@ -155,6 +157,7 @@ class Tensor:
             held = _frozen(self._format, held)
             whole = self._trusted(self._format, self._shape, held, *self._rest())
             whole._check_structure()
+            raise_if(ArrayError, whole._diagonal_problems())
             self._held = held
         return held
 
@@ -357,6 +360,8 @@ class Tensor:
         if q < 0:
             return self._pad()
         value = tree.values[q : q + 1]
+        if structure is not None and tree.lazy and tree.padded:
+            raise_if(ArrayError, diagonal_problems(structure, [np.array([x]) for x in place], value))
         return (STRUCTURES[structure].mirrored(value) if structure and mirrored else value)[0]
 
     def _values_at(self, indices: Sequence[Any]) -> Array:
@@ -631,9 +636,7 @@ class Tensor:
         """
         if self._structure is None or not self._padded:
             return []
-        (i, j), values = self.unpack()
-        on = i == j
-        return list(symmetry_problems(self._structure, (i[on], j[on]), values[on]))
+        return list(diagonal_problems(self._structure, *self.unpack()))
 
     def _stored(
         self, version: str = VERSION, *, narrow: bool = False, bitpacked: bool | Collection[str] = False

@@ -9,8 +9,9 @@ For authors of kinds and containers; needs hypothesis. A kind's tests are three 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,8 +20,9 @@ import numpy.typing as npt
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from .errors import FormatError
-from .formats import ALIASES, Format
+from .errors import BinsparseError, FormatError
+from .formats import ALIASES, Format, coordinates
+from .io import open, read, write
 from .levels import LEVELS, Band, Bitmap, Bits, Dense, Hashed, Level, NOfM, Run, Sparse, places
 from .levels.base import Positions, as_array
 from .maps import Digit, IndexMap
@@ -259,6 +261,108 @@ def _scalars(draw: st.DrawFn, dtype: np.dtype[Any]) -> Any:
         return np.bool_(draw(st.booleans()))
     parts = st.integers(-5, 5) | st.sampled_from([0.5, -0.0, np.nan, np.inf])
     return dtype.type(draw(parts) if dtype.kind == "f" else complex(draw(parts), draw(parts)))
+
+
+def damaged(stored: Mapping[str, Any], *, most: int = 4) -> Iterator[dict[str, Any]]:
+    """What `write` put into a mapping, each time with one array of another length, or with one item changed: of each
+    array so many at most, the first and the last among them.
+    """
+    for name, array in stored.items():
+        if not isinstance(array, np.ndarray):
+            continue
+        for changed in (array[:-1], array[:0], np.append(array, array[-1:]), np.append(array, array.dtype.type(0))):
+            if len(changed) != len(array):
+                yield {**stored, name: changed}
+        chosen = sorted({*range(len(array))[:: len(array) // most + 1], *range(len(array))[-1:]})
+        for k in chosen if array.dtype.kind in "biu" and name not in ("values", "fill_value") else ():
+            for item in _others(array[k]):
+                changed = array.copy()
+                changed[k] = item
+                yield {**stored, name: changed}
+
+
+def _others(item: Any) -> list[Any]:
+    """Other numbers of the same type: neighbours, small and large ones, the ends of the type."""
+    ends = np.iinfo(np.uint8 if item.dtype == bool else item.dtype)
+    near = {int(item) - 1, int(item) + 1, -1, 0, 3, 2**20, int(ends.max), int(ends.min)} - {int(item)}
+    return [item.dtype.type(x) for x in sorted(near) if ends.min <= x <= ends.max]
+
+
+def check_stored(stored: Mapping[str, Any]) -> bool:
+    """Assert law 8 for what may be damaged: `read` refuses it, or else all ways to read it agree; and what `open` and
+    its views make of it is a typed error or the same. Returns whether `read` accepted it.
+    """
+    try:
+        tensor = read(stored)
+    except BinsparseError:
+        check_refused(stored)
+        return False
+    check_agreement(tensor)
+    again: dict[str, Any] = {}
+    write(again, tensor)
+    assert read(again).equals(tensor)
+    opened = open(stored)
+    dense = tensor.to_dense()
+    for key in _keys(tensor.shape):
+        assert _equal(_dense(opened[key]), dense[key])
+    assert opened.load().equals(tensor)
+    return True
+
+
+def check_refused(stored: Mapping[str, Any]) -> None:
+    """Assert that what `read` refuses is refused when it is opened and read whole, and that its parts raise no other
+    errors than ours.
+    """
+    try:
+        opened = open(stored)
+    except BinsparseError:
+        return
+    for key in _keys(opened.shape):
+        with contextlib.suppress(BinsparseError):
+            _dense(opened[key])
+    for whole in (opened.load, opened.to_dense, opened.unpack):
+        try:
+            whole()
+        except BinsparseError:
+            continue
+        raise AssertionError(f"{whole} accepts what read refuses")
+
+
+def check_agreement(tensor: Tensor) -> None:
+    """Assert that every way to read a tensor lists the same entries."""
+    whole = tensor.expand_structure()
+    coords, values = whole.unpack()
+    dense = np.full(tensor.shape, tensor._pad(), tensor.dtype)
+    rows = _rows(coords, len(values))
+    for row, value in zip(rows, values, strict=True):
+        dense[row] = value
+    assert len(set(rows)) == len(rows) == whole.number_of_stored_values
+    assert _equal(tensor.to_dense(), dense)
+    assert _equal(tensor.convert(coordinates(tensor.ndim)).to_dense(), dense)
+    if tensor.ndim:
+        assert _equal(whole.values[whole.locate(coords)], values)
+        everywhere = np.array(list(np.ndindex(tensor.shape)), np.int64).reshape(-1, tensor.ndim).T
+        assert np.count_nonzero(whole.locate(everywhere) >= 0) == len(rows)
+        assert _equal(tensor[tuple(everywhere)], dense.ravel())
+    for key in _keys(tensor.shape):
+        assert _equal(_dense(tensor[key]), dense[key])
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind in "fc")
+
+
+def _dense(part: Any) -> Any:
+    return part.to_dense() if isinstance(part, Tensor) else part
+
+
+def _keys(shape: Sequence[int]) -> Iterator[Any]:
+    """Keys of some values, of all slices of one coordinate, of slices with a step, of nothing."""
+    if all(shape):
+        yield from {(0,) * len(shape), tuple(size - 1 for size in shape), tuple(size // 2 for size in shape)}
+    for k, size in enumerate(shape):
+        for part in (*range(size), slice(0, 0), slice(1, None), slice(None, None, 2), slice(None, None, -1)):
+            yield (*[slice(None)] * k, part, ...)
 
 
 def check_names(format: Format) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .errors import LimitError, Problem
+from .errors import ArrayError, LimitError, Problem, raise_if
 from .levels import Level, Place, places
 from .levels.base import Positions, as_array, wrong_type
 from .limits import INT32_MAX, INT64_MAX
@@ -54,19 +54,11 @@ class Tree:
         return all(level.ordered and not level.gaps and not level.shares for level in self.levels)
 
     def walk(self) -> Iterator[tuple[Place, dict[str, Array], int]]:
-        """Each level with its arrays by role and its number of positions. Precondition: the lengths fit."""
-        n = 1
-        for place in self.places:
-            arrays = {role: self.arrays[name] for role, name in place.names.items()}
-            yield place, arrays, n
-            n = place.level.size(arrays, place.dims, n)
+        """Each level with its arrays by role and its number of positions.
 
-    def positions(self) -> int:
-        """How many positions the last level gives. Precondition: the lengths fit."""
-        n = 1
-        for place, arrays, above in self.walk():
-            n = place.level.size(arrays, place.dims, above)
-        return n
+        Raises ArrayError where an array is shorter or longer than those positions ask for.
+        """
+        return walk(self.places, self.arrays)
 
     def listed(self) -> Positions:
         """The positions of the last level that an entry has, in stored order. Precondition: the levels are sound."""
@@ -74,6 +66,11 @@ class Tree:
         for place, arrays, _ in self.walk():
             positions = place.level.expand(arrays, place.dims, positions, list(map(range, place.dims)))[2]
         return positions
+
+    @property
+    def padded(self) -> bool:
+        """Whether the last level stores coordinates that were not entries."""
+        return bool(self.levels) and self.levels[-1].padded
 
     @property
     def shares(self) -> bool:
@@ -118,17 +115,56 @@ class Tree:
             return
         has_gaps = any(level.gaps for level in self.levels[:-1])
         reached: Positions = range(1)
-        for place, arrays, n in self.walk():
-            problems = list(place.level.check(arrays, place.dims, n, order=order))
-            if has_gaps and not problems:
-                everything = list(map(range, place.dims))
-                if not place.level.padded and len(reached) < n:
-                    problems = _unreached_problems(place, arrays, n, reached)
-                reached = place.level.expand(arrays, place.dims, reached, everything)[2]
-            found = [at_name(problem, place.names, called[place.depth :]) for problem in problems]
-            yield from found
-            if found:  # the sizes below this level mean nothing
-                return
+        try:
+            for place, arrays, n in self.walk():
+                problems = list(place.level.check(arrays, place.dims, n, order=order))
+                if has_gaps and not problems:
+                    everything = list(map(range, place.dims))
+                    if not place.level.padded and len(reached) < n:
+                        problems = _unreached_problems(place, arrays, n, reached)
+                    reached = place.level.expand(arrays, place.dims, reached, everything)[2]
+                found = [at_name(problem, place.names, called[place.depth :]) for problem in problems]
+                yield from found
+                if found:  # the sizes below this level mean nothing
+                    return
+            yield from value_problems(count_positions(self.places, self.arrays), len(self.values))
+        except ArrayError as error:
+            yield from error.problems
+
+
+def walk(
+    places: Iterable[Place], arrays: Mapping[str, Array]
+) -> Iterator[tuple[Place, dict[str, Array], int]]:
+    """`Tree.walk`, of places and arrays. Precondition: `length_problems` finds nothing."""
+    n = 1
+    for place in places:
+        here = {role: arrays[name] for role, name in place.names.items()}
+        # The lengths alone may not have told the number of positions; it is compared before anything is indexed.
+        problems = place.level.lengths({role: x.shape[0] for role, x in here.items()}, place.dims, n)[1]
+        raise_if(ArrayError, [at_name(problem, place.names, ()) for problem in problems])
+        yield place, here, n
+        n = _size(place, here, n)
+
+
+def count_positions(places: Iterable[Place], arrays: Mapping[str, Array]) -> int:
+    """How many positions the last level gives. Raises ArrayError as `walk` does."""
+    n = 1
+    for place, here, above in walk(places, arrays):
+        n = _size(place, here, above)
+    return n
+
+
+def _size(place: Place, arrays: dict[str, Array], n: int) -> int:
+    children = place.level.size(arrays, place.dims, n)
+    if children < 0:
+        raise ArrayError(Problem(next(iter(place.names.values())), f"counts {children} positions below its level"))
+    return children
+
+
+def value_problems(n: int, values: int) -> Iterator[Problem]:
+    """What is wrong with so many values for so many positions of the last level."""
+    if n != values:
+        yield Problem("values", f"expected a length of {n}, one for each position of the last level, got {values}")
 
 
 def length_problems(
@@ -158,8 +194,8 @@ def length_problems(
         yield from (at_name(problem, place.names, ()) for problem in problems)
         if problems:
             return
-    if n is not None and values is not None and n != values:
-        yield Problem("values", f"expected a length of {n}, one for each position of the last level, got {values}")
+    if n is not None and values is not None:
+        yield from value_problems(n, values)
 
 
 def _unreached_problems(place: Place, arrays: Mapping[str, Array], n: int, reached: Positions) -> list[Problem]:

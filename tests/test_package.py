@@ -72,7 +72,7 @@ def test_the_readme_names_every_kind_and_command():
     [
         # Interpreted kernels are slow: not the largest of the tests of size.
         ({"NUMBA_DISABLE_JIT": "1"}, ["-k", "not 20000 and not 13000 and not 300000 and not heavy"]),
-        ({"NUMBA_BOUNDSCHECK": "1"}, []),
+        ({"NUMBA_BOUNDSCHECK": "1"}, [str(ROOT / "tests/test_soundness.py")]),
     ],
     ids=["interpreted", "bounds checked"],
 )

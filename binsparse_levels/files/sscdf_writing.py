@@ -229,7 +229,7 @@ def _sayable(tensor: Tensor, place: str, dialect: str) -> tuple[str, Layout, Ten
         raise FormatError(Problem(place, f"an sscdf file cannot say the fill value {tensor.fill_value}"))
     if word == "scalar_empty" and tensor.number_of_stored_values:
         word = "scalar"
-    if tensor.format.alias in ("DCSR", "DCSC") and has_empty_fibers(tensor.arrays):
+    if tensor.format.alias in ("DCSR", "DCSC") and has_empty_fibers(tensor.arrays["pointers_to_1"]):
         tensor = tensor.convert("COOR" if tensor.format.alias == "DCSR" else "COOC").convert(tensor.format)
     comment = tensor.attributes.get("comment")
     return word, known[word], tensor, comment if isinstance(comment, str) else ""

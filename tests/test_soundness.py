@@ -1,0 +1,42 @@
+"""Law 8: a tree of which one item, or one length, is another is refused, or all ways to read it agree."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import binsparse_levels as bl
+from binsparse_levels import testing
+from binsparse_levels.levels import LEVELS
+
+pytestmark = pytest.mark.usefixtures("both_ways")
+
+KINDS = ["dense", "sparse", "bitmap", "bits", "band", "run", "hashed", "n_of_m"]
+CHAINS = [*((kind,) for kind in KINDS), *itertools.product(KINDS, repeat=2)]
+MORE = ["sparse(2)", "bitmap(2)", "bits(2)", "dense(2)"]
+CHAINS += [("sparse(2)", kind) for kind in KINDS] + [(kind, wide) for kind in KINDS for wide in MORE]
+
+
+def test_every_kind_stands_in_every_place():
+    assert {LEVELS[kind] for kind in KINDS} == set(testing.OURS)
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=", ".join)
+def test_damage_is_found_or_does_not_matter(chain):
+    rank = sum(int(kind[-2]) if kind.endswith(")") else 1 for kind in chain)
+    places = [place for place in np.ndindex(*(3, 4, 2)[:rank]) if place[0] != 1 and (rank < 2 or place[1] % 2)]
+    tensor = bl.pack(np.array(places).T, np.arange(1.0, len(places) + 1), (3, 4, 2)[:rank], ", ".join(chain))
+    stored = {}
+    bl.write(stored, tensor)
+    accepted = [testing.check_stored(changed) for changed in testing.damaged(stored)]
+    assert not all(accepted) or not tensor.arrays
+
+
+@given(testing.tensors(max_size=3), st.randoms())
+def test_damage_of_any_tensor(tensor, random):
+    stored = {}
+    bl.write(stored, tensor)
+    for changed in random.sample(every := list(testing.damaged(stored)), min(len(every), 4)):
+        testing.check_stored(changed)
