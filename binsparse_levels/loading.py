@@ -282,7 +282,8 @@ class Loading:
             tensor = Tensor(*place, ordered.arrays, values if data_type.iso else ordered.values, **options)
             how = "sorted" if duplicates == "error" else f"sorted, of duplicates the {duplicates}"
             self.repairs.append(f"entries: not in order, {how}")
-        self._hold_count(len(tensor.values))
+        if not self._lenient:
+            self._hold_count(len(tensor.values))
         if descriptor.name in NO_EMPTY_FIBERS:
             problems = list(self._empty_fiber_problems(tensor.arrays["pointers_to_1"]))
             if not self._lenient:
