@@ -463,7 +463,9 @@ def _in_range(coords: Sequence[npt.ArrayLike], sizes: Sequence[int]) -> list[Arr
     if len(columns) != len(sizes):
         what = f"expected an array for each of {len(sizes)} dimensions, got {len(columns)}"
         raise ArrayError(Problem("coords", what))
-    problems = []
+    problems = [
+        Problem(f"coords[{k}]", "has masked items; leave them out") for k, x in enumerate(coords) if np.ma.is_masked(x)
+    ]
     for k, (x, size) in enumerate(zip(columns, sizes, strict=True)):
         if x.dtype.kind not in "iu" and x.size:
             problems.append(Problem(f"coords[{k}]", f"expected integers, got {x.dtype}"))

@@ -164,8 +164,6 @@ def pick(item: Item, index: Any, dimension: int) -> Any:
         found = item[index]  # type: ignore[index]
     except IndexError:
         raise _out_of_bounds(index, dimension, len(item)) from None  # type: ignore[arg-type]
-    except (TypeError, ValueError) as error:  # a slice of what are no integers, or of step 0
-        raise IndexError(f"{index} in dimension {dimension}: {error}") from None
     if isinstance(found, range) and len(found) < 2:  # whose step may be larger than numpy's numbers
         return range(found[0], found[0] + 1) if found else range(0)
     return int(found) if isinstance(found, np.integer) else found
