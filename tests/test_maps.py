@@ -348,13 +348,14 @@ def test_single_values_and_arrays_of_them():
 @given(mapped_tensors(), st.data())
 def test_all_that_a_tensor_is_asked_is_asked_of_one_with_a_map(case, data):
     tensor, dense, _ = case
-    if data.draw(st.booleans()):
+    if dense.ndim and data.draw(st.booleans()):
         key = tuple(slice(None, None, data.draw(st.sampled_from([1, -1, 2]))) for _ in dense.shape)
         tensor, dense = tensor[key], dense[key]
     plain = tensor.to_tensor()
     assert tensor.equals(plain)
     assert plain.equals(tensor)
-    assert tensor.expand_structure().drop_fill().equals(plain.drop_fill())
+    if not any(level.padded for level in tensor.format.levels):
+        assert tensor.expand_structure().drop_fill().equals(plain.drop_fill())
     cast = tensor.astype(np.float32)
     assert cast.dtype == np.float32
     assert cast.equals(plain.astype(np.float32))
