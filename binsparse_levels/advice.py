@@ -22,11 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from . import fused, kernels, keys, packing, pictures, plain
-from .arguments import mirror_problems
+from .arguments import checked_dimension, mirror_problems
 from .errors import FormatError, LimitError, OptionError, Problem, raise_if
 from .formats import Format, FormatLike, coordinates, in_order, parse_format, permutation_problems
 from .levels import LEVELS, Dense, Level, Sparse, places
-from .limits import DEFAULT_LIMITS, INT64_MAX, Limits
+from .limits import DEFAULT_LIMITS, INT64_MAX, Limits, as_integer, as_integers
+from .mapped import AnyTensor, MappedTensor, without_map
 from .tensor import Tensor, pack
 from .tree import index_dtype
 
@@ -235,7 +236,7 @@ class Advice:
 
 
 def advise(
-    source: Tensor | Sequence[npt.ArrayLike],
+    source: AnyTensor | Sequence[npt.ArrayLike],
     shape: int | Sequence[int] | None = None,
     dtype: npt.DTypeLike = np.float64,
     *,
@@ -246,7 +247,8 @@ def advise(
     formats: Iterable[FormatLike] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Advice:
-    """The best formats for a tensor, or for coordinates in a shape (then with values of `dtype`), and their sizes.
+    """The best formats for a tensor, or for coordinates in a shape (then with values of `dtype`), and their sizes. Of a
+    tensor with a map they are those of its entries without it.
 
     Sizes are to the byte what `pack` makes of the entries, and `convert` too, unless it keeps wider integers that were
     given. Of formats with the same size that differ in the order of the dimensions inside one level, or between dense
@@ -266,18 +268,22 @@ def advise(
 
     Raises LimitError for more than 8 dimensions without orders, IndexError, FormatError, and what `pack` raises.
     """
-    if isinstance(source, Tensor):
-        tensor = source
+    has_values = isinstance(source, Tensor | MappedTensor)
+    if isinstance(source, Tensor | MappedTensor):
+        tensor = without_map(source)
         if shape is not None:
             raise OptionError(Problem("shape", "a tensor has its own"))
     elif shape is None:
         raise OptionError(Problem("shape", "coordinates need one"))
     else:
-        rank = len(shape) if isinstance(shape, Sequence | np.ndarray) else 1
+        rank = len(shape) if as_integer(shape) is None and isinstance(shape, Sequence | np.ndarray) else 1
         tensor = pack(source, np.zeros((), dtype), shape, coordinates(rank), duplicates="first", limits=limits)
     if slices_by is not None:
-        slices_by = range(tensor.ndim)[slices_by]
-    wanted = None if orders is None else [tuple(order) for order in orders]
+        slices_by = checked_dimension(slices_by, tensor.ndim)
+    most = as_integer(count)
+    if most is None:
+        raise OptionError(Problem("count", f"expected an integer, got {count!r:.40}; say how many formats to list"))
+    wanted = None if orders is None else [as_integers(order) for order in orders]
     for order in wanted or ():
         raise_if(FormatError, permutation_problems(order, tensor.ndim))
     if wanted is None and tensor.ndim > MAX_RANK:
@@ -286,14 +292,14 @@ def advise(
                 "shape", f"{tensor.ndim} dimensions have too many orders, more than {MAX_RANK}: name some as orders"
             )
         )
-    sizes = _sizes(tensor, isinstance(source, Tensor), wanted, limits)
+    sizes = _sizes(tensor, has_values, wanted, limits)
     advice = Advice(sizes, tensor.dtype, slices_by)
     choices = _choices(tensor.ndim, kinds)
     if wanted is None:
-        chains = _ranked(sizes, choices, _subsets(tensor.ndim, slices_by), slices_by, count)
+        chains = _ranked(sizes, choices, _subsets(tensor.ndim, slices_by), slices_by, most)
     else:
-        found = [chain for order in wanted for chain in _ranked(sizes, choices, _prefixes(order), slices_by, count)]
-        chains = heapq.nsmallest(count, found, key=lambda chain: chain.cost)
+        found = [chain for order in wanted for chain in _ranked(sizes, choices, _prefixes(order), slices_by, most)]
+        chains = heapq.nsmallest(most, found, key=lambda chain: chain.cost)
     advice.candidates = tuple(advice.candidate(format) for format in dict.fromkeys(chain.format() for chain in chains))
     if formats is not None:
         advice.compared = tuple(map(advice.candidate, formats))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -13,9 +12,11 @@ import numpy.typing as npt
 from .containers.base import load_json
 from .containers.seal import RESERVED
 from .descriptor import NAMESPACE
+from .dtypes import sound_booleans
 from .errors import ArrayError, DescriptorError, FormatError, Problem, raise_if
 from .formats import Format, FormatLike, parse_format
-from .limits import INT64_MAX, Limits
+from .limits import Limits, as_integer
+from .maps import checked_shape
 from .structure import STRUCTURES
 from .tree import same
 
@@ -24,42 +25,90 @@ Array: TypeAlias = npt.NDArray[Any]
 
 def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limits) -> tuple[Format, tuple[int, ...]]:
     parsed = parse_format(format)
-    try:
-        sizes = tuple(
-            operator.index(size) for size in (shape if isinstance(shape, Sequence | np.ndarray) else (shape,))
-        )
-    except TypeError:
-        raise TypeError(f"a shape is a sequence of integers, got {shape!r}") from None
+    several = as_integer(shape) is None and isinstance(shape, Sequence | np.ndarray)
+    sizes = checked_shape(shape if several else (shape,))
     limits.hold("rank", len(sizes), "shape", "the number of dimensions")
-    bad = [
-        Problem(f"shape[{k}]", f"{size} is not in 0 … 2**63 - 1")
-        for k, size in enumerate(sizes)
-        if not 0 <= size <= INT64_MAX
-    ]
-    raise_if(FormatError, bad)
     if parsed.rank != len(sizes):
         raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, but the shape is {sizes}"))
     return parsed, sizes
 
 
+def checked_dimension(dimension: int, ndim: int) -> int:
+    """A dimension as numpy takes an axis, a negative one counted from the end. Raises TypeError, IndexError."""
+    number = as_integer(dimension)
+    if number is None:
+        raise TypeError(f"a dimension is an integer, got {dimension!r:.40}")
+    if not -ndim <= number < ndim:
+        raise IndexError(f"there is no dimension {number} of {ndim}; count from 0, or from -1 backwards")
+    return number % ndim
+
+
 def checked_values(values: npt.ArrayLike) -> Array:
-    array = checked_array(values, "values")
+    """An array of values, or a scalar, of a type that a tensor holds. Raises ArrayError."""
+    return _as_values(checked_array(values, "values"))
+
+
+def checked_entries(coords: Any, values: npt.ArrayLike, ndim: int) -> tuple[list[Array], Array]:
+    """Coordinates by dimension, and values, an array or a scalar; entries whose value is masked are left out.
+
+    Raises ArrayError.
+    """
+    array, masked = split_mask(values, "values")
+    if masked is not None and not array.ndim:
+        raise _masked_error(masked, "values")
+    stored = _as_values(array)
+    columns = checked_coords(coords, ndim, stored)
+    return (columns, stored) if masked is None else ([x[~masked] for x in columns], stored[~masked])
+
+
+def _as_values(array: Array) -> Array:
     if array.ndim > 1:
         raise ArrayError(Problem("values", f"expected one dimension or a scalar, got shape {array.shape}"))
-    check_fixed_size(array.dtype)
+    check_value_type(array.dtype)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def checked_array(given: npt.ArrayLike, path: str) -> Array:
+    """An array, its booleans as numpy makes them. Raises ArrayError for what is none, and where items are masked."""
+    array, masked = split_mask(given, path)
+    if masked is not None:
+        raise _masked_error(masked, path)
+    return array
+
+
+def split_mask(given: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
+    """An array, and which of its items are masked, None where none is. Raises ArrayError for what is no array."""
+    if isinstance(given, list | tuple) and _holds_mask(given):
+        raise ArrayError(Problem(path, "a list holds masked items, whose masks numpy drops; give one masked array"))
     try:
-        return np.asarray(given)
+        array = sound_booleans(np.asarray(given))
     except ValueError as error:
         raise ArrayError(Problem(path, f"no array: {error}")) from None
+    if not isinstance(given, np.ma.MaskedArray):
+        return array, None
+    mask = np.ma.getmaskarray(given)
+    octets = np.ascontiguousarray(mask).view(np.uint8).reshape(*mask.shape, mask.dtype.itemsize)  # of records several
+    masked: Array = octets.max(axis=-1) != 0
+    return array, masked if masked.any() else None
 
 
-def check_fixed_size(dtype: np.dtype[Any]) -> None:
-    if dtype.hasobject or not dtype.itemsize:
-        raise ArrayError(Problem("values", f"expected a type of fixed size, got {dtype}"))
+def _holds_mask(given: Any) -> bool:
+    if isinstance(given, list | tuple):
+        return any(map(_holds_mask, given))
+    return isinstance(given, np.ma.MaskedArray)
+
+
+def _masked_error(masked: Array, path: str) -> ArrayError:
+    count = np.count_nonzero(masked)
+    what = f"{count} item{'s are' if count > 1 else ' is'} masked; leave them out, or give them values by filled()"
+    return ArrayError(Problem(path, what))
+
+
+def check_value_type(dtype: np.dtype[Any]) -> None:
+    """Raise ArrayError for a type that no tensor holds: objects, texts, and what has no size."""
+    if dtype.hasobject or dtype.kind in "SU" or not dtype.itemsize:
+        what = f"expected numbers, or another type of fixed size but no texts, got {dtype}; store codes in their place"
+        raise ArrayError(Problem("values", what))
 
 
 def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[str, Any]:
@@ -81,6 +130,7 @@ def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[s
 
 
 def checked_coords(coords: Any, ndim: int, values: Array) -> list[Array]:
+    """An array of integers for each dimension, as many as there are values. Raises ArrayError."""
     columns = [checked_array(x, f"coords[{k}]") for k, x in enumerate(coords)]
     if len(columns) != ndim:
         raise ArrayError(Problem("coords", f"expected an array for each of {ndim} dimensions, got {len(columns)}"))
@@ -99,11 +149,20 @@ def checked_coords(coords: Any, ndim: int, values: Array) -> list[Array]:
     return [x if x.dtype.kind in "iu" else x.astype(np.int64) for x in columns]
 
 
+def checked_places(coords: Any, shape: Sequence[int]) -> list[Array]:
+    """An array of integers for each dimension, all of one length and in range. Raises ArrayError, IndexError."""
+    columns = checked_coords(coords, len(shape), np.empty(()))
+    for k, (x, size) in enumerate(zip(columns, shape, strict=True)):
+        if len(x) and (x.min() < 0 or x.max() >= size):
+            raise IndexError(f"a coordinate is out of bounds for dimension {k} of size {size}")
+    return columns
+
+
 def checked_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     """The fill value as a scalar of that type; raises ArrayError where it would become another value."""
     if fill_value is None:
         return None
-    given = np.asarray(fill_value)
+    given = checked_array(fill_value, "fill_value")
     if given.ndim:
         raise ArrayError(Problem("fill_value", f"expected a scalar, got shape {given.shape}"))
     exact = given if given.dtype.kind != "c" or dtype.kind == "c" else given.real

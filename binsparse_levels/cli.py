@@ -24,10 +24,9 @@ from .fused import Duplicates
 from .io import Description, describe, read, repair, write
 from .io import open as open_tensor
 from .levels import LEVELS, places
-from .mapped import AnyTensor, MappedTensor
+from .mapped import MappedTensor, without_map
 from .maps import KEY, IndexMap, parse_map
 from .plugins import load_plugins
-from .tensor import Tensor
 
 OK, FAULTY_INPUT, WRONG_CALL = 0, 1, 2
 PROGRAM = "binsparse-levels"
@@ -287,7 +286,7 @@ def _convert(options: argparse.Namespace) -> int:
         format = options.format
         if best:
             step("counting")
-            format = advise(_plain(tensor), count=1, kinds=_specified()).best
+            format = advise(tensor, count=1, kinds=_specified()).best
             _say(f"best format: {format}")
         try:
             if options.map is not None:
@@ -295,8 +294,8 @@ def _convert(options: argparse.Namespace) -> int:
                 chosen = parse_map(options.map, tensor.shape)
                 format = format or coordinates(len(chosen.groups))
                 mapped = tensor if isinstance(tensor, MappedTensor) else MappedTensor(tensor.expand_structure())
-                plain = chosen == IndexMap.transpose(tensor.shape)
-                tensor = mapped.to_tensor(format) if plain else mapped.convert(format, chosen)
+                straight = chosen == IndexMap.transpose(tensor.shape)
+                tensor = mapped.to_tensor(format) if straight else mapped.convert(format, chosen)
             elif format is not None:
                 step(f"packing as {format}")
                 tensor = tensor.convert(format)
@@ -307,11 +306,6 @@ def _convert(options: argparse.Namespace) -> int:
     return OK
 
 
-def _plain(tensor: AnyTensor) -> Tensor:
-    """The tensor without its map."""
-    return tensor.to_tensor() if isinstance(tensor, MappedTensor) else tensor
-
-
 def _specified() -> list[str]:
     """The kinds of the specification, which every program reads."""
     return [name for name, kind in LEVELS.items() if kind.specified]
@@ -320,7 +314,7 @@ def _specified() -> list[str]:
 def _advise(options: argparse.Namespace) -> int:
     with _progress() as step:
         step("reading")
-        tensor = _plain(read(options.path, lenient=options.lenient))
+        tensor = read(options.path, lenient=options.lenient)
         step("counting")
         try:
             advice = advise(tensor, slices_by=options.slices_by, count=options.count, kinds=options.kinds)
@@ -342,7 +336,7 @@ def _advise(options: argparse.Namespace) -> int:
 
 
 def _draw(options: argparse.Namespace) -> int:
-    tensor = _plain(read(options.path, lenient=options.lenient))
+    tensor = without_map(read(options.path, lenient=options.lenient))
     try:
         drawn = tensor.draw(options.dimensions)
     except IndexError as error:

@@ -85,6 +85,17 @@ def data_type_of(dtype: np.dtype[Any], path: str, iso: bool = False) -> DataType
     raise ArrayError(Problem(path, f"a Binsparse file has no data type for numpy's {dtype}"))
 
 
+def sound_booleans(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, where it holds booleans with a byte of 1 for each that is true; without a copy where it has them.
+
+    A boolean that is a view of other bytes may have any.
+    """
+    if array.dtype.kind != "b":
+        return array
+    octets = array.view(np.uint8)
+    return octets != 0 if octets.max(initial=0) > 1 else array
+
+
 def decode(stored: npt.NDArray[Any], data_type: DataType, path: str) -> npt.NDArray[Any]:
     """The logical array: complex numbers joined, booleans, what was packed, of an iso array the one value, zero where
     there is none.

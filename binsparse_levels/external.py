@@ -31,7 +31,7 @@ from .containers.base import Pieces, part_of, split_path
 from .errors import ArrayError, ContainerError, FormatError, LimitError, OptionError, Problem, raise_if
 from .formats import Format, FormatLike
 from .levels import Level
-from .limits import DEFAULT_LIMITS, Limits
+from .limits import DEFAULT_LIMITS, Limits, as_integer
 from .loading import Lazy
 from .mapped import AnyTensor, as_stored, as_written
 from .maps import KEY
@@ -506,8 +506,9 @@ def _block_size(memory: int, tree: Tree) -> int:
     For each there are, at the most, its coordinates and its value twice, and three words that sort it; and the pointers
     of the fibers that it lies among, of which many may be empty, as words that are counted and added up.
     """
-    if type(memory) is not int or memory < 1:
-        raise OptionError(Problem("memory", f"expected a number of bytes, got {memory!r:.40}"))
+    given, memory = memory, as_integer(memory) or 0
+    if memory < 1:
+        raise OptionError(Problem("memory", f"expected a number of bytes, got {given!r:.40}"))
     each = 10 * len(tree.dims) + 3 * tree.values.dtype.itemsize + 48
     free = memory - _resident() - _ALLOWANCE
     least = _LEAST * each

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from .errors import BinsparseError, FormatError, Problem, raise_if
 from .levels import LEVELS, Dense, Level, Sparse
+from .limits import as_integers
 
 
 def coordinates(rank: int) -> Format:
@@ -27,6 +28,18 @@ def coordinates(rank: int) -> Format:
 def in_order(levels: tuple[Level, ...], order: Sequence[int]) -> Format:
     """The format of these levels where stored dimension k is dimension order[k]."""
     return Format(levels, None if list(order) == list(range(len(order))) else tuple(order))
+
+
+def checked_axes(axes: Sequence[int], rank: int) -> list[int]:
+    """A permutation of the dimensions as numpy takes it, negative ones counted from the end. Raises TypeError for what
+    is no integer, FormatError for what is no permutation.
+    """
+    order = list(as_integers(axes))
+    if not all(type(k) is int for k in order):
+        raise TypeError(f"axes are integers, got {order!s:.60}; give a permutation of the {rank} dimensions")
+    order = [k + rank if k < 0 else k for k in order]
+    raise_if(FormatError, permutation_problems(order, rank))
+    return order
 
 
 def permutation_problems(transpose: Any, rank: int | None) -> list[Problem]:
@@ -58,7 +71,7 @@ class Format:
             if not isinstance(level, Level):
                 raise TypeError(f"levels are of class Level, got {level!r}")
         if self.transpose is not None:
-            object.__setattr__(self, "transpose", tuple(self.transpose))
+            object.__setattr__(self, "transpose", as_integers(self.transpose))
             raise_if(FormatError, permutation_problems(self.transpose, self.rank))
 
     @property

@@ -19,7 +19,7 @@ from .formats import Format, FormatLike, coordinates, in_order
 from .levels import Dense, Level, Sparse
 from .limits import DEFAULT_LIMITS, Limits
 from .loading import Loading
-from .mapped import AnyTensor, MappedTensor, as_written
+from .mapped import AnyTensor, MappedTensor, as_written, without_map
 from .maps import Digit, IndexMap
 from .tensor import Tensor, pack, pack_dense
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # numpy
 
 
-def to_numpy(tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS) -> npt.NDArray[Any]:
+def to_numpy(tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS) -> npt.NDArray[Any]:
     """A dense array: `tensor.to_dense()`."""
     return tensor.to_dense(limits=limits)
 
@@ -67,16 +67,16 @@ def from_binsparse(other: Any) -> AnyTensor:
 # scipy.sparse
 
 
-def to_scipy(tensor: Tensor, format: str | None = None) -> scipy.sparse.sparray:
+def to_scipy(tensor: AnyTensor, format: str | None = None) -> scipy.sparse.sparray:
     """A sparse array of scipy, of the format that the tensor has, if scipy has it (csr, csc, coo), else coo.
 
-    format: another one of scipy's (csr, csc, coo, bsr, dia, dok, lil). The structure is expanded. The arrays are
-    shared where scipy takes them as they are: read-only ones. Raises FormatError for a fill value other than zero,
-    which scipy cannot say, and for rank 0.
+    format: another one of scipy's (csr, csc, coo, bsr, dia, dok, lil). The structure is expanded, a map undone.
+    The arrays are shared where scipy takes them as they are: read-only ones. Raises FormatError for a fill value other
+    than zero, which scipy cannot say, and for rank 0.
     """
     import scipy.sparse
 
-    whole = tensor.expand_structure()
+    whole = without_map(tensor).expand_structure()
     if whole.fill_value is not None and whole.fill_value != 0:
         raise FormatError(Problem("fill_value", f"scipy has no fill value other than 0, got {whole.fill_value}"))
     if whole.ndim == 0:
@@ -137,11 +137,11 @@ def _is_canonical(tensor: Tensor) -> bool:
 # pydata/sparse
 
 
-def to_sparse(tensor: Tensor) -> sparse.COO:
-    """A sparse.COO, with the fill value of the tensor, or zero; the structure is expanded."""
+def to_sparse(tensor: AnyTensor) -> sparse.COO:
+    """A sparse.COO, with the fill value of the tensor, or zero; the structure is expanded, a map undone."""
     import sparse
 
-    whole = tensor.expand_structure().convert(coordinates(tensor.ndim))
+    whole = without_map(tensor).expand_structure().convert(coordinates(tensor.ndim))
     coords, values = whole.unpack()
     table = np.array(coords, np.int64).reshape(whole.ndim, len(values))
     fill = np.zeros((), whole.dtype)[()] if whole.fill_value is None else whole.fill_value
@@ -158,8 +158,7 @@ def to_gcxs(tensor: AnyTensor, compressed_axes: Sequence[int] | None = None) -> 
 
     grouped = _grouped(tensor) if tensor.structure is None else None
     if grouped is None or (compressed_axes is not None and tuple(compressed_axes) != grouped[0]):
-        plain = tensor.to_tensor() if isinstance(tensor, MappedTensor) else tensor
-        return sparse.GCXS.from_coo(to_sparse(plain), compressed_axes=compressed_axes)
+        return sparse.GCXS.from_coo(to_sparse(tensor), compressed_axes=compressed_axes)
     rows, stored = grouped
     fill = np.zeros((), stored.dtype)[()] if stored.fill_value is None else stored.fill_value
     arrays = (stored.values, stored.arrays["indices_1"], stored.arrays["pointers_to_1"])
@@ -226,17 +225,17 @@ _SIZES = {1: ("size",), 2: ("nrows", "ncols")}
 _GRAPHBLAS_TYPES = ("bool", *INTEGERS, "float32", "float64", "complex64", "complex128")
 
 
-def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphblas.Scalar:
+def to_graphblas(tensor: AnyTensor) -> graphblas.Matrix | graphblas.Vector | graphblas.Scalar:
     """A Matrix, Vector or Scalar in the format that the tensor has, if GraphBLAS has it, else hypersparse.
 
-    The structure is expanded. GraphBLAS owns its memory, so every array is copied, once. Raises FormatError for what it
-    cannot hold: a fill value other than zero, more than two dimensions, other types.
+    The structure is expanded, a map undone. GraphBLAS owns its memory, so every array is copied, once. Raises
+    FormatError for what it cannot hold: a fill value other than zero, more than two dimensions, other types.
     """
     import graphblas
 
     from .files.sscdf_dialects import NATIVE
 
-    whole = tensor.expand_structure()
+    whole = without_map(tensor).expand_structure()
     if whole.fill_value is not None and whole.fill_value != 0:
         raise FormatError(Problem("fill_value", f"GraphBLAS has none, got {whole.fill_value}"))
     if whole.ndim > 2:
@@ -450,20 +449,20 @@ def _layout_of(tensor: AnyTensor) -> str | None:
 
 def _laid_out(tensor: AnyTensor, layout: str, block: tuple[int, int] | None) -> AnyTensor:
     """The same entries in a format whose arrays are those of a layout."""
-    plain = tensor.to_tensor() if isinstance(tensor, MappedTensor) else tensor
+    whole = without_map(tensor)
     if layout == "coo":
-        return plain.convert(coordinates(plain.ndim))
-    if plain.ndim != 2:
-        raise FormatError(Problem("layout", f"a tensor of {plain.ndim} dimensions is not brought into {layout}"))
+        return whole.convert(coordinates(whole.ndim))
+    if whole.ndim != 2:
+        raise FormatError(Problem("layout", f"a tensor of {whole.ndim} dimensions is not brought into {layout}"))
     if layout in ("csr", "csc"):
-        return plain.convert(layout.upper())
+        return whole.convert(layout.upper())
     if block is None:
         raise FormatError(Problem("block", f"{layout} needs the sizes of a block"))
-    checked = IndexMap.blocks(plain.shape, block).stored_shape[2:]
-    map = _blocked(plain.shape, (0, 1) if layout == "bsr" else (1, 0), checked)
+    checked = IndexMap.blocks(whole.shape, block).stored_shape[2:]
+    map = _blocked(whole.shape, (0, 1) if layout == "bsr" else (1, 0), checked)
     if map.padded:
-        raise FormatError(Problem("block", f"{block} does not divide {plain.shape}, as torch demands"))
-    return MappedTensor(plain).convert("dense, sparse, dense(2)", map)
+        raise FormatError(Problem("block", f"{block} does not divide {whole.shape}, as torch demands"))
+    return MappedTensor(whole).convert("dense, sparse, dense(2)", map)
 
 
 def _array(tensor: torch.Tensor) -> npt.NDArray[Any]:

@@ -37,7 +37,7 @@ from .errors import BinsparseError, ContainerError, DialectWarning, OptionError,
 from .fused import Duplicates
 from .limits import DEFAULT_LIMITS, Limits
 from .loading import Found, Loading, described, lazy_tensor
-from .mapped import AnyTensor, MappedTensor, as_stored, as_written
+from .mapped import AnyTensor, MappedTensor, as_stored, as_written, without_map
 from .maps import IndexMap
 from .tensor import Check, Tensor
 
@@ -238,8 +238,8 @@ def write(
         else:
             storage.refuse("this kind of file", but=found.writes)
             given |= {"chunks": chunks} if chunks is not None else {}
-        plain = tensor.to_tensor() if isinstance(tensor, MappedTensor) else tensor
-        _writer(found, place)(place, plain, overwrite=overwrite, **found.options, **_chosen(place, given, found.writes))
+        options = {**found.options, **_chosen(place, given, found.writes)}
+        _writer(found, place)(place, without_map(tensor), overwrite=overwrite, **options)
         return
     _refuse(place, **options)
     if not isinstance(spec_version, str):

@@ -17,7 +17,7 @@ from .bitpacked import BitPacked, Sliceable
 from .containers import seal
 from .containers.base import ArrayInfo, Parts, Reader
 from .descriptor import Descriptor, parse_descriptor
-from .dtypes import INTEGERS, DataType, decode
+from .dtypes import INTEGERS, DataType, decode, sound_booleans
 from .errors import ArrayError, DescriptorError, FormatError, Problem, raise_if
 from .formats import FormatLike
 from .fused import Duplicates
@@ -138,7 +138,7 @@ def described(found: Found) -> tuple[Descriptor, dict[str, ArrayInfo]]:
 
 
 def _slice(stored: Sliceable, start: int, stop: int) -> npt.NDArray[Any]:
-    return stored[start:stop]
+    return sound_booleans(stored[start:stop])
 
 
 class Loading:

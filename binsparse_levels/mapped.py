@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import checked_coords, checked_json, checked_values
-from .errors import FormatError, Problem, raise_if
-from .formats import Format, FormatLike, coordinates, permutation_problems
+from . import pictures
+from .arguments import checked_entries, checked_json, checked_places
+from .errors import FormatError, Problem
+from .formats import Format, FormatLike, checked_axes, coordinates
 from .fused import Duplicates
 from .limits import DEFAULT_LIMITS, Limits
 from .maps import KEY, DimensionMap, IndexMap, MapLike, parse_header, parse_map
@@ -109,6 +109,21 @@ class MappedTensor:
         return self._tensor.attributes
 
     @property
+    def descriptor_attributes(self) -> Mapping[str, Any]:
+        """The `attributes` inside the descriptor of what is stored."""
+        return self._tensor.descriptor_attributes
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """The index and pointer arrays of the stored tensor; see Tensor.arrays."""
+        return self.tensor.arrays
+
+    @property
+    def values(self) -> Array:
+        """The values of the stored tensor; see Tensor.values."""
+        return self.tensor.values
+
+    @property
     def iso(self) -> bool:
         """Whether one value stands for all stored ones."""
         return self._tensor.iso
@@ -148,7 +163,7 @@ class MappedTensor:
 
         Raises IndexError.
         """
-        indices = parse_key(key, self.shape)
+        indices, apart = parse_key(key, self.shape)
         sliced = [isinstance(index, slice) for index in indices]
         arrays = sum(isinstance(index, np.ndarray) for index in indices)
         if arrays > 1 and any(sliced):
@@ -157,7 +172,7 @@ class MappedTensor:
             )
         view = self._whole()
         if any(sliced) or (not indices and key != ()):
-            return self._viewed(narrowed(view, indices))
+            return self._viewed(narrowed(view, indices, apart=apart))
         places: list[Any] = list(view.items)
         for dimension, (k, index) in enumerate(zip(view.dimensions, indices, strict=True)):
             item = view.items[k]
@@ -177,9 +192,7 @@ class MappedTensor:
 
         Nothing is moved. Raises FormatError for what is no permutation.
         """
-        order = [operator.index(k) for k in axes]
-        order = [k + self.ndim if k < 0 else k for k in order]
-        raise_if(FormatError, permutation_problems(order, self.ndim))
+        order = checked_axes(axes, self.ndim)
         if self._view is not None:
             return self._viewed(self._view.permuted(order))
         return MappedTensor(self._tensor, self._map.permuted(order))
@@ -192,6 +205,29 @@ class MappedTensor:
     def load(self, format: FormatLike | None = None) -> MappedTensor:
         """The same entries in memory; see Tensor.load. format: of the stored tensor, where not its own."""
         return MappedTensor(self.tensor.load(format), self.map)
+
+    def locate(self, coords: Sequence[npt.ArrayLike]) -> Array:
+        """Where the entries at these coordinates stand among `values`, or -1 for what is not stored; see Tensor.locate.
+
+        Raises IndexError, ArrayError.
+        """
+        return self.tensor.locate(self.map.forward(checked_places(coords, self.shape)))
+
+    def slabs(self, dimension: int, *, max_bytes: int) -> Iterator[tuple[range, Tensor]]:
+        """The entries in parts along a dimension, each a Tensor without a map, by all coordinates; see Tensor.slabs.
+
+        All entries are listed first. Raises LimitError, IndexError.
+        """
+        return self.to_tensor().slabs(dimension, max_bytes=max_bytes)
+
+    def draw(self, dimensions: Sequence[int] | None = None) -> str:
+        """An SVG; see Tensor.draw: of a small tensor the level tree of what is stored, else where its entries lie.
+
+        Raises IndexError, OptionError for dimensions that cannot be drawn.
+        """
+        if dimensions is None and pictures.is_small(self.tensor._tree):
+            return self.tensor.draw()
+        return self.to_tensor().draw(dimensions)
 
     def _whole(self) -> View:
         """The view, or that of everything."""
@@ -282,10 +318,21 @@ class MappedTensor:
         stored = target.forward(coords)
         return MappedTensor(_packed(self._tensor, stored, values, target.stored_shape, format, limits), target)
 
+    def astype(self, dtype: npt.DTypeLike) -> MappedTensor:
+        """The same tensor with values of another type; see Tensor.astype."""
+        return MappedTensor(self.tensor.astype(dtype), self.map)
+
+    def drop_fill(self) -> MappedTensor:
+        """Without the stored entries that equal the fill value; see Tensor.drop_fill."""
+        return MappedTensor(self.tensor.drop_fill(), self.map)
+
+    def expand_structure(self) -> MappedTensor:
+        """This tensor, since it has no structure."""
+        return self
+
     def equals(self, other: Tensor | MappedTensor) -> bool:
         """Whether both have the same shape, entries and fill value, through whatever maps; see Tensor.equals."""
-        plain = other.to_tensor() if isinstance(other, MappedTensor) else other
-        return self.to_tensor().equals(plain)
+        return self.to_tensor().equals(without_map(other))
 
     def __binsparse_descriptor__(self) -> dict[str, Any]:
         """The descriptor of what is stored, with the map beside it. Provisional: the protocol is a draft."""
@@ -297,6 +344,11 @@ class MappedTensor:
 
 
 AnyTensor: TypeAlias = "Tensor | MappedTensor"
+
+
+def without_map(tensor: AnyTensor) -> Tensor:
+    """The same entries in a Tensor: one with a map without it, by all coordinates."""
+    return tensor.to_tensor() if isinstance(tensor, MappedTensor) else tensor
 
 
 def pack_mapped(
@@ -315,7 +367,7 @@ def pack_mapped(
     stored. Otherwise as `pack`. Raises what `pack` raises.
     """
     parsed = parse_map(map, shape)
-    columns = checked_coords(coords, len(parsed.shape), checked_values(values))
+    columns, values = checked_entries(coords, values, len(parsed.shape))
     kept = checked_json(attributes, limits)
     try:
         stored = pack(

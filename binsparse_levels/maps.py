@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ import numpy.typing as npt
 
 from .containers.seal import RESERVED
 from .errors import ArrayError, BinsparseError, DescriptorError, FormatError, LimitError, Problem, raise_if
-from .limits import INT64_MAX
+from .limits import INT64_MAX, as_integer, as_integers
 
 Array: TypeAlias = npt.NDArray[Any]
 Item: TypeAlias = "int | range | Array"  # of a dimension: one coordinate, some of any step, any in any order
@@ -76,7 +75,9 @@ class IndexMap:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", checked_shape(self.shape))
-        object.__setattr__(self, "groups", tuple(tuple(Digit(*digit) for digit in group) for group in self.groups))
+        object.__setattr__(
+            self, "groups", tuple(tuple(Digit(*as_integers(digit)) for digit in group) for group in self.groups)
+        )
         if sum(map(len, self.groups)) > MAX_DIGITS:
             raise LimitError(Problem("map", f"no map has more than {MAX_DIGITS} digits"))
         raise_if(FormatError, self._problems())
@@ -160,7 +161,7 @@ class IndexMap:
         dimension. The DM format, and with one cut the layout of GCXS. Raises FormatError.
         """
         sizes = checked_shape(shape)
-        order, cuts = list(dimensions), list(partitioning)
+        order, cuts = list(as_integers(dimensions)), list(as_integers(partitioning))
         if not all(type(k) is int for k in order) or sorted(order) != list(range(len(sizes))):
             what = f"expected a permutation of 0 … {len(sizes) - 1}, got {order!s:.60}"
             raise FormatError(Problem("dimensions", what))
@@ -410,14 +411,16 @@ def parse_header(value: Any, stored_shape: Sequence[int]) -> IndexMap:
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:
-    """Sizes as Python integers; raises FormatError for those that no tensor has."""
+    """Sizes as Python integers. Raises FormatError for those that no tensor has, TypeError for what is no integer."""
     try:
-        sizes = tuple(operator.index(size) for size in shape)
+        sizes = as_integers(shape)
     except TypeError:
-        raise TypeError(f"a shape is a sequence of integers, got {shape!r:.60}") from None
-    for k, size in enumerate(sizes):
-        if not 0 <= size <= INT64_MAX:
-            raise FormatError(Problem(f"shape[{k}]", f"{size} is not in 0 … 2**63 - 1"))
+        sizes = (None,)
+    if not all(type(size) is int for size in sizes):
+        raise TypeError(f"a shape is a sequence of integers, got {shape!r:.60}")
+    what = "{} is not in 0 … 2**63 - 1"
+    bad = [(k, size) for k, size in enumerate(sizes) if not 0 <= size <= INT64_MAX]
+    raise_if(FormatError, [Problem(f"shape[{k}]", what.format(size)) for k, size in bad])
     return sizes
 
 
@@ -425,7 +428,11 @@ def _block_sizes(shape: Sequence[int], sizes: Sequence[int | Sequence[int]]) -> 
     """The sizes of nested blocks in every dimension, each a multiple of those within it."""
     found = []
     for given in sizes:
-        block = (given,) * len(shape) if isinstance(given, int) else tuple(given)
+        number = as_integer(given)
+        try:
+            block = as_integers(given) if number is None else (number,) * len(shape)  # type: ignore[arg-type]
+        except TypeError:  # no sequence
+            block = ()
         if len(block) != len(shape) or not all(type(size) is int and size > 0 for size in block):
             what = f"expected {len(shape)} integers >= 1, or one for all dimensions, got {given!s:.60}"
             raise FormatError(Problem("block", what))
@@ -456,7 +463,9 @@ def _in_range(coords: Sequence[npt.ArrayLike], sizes: Sequence[int]) -> list[Arr
     if len(columns) != len(sizes):
         what = f"expected an array for each of {len(sizes)} dimensions, got {len(columns)}"
         raise ArrayError(Problem("coords", what))
-    problems = []
+    problems = [
+        Problem(f"coords[{k}]", "has masked items; leave them out") for k, x in enumerate(coords) if np.ma.is_masked(x)
+    ]
     for k, (x, size) in enumerate(zip(columns, sizes, strict=True)):
         if x.dtype.kind not in "iu" and x.size:
             problems.append(Problem(f"coords[{k}]", f"expected integers, got {x.dtype}"))

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from . import packing
+from .dtypes import sound_booleans
 from .errors import ArrayError, Problem, raise_if
 from .formats import Format, in_order
 from .levels import Level, Place, Sparse
 from .levels.base import Positions, as_array, items_at
-from .limits import Limits
+from .limits import Limits, as_integer
 from .packing import Entries
 from .structure import STRUCTURES, in_triangle, read_problems
 from .tree import Tree, at_name, repeat_one
@@ -95,13 +96,14 @@ def _ranks(levels: Sequence[Level], kept: Sequence[int]) -> list[tuple[Level, in
 _ALL = slice(None)
 
 
-def parse_key(key: Any, shape: Sequence[int]) -> list[Any]:
-    """For each dimension an int, a slice, or a one-dimensional array of integers, as numpy reads the key.
+def parse_key(key: Any, shape: Sequence[int]) -> tuple[list[Any], bool]:
+    """For each dimension an int, a slice, or a one-dimensional array of integers, as numpy reads the key; and whether
+    something stands apart integers and arrays that numpy takes together: a slice, or an ellipsis of no dimension too.
 
     Raises IndexError for what numpy would refuse, and for what would add dimensions.
     """
     if type(key) is slice and shape:
-        return [key, *[_ALL] * (len(shape) - 1)]
+        return [key, *[_ALL] * (len(shape) - 1)], False
     given = list(key) if isinstance(key, tuple) else [key]
     gaps = [k for k, item in enumerate(given) if item is Ellipsis]
     if len(gaps) > 1:
@@ -111,33 +113,37 @@ def parse_key(key: Any, shape: Sequence[int]) -> list[Any]:
             f"too many indices: the tensor has {len(shape)} dimensions, {len(given) - len(gaps)} are given"
         )
     at = gaps[0] if gaps else len(given)
+    together = [k for k, item in enumerate(given) if item is not Ellipsis and not isinstance(item, slice)]
+    apart = bool(together) and together[-1] - together[0] >= len(together)
     given[at : at + len(gaps)] = [_ALL] * (len(shape) - len(given) + len(gaps))
-    return [_parse_item(item, k, size) for k, (item, size) in enumerate(zip(given, shape, strict=True))]
+    return [_parse_item(item, k, size) for k, (item, size) in enumerate(zip(given, shape, strict=True))], apart
 
 
 def _parse_item(item: Any, dimension: int, size: int) -> Any:
     if type(item) is int or type(item) is slice:
         return item
-    if item is None or isinstance(item, bool | np.bool_):
-        raise IndexError(f"{item!r} would add a dimension, which a view cannot")
-    if hasattr(item, "__index__") and not isinstance(item, np.ndarray):
-        return item.__index__()
+    if (number := as_integer(item)) is not None:
+        return number
+    if isinstance(item, np.ma.MaskedArray) and np.ma.is_masked(item):
+        raise IndexError("an index array has masked items; leave them out")
     try:
-        array = np.asarray(item)
+        array = sound_booleans(np.asarray(item))
     except ValueError as error:
         raise IndexError(f"an index that is no array: {error}") from None
-    if array.ndim == 0 and array.dtype.kind in "iu":
-        return int(array)
+    if item is None or (array.ndim == 0 and array.dtype.kind == "b"):
+        raise IndexError(f"{item!r} would add a dimension, which a view cannot")
     if array.ndim != 1:
         raise IndexError(f"an index array has one dimension, got {array.ndim} for dimension {dimension}")
     if array.dtype.kind == "b":
         if len(array) != size:
             raise IndexError(f"a mask of {len(array)} items for dimension {dimension} of size {size}")
         return np.flatnonzero(array)
-    if not len(array):
+    if not len(array) and not isinstance(item, np.ndarray):  # a list of nothing tells no type
         return np.empty(0, np.int64)
     if array.dtype.kind not in "iu":
         raise IndexError(f"expected integers, slices, arrays of integers or a mask, got {array.dtype}")
+    if not len(array):
+        return array.astype(np.int64)
     if array.min() >= 0 and array.max() < size:
         return array.astype(np.int64, copy=False)
     bad = np.flatnonzero((array >= size) | (array < -size))
@@ -163,8 +169,8 @@ def pick(item: Item, index: Any, dimension: int) -> Any:
     return int(found) if isinstance(found, np.integer) else found
 
 
-def narrowed(view: View, indices: Sequence[Any]) -> View:
-    """The view of a view. Precondition: `indices` has an item of `parse_key` for each dimension, one array at most."""
+def narrowed(view: View, indices: Sequence[Any], *, apart: bool = False) -> View:
+    """The view of a view. Precondition: `indices` and `apart` are of `parse_key`, with one array at most."""
     items, left = list(view.items), []
     for dimension, (k, index) in enumerate(zip(view.dimensions, indices, strict=True)):
         item = items[k]
@@ -178,11 +184,10 @@ def narrowed(view: View, indices: Sequence[Any]) -> View:
             items[k] = pick(item, index, dimension)
         if not isinstance(items[k], int):
             left.append(k)
-    # As numpy has it: integers beside an array are arrays too, and where a slice stands between them the dimension that
-    # they make together comes first.
+    # As numpy has it: integers beside an array are arrays too, and where something stands between them the dimension
+    # that they make together comes first.
     arrays = [d for d, index in enumerate(indices) if isinstance(index, np.ndarray)]
-    advanced = [d for d, index in enumerate(indices) if arrays and not isinstance(index, slice)]
-    if arrays and advanced != list(range(advanced[0], advanced[-1] + 1)):
+    if arrays and apart:
         k = view.dimensions[arrays[0]]
         left = [k, *(other for other in left if other != k)]
     return View(view.tree, tuple(items), tuple(left), view.order, view.structure)

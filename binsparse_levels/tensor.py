@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -13,24 +12,27 @@ import numpy.typing as npt
 
 from . import packing, pictures
 from .arguments import (
-    check_fixed_size,
+    check_value_type,
     checked_array,
-    checked_coords,
+    checked_dimension,
+    checked_entries,
     checked_fill,
     checked_format,
     checked_json,
+    checked_places,
     checked_values,
     mirror_problems,
+    split_mask,
 )
 from .blocks import read_slab, slab_ranges
 from .cells import gather_tree, scatter_tree
 from .descriptor import VERSION, array_classes
 from .errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
-from .formats import Format, FormatLike, coordinates, in_order, permutation_problems
+from .formats import Format, FormatLike, checked_axes, coordinates, in_order
 from .fused import Duplicates
 from .levels import Sparse, places
 from .levels.base import items_at
-from .limits import DEFAULT_LIMITS, Limits
+from .limits import DEFAULT_LIMITS, Limits, as_integer
 from .packing import Entries
 from .select import View, find_in, load, locate_in, narrowed, parse_key, pick, value_reader, view_of
 from .stored import stored
@@ -58,7 +60,8 @@ class Tensor:
     format: a Format, its notation, or a Binsparse `custom` object. shape: sizes of the tensor's dimensions. arrays:
     those of the levels by stored name (`pointers_to_1`, `indices_1`, `bitmap_0` …), one-dimensional, of any integer
     type, a bitmap of booleans or bytes. values: one-dimensional, an item for each position of the last level, or a
-    scalar for all of them (then the tensor is *iso*). They are used as they are, without a copy.
+    scalar for all of them (then the tensor is *iso*). They are used as they are, without a copy; masked items are
+    refused.
 
     fill_value: the value of what is not stored; None, which is not 0, where it is not specified. structure: one of the
     six of Binsparse 0.1, section 3.8. attributes: JSON of your own that is kept with the tensor; descriptor_attributes:
@@ -271,7 +274,8 @@ class Tensor:
         tree, order = self._tree, self._format.order
         if dimensions is None and (not self.ndim or pictures.is_small(tree)):
             return pictures.draw_tree(tree, order)
-        chosen = [range(self.ndim)[k] for k in (range(min(self.ndim, 2)) if dimensions is None else dimensions)]
+        asked = range(min(self.ndim, 2)) if dimensions is None else dimensions
+        chosen = [checked_dimension(k, self.ndim) for k in asked]
         if len(set(chosen)) != len(chosen) or not 0 < len(chosen) <= 2:
             raise OptionError(Problem("dimensions", f"expected one or two different ones, got {chosen}"))
         return pictures.spy(tree, order, chosen)
@@ -321,13 +325,13 @@ class Tensor:
         read = self._reader
         if read is not None and (value := read(key)) is not None:
             return value
-        indices = parse_key(key, self._shape)
+        indices, apart = parse_key(key, self._shape)
         sliced = [isinstance(index, slice) for index in indices]
         arrays = sum(isinstance(index, np.ndarray) for index in indices)
         if arrays > 1 or (arrays and not any(sliced)):
             return self._values_at(indices)
         if any(sliced) or (not indices and key != ()):
-            return self._viewed(narrowed(self._view(), indices))
+            return self._viewed(narrowed(self._view(), indices, apart=apart))
         value = self._value_at(
             [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, self._shape, strict=True))]
         )
@@ -395,10 +399,7 @@ class Tensor:
         coords: an integer array for each dimension, of one length. With a structure, of what is stored. Raises
         IndexError, ArrayError.
         """
-        columns = checked_coords(coords, self.ndim, np.empty(()))
-        for k, (x, size) in enumerate(zip(columns, self._shape, strict=True)):
-            if len(x) and (x.min() < 0 or x.max() >= size):
-                raise IndexError(f"a coordinate is out of bounds for dimension {k} of size {size}")
+        columns = checked_places(coords, self._shape)
         return locate_in(self._tree, [columns[k] for k in self._format.order])
 
     def permute(self, axes: Sequence[int]) -> Tensor:
@@ -406,9 +407,7 @@ class Tensor:
 
         Nothing is moved. Raises FormatError for what is no permutation.
         """
-        order = [operator.index(k) for k in axes]
-        order = [k + self.ndim if k < 0 else k for k in order]
-        raise_if(FormatError, permutation_problems(order, self.ndim))
+        order = checked_axes(axes, self.ndim)
         format = in_order(self._format.levels, [order.index(k) for k in self._format.order])
         structure = self._structure
         if structure is not None and order == [1, 0]:
@@ -438,7 +437,13 @@ class Tensor:
         Along the outermost stored dimension each entry is read once; along another, once for every part, and once more
         to count. A structure is expanded first. Raises LimitError where one coordinate alone takes more, IndexError.
         """
-        k = self._format.order.index(range(self.ndim)[dimension])
+        dimension, most = checked_dimension(dimension, self.ndim), as_integer(max_bytes)
+        if most is None:
+            raise OptionError(
+                Problem("max_bytes", f"expected a number of bytes, got {max_bytes!r:.40}; give an integer")
+            )
+        max_bytes = most
+        k = self._format.order.index(dimension)
         whole = self.expand_structure()
         tree = whole._held if isinstance(whole._held, Tree) else whole._tree
         if not tree.lazy and any(level.fused() is None for level in tree.levels):
@@ -564,7 +569,7 @@ class Tensor:
     def astype(self, dtype: npt.DTypeLike) -> Tensor:
         """The same tensor with values of another type, cast as numpy casts them; the other arrays are shared."""
         tree = self._tree.blanked()
-        check_fixed_size(np.dtype(dtype))
+        check_value_type(np.dtype(dtype))
         if self._structure is not None:
             raise_if(FormatError, structure_problems(self._structure, self._shape, np.dtype(dtype)))
         if tree.iso:
@@ -580,6 +585,8 @@ class Tensor:
 
         NaN equals NaN; types are compared by value, as numpy does; a stored fill value is an entry.
         """
+        if hasattr(other, "to_tensor"):  # it is seen through a map
+            other = other.to_tensor()
         if not isinstance(other, Tensor) or self._shape != other._shape:
             return False
         fills = self._fill_value, other._fill_value
@@ -701,15 +708,15 @@ def pack(
     coords: one integer array for each dimension, or one array of shape (ndim, n). values: an array of length n, or a
     scalar for all entries (then the tensor is iso). duplicates: what becomes of coordinates that are given more than
     once: an error, the sum of the values (of booleans, whether any is true; integers wrap as numpy's), or the first or
-    the last of them in input order. fill_value, structure, attributes: as for Tensor.
+    the last of them in input order. Of a masked array the entries whose value is masked are not stored. fill_value,
+    structure, attributes: as for Tensor.
 
     Raises FormatError, ArrayError for what is out of range, repeated, or of a wrong type or length, LimitError.
     """
     if duplicates not in ("error", "sum", "first", "last"):
         raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
     parsed, sizes = checked_format(format, shape, limits)
-    stored = checked_values(values)
-    columns = checked_coords(coords, len(sizes), stored)
+    columns, stored = checked_entries(coords, values, len(sizes))
     raise_if(FormatError, structure_problems(structure, sizes, stored.dtype) if structure is not None else ())
     iso = stored.ndim == 0
     entries = _entries(parsed, sizes, columns, stored.reshape(-1) if iso else stored, iso)
@@ -733,29 +740,31 @@ def pack_dense(
     limits: Limits = DEFAULT_LIMITS,
 ) -> Tensor:
     """A Tensor of what differs from the fill value in an array (NaN equals NaN), or of what the boolean pattern marks.
+    Of a masked array the cells that are masked are not stored.
 
     The fill value is 0 unless another is given, while `pack` gives none: by `equals` these differ. Where it is None the
     tensor has none, and what differs from zero is stored. Raises FormatError, ArrayError
     for a pattern of another shape or a fill value that the type cannot hold, LimitError.
     """
-    dense = np.asarray(array)
+    dense, masked = split_mask(array, "array")
+    check_value_type(dense.dtype)
     fill = checked_fill(fill_value, dense.dtype)
     pad = np.zeros((), dense.dtype)[()] if fill is None else fill
     if pattern is None:
         with np.errstate(invalid="ignore"):
             mask = dense != pad if pad == pad else dense == dense
     else:
-        mask = np.asarray(pattern)
+        mask = checked_array(pattern, "pattern")
         if mask.dtype != bool or mask.shape != dense.shape:
             raise ArrayError(
                 Problem("pattern", f"expected booleans of shape {dense.shape}, got {mask.dtype} of shape {mask.shape}")
             )
-        mask = mask.view(np.uint8) != 0  # a boolean that was viewed may have any bits
+    if masked is not None:
+        mask = mask & ~masked
     if not mask.size or not dense.ndim:
         empty = (np.nonzero(mask), dense[mask]) if dense.ndim else ((), dense[mask])
         return pack(*empty, dense.shape, format, fill_value=fill_value, attributes=attributes, limits=limits)
     parsed, sizes = checked_format(format, dense.shape, limits)
-    check_fixed_size(dense.dtype)
     native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
     tree = gather_tree(native, mask, parsed.levels, parsed.order, pad, limits)
     return Tensor._trusted(parsed, sizes, tree, fill, None, checked_json(attributes, limits), {})

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from .errors import OptionError, Problem
+from .limits import as_integer
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -25,9 +26,10 @@ def get_threads() -> int:
 def set_threads(count: int) -> None:
     """Let an operation use so many threads, in the whole process. Results do not depend on it. Raises OptionError."""
     global _threads
-    if type(count) is not int or count < 1:
+    number = as_integer(count)
+    if number is None or number < 1:
         raise OptionError(Problem("threads", f"expected an integer >= 1, got {count!r:.40}"))
-    _threads = count
+    _threads = number
 
 
 def shares(count: int) -> list[tuple[int, int]]:

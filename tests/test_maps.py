@@ -3,6 +3,7 @@
 import itertools
 import json
 import pickle
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -342,6 +343,46 @@ def test_single_values_and_arrays_of_them():
             tensor[key]
     with pytest.raises(ValueError, match="zero"):
         tensor[::0]
+
+
+@given(mapped_tensors(), st.data())
+def test_all_that_a_tensor_is_asked_is_asked_of_one_with_a_map(case, data):
+    tensor, dense, _ = case
+    if dense.ndim and data.draw(st.booleans()):
+        key = tuple(slice(None, None, data.draw(st.sampled_from([1, -1, 2]))) for _ in dense.shape)
+        tensor, dense = tensor[key], dense[key]
+    plain = tensor.to_tensor()
+    assert tensor.equals(plain)
+    assert plain.equals(tensor)
+    if not any(level.padded for level in tensor.format.levels):
+        assert tensor.expand_structure().drop_fill().equals(plain.drop_fill())
+    cast = tensor.astype(np.float32)
+    assert cast.dtype == np.float32
+    assert cast.equals(plain.astype(np.float32))
+    np.testing.assert_array_equal(bl.to_numpy(tensor), dense)
+    assert bl.to_sparse(tensor).fill_value == (tensor.fill_value or 0)
+    np.testing.assert_array_equal(bl.to_sparse(tensor).todense(), dense)
+    if dense.ndim and not tensor.fill_value:
+        np.testing.assert_array_equal(bl.to_scipy(tensor).toarray(), dense)
+    assert str(bl.advise(tensor)) == str(bl.advise(plain))
+    assert tensor.draw().startswith("<svg")
+    if dense.ndim:
+        assert tensor.draw([0]) == plain.draw([0])
+        dimension = data.draw(st.integers(0, dense.ndim - 1))
+        parts = list(tensor.slabs(dimension, max_bytes=10**6))
+        joined = [part.to_dense() for _, part in parts]
+        if joined:
+            np.testing.assert_array_equal(np.concatenate(joined, dimension), dense)
+    if dense.size:
+        coords = [x.reshape(-1) for x in np.indices(dense.shape)] or [np.zeros(1, int)][:0]
+        positions = tensor.locate(coords)
+        found = np.where(positions < 0, tensor.fill_value or 0, np.append(tensor.values, 0)[positions])
+        np.testing.assert_array_equal(found, dense.reshape(-1))
+        if dense.ndim:
+            with pytest.raises(IndexError):
+                tensor.locate([x + size for x, size in zip(coords, dense.shape, strict=True)])
+    assert isinstance(tensor.descriptor_attributes, Mapping)
+    assert set(tensor.arrays) == set(tensor.tensor.arrays)
 
 
 def test_permuting_and_packing_move_nothing():

@@ -60,10 +60,10 @@ def test_iso_with_duplicates_that_are_as_many_as_the_padding(duplicates):
 
 
 def test_iso_values_keep_their_width():
-    tensor = pack([[0]], np.array("a", "U3"), 3, "CVEC", fill_value="xyz")
-    assert tensor.dtype == np.dtype("U3")
-    assert tensor.to_dense().tolist() == ["a", "xyz", "xyz"]
-    assert tensor.convert("dense").dtype == np.dtype("U3")
+    tensor = pack([[0]], np.array(b"a", "V3"), 3, "CVEC", fill_value=np.void(b"xyz"))
+    assert tensor.dtype == np.dtype("V3")
+    assert tensor.to_dense().tobytes() == b"a\0\0xyzxyz"
+    assert tensor.convert("dense").dtype == np.dtype("V3")
 
 
 @pytest.mark.parametrize(
@@ -223,14 +223,14 @@ def test_a_fill_value_that_its_mirror_image_differs_from():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "fill"), [("int64", 2**70), ("float32", 1e300), ("float16", 65536), ("float64", "1"), ("U2", "abc")]
+    ("dtype", "fill"), [("int64", 2**70), ("float32", 1e300), ("float16", 65536), ("float64", "1")]
 )
 def test_more_fill_values_that_the_type_cannot_hold(dtype, fill):
     with pytest.raises(ArrayError, match="fill_value"):
         pack([[0]], np.zeros(1, dtype), 3, "CVEC", fill_value=fill)
 
 
-@pytest.mark.parametrize("dtype", ["S5", "U3", "M8[s]", "i4,f8"])
+@pytest.mark.parametrize("dtype", ["M8[s]", "i4,f8"])
 def test_pack_dense_of_other_types(dtype):
     array = np.zeros(4, dtype)
     array[1] = np.ones((), dtype) if dtype != "M8[s]" else np.datetime64(5, "s")
@@ -516,9 +516,8 @@ def test_what_other_libraries_do_not_have():
     for format in ("nope", "CSR", ""):
         with pytest.raises(FormatError):
             to_scipy(pack([[0], [0]], [1.0], (2, 2), "CSR"), format)
-    for tensor in (vector().astype(np.float16), pack([[0]], ["a"], 3, "CVEC")):
-        with pytest.raises(FormatError):
-            to_scipy(tensor)
+    with pytest.raises(FormatError):
+        to_scipy(vector().astype(np.float16))
 
 
 @pytest.mark.parametrize("case", ["text", "deep", "circular", "ragged", "masked", "letters"])

@@ -6,34 +6,83 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binsparse_levels import Tensor, testing
+from binsparse_levels import Tensor, pack_dense, testing
 from binsparse_levels.levels import LEVELS
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
 
+class Index:
+    """An integer that is none of Python's or numpy's."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __index__(self):
+        return self.number
+
+
+INTEGERS = [int, np.int64, np.int8, np.array, Index]  # what makes an integer
+
+
 @st.composite
 def keys(draw, shape, *, arrays=True):
-    """An index that numpy takes for an array of that shape."""
+    """An index that numpy takes for an array of that shape; an ellipsis stands anywhere, perhaps for no dimension."""
     with_array = draw(st.sampled_from([None, *range(len(shape))])) if arrays else None
     items = []
     for k, size in enumerate(shape):
         if k == with_array:
             if draw(st.booleans()):
-                items.append(np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)), bool))
+                made = np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)), bool)
+                items.append(made.tolist() if size and draw(st.booleans()) else made)
             else:
                 index = st.integers(-size, size - 1) if size else st.nothing()
-                items.append(np.array(draw(st.lists(index, max_size=6)) if size else [], np.int64))
+                made = draw(st.lists(index, max_size=6)) if size else []
+                kind = draw(st.sampled_from([list, np.int64, np.int8, *([np.uint64] * all(x >= 0 for x in made))]))
+                items.append(made if kind is list else np.array(made, kind))
             continue
         ends = st.none() | st.integers(-size - 2, size + 2)
-        step = st.sampled_from([None, 1, 2, 3, -1, -2])
+        step = st.sampled_from([None, 1, 2, 3, -1, np.int64(-2)])
         sliced = st.builds(slice, ends, ends, step)
-        items.append(draw(sliced | st.integers(-size, size - 1) if size and draw(st.booleans()) else sliced))
+        whole = st.builds(lambda make, x: make(x), st.sampled_from(INTEGERS), st.integers(-size, size - 1))
+        items.append(draw(sliced | whole if size and draw(st.booleans()) else sliced))
     if draw(st.booleans()):
+        begin = draw(st.integers(0, len(items)))
+        items[begin : draw(st.sampled_from([begin, *range(begin, len(items) + 1)]))] = [Ellipsis]
+    else:
         while items and isinstance(items[-1], slice) and items[-1] == slice(None, None, None):
             items.pop()
-        if len(items) < len(shape) or draw(st.booleans()):
-            items.append(Ellipsis)
+    return tuple(items)
+
+
+@st.composite
+def wrong_keys(draw, shape):
+    """An index with one thing in it that no view has: numpy refuses it too, or would add a dimension."""
+    items = list(draw(keys(shape)))
+    wrong = [
+        None,
+        True,
+        np.True_,
+        np.array(False),
+        1.5,
+        "0",
+        np.array(0.0),
+        np.empty(0),
+        np.zeros((1, 1, 1), int),
+        b"a",
+    ]
+    kind = draw(st.sampled_from(["thing", "range", "more"] if shape else ["thing", "more"]))
+    if kind == "thing":
+        items.insert(draw(st.integers(0, len(items))), draw(st.sampled_from(wrong)))
+    elif kind == "range":
+        at = draw(st.integers(0, len(shape) - 1))
+        size = shape[at]
+        far = st.sampled_from(
+            [size, -size - 1, np.uint64(2**63), np.array([size]), [-size - 1], np.ones(size + 1, bool)]
+        )
+        items = [slice(None)] * at + [draw(far)]
+    else:
+        items = [*items, ..., ...] if draw(st.booleans()) else [*[0] * (len(shape) + 1), ...]
     return tuple(items)
 
 
@@ -84,6 +133,32 @@ def test_a_view_is_numpys_on_the_dense_array(data):
     loaded.check()
     assert loaded.equals(tensor)
     assert loaded.format == tensor.format
+
+
+@given(st.data())
+def test_what_is_no_index(data):
+    tensor = data.draw(any_tensors())
+    key = data.draw(wrong_keys(tensor.shape))
+    with pytest.raises(IndexError):
+        tensor[key]
+
+
+@pytest.mark.parametrize("key", [(slice(None), 0, ..., [0, 2]), (0, ..., slice(None), [1]), ([0, 1], ..., 1)], ids=str)
+def test_an_ellipsis_of_no_dimension_stands_between(key):
+    dense = np.arange(24).reshape(2, 3, 4)
+    tensor = pack_dense(dense, "dense, sparse(2) @ 2, 0, 1")
+    alike(tensor[key], dense[key])
+    alike(tensor[::-1][key], dense[::-1][key])
+
+
+def test_a_mask_of_any_bytes():
+    dense = np.arange(4.0)
+    mask = np.array([0, 2, 1, 255], np.uint8).view(bool)
+    assert pack_dense(dense, "CVEC")[mask].tolist() == [1, 2, 3]
+    assert pack_dense(dense[:, None], "CSR")[mask].to_dense().tolist() == [[1], [2], [3]]
+    masked = np.ma.array([0, 1], mask=[True, False])
+    with pytest.raises(IndexError, match="masked"):
+        pack_dense(dense, "CVEC")[masked]
 
 
 @given(st.data())

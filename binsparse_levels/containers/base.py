@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BinsparseError, ContainerError, DescriptorError, LimitError, OptionError, PathExistsError, Problem
-from ..limits import Limits
+from ..limits import Limits, as_integers
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,11 @@ class Storage:
         wanted: dict[str, Any] = {"compression": str, "chunks": int, "shards": int}
         for field, kind in wanted.items():
             given = getattr(self, field)
+            if kind is int and given is not None:
+                by_name = isinstance(given, Mapping)
+                numbers = as_integers(given.values() if by_name else [given])
+                given = dict(zip(given, numbers, strict=True)) if by_name else numbers[0]
+                object.__setattr__(self, field, given)
             for value in given.values() if isinstance(given, Mapping) else [given]:
                 if value is not None and (type(value) is not kind or (kind is int and value < 1)):
                     raise OptionError(

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArrayError, ContainerError, FormatError, LimitError, OptionError, Problem
-from ..limits import INT32_MAX, INT64_MAX, Limits
+from ..limits import INT32_MAX, INT64_MAX, Limits, as_integer
 from . import local, ra_codecs
 from .base import touching
 
@@ -355,10 +355,10 @@ def codes_of(dtype: np.dtype[Any], eltype: int | None, name: str) -> tuple[int, 
                 Problem(name, f"an .ra file has no type for {dtype}; with eltype=0 its bytes are written")
             )
         return known or (USER, native.itemsize)
-    if type(eltype) is int:
-        codes = (eltype, native.itemsize)
+    if (number := as_integer(eltype)) is not None:
+        codes = (number, native.itemsize)
         as_raw = raw and ELEMENTS.get(codes, "b1") != "b1"
-        if eltype == USER or codes == known or as_raw or (native.kind == "b" and eltype == UNSIGNED):
+        if number == USER or codes == known or as_raw or (native.kind == "b" and number == UNSIGNED):
             return codes
     raise FormatError(Problem(name, f"{dtype} items are not of eltype {eltype!r:.40}"))
 

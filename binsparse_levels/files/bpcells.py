@@ -32,7 +32,7 @@ from ..errors import (
     Problem,
 )
 from ..kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
-from ..limits import DEFAULT_LIMITS, Limits
+from ..limits import DEFAULT_LIMITS, Limits, as_integers
 from ..tensor import Tensor
 from .compressed import Axis, Compressed, compressed, first_items, read_matrix
 from .places import Folder, Group, Place, attribute_text
@@ -187,6 +187,7 @@ def write(
 
     Raises FormatError for what such a file cannot hold, OptionError, PathExistsError.
     """
+    version, chunks, gzip = as_integers((version, chunks, gzip))
     if version not in (1, 2) or type(version) is not int:
         raise OptionError(Problem("version", f"expected 1 or 2, got {version!r:.40}"))
     if type(chunks) is not int or chunks < 1 or type(gzip) is not int or not 0 <= gzip <= 9:

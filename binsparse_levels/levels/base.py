@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError, LimitError, Problem
+from ..limits import as_integers
 
 Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
@@ -50,6 +51,9 @@ class Level(ABC):
     refuses: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        names = [field.name for field in fields(self)]
+        for name, given in zip(names, as_integers(getattr(self, name) for name in names), strict=True):
+            object.__setattr__(self, name, given)
         if type(self.rank) is not int or self.rank < self.min_rank:
             what = f"a {self.kind} level needs an integer >= {self.min_rank}, got {self.rank!r:.40}"
             raise FormatError(Problem("rank", what))
