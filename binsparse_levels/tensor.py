@@ -239,7 +239,7 @@ class Tensor:
         """How many entries are stored; with a structure, those of its triangle; of a view they are looked for."""
         held = self._held
         tree = held if isinstance(held, Tree) and not held.gaps and not held.shares else self._tree
-        return len(tree.listed()) if tree.gaps or tree.shares else len(tree.values)
+        return tree.count()
 
     @property
     def nbytes(self) -> int:
@@ -256,7 +256,7 @@ class Tensor:
         """What a notebook shows: the head alone of what has not been read, a picture too of what is in memory."""
         if isinstance(self._held, View) or self._held.lazy:
             return f"<pre>{pictures.escaped(self._head())}</pre>"
-        drawn = self.draw() if len(self._held.values) <= _DRAWN_UNASKED else ""
+        drawn = self.draw() if self.number_of_stored_values <= _DRAWN_UNASKED else ""
         return f"<pre>{pictures.escaped(repr(self))}</pre>{drawn}"
 
     def draw(self, dimensions: Sequence[int] | None = None) -> str:

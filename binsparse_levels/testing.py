@@ -106,6 +106,12 @@ def check_level(case: LevelCase) -> None:
     real = sum(len(array) * 4 if role in numbers else array.nbytes for role, array in kept.items())
     told = level.nbytes(dims, n, size, root=False, itemsize=4)
     assert told in (None, real)
+    # what has an entry below it is reached once, and entries are counted as they are listed
+    assert as_array(level.reached(kept, dims, range(n))).tolist() == list(dict.fromkeys(q for *_, q in listing))
+    below = np.arange(size) % 3
+    for one in (2, below):
+        each = [sum(int(np.broadcast_to(one, size)[q]) for fiber, _, q in listing if fiber == p) for p in range(n)]
+        assert np.broadcast_to(level.count(kept, dims, n, one), n).tolist() == each
     # 8: so is the number of children, and a slice reads no more than everything
     assert level.children(dims, n, len(built)) in (None, size)
     for k in range(level.rank):

@@ -68,12 +68,21 @@ class Tree:
             n = place.level.size(arrays, place.dims, above)
         return n
 
-    def listed(self) -> Positions:
-        """The positions of the last level that an entry has, in stored order. Precondition: the levels are sound."""
+    def reached(self) -> Positions:
+        """The positions of the last level that an entry has, each once. Precondition: the levels are sound."""
         positions: Positions = range(1)
         for place, arrays, _ in self.walk():
-            positions = place.level.expand(arrays, place.dims, positions, list(map(range, place.dims)))[2]
+            positions = place.level.reached(arrays, place.dims, positions)
         return positions
+
+    def count(self) -> int:
+        """How many entries there are, of which none is listed. Precondition: the levels are sound."""
+        if not self.gaps and not self.shares:
+            return len(self.values)
+        below: int | Array = 1
+        for place, arrays, n in reversed(list(self.walk())):
+            below = place.level.count(arrays, place.dims, n, below)
+        return below if isinstance(below, int) else int(below[0])
 
     @property
     def shares(self) -> bool:
@@ -90,7 +99,7 @@ class Tree:
         if not self.gaps or self.iso:
             return self
         reached = np.zeros(len(self.values), bool)
-        reached[as_array(self.listed())] = True
+        reached[as_array(self.reached())] = True
         if reached.all():
             return self
         values = np.zeros(len(self.values), self.values.dtype)
@@ -121,10 +130,9 @@ class Tree:
         for place, arrays, n in self.walk():
             problems = list(place.level.check(arrays, place.dims, n, order=order))
             if has_gaps and not problems:
-                everything = list(map(range, place.dims))
                 if not place.level.padded and len(reached) < n:
                     problems = _unreached_problems(place, arrays, n, reached)
-                reached = place.level.expand(arrays, place.dims, reached, everything)[2]
+                reached = place.level.reached(arrays, place.dims, reached)
             found = [at_name(problem, place.names, called[place.depth :]) for problem in problems]
             yield from found
             if found:  # the sizes below this level mean nothing

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError, LimitError, Problem
+from ..limits import INT64_MAX
 
 Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
@@ -149,6 +150,20 @@ class Level(ABC):
     def reach(self, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> Positions:
         """`expand` for a kind without arrays, of which the child positions alone are wanted."""
         return self.expand({}, dims, positions, window)[2]
+
+    def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
+        """The child positions that the fibers at `positions` have, each once. A kind that shares lists no coordinate."""
+        return self.expand(arrays, dims, positions, [range(size) for size in dims])[2]
+
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
+        """How many entries lie below each of the n fibers, from how many lie below each child: an array, or one number
+        for all. A kind that cannot do better lists its coordinates.
+        """
+        counts, _, child = self.expand(arrays, dims, range(n), [range(size) for size in dims])
+        if isinstance(counts, int) and isinstance(below, int):
+            return counts * below
+        ends = np.cumsum(np.broadcast_to(counts, n), dtype=np.int64)
+        return below_fibers(np.append(0, ends), below if isinstance(below, int) else items_at(below, child))
 
     def part(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
@@ -293,6 +308,39 @@ def children_of(pointers: Array, at: Array) -> tuple[Array, Array]:
     first = pointers[at].astype(np.int64)
     counts = pointers[at + 1].astype(np.int64) - first
     return counts, ranges(first, counts)
+
+
+def times(counts: Array, below: int | Array) -> Array:
+    """The product, in Python's integers where numpy's do not hold the sum of all of it."""
+    most = below if isinstance(below, int) else int(below.max(initial=0))
+    if len(counts) * int(counts.max(initial=0)) * most > INT64_MAX:
+        counts = counts.astype(object)
+    product: Array = counts * below
+    return product
+
+
+def below_fibers(bounds: Array, below: int | Array) -> Array:
+    """The sum for every fiber over its children bounds[p] … bounds[p + 1], of one number for all or of each its own."""
+    if isinstance(below, int):
+        return times(np.diff(bounds.astype(np.int64, copy=False)), below)
+    found: Array = np.diff(np.append(0, np.cumsum(below))[bounds.astype(np.int64, copy=False)])
+    return found
+
+
+def covered(window: Positions, starts: Array, ends: Array) -> tuple[Array, Array]:
+    """Of intervals of coordinates, as int64: where in the window each begins, and how many items of it lie in each."""
+    first, behind = (
+        np.clip(-((window.start - x) // window.step), 0, len(window))
+        if isinstance(window, range)
+        else np.searchsorted(window, x)
+        for x in (starts, ends)
+    )
+    return first, behind - first
+
+
+def through(window: Positions, places: Array) -> Array:
+    """The coordinates at these places of a window."""
+    return window.start + places * window.step if isinstance(window, range) else window[places]
 
 
 def span(window: Positions) -> range:

@@ -13,7 +13,20 @@ import numpy as np
 from .. import kernels, threads
 from ..errors import ArrayError, Problem, raise_if
 from ..limits import INT32_MAX
-from .base import Array, Arrays, Level, Positions, as_array, inside, is_everything, items_at, ranges, register, span
+from .base import (
+    Array,
+    Arrays,
+    Level,
+    Positions,
+    as_array,
+    below_fibers,
+    inside,
+    is_everything,
+    items_at,
+    ranges,
+    register,
+    span,
+)
 
 _FEW_FIBERS = 16  # in so many the ends of a window are searched; more are passed whole, those of a file read
 _AT_ONCE = 512  # items of a file that are read rather than searched
@@ -96,6 +109,9 @@ class Sparse(Level):
         wanted = inside(window, coords)
         total = np.concatenate(([0], np.cumsum(wanted)))
         return np.diff(total[np.cumsum(counts)], prepend=0), [x[wanted] for x in coords], as_array(child)[wanted]
+
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
+        return below_fibers(self._pointers(arrays), below)
 
     def part(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
