@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from . import fused, kernels, keys, packing, pictures, plain
 from .arguments import mirror_problems
-from .errors import FormatError, LimitError, OptionError, Problem, raise_if
+from .errors import FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from .formats import Format, FormatLike, coordinates, in_order, parse_format, permutation_problems
 from .levels import LEVELS, Dense, Level, Sparse, places
 from .limits import DEFAULT_LIMITS, INT64_MAX, Limits
@@ -123,6 +123,7 @@ class _Sizes:
         return self.shape[by] * size if self.iso and size == self.value_size else size
 
 
+@within_memory
 class Advice:
     """The sizes of formats for the entries of one tensor. `candidates` are the best, `compared` the usual ones.
 
@@ -234,6 +235,7 @@ class Advice:
     _repr_html_ = draw
 
 
+@within_memory
 def advise(
     source: Tensor | Sequence[npt.ArrayLike],
     shape: int | Sequence[int] | None = None,

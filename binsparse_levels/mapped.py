@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .arguments import checked_coords, checked_json, checked_values
-from .errors import FormatError, Problem, raise_if
+from .errors import FormatError, Problem, raise_if, within_memory
 from .formats import Format, FormatLike, coordinates, permutation_problems
 from .fused import Duplicates
 from .limits import DEFAULT_LIMITS, Limits
@@ -24,6 +24,7 @@ from .tree import Tree
 Array: TypeAlias = npt.NDArray[Any]
 
 
+@within_memory
 class MappedTensor:
     """A tensor that is seen through an index map: its entries are those of `tensor`, which is what is stored, at the
     coordinates where `map` has them. Immutable. Files hold the stored tensor, which anyone can open, and the map.
@@ -299,6 +300,7 @@ class MappedTensor:
 AnyTensor: TypeAlias = "Tensor | MappedTensor"
 
 
+@within_memory
 def pack_mapped(
     coords: Sequence[npt.ArrayLike] | npt.ArrayLike,
     values: npt.ArrayLike,

@@ -25,7 +25,7 @@ from .arguments import (
 from .blocks import read_slab, slab_ranges
 from .cells import gather_tree, scatter_tree
 from .descriptor import VERSION, array_classes
-from .errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
+from .errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from .formats import Format, FormatLike, coordinates, in_order, permutation_problems
 from .fused import Duplicates
 from .levels import Sparse
@@ -51,6 +51,7 @@ Check: TypeAlias = Literal["full", "trusted", "none"]
 _DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
 
 
+@within_memory
 class Tensor:
     """A sparse tensor of any rank in a tree of levels. Immutable; its arrays are read-only.
 
@@ -504,15 +505,12 @@ class Tensor:
             return np.array(cells.transpose(np.argsort(self._format.order)) if self.ndim else cells, order="C")
         if self._structure is not None:
             return self.convert(coordinates(2)).expand_structure().to_dense(rest, limits=limits)
-        try:
-            blank = np.zeros((), self.dtype)
-            blank[...] = rest
-            if any(blank.tobytes()):
-                dense = np.full(self._shape, rest, self.dtype)
-            else:  # memory that nobody has touched is zero
-                dense = np.zeros(self._shape, self.dtype)
-        except ValueError:
-            raise LimitError(Problem("shape", f"numpy has no array of shape {self._shape}")) from None
+        blank = np.zeros((), self.dtype)
+        blank[...] = rest
+        if any(blank.tobytes()):
+            dense = np.full(self._shape, rest, self.dtype)
+        else:  # memory that nobody has touched is zero
+            dense = np.zeros(self._shape, self.dtype)
         steps = [math.prod(self._shape[k + 1 :]) for k in self._format.order]
         scatter_tree(self._tree, steps, dense.reshape(-1))
         return dense
@@ -681,6 +679,7 @@ class Tensor:
         return np.zeros((), self.dtype)[()] if self._fill_value is None else self._fill_value
 
 
+@within_memory
 def pack(
     coords: Sequence[npt.ArrayLike] | npt.ArrayLike,
     values: npt.ArrayLike,
@@ -720,6 +719,7 @@ def pack(
     return Tensor._trusted(parsed, sizes, tree, fill, structure, kept, {})
 
 
+@within_memory
 def pack_dense(
     array: npt.ArrayLike,
     format: FormatLike,

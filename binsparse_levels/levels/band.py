@@ -9,7 +9,19 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import Array, Arrays, Level, Positions, as_array, below_fibers, children_of, covered, ranges, register, through
+from .base import (
+    Array,
+    Arrays,
+    Level,
+    Positions,
+    as_array,
+    below_fibers,
+    children_of,
+    covered,
+    ranges,
+    register,
+    through,
+)
 from .sparse import pointer_problems
 
 

@@ -152,7 +152,7 @@ class Level(ABC):
         return self.expand({}, dims, positions, window)[2]
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
-        """The child positions that the fibers at `positions` have, each once. A kind that shares lists no coordinate."""
+        """The child positions that the fibers at `positions` have, each once; a kind that shares lists nothing."""
         return self.expand(arrays, dims, positions, [range(size) for size in dims])[2]
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
@@ -297,6 +297,8 @@ def items_at(array: Array, positions: Positions) -> Array:
 
 def ranges(starts: Array, counts: Array) -> Array:
     """starts[k], starts[k] + 1 …, counts[k] of them, for every k. Precondition: int64."""
+    if counts.sum(dtype=np.float64) >= 2**62:  # numpy would count on from the other end
+        raise MemoryError(f"{counts.sum(dtype=object)} coordinates")
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     found: Array = np.arange(total) + np.repeat(starts - ends + counts, counts)

@@ -75,11 +75,12 @@ class Bitmap(Level):
         counts = kept.reshape(len(positions), count).sum(axis=1, dtype=np.int64)
         return counts, [x[kept] for x in coords], as_array(child)[kept]
 
-    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
         flags = self._flags(arrays, range(n * cells(dims))).reshape(n, cells(dims))
         if isinstance(below, int):
             return times(flags.sum(axis=1), below)
-        return np.where(flags, below.reshape(flags.shape), 0).sum(axis=1)
+        found: Array = np.where(flags, below.reshape(flags.shape), 0).sum(axis=1)
+        return found
 
     def _flags(self, arrays: Arrays, numbers: Positions) -> Array:
         """Whether the cells of these numbers are set; a range of them has a step of 1."""

@@ -94,7 +94,8 @@ class NOfM(Level):
         taken = (arrays["slot"] < self.m).reshape(n, self._slots(dims))
         if isinstance(below, int):
             return times(taken.sum(axis=1), below)
-        return np.where(taken, below.reshape(taken.shape), 0).sum(axis=1)
+        found: Array = np.where(taken, below.reshape(taken.shape), 0).sum(axis=1)
+        return found
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         slots = arrays["slot"].astype(np.int64).reshape(-1, self.n)
