@@ -422,7 +422,7 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
             if not _ascends(item):
                 return None
             restricted = k + 1
-    if not tree.regular:
+    if not all(level.ordered and not level.gaps for level in tree.levels):
         return None
     positions: Positions = range(1)
     made: dict[str, Array] = {}
@@ -446,17 +446,25 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
             if not level.padded and below < restricted:
                 return None
             items = view.items[place.depth : below]
-            counts, coords, positions = _expand(tree, place, arrays, n, positions, [_window(item) for item in items])
-            if not rank:  # the level goes
-                if np.any(np.asarray(counts) != 1):
-                    return None
-                continue
-            own = [
-                _own_coordinates(item, x)[0].astype(x.dtype, copy=False)
-                for item, x in zip(items, coords, strict=True)
-                if not isinstance(item, int)
-            ]
-            local = rest[0].from_counts(dims[depth : depth + rank], counts, own, fibers)
+            window = [_window(item) for item in items]
+            whole = part_of(place, arrays, n, positions, window) if tree.lazy else (arrays, None, positions)
+            if rank and (cut := level.cut(whole[0], place.dims, whole[2], window)) is not None:
+                local, positions = cut[0], _through(whole[1], cut[1])
+            elif rank and level.shares:
+                return None
+            else:
+                counts, coords, positions = level.expand(whole[0], place.dims, whole[2], window)
+                positions = _through(whole[1], positions)
+                if not rank:  # the level goes
+                    if np.any(np.asarray(counts) != 1):
+                        return None
+                    continue
+                own = [
+                    _own_coordinates(item, x)[0].astype(x.dtype, copy=False)
+                    for item, x in zip(items, coords, strict=True)
+                    if not isinstance(item, int)
+                ]
+                local = rest[0].from_counts(dims[depth : depth + rank], counts, own, fibers)
         made |= {name: local[role] for role, name in rest[0].names(depth, depth == 0).items()}
         fibers = rest[0].size(local, dims[depth : depth + rank], fibers)
         rest, depth = rest[1:], depth + rank
@@ -474,4 +482,5 @@ def _whole_fibers(
         if children is not None:
             return local, children
         arrays, positions = local, fibers
-    return place.level.part(arrays, place.dims, positions, window)
+    found = place.level.part(arrays, place.dims, positions, window)
+    return found if found is not None else place.level.cut(arrays, place.dims, positions, window)

@@ -28,7 +28,6 @@ from .descriptor import VERSION, array_classes
 from .errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from .formats import Format, FormatLike, coordinates, in_order, permutation_problems
 from .fused import Duplicates
-from .levels import Sparse
 from .levels.base import items_at
 from .limits import DEFAULT_LIMITS, Limits
 from .packing import Entries
@@ -379,7 +378,7 @@ class Tensor:
         positions = locate_in(tree, [whole[k] for k in self._format.order])
         if not len(tree.values):
             return np.full(len(positions), self._pad(), self.dtype)
-        values = np.take(tree.values, positions, mode="clip")
+        values = np.array(items_at(tree.values, positions))
         if self._structure is not None:
             values[mirrored] = STRUCTURES[self._structure].mirrored(values[mirrored])
         np.copyto(values, self._pad(), where=positions < 0)
@@ -431,24 +430,34 @@ class Tensor:
         """The tensor in parts along a dimension, each of whole fibers and in memory, its arrays of at most so many
         bytes: the coordinates of the part, and the tensor of them, in the format of a view of it.
 
-        Along the outermost stored dimension each entry is read once; along another, once for every part, and once more
-        to count. A structure is expanded first. Raises LimitError where one coordinate alone takes more, IndexError.
+        Of dense and sparse levels each entry is read once along the outermost stored dimension; along another, once
+        for every part, and once more to count. Of other kinds a part is made, and halved where it turns out too large.
+        A structure is expanded first. Raises LimitError where one coordinate alone takes more, IndexError.
         """
         k = self._format.order.index(range(self.ndim)[dimension])
         whole = self.expand_structure()
         tree = whole._held if isinstance(whole._held, Tree) else whole._tree
-        if not tree.lazy and any(level.fused() is None for level in tree.levels):
-            listed = whole.convert(in_order((Sparse(self.ndim),), self._format.order))
-            tree = listed._tree
+        planned = all(level.fused() is not None for level in tree.levels)
+        size, start = self._shape[dimension], 0
+        plan = slab_ranges(tree, k, max_bytes) if planned else iter(())
+        width = max(size * max_bytes // max(whole.nbytes, 1), 1)
         key: list[Any] = [slice(None)] * self.ndim
-        for part in slab_ranges(tree, k, max_bytes):
+        while start < size:
+            part = next(plan, range(start, min(start + width, size)))
             key[dimension] = slice(part.start, part.stop)
-            view = whole[tuple(key)]
-            if tree.lazy and k:
+            slab = whole[tuple(key)]
+            if planned and tree.lazy and k:
                 columns, values = read_slab(tree, k, part, max(max_bytes // (8 * self.ndim + self.dtype.itemsize), 1))
                 coords = [columns[self._format.order.index(d)] for d in range(self.ndim)]
-                view = view._packed(coords, values, self._format, DEFAULT_LIMITS, iso=tree.iso)
-            yield part, view.load()
+                slab = slab._packed(coords, values, self._format, DEFAULT_LIMITS, iso=tree.iso)
+            if slab.load().nbytes <= max_bytes:
+                yield part, slab
+                start, width = part.stop, 2 * len(part)
+            elif len(part) > 1 and not planned:  # the sizes of some kinds are known when they are made
+                width = len(part) // 2
+            else:
+                what = f"coordinate {start} of dimension {dimension} takes more than {max_bytes} bytes; allow more"
+                raise LimitError(Problem("max_bytes", what))
 
     # What it does
 

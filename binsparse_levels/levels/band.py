@@ -22,7 +22,7 @@ from .base import (
     register,
     through,
 )
-from .sparse import pointer_problems
+from .sparse import pointer_problems, pointers_to
 
 
 @register
@@ -79,6 +79,20 @@ class Band(Level):
         begins, counts = covered(window[0], starts, starts + behind - first)
         x = through(window[0], ranges(begins, counts))
         return counts, [x], x + np.repeat(first - starts, counts)
+
+    def cut(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[dict[str, Array], Positions]:
+        at, wanted = as_array(positions), window[0]
+        first, behind = (arrays["ptr"][x].astype(np.int64) for x in (at, at + 1))
+        starts = arrays["start"][at].astype(np.int64)
+        begins, counts = covered(wanted, starts, starts + behind - first)
+        pointers = pointers_to(counts, arrays["ptr"].dtype)
+        local = {"ptr": pointers, "start": np.where(counts, begins, 0).astype(arrays["start"].dtype)}
+        if len(at) == 1 and counts[0] and isinstance(wanted, range):
+            child = wanted.start + int(begins[0]) * wanted.step + int(first[0] - starts[0])
+            return local, range(child, child + int(counts[0]) * wanted.step, wanted.step)
+        return local, through(wanted, ranges(begins, counts)) + np.repeat(first - starts, counts)
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
         if isinstance(positions, range) and positions.step == 1:

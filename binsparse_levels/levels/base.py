@@ -176,6 +176,14 @@ class Level(ABC):
         """
         return None
 
+    def cut(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[dict[str, Array], Positions] | None:
+        """The fibers at `positions` inside `window` as a level of their own, over the places in the window, and which
+        children they had; None where that takes a list of the coordinates.
+        """
+        return None
+
     def above(
         self, arrays: Arrays, dims: Sequence[int], n: int, children: range
     ) -> tuple[range, int | Array, list[Array]] | None:
@@ -290,6 +298,8 @@ def items_at(array: Array, positions: Positions) -> Array:
         return array[positions.start : positions.stop : positions.step]
     lazy: Any = array
     if isinstance(lazy, np.ndarray):
+        if lazy.strides == (0,) and len(positions):  # one for all, of which numpy would first make as many as there are
+            return np.broadcast_to(lazy[:1].reshape(()), len(positions))
         return lazy.take(positions, mode="clip")  # a third faster than to look again whether they are in range
     found: Array = lazy[positions]
     return found

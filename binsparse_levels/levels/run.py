@@ -25,7 +25,7 @@ from .base import (
     through,
     times,
 )
-from .sparse import pointer_problems
+from .sparse import pointer_problems, pointers_to
 
 
 @register
@@ -86,6 +86,18 @@ class Run(Level):
         begins, lengths = covered(window[0], starts, ends)
         x = through(window[0], ranges(begins, lengths))
         return below_fibers(np.append(0, np.cumsum(counts)), lengths), [x], np.repeat(runs, lengths)
+
+    def cut(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[dict[str, Array], Positions]:
+        counts, runs = children_of(self._pointers(arrays), as_array(positions))
+        starts, ends = (arrays[role][runs].astype(np.int64) for role in ("start", "end"))
+        begins, lengths = covered(window[0], starts, ends)
+        kept = lengths > 0
+        dtype = arrays["start"].dtype
+        pointers = pointers_to(below_fibers(np.append(0, np.cumsum(counts)), kept.astype(np.int64)), dtype)
+        places = {"start": begins[kept], "end": (begins + lengths)[kept]}
+        return {"ptr": pointers} | {role: x.astype(dtype) for role, x in places.items()}, runs[kept]
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
         return children_of(self._pointers(arrays), as_array(positions))[1]
