@@ -264,10 +264,16 @@ def load(view: View, format: Format, pad: Any, limits: Limits) -> Tree:
     """The entries of a view in its format. Raises ArrayError for what is read and does not hold,
     FormatError for what a kind cannot hold, LimitError.
     """
+    tree = view.tree
+    everything = all(isinstance(x, range) and x == range(n) for x, n in zip(view.items, tree.dims, strict=True))
+    if everything and view.structure is None and format.levels == tree.levels:
+        whole = tree.loaded() if tree.lazy else tree
+        raise_if(ArrayError, whole.check(view.order) if tree.lazy else ())
+        return whole
     kept = sorted(view.dimensions)
     dims = tuple(len(view.items[k]) for k in kept)  # type: ignore[arg-type]
-    if view.structure is None and (tree := _load_fibers(view, format.levels, dims, kept)) is not None:
-        return tree
+    if view.structure is None and (cut := _load_fibers(view, format.levels, dims, kept)) is not None:
+        return cut
     columns, values, ordered = _selected(view)
     iso = view.tree.iso and (view.structure is None or not len(values) or bool((values == values[0]).all()))
     one = values[:1] if len(values) else np.zeros(1, values.dtype)

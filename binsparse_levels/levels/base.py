@@ -298,8 +298,8 @@ def items_at(array: Array, positions: Positions) -> Array:
         return array[positions.start : positions.stop : positions.step]
     lazy: Any = array
     if isinstance(lazy, np.ndarray):
-        if lazy.strides == (0,) and len(positions):  # one for all, of which numpy would first make as many as there are
-            return np.broadcast_to(lazy[:1].reshape(()), len(positions))
+        if lazy.strides == (0,):  # one for all, of which numpy would first make as many as there are
+            return np.broadcast_to(lazy[0], len(positions)) if len(positions) else lazy[:0]
         return lazy.take(positions, mode="clip")  # a third faster than to look again whether they are in range
     found: Array = lazy[positions]
     return found
@@ -390,7 +390,9 @@ def list_cells(
 
 
 def run_of_cells(dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> range | None:
-    """The numbers of all cells of the fibers inside the window, where they are a run."""
+    """The numbers of all cells of the fibers inside the window, where they are a run, or of any step along one
+    dimension of one fiber.
+    """
     if not dims:
         return positions if isinstance(positions, range) and positions.step == 1 else None
     outer, inner = window[0], cells(dims[1:])
@@ -398,9 +400,9 @@ def run_of_cells(dims: Sequence[int], positions: Positions, window: Sequence[Pos
         return None
     if isinstance(positions, range) and positions.step == 1 and outer == range(dims[0]):
         return range(positions.start * dims[0] * inner, positions.stop * dims[0] * inner)
-    if len(positions) == 1 and outer.step == 1:
+    if len(positions) == 1 and (outer.step == 1 or inner == 1):
         first = int(positions[0]) * dims[0]
-        return range((first + outer.start) * inner, (first + outer.stop) * inner)
+        return range((first + outer.start) * inner, (first + outer.stop) * inner, outer.step)
     return None
 
 

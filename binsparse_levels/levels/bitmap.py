@@ -83,7 +83,7 @@ class Bitmap(Level):
         return found
 
     def _flags(self, arrays: Arrays, numbers: Positions) -> Array:
-        """Whether the cells of these numbers are set; a range of them has a step of 1."""
+        """Whether the cells of these numbers are set."""
         return items_at(arrays["bitmap"], numbers)
 
     def part(

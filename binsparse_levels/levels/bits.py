@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import Array, Arrays, Positions, cells, items_at, number_cells, register
+from .base import Array, Arrays, Positions, as_array, cells, items_at, number_cells, register
 from .bitmap import Bitmap
 
 
@@ -50,12 +50,13 @@ class Bits(Bitmap):
         return super().count(arrays, dims, n, below)
 
     def _flags(self, arrays: Arrays, numbers: Positions) -> Array:
-        if isinstance(numbers, range):
+        if isinstance(numbers, range) and numbers.step == 1:
             first, behind = numbers.start, max(numbers.stop, numbers.start)
             octets = arrays["bits"][first // 8 : _bytes(behind)]
             return np.unpackbits(octets, bitorder="little")[first % 8 :][: behind - first].view(bool)
-        octets = items_at(arrays["bits"], numbers // 8)
-        return (octets >> (numbers % 8).astype(np.uint8) & 1).view(bool)
+        each = as_array(numbers)
+        octets = items_at(arrays["bits"], each // 8)
+        return (octets >> (each % 8).astype(np.uint8) & 1).view(bool)
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> None:
         return None
