@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from . import fused, kernels, keys, packing, pictures, plain
 from .arguments import checked_dimension, mirror_problems
-from .errors import FormatError, LimitError, OptionError, Problem, raise_if
+from .errors import FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from .formats import Format, FormatLike, coordinates, in_order, parse_format, permutation_problems
 from .levels import LEVELS, Dense, Level, Sparse, places
 from .limits import DEFAULT_LIMITS, INT64_MAX, Limits, as_integer, as_integers
@@ -124,6 +124,7 @@ class _Sizes:
         return self.shape[by] * size if self.iso and size == self.value_size else size
 
 
+@within_memory
 class Advice:
     """The sizes of formats for the entries of one tensor. `candidates` are the best, `compared` the usual ones.
 
@@ -235,6 +236,7 @@ class Advice:
     _repr_html_ = draw
 
 
+@within_memory
 def advise(
     source: AnyTensor | Sequence[npt.ArrayLike],
     shape: int | Sequence[int] | None = None,

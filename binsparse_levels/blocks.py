@@ -75,7 +75,7 @@ def slab_ranges(tree: Tree, dimension: int, max_bytes: int) -> Iterator[range]:
             if place.names:
                 fibers = min(fibers, entries)
                 numbers += place.level.rank * fibers
-        return numbers * number + max(entries, 1) * tree.values.dtype.itemsize
+        return numbers * number + (1 if tree.iso else max(entries, 1)) * tree.values.dtype.itemsize
 
     at_most = bisect_right(range(1, count + 1), max_bytes, key=lambda entries: most_bytes(entries, 1))
     widest = bisect_right(range(1, size + 1), max_bytes, key=lambda width: most_bytes(min(count, 1), width))

@@ -17,7 +17,7 @@ from typing import Any, get_args
 from . import __version__
 from .advice import advise
 from .containers.base import clean_folder
-from .errors import BinsparseError, ContainerError, DialectWarning, FormatError, OptionError
+from .errors import BinsparseError, ContainerError, DialectWarning, FormatError, OptionError, within_memory
 from .external import convert
 from .formats import ALIASES, SYNONYMS, Format, coordinates, parse_format
 from .fused import Duplicates
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             if options.plugin:
                 load_plugins(*options.plugin)
-            status: int = options.run(options)
+            status: int = within_memory(options.run)(options)
         except _WrongCall as error:
             return _fail(error.args[0], WRONG_CALL)
         except OptionError as error:
@@ -56,8 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return OK
         except OSError as error:
             return _fail(str(error), FAULTY_INPUT)
-        except MemoryError as error:
-            return _fail(f"not enough memory: {error}", FAULTY_INPUT)
         except KeyboardInterrupt:
             return _fail("interrupted", 130)
     return status

@@ -1,7 +1,11 @@
 """What can be wrong: faults as data, each with its place, raised together as one family of exceptions."""
 
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,75 @@ def raise_if(error: type[BinsparseError], problems: Iterable[Problem]) -> None:
     found = tuple(problems)
     if found:
         raise error(found)
+
+
+# What Python and numpy say of sizes that are larger than they can count; what they can is a MemoryError.
+_BEYOND_COUNTING = (
+    "array is too big", "Maximum allowed", "iterator is too large", "negative dimensions are not allowed", "C ssize_t",
+    "index-sized integer",
+)  # fmt: skip
+
+
+def refuse_memory(error: Exception, path: str = "") -> None:
+    """Raise LimitError, with the place, for an error that says that something does not fit into memory."""
+    beyond = isinstance(error, OverflowError | ValueError) and not isinstance(error, BinsparseError)
+    if isinstance(error, MemoryError) or (beyond and any(part in str(error) for part in _BEYOND_COUNTING)):
+        what = f"there is not enough memory: {error}; ask for a smaller part, or give the process more"
+        raise LimitError(Problem(path, what)) from error
+
+
+Public = TypeVar("Public", bound=Callable[..., Any])
+
+
+def within_memory(public: Public) -> Public:
+    """A public function, or every public member of a class, that raises LimitError for what does not fit into memory.
+
+    A decorator, and the one place where that is done: whatever allocates and is called from outside has it.
+    """
+    made: Any = public
+    if isinstance(public, type):
+        for name, member in list(vars(public).items()):
+            if name.startswith("_") and not name.endswith("_"):
+                continue
+            if isinstance(member, property) and member.fget:
+                setattr(public, name, property(within_memory(member.fget), doc=member.__doc__))
+            elif isinstance(member, classmethod | staticmethod):
+                setattr(public, name, type(member)(within_memory(member.__func__)))
+            elif isinstance(member, FunctionType):
+                setattr(public, name, within_memory(member))
+        return public
+
+    if inspect.isgeneratorfunction(public):
+
+        @functools.wraps(public)
+        def made(*args: Any, **kwargs: Any) -> Any:
+            try:
+                yield from public(*args, **kwargs)
+            except Exception as error:
+                refuse_memory(error)
+                raise
+
+    elif getattr(public, "__name__", "") == "__getitem__":  # where a fifth of a microsecond counts
+
+        @functools.wraps(public)
+        def made(self: Any, key: Any) -> Any:
+            try:
+                return public(self, key)
+            except Exception as error:
+                refuse_memory(error)
+                raise
+
+    else:
+
+        @functools.wraps(public)
+        def made(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return public(*args, **kwargs)
+            except Exception as error:
+                refuse_memory(error)
+                raise
+
+    return made  # type: ignore[no-any-return]
 
 
 class DialectWarning(UserWarning):

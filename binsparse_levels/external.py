@@ -28,7 +28,7 @@ from . import io, kernels, threads
 from .arguments import checked_format, mirror_problems
 from .blocks import Coords, Part, joined, read_block
 from .containers.base import Pieces, part_of, split_path
-from .errors import ArrayError, ContainerError, FormatError, LimitError, OptionError, Problem, raise_if
+from .errors import ArrayError, ContainerError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from .formats import Format, FormatLike
 from .levels import Level
 from .limits import DEFAULT_LIMITS, Limits, as_integer
@@ -58,6 +58,7 @@ class _InTurn:
         return map(function, *items)
 
 
+@within_memory
 def convert(
     source: io.Place,
     target: io.Place,
@@ -118,6 +119,7 @@ def convert(
         _write(target, joint, progress, overwrite=overwrite, limits=limits, **options)
 
 
+@within_memory
 def concatenate(
     sources: Sequence[io.Place],
     target: io.Place,
@@ -140,6 +142,7 @@ def concatenate(
     _write(target, joint, progress, overwrite=overwrite, limits=limits, **options)
 
 
+@within_memory
 def append(path: io.Place, tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
     """Add a tensor behind the one at `path`, along the outermost stored dimension, in its format.
 

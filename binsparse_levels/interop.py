@@ -14,7 +14,7 @@ import numpy.typing as npt
 from .arguments import checked_array
 from .containers.memory import reading
 from .dtypes import INTEGERS
-from .errors import FormatError, Problem
+from .errors import FormatError, Problem, within_memory
 from .formats import Format, FormatLike, coordinates, in_order
 from .levels import Dense, Level, Sparse
 from .limits import DEFAULT_LIMITS, Limits
@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 # numpy
 
 
+@within_memory
 def to_numpy(tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS) -> npt.NDArray[Any]:
     """A dense array: `tensor.to_dense()`."""
     return tensor.to_dense(limits=limits)
 
 
+@within_memory
 def from_numpy(array: npt.ArrayLike, format: FormatLike, *, fill_value: Any = 0) -> Tensor:
     """What differs from the fill value in a dense array: `pack_dense`."""
     return pack_dense(array, format, fill_value=fill_value)
@@ -45,6 +47,7 @@ def from_numpy(array: npt.ArrayLike, format: FormatLike, *, fill_value: Any = 0)
 # Any library with the draft protocol
 
 
+@within_memory
 def from_binsparse(other: Any) -> AnyTensor:
     """The tensor of an object with the methods `__binsparse_descriptor__` and `__binsparse__`, checked in full.
 
@@ -67,6 +70,7 @@ def from_binsparse(other: Any) -> AnyTensor:
 # scipy.sparse
 
 
+@within_memory
 def to_scipy(tensor: AnyTensor, format: str | None = None) -> scipy.sparse.sparray:
     """A sparse array of scipy, of the format that the tensor has, if scipy has it (csr, csc, coo), else coo.
 
@@ -102,6 +106,7 @@ def to_scipy(tensor: AnyTensor, format: str | None = None) -> scipy.sparse.sparr
         raise FormatError(Problem("format", f"scipy has no {format!r:.40} of this: {error}")) from None
 
 
+@within_memory
 def from_scipy(matrix: scipy.sparse.sparray | scipy.sparse.spmatrix, format: FormatLike | None = None) -> Tensor:
     """A Tensor of any sparse array or matrix of scipy; of its own format (CSR, CSC, else all coordinates) if `format`
     is None. Arrays that are canonical are shared; what scipy leaves out of order is sorted, duplicates are summed.
@@ -137,6 +142,7 @@ def _is_canonical(tensor: Tensor) -> bool:
 # pydata/sparse
 
 
+@within_memory
 def to_sparse(tensor: AnyTensor) -> sparse.COO:
     """A sparse.COO, with the fill value of the tensor, or zero; the structure is expanded, a map undone."""
     import sparse
@@ -148,6 +154,7 @@ def to_sparse(tensor: AnyTensor) -> sparse.COO:
     return sparse.COO(table, values, shape=whole.shape, has_duplicates=False, sorted=True, fill_value=fill)
 
 
+@within_memory
 def to_gcxs(tensor: AnyTensor, compressed_axes: Sequence[int] | None = None) -> sparse.GCXS:
     """A sparse.GCXS; with the same arrays where they are those of one: a CSR or CSC tensor, or one that `from_gcxs`
     gave, or that is stored as CSR through a grouping of dimensions in ascending order.
@@ -177,6 +184,7 @@ def _grouped(tensor: AnyTensor) -> tuple[tuple[int, ...], Tensor] | None:
     return (parts[0], tensor.tensor) if parts == [tuple(sorted(part)) for part in parts] else None
 
 
+@within_memory
 def from_gcxs(array: sparse.GCXS) -> MappedTensor:
     """A GCXS of any rank, with its arrays: stored as CSR, through a map that groups the dimensions.
 
@@ -199,6 +207,7 @@ def from_gcxs(array: sparse.GCXS) -> MappedTensor:
     return MappedTensor(loose, map)
 
 
+@within_memory
 def from_sparse(array: sparse.SparseArray, format: FormatLike | None = None) -> Tensor:
     """A Tensor of a COO, GCXS or DOK of pydata/sparse, with its fill value; by all coordinates if `format` is None, or
     of a GCXS of rank 2, as CSR or CSC with the same arrays.
@@ -225,6 +234,7 @@ _SIZES = {1: ("size",), 2: ("nrows", "ncols")}
 _GRAPHBLAS_TYPES = ("bool", *INTEGERS, "float32", "float64", "complex64", "complex128")
 
 
+@within_memory
 def to_graphblas(tensor: AnyTensor) -> graphblas.Matrix | graphblas.Vector | graphblas.Scalar:
     """A Matrix, Vector or Scalar in the format that the tensor has, if GraphBLAS has it, else hypersparse.
 
@@ -266,6 +276,7 @@ def to_graphblas(tensor: AnyTensor) -> graphblas.Matrix | graphblas.Vector | gra
         raise FormatError(Problem("", f"GraphBLAS cannot hold it: {error}")) from None
 
 
+@within_memory
 def from_graphblas(
     thing: graphblas.Matrix | graphblas.Vector | graphblas.Scalar,
     format: FormatLike | None = None,
@@ -310,6 +321,7 @@ def from_graphblas(
 _LAYOUTS = {"coo": "sparse_coo", "csr": "sparse_csr", "csc": "sparse_csc", "bsr": "sparse_bsr", "bsc": "sparse_bsc"}
 
 
+@within_memory
 def from_torch(tensor: torch.Tensor) -> AnyTensor:
     """A sparse tensor of torch in any of its layouts, in memory of the processor, with its arrays where they can be
     shared; the fill value is 0, which is what torch means.
@@ -351,6 +363,7 @@ def from_torch(tensor: torch.Tensor) -> AnyTensor:
     return MappedTensor(Tensor(Format(levels), map.stored_shape, arrays, values.reshape(-1), fill_value=0), map)
 
 
+@within_memory
 def to_torch(tensor: AnyTensor, layout: str | None = None, *, block: tuple[int, int] | None = None) -> torch.Tensor:
     """A sparse tensor of torch, of the layout that the tensor has, if torch has it, else coo.
 

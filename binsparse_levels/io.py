@@ -33,7 +33,15 @@ from .containers.base import (
 )
 from .containers.seal import sealed, summed, sums_of
 from .descriptor import VERSION, Descriptor, parse_descriptor
-from .errors import BinsparseError, ContainerError, DialectWarning, OptionError, PathMissingError, Problem
+from .errors import (
+    BinsparseError,
+    ContainerError,
+    DialectWarning,
+    OptionError,
+    PathMissingError,
+    Problem,
+    within_memory,
+)
 from .fused import Duplicates
 from .limits import DEFAULT_LIMITS, Limits
 from .loading import Found, Loading, described, lazy_tensor
@@ -108,6 +116,7 @@ _MARKS = {
 Place: TypeAlias = Any
 
 
+@within_memory
 def read(
     path: Place,
     *,
@@ -142,10 +151,11 @@ def read(
         loading = Loading(reader, limits, lenient)
         found = loading.tensor(check, duplicates or "error")
     for repair in loading.repairs:
-        warnings.warn(f"{place}: {repair}" if isinstance(place, str) else repair, DialectWarning, stacklevel=2)
+        warnings.warn(f"{place}: {repair}" if isinstance(place, str) else repair, DialectWarning, stacklevel=3)
     return as_written(found)
 
 
+@within_memory
 def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> AnyTensor:
     """The tensor in PATH[:GROUP], of which only the header and the metadata of the arrays are read, and compared.
 
@@ -190,6 +200,7 @@ def _looking(kind: Kind, place: Any, group: str | None, limits: Limits) -> conte
     return found
 
 
+@within_memory
 def write(
     path: Place,
     tensor: AnyTensor,
@@ -328,6 +339,7 @@ def extend(path: Place, header: Mapping[str, Any], pieces: Mapping[str, Pieces],
     return hasattr(module, "extend") and bool(module.extend(place, group, header, pieces, limits))
 
 
+@within_memory
 def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, AnyTensor]:
     """All tensors of a file or store by name: of the groups of a container, or of the objects of an sscdf file. The one
     at the root, the primary object, is under None. Raises what `read` raises.
@@ -342,6 +354,7 @@ def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIM
     return {name: read(target, check=check, limits=limits) for name, target in targets.items()}
 
 
+@within_memory
 def write_all(
     path: Place,
     tensors: Mapping[str | None, Tensor],
@@ -369,6 +382,7 @@ def write_all(
     _module(found).write_all(place, tensors, overwrite=overwrite, storage=storage, limits=limits, **found.options)
 
 
+@within_memory
 def repair(
     path: Place, out: Place, *, duplicates: Duplicates | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> list[str]:
@@ -432,6 +446,7 @@ class Description(NamedTuple):
     map: IndexMap | None = None
 
 
+@within_memory
 def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIMITS) -> Description:
     """The descriptor in PATH[:GROUP], compared with the metadata of its arrays. No array is read, where there is a
     header to say what they are; a text file has none, and is read. Raises what `read` raises.
@@ -451,6 +466,7 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
         return Description(loading.descriptor, loading.infos, loading.repairs, loading.map)
 
 
+@within_memory
 def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     """The groups of a file or a store that hold a tensor, as PATH:GROUP takes them; the root is "/".
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from . import pictures
 from .arguments import checked_entries, checked_json, checked_places
-from .errors import FormatError, Problem
+from .errors import FormatError, Problem, within_memory
 from .formats import Format, FormatLike, checked_axes, coordinates
 from .fused import Duplicates
 from .limits import DEFAULT_LIMITS, Limits
@@ -24,6 +24,7 @@ from .tree import Tree
 Array: TypeAlias = npt.NDArray[Any]
 
 
+@within_memory
 class MappedTensor:
     """A tensor that is seen through an index map: its entries are those of `tensor`, which is what is stored, at the
     coordinates where `map` has them. Immutable. Files hold the stored tensor, which anyone can open, and the map.
@@ -346,6 +347,7 @@ class MappedTensor:
 AnyTensor: TypeAlias = "Tensor | MappedTensor"
 
 
+@within_memory
 def without_map(tensor: AnyTensor) -> Tensor:
     """The same entries in a Tensor: one with a map without it, by all coordinates."""
     return tensor.to_tensor() if isinstance(tensor, MappedTensor) else tensor

@@ -24,7 +24,16 @@ import numpy as np
 import numpy.typing as npt
 
 from .containers.seal import RESERVED
-from .errors import ArrayError, BinsparseError, DescriptorError, FormatError, LimitError, Problem, raise_if
+from .errors import (
+    ArrayError,
+    BinsparseError,
+    DescriptorError,
+    FormatError,
+    LimitError,
+    Problem,
+    raise_if,
+    within_memory,
+)
 from .limits import INT64_MAX, as_integer, as_integers
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -58,6 +67,7 @@ class DimensionMap(NamedTuple):
     offset: tuple[int, ...]
 
 
+@within_memory
 @dataclass(frozen=True)
 class IndexMap:
     """From the coordinates of a tensor of this shape to those of the stored one.
@@ -354,6 +364,7 @@ _DIGIT = re.compile(r"([0-9]{1,5})(?:/([0-9]{1,19}))?(?:%([0-9]{1,19}))?")
 _GROUP = re.compile(r"\s*(?:\(([^(),]*)\)|([^(),\s]+))\s*")
 
 
+@within_memory
 def parse_map(map: MapLike, shape: Sequence[int]) -> IndexMap:
     """A map of that shape from its notation, or from a map. Raises FormatError."""
     sizes = checked_shape(shape)

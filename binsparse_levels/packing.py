@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import fused, kernels, keys, plain
-from .errors import ArrayError, LimitError, Problem
+from .errors import ArrayError, Problem
 from .fused import Duplicates
 from .levels import Level, Place, places
 from .levels.base import Positions, as_array, cells, items_at
@@ -254,15 +254,8 @@ def repeated(coords: Sequence[int]) -> RepeatedError:
 def unpack_tree(tree: Tree, dtype: Any = np.int64) -> tuple[list[Array], Positions]:
     """The coordinates of all entries by stored dimension, in stored order, and the positions of their values.
 
-    Arrays of the type `dtype` that list every entry already are shared. Raises LimitError where there is no memory.
+    Arrays of the type `dtype` that list every entry already are shared.
     """
-    try:
-        return _unpack_tree(tree, dtype)
-    except MemoryError as error:
-        raise LimitError(Problem("", f"there is not enough memory for the coordinates: {error}")) from error
-
-
-def _unpack_tree(tree: Tree, dtype: Any) -> tuple[list[Array], Positions]:
     levels = list(expand_levels(tree))
     positions = levels[-1][3] if levels else range(1)
     return columns_of([(coords, ends) for _, coords, ends, _ in levels], len(positions), dtype), positions

@@ -269,10 +269,16 @@ def load(view: View, format: Format, pad: Any, limits: Limits) -> Tree:
     """The entries of a view in its format. Raises ArrayError for what is read and does not hold,
     FormatError for what a kind cannot hold, LimitError.
     """
+    tree = view.tree
+    everything = all(isinstance(x, range) and x == range(n) for x, n in zip(view.items, tree.dims, strict=True))
+    if everything and view.structure is None and format.levels == tree.levels:
+        whole = tree.loaded() if tree.lazy else tree
+        raise_if(ArrayError, whole.check(view.order) if tree.lazy else ())
+        return whole
     kept = sorted(view.dimensions)
     dims = tuple(len(view.items[k]) for k in kept)  # type: ignore[arg-type]
-    if view.structure is None and (tree := _load_fibers(view, format.levels, dims, kept)) is not None:
-        return tree
+    if view.structure is None and (cut := _load_fibers(view, format.levels, dims, kept)) is not None:
+        return cut
     columns, values, ordered = _selected(view)
     iso = view.tree.iso and (view.structure is None or not len(values) or bool((values == values[0]).all()))
     one = values[:1] if len(values) else np.zeros(1, values.dtype)
@@ -429,7 +435,7 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
             if not _ascends(item):
                 return None
             restricted = k + 1
-    if not tree.regular:
+    if not all(level.ordered and not level.gaps for level in tree.levels):
         return None
     positions: Positions = range(1)
     made: dict[str, Array] = {}
@@ -453,17 +459,25 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
             if not level.padded and below < restricted:
                 return None
             items = view.items[place.depth : below]
-            counts, coords, positions = _expand(tree, place, arrays, n, positions, [_window(item) for item in items])
-            if not rank:  # the level goes
-                if np.any(np.asarray(counts) != 1):
-                    return None
-                continue
-            own = [
-                _own_coordinates(item, x)[0].astype(x.dtype, copy=False)
-                for item, x in zip(items, coords, strict=True)
-                if not isinstance(item, int)
-            ]
-            local = rest[0].from_counts(dims[depth : depth + rank], counts, own, fibers)
+            window = [_window(item) for item in items]
+            whole = part_of(place, arrays, n, positions, window) if tree.lazy else (arrays, None, positions)
+            if rank and (cut := level.cut(whole[0], place.dims, whole[2], window)) is not None:
+                local, positions = cut[0], _through(whole[1], cut[1])
+            elif rank and level.shares:
+                return None
+            else:
+                counts, coords, positions = level.expand(whole[0], place.dims, whole[2], window)
+                positions = _through(whole[1], positions)
+                if not rank:  # the level goes
+                    if np.any(np.asarray(counts) != 1):
+                        return None
+                    continue
+                own = [
+                    _own_coordinates(item, x)[0].astype(x.dtype, copy=False)
+                    for item, x in zip(items, coords, strict=True)
+                    if not isinstance(item, int)
+                ]
+                local = rest[0].from_counts(dims[depth : depth + rank], counts, own, fibers)
         made |= {name: local[role] for role, name in rest[0].names(depth, depth == 0).items()}
         fibers = rest[0].size(local, dims[depth : depth + rank], fibers)
         rest, depth = rest[1:], depth + rank
@@ -481,4 +495,5 @@ def _whole_fibers(
         if children is not None:
             return local, children
         arrays, positions = local, fibers
-    return place.level.part(arrays, place.dims, positions, window)
+    found = place.level.part(arrays, place.dims, positions, window)
+    return found if found is not None else place.level.cut(arrays, place.dims, positions, window)

@@ -27,10 +27,10 @@ from .arguments import (
 from .blocks import read_slab, slab_ranges
 from .cells import gather_tree, scatter_tree
 from .descriptor import VERSION, array_classes
-from .errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
+from .errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from .formats import Format, FormatLike, checked_axes, coordinates, in_order
 from .fused import Duplicates
-from .levels import Sparse, places
+from .levels import places
 from .levels.base import items_at
 from .limits import DEFAULT_LIMITS, Limits, as_integer
 from .packing import Entries
@@ -54,6 +54,7 @@ Check: TypeAlias = Literal["full", "trusted", "none"]
 _DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
 
 
+@within_memory
 class Tensor:
     """A sparse tensor of any rank in a tree of levels. Immutable; its arrays are read-only.
 
@@ -245,7 +246,7 @@ class Tensor:
         """How many entries are stored; with a structure, those of its triangle; of a view they are looked for."""
         held = self._held
         tree = held if isinstance(held, Tree) and not held.gaps and not held.shares else self._tree
-        return len(tree.listed()) if tree.gaps or tree.shares else len(tree.values)
+        return tree.count()
 
     @property
     def nbytes(self) -> int:
@@ -262,7 +263,7 @@ class Tensor:
         """What a notebook shows: the head alone of what has not been read, a picture too of what is in memory."""
         if isinstance(self._held, View) or self._held.lazy:
             return f"<pre>{pictures.escaped(self._head())}</pre>"
-        drawn = self.draw() if len(self._held.values) <= _DRAWN_UNASKED else ""
+        drawn = self.draw() if self.number_of_stored_values <= _DRAWN_UNASKED else ""
         return f"<pre>{pictures.escaped(repr(self))}</pre>{drawn}"
 
     def draw(self, dimensions: Sequence[int] | None = None) -> str:
@@ -387,7 +388,7 @@ class Tensor:
         positions = locate_in(tree, [whole[k] for k in self._format.order])
         if not len(tree.values):
             return np.full(len(positions), self._pad(), self.dtype)
-        values = np.take(tree.values, positions, mode="clip")
+        values = np.array(items_at(tree.values, positions))
         if self._structure is not None:
             values[mirrored] = STRUCTURES[self._structure].mirrored(values[mirrored])
         np.copyto(values, self._pad(), where=positions < 0)
@@ -434,8 +435,9 @@ class Tensor:
         """The tensor in parts along a dimension, each of whole fibers and in memory, its arrays of at most so many
         bytes: the coordinates of the part, and the tensor of them, in the format of a view of it.
 
-        Along the outermost stored dimension each entry is read once; along another, once for every part, and once more
-        to count. A structure is expanded first. Raises LimitError where one coordinate alone takes more, IndexError.
+        Of dense and sparse levels each entry is read once along the outermost stored dimension; along another, once
+        for every part, and once more to count. Of other kinds a part is made, and halved where it turns out too large.
+        A structure is expanded first. Raises LimitError where one coordinate alone takes more, IndexError.
         """
         dimension, most = checked_dimension(dimension, self.ndim), as_integer(max_bytes)
         if most is None:
@@ -446,18 +448,27 @@ class Tensor:
         k = self._format.order.index(dimension)
         whole = self.expand_structure()
         tree = whole._held if isinstance(whole._held, Tree) else whole._tree
-        if not tree.lazy and any(level.fused() is None for level in tree.levels):
-            listed = whole.convert(in_order((Sparse(self.ndim),), self._format.order))
-            tree = listed._tree
+        planned = all(level.fused() is not None for level in tree.levels)
+        size, start = self._shape[dimension], 0
+        plan = slab_ranges(tree, k, max_bytes) if planned else iter(())
+        width = max(size * max_bytes // max(whole.nbytes, 1), 1)
         key: list[Any] = [slice(None)] * self.ndim
-        for part in slab_ranges(tree, k, max_bytes):
+        while start < size:
+            part = next(plan, range(start, min(start + width, size)))
             key[dimension] = slice(part.start, part.stop)
-            view = whole[tuple(key)]
-            if tree.lazy and k:
+            slab = whole[tuple(key)]
+            if planned and tree.lazy and k:
                 columns, values = read_slab(tree, k, part, max(max_bytes // (8 * self.ndim + self.dtype.itemsize), 1))
                 coords = [columns[self._format.order.index(d)] for d in range(self.ndim)]
-                view = view._packed(coords, values, self._format, DEFAULT_LIMITS, iso=tree.iso)
-            yield part, view.load()
+                slab = slab._packed(coords, values, self._format, DEFAULT_LIMITS, iso=tree.iso)
+            if slab.load().nbytes <= max_bytes:
+                yield part, slab
+                start, width = part.stop, 2 * len(part)
+            elif len(part) > 1 and not planned:  # the sizes of some kinds are known when they are made
+                width = len(part) // 2
+            else:
+                what = f"coordinate {start} of dimension {dimension} takes more than {max_bytes} bytes; allow more"
+                raise LimitError(Problem("max_bytes", what))
 
     # What it does
 
@@ -514,15 +525,12 @@ class Tensor:
             return np.array(cells.transpose(np.argsort(self._format.order)) if self.ndim else cells, order="C")
         if self._structure is not None:
             return self.convert(coordinates(2)).expand_structure().to_dense(rest, limits=limits)
-        try:
-            blank = np.zeros((), self.dtype)
-            blank[...] = rest
-            if any(blank.tobytes()):
-                dense = np.full(self._shape, rest, self.dtype)
-            else:  # memory that nobody has touched is zero
-                dense = np.zeros(self._shape, self.dtype)
-        except ValueError:
-            raise LimitError(Problem("shape", f"numpy has no array of shape {self._shape}")) from None
+        blank = np.zeros((), self.dtype)
+        blank[...] = rest
+        if any(blank.tobytes()):
+            dense = np.full(self._shape, rest, self.dtype)
+        else:  # memory that nobody has touched is zero
+            dense = np.zeros(self._shape, self.dtype)
         steps = [math.prod(self._shape[k + 1 :]) for k in self._format.order]
         scatter_tree(self._tree, steps, dense.reshape(-1))
         return dense
@@ -691,6 +699,7 @@ class Tensor:
         return np.zeros((), self.dtype)[()] if self._fill_value is None else self._fill_value
 
 
+@within_memory
 def pack(
     coords: Sequence[npt.ArrayLike] | npt.ArrayLike,
     values: npt.ArrayLike,
@@ -730,6 +739,7 @@ def pack(
     return Tensor._trusted(parsed, sizes, tree, fill, structure, kept, {})
 
 
+@within_memory
 def pack_dense(
     array: npt.ArrayLike,
     format: FormatLike,

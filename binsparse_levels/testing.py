@@ -108,6 +108,12 @@ def check_level(case: LevelCase) -> None:
     real = sum(len(array) * 4 if role in numbers else array.nbytes for role, array in kept.items())
     told = level.nbytes(dims, n, size, root=False, itemsize=4)
     assert told in (None, real)
+    # what has an entry below it is reached once, and entries are counted as they are listed
+    assert as_array(level.reached(kept, dims, range(n))).tolist() == list(dict.fromkeys(q for *_, q in listing))
+    below = np.arange(size) % 3
+    for one in (2, below):
+        each = [sum(int(np.broadcast_to(one, size)[q]) for fiber, _, q in listing if fiber == p) for p in range(n)]
+        assert np.broadcast_to(level.count(kept, dims, n, one), n).tolist() == each
     # 8: so is the number of children, and a slice reads no more than everything
     assert level.children(dims, n, len(built)) in (None, size)
     for k in range(level.rank):
@@ -293,7 +299,7 @@ def check_stored(stored: Mapping[str, Any]) -> bool:
     its views make of it is a typed error or the same. Returns whether `read` accepted it.
     """
     try:
-        tensor = read(stored)
+        tensor: Any = read(stored)
     except BinsparseError:
         check_refused(stored)
         return False
@@ -342,7 +348,7 @@ def check_agreement(tensor: Tensor) -> None:
     if tensor.ndim:
         assert _equal(whole.values[whole.locate(coords)], values)
         everywhere = np.array(list(np.ndindex(tensor.shape)), np.int64).reshape(-1, tensor.ndim).T
-        assert np.count_nonzero(whole.locate(everywhere) >= 0) == len(rows)
+        assert np.count_nonzero(whole.locate(list(everywhere)) >= 0) == len(rows)
         assert _equal(tensor[tuple(everywhere)], dense.ravel())
     for key in _keys(tensor.shape):
         assert _equal(_dense(tensor[key]), dense[key])

@@ -60,12 +60,21 @@ class Tree:
         """
         return walk(self.places, self.arrays)
 
-    def listed(self) -> Positions:
-        """The positions of the last level that an entry has, in stored order. Precondition: the levels are sound."""
+    def reached(self) -> Positions:
+        """The positions of the last level that an entry has, each once. Precondition: the levels are sound."""
         positions: Positions = range(1)
         for place, arrays, _ in self.walk():
-            positions = place.level.expand(arrays, place.dims, positions, list(map(range, place.dims)))[2]
+            positions = place.level.reached(arrays, place.dims, positions)
         return positions
+
+    def count(self) -> int:
+        """How many entries there are, of which none is listed. Precondition: the levels are sound."""
+        if not self.gaps and not self.shares:
+            return len(self.values)
+        below: int | Array = 1
+        for place, arrays, n in reversed(list(self.walk())):
+            below = place.level.count(arrays, place.dims, n, below)
+        return below if isinstance(below, int) else int(below[0])
 
     @property
     def padded(self) -> bool:
@@ -87,7 +96,7 @@ class Tree:
         if not self.gaps or self.iso:
             return self
         reached = np.zeros(len(self.values), bool)
-        reached[as_array(self.listed())] = True
+        reached[as_array(self.reached())] = True
         if reached.all():
             return self
         values = np.zeros(len(self.values), self.values.dtype)
@@ -119,10 +128,9 @@ class Tree:
             for place, arrays, n in self.walk():
                 problems = list(place.level.check(arrays, place.dims, n, order=order))
                 if has_gaps and not problems:
-                    everything = list(map(range, place.dims))
                     if not place.level.padded and len(reached) < n:
                         problems = _unreached_problems(place, arrays, n, reached)
-                    reached = place.level.expand(arrays, place.dims, reached, everything)[2]
+                    reached = place.level.reached(arrays, place.dims, reached)
                 found = [at_name(problem, place.names, called[place.depth :]) for problem in problems]
                 yield from found
                 if found:  # the sizes below this level mean nothing
@@ -132,9 +140,7 @@ class Tree:
             yield from error.problems
 
 
-def walk(
-    places: Iterable[Place], arrays: Mapping[str, Array]
-) -> Iterator[tuple[Place, dict[str, Array], int]]:
+def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple[Place, dict[str, Array], int]]:
     """`Tree.walk`, of places and arrays. Precondition: `length_problems` finds nothing."""
     n = 1
     for place in places:

@@ -18,7 +18,16 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BinsparseError, ContainerError, DescriptorError, LimitError, OptionError, PathExistsError, Problem
+from ..errors import (
+    BinsparseError,
+    ContainerError,
+    DescriptorError,
+    LimitError,
+    OptionError,
+    PathExistsError,
+    Problem,
+    refuse_memory,
+)
 from ..limits import Limits, as_integers
 
 
@@ -282,9 +291,8 @@ def touching(name: str) -> Iterator[None]:
         yield
     except (BinsparseError, KeyboardInterrupt):
         raise
-    except MemoryError as error:
-        raise LimitError(Problem(name, f"there is not enough memory for it: {error}")) from error
     except Exception as error:
+        refuse_memory(error, name)
         raise ContainerError(Problem(name, f"cannot be read or written: {error}")) from error
 
 

@@ -87,5 +87,5 @@ def _load(found: Object, place: str, check: Check, limits: Limits) -> Tensor:
         )
     if "indices_0" in arrays and "pointers_to_1" in arrays and has_empty_fibers(arrays["pointers_to_1"]):
         what = f"{place}: {found.names['pointers_to_1']}: a row or column without an entry is stored"
-        warnings.warn(what, DialectWarning, stacklevel=4)
+        warnings.warn(what, DialectWarning, stacklevel=5)
     return tensor

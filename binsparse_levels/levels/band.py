@@ -9,8 +9,20 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import Array, Arrays, Level, Positions, as_array, children_of, inside, ranges, register
-from .sparse import pointer_problems
+from .base import (
+    Array,
+    Arrays,
+    Level,
+    Positions,
+    as_array,
+    below_fibers,
+    children_of,
+    covered,
+    ranges,
+    register,
+    through,
+)
+from .sparse import pointer_problems, pointers_to
 
 
 @register
@@ -62,11 +74,34 @@ class Band(Level):
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[int | Array, list[Array], Positions]:
         at = as_array(positions)
-        counts, child = children_of(arrays["ptr"], at)
-        x = ranges(arrays["start"][at].astype(np.int64), counts)
-        fibers = np.repeat(np.arange(len(at)), counts)
-        kept = inside(window, [x])
-        return np.bincount(fibers[kept], minlength=len(at)), [x[kept]], child[kept]
+        first, behind = (arrays["ptr"][x].astype(np.int64) for x in (at, at + 1))
+        starts = arrays["start"][at].astype(np.int64)
+        begins, counts = covered(window[0], starts, starts + behind - first)
+        x = through(window[0], ranges(begins, counts))
+        return counts, [x], x + np.repeat(first - starts, counts)
+
+    def cut(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[dict[str, Array], Positions]:
+        at, wanted = as_array(positions), window[0]
+        first, behind = (arrays["ptr"][x].astype(np.int64) for x in (at, at + 1))
+        starts = arrays["start"][at].astype(np.int64)
+        begins, counts = covered(wanted, starts, starts + behind - first)
+        pointers = pointers_to(counts, arrays["ptr"].dtype)
+        local = {"ptr": pointers, "start": np.where(counts, begins, 0).astype(arrays["start"].dtype)}
+        if len(at) == 1 and counts[0] and isinstance(wanted, range):
+            child = wanted.start + int(begins[0]) * wanted.step + int(first[0] - starts[0])
+            return local, range(child, child + int(counts[0]) * wanted.step, wanted.step)
+        return local, through(wanted, ranges(begins, counts)) + np.repeat(first - starts, counts)
+
+    def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
+        if isinstance(positions, range) and positions.step == 1:
+            first, behind = (int(arrays["ptr"][p]) for p in (positions.start, positions.stop))
+            return range(first, behind)
+        return children_of(arrays["ptr"], as_array(positions))[1]
+
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
+        return below_fibers(arrays["ptr"], below)
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         pointers, starts = arrays["ptr"], arrays["start"].astype(np.int64)
@@ -81,10 +116,9 @@ class Band(Level):
             yield Problem(f"start[{p}]", what)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        pointers = arrays["ptr"].astype(np.int64)
+        first, behind = (arrays["ptr"][x].astype(np.int64) for x in (positions, positions + 1))
         offset = coords[0].astype(np.int64) - arrays["start"][positions].astype(np.int64)
-        inside = (offset >= 0) & (offset < pointers[positions + 1] - pointers[positions])
-        return np.where(inside, pointers[positions] + offset, -1)
+        return np.where((offset >= 0) & (offset < behind - first), first + offset, -1)
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return (2 * n + 1) * itemsize

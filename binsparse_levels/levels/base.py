@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError, LimitError, Problem
-from ..limits import as_integers
+from ..limits import INT64_MAX, as_integers
 
 Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
@@ -154,6 +154,20 @@ class Level(ABC):
         """`expand` for a kind without arrays, of which the child positions alone are wanted."""
         return self.expand({}, dims, positions, window)[2]
 
+    def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
+        """The child positions that the fibers at `positions` have, each once; a kind that shares lists nothing."""
+        return self.expand(arrays, dims, positions, [range(size) for size in dims])[2]
+
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
+        """How many entries lie below each of the n fibers, from how many lie below each child: an array, or one number
+        for all. A kind that cannot do better lists its coordinates.
+        """
+        counts, _, child = self.expand(arrays, dims, range(n), [range(size) for size in dims])
+        if isinstance(counts, int) and isinstance(below, int):
+            return counts * below
+        ends = np.cumsum(np.broadcast_to(counts, n), dtype=np.int64)
+        return below_fibers(np.append(0, ends), below if isinstance(below, int) else items_at(below, child))
+
     def part(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[dict[str, Array], Positions] | None:
@@ -162,6 +176,14 @@ class Level(ABC):
 
         The arrays may lie in a file, where they have not been checked: only what is asked for is read, and nothing is
         indexed with it unless it fits. Raises ArrayError for what does not.
+        """
+        return None
+
+    def cut(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[dict[str, Array], Positions] | None:
+        """The fibers at `positions` inside `window` as a level of their own, over the places in the window, and which
+        children they had; None where that takes a list of the coordinates.
         """
         return None
 
@@ -279,6 +301,8 @@ def items_at(array: Array, positions: Positions) -> Array:
         return array[positions.start : positions.stop : positions.step]
     lazy: Any = array
     if isinstance(lazy, np.ndarray):
+        if lazy.strides == (0,):  # one for all, of which numpy would first make as many as there are
+            return np.broadcast_to(lazy[0], len(positions)) if len(positions) else lazy[:0]
         return lazy.take(positions, mode="clip")  # a third faster than to look again whether they are in range
     found: Array = lazy[positions]
     return found
@@ -286,6 +310,8 @@ def items_at(array: Array, positions: Positions) -> Array:
 
 def ranges(starts: Array, counts: Array) -> Array:
     """starts[k], starts[k] + 1 …, counts[k] of them, for every k. Precondition: int64."""
+    if counts.sum(dtype=np.float64) >= 2**62:  # numpy would count on from the other end
+        raise MemoryError(f"{counts.sum(dtype=object)} coordinates")
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     found: Array = np.arange(total) + np.repeat(starts - ends + counts, counts)
@@ -297,6 +323,39 @@ def children_of(pointers: Array, at: Array) -> tuple[Array, Array]:
     first = pointers[at].astype(np.int64)
     counts = pointers[at + 1].astype(np.int64) - first
     return counts, ranges(first, counts)
+
+
+def times(counts: Array, below: int | Array) -> Array:
+    """The product, in Python's integers where numpy's do not hold the sum of all of it."""
+    most = below if isinstance(below, int) else int(below.max(initial=0))
+    if len(counts) * int(counts.max(initial=0)) * most > INT64_MAX:
+        counts = counts.astype(object)
+    product: Array = counts * below
+    return product
+
+
+def below_fibers(bounds: Array, below: int | Array) -> Array:
+    """The sum for every fiber over its children bounds[p] … bounds[p + 1], of one number for all or of each its own."""
+    if isinstance(below, int):
+        return times(np.diff(bounds.astype(np.int64, copy=False)), below)
+    found: Array = np.diff(np.append(0, np.cumsum(below))[bounds.astype(np.int64, copy=False)])
+    return found
+
+
+def covered(window: Positions, starts: Array, ends: Array) -> tuple[Array, Array]:
+    """Of intervals of coordinates, as int64: where in the window each begins, and how many items of it lie in each."""
+    first, behind = (
+        np.clip(-((window.start - x) // window.step), 0, len(window))
+        if isinstance(window, range)
+        else np.searchsorted(window, x)
+        for x in (starts, ends)
+    )
+    return first, behind - first
+
+
+def through(window: Positions, places: Array) -> Array:
+    """The coordinates at these places of a window."""
+    return window.start + places * window.step if isinstance(window, range) else window[places]
 
 
 def span(window: Positions) -> range:
@@ -334,7 +393,9 @@ def list_cells(
 
 
 def run_of_cells(dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> range | None:
-    """The numbers of all cells of the fibers inside the window, where they are a run."""
+    """The numbers of all cells of the fibers inside the window, where they are a run, or of any step along one
+    dimension of one fiber.
+    """
     if not dims:
         return positions if isinstance(positions, range) and positions.step == 1 else None
     outer, inner = window[0], cells(dims[1:])
@@ -342,9 +403,9 @@ def run_of_cells(dims: Sequence[int], positions: Positions, window: Sequence[Pos
         return None
     if isinstance(positions, range) and positions.step == 1 and outer == range(dims[0]):
         return range(positions.start * dims[0] * inner, positions.stop * dims[0] * inner)
-    if len(positions) == 1 and outer.step == 1:
+    if len(positions) == 1 and (outer.step == 1 or inner == 1):
         first = int(positions[0]) * dims[0]
-        return range((first + outer.start) * inner, (first + outer.stop) * inner)
+        return range((first + outer.start) * inner, (first + outer.stop) * inner, outer.step)
     return None
 
 

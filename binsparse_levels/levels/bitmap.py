@@ -23,6 +23,7 @@ from .base import (
     number_cells,
     register,
     run_of_cells,
+    times,
 )
 
 
@@ -67,11 +68,23 @@ class Bitmap(Level):
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[int | Array, list[Array], Positions]:
         if isinstance(positions, range) and positions.step == 1 and is_everything(window, dims) and cells(dims) > 1:
-            return _expand_rows(arrays["bitmap"], dims, positions)
+            run = range(positions.start * cells(dims), positions.stop * cells(dims))
+            return _expand_rows(self._flags(arrays, run), dims, len(positions), run.start)
         count, coords, child = list_cells(dims, positions, window)
-        kept = items_at(arrays["bitmap"], child)
+        kept = self._flags(arrays, child)
         counts = kept.reshape(len(positions), count).sum(axis=1, dtype=np.int64)
         return counts, [x[kept] for x in coords], as_array(child)[kept]
+
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
+        flags = self._flags(arrays, range(n * cells(dims))).reshape(n, cells(dims))
+        if isinstance(below, int):
+            return times(flags.sum(axis=1), below)
+        found: Array = np.where(flags, below.reshape(flags.shape), 0).sum(axis=1)
+        return found
+
+    def _flags(self, arrays: Arrays, numbers: Positions) -> Array:
+        """Whether the cells of these numbers are set."""
+        return items_at(arrays["bitmap"], numbers)
 
     def part(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
@@ -103,13 +116,13 @@ class Bitmap(Level):
         return n * cells(dims)
 
 
-def _expand_rows(bitmap: Array, dims: Sequence[int], positions: range) -> tuple[Array, list[Array], Array]:
-    """What whole fibers store, found row by row of the last dimension, so that no coordinate is divided out."""
+def _expand_rows(bits: Array, dims: Sequence[int], fibers: int, start: int) -> tuple[Array, list[Array], Array]:
+    """What so many whole fibers store, whose cells begin at number `start`, found row by row of the last dimension, so
+    that no coordinate is divided out.
+    """
     *above, width = dims
     per_fiber = cells(above)
-    start = positions.start * per_fiber * width
-    bits = bitmap[start : positions.stop * per_fiber * width]
-    rows = len(positions) * per_fiber
+    rows = fibers * per_fiber
     if kernels.worth(len(bits)):
         table = kernels.readable(bits).view(np.uint8).reshape(rows, width)
         parts = [(begin // width, end // width) for begin, end in threads.shares(len(bits))]
@@ -128,5 +141,5 @@ def _expand_rows(bitmap: Array, dims: Sequence[int], positions: range) -> tuple[
     for size in reversed(above):
         row, x = np.divmod(row, size)
         coords.insert(0, x)
-    counts = in_rows.reshape(len(positions), per_fiber).sum(axis=1)
+    counts = in_rows.reshape(fibers, per_fiber).sum(axis=1)
     return counts, coords, child + start if start else child

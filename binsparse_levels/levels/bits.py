@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import Array, Arrays, Positions, as_array, cells, number_cells, register
+from .base import Array, Arrays, Positions, as_array, cells, items_at, number_cells, register
 from .bitmap import Bitmap
 
 
@@ -44,23 +44,19 @@ class Bits(Bitmap):
         made, child = super().build(dims, parents, coords, n)
         return {"bits": np.packbits(made["bitmap"], bitorder="little")}, child
 
-    def expand(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[int | Array, list[Array], Positions]:
-        if not len(positions):
-            return super().expand({"bitmap": np.empty(0, bool)}, dims, positions, window)
-        first, last = (
-            (min(positions), max(positions)) if isinstance(positions, range) else (positions.min(), positions.max())
-        )
-        begin, end = (int(p) * cells(dims) for p in (first, last + 1))
-        bitmap = np.unpackbits(arrays["bits"][begin // 8 : _bytes(end)], bitorder="little")[begin % 8 :][: end - begin]
-        here: Positions
-        if isinstance(positions, range):
-            here = range(positions.start - first, positions.stop - first, positions.step)
-        else:
-            here = positions - first
-        counts, coords, child = super().expand({"bitmap": bitmap.view(bool)}, dims, here, window)
-        return counts, coords, as_array(child) + begin
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
+        if n == 1 and isinstance(below, int):  # eight times less than to unpack them
+            return int(np.bitwise_count(arrays["bits"]).sum(dtype=np.int64)) * below
+        return super().count(arrays, dims, n, below)
+
+    def _flags(self, arrays: Arrays, numbers: Positions) -> Array:
+        if isinstance(numbers, range) and numbers.step == 1:
+            first, behind = numbers.start, max(numbers.stop, numbers.start)
+            octets = arrays["bits"][first // 8 : _bytes(behind)]
+            return np.unpackbits(octets, bitorder="little")[first % 8 :][: behind - first].view(bool)
+        each = as_array(numbers)
+        octets = items_at(arrays["bits"], each // 8)
+        return (octets >> (each % 8).astype(np.uint8) & 1).view(bool)
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> None:
         return None

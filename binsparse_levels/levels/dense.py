@@ -57,6 +57,12 @@ class Dense(Level):
         run = run_of_cells(dims, positions, window)
         return self.expand({}, dims, positions, window)[2] if run is None else run
 
+    def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
+        return self.reach(dims, positions, [range(size) for size in dims])
+
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
+        return below * cells(dims) if isinstance(below, int) else below.reshape(n, cells(dims)).sum(axis=1)
+
     def part(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[dict[str, Array], Positions]:

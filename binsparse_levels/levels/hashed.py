@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import kernels
 from ..errors import Problem
-from .base import Array, Arrays, Level, Positions, as_array, children_of, inside, register
+from .base import Array, Arrays, Level, Positions, as_array, below_fibers, children_of, inside, register
 from .sparse import pointer_problems
 
 
@@ -77,6 +77,10 @@ class Hashed(Level):
         child = arrays["before"][slots[kept]].astype(np.int64)
         return np.bincount(fibers[kept], minlength=len(at)), [keys[kept] - 1], child
 
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
+        bounds = np.append(arrays["before"], self.size(arrays, dims, n))  # of the children by slot
+        return below_fibers(bounds[arrays["ptr"].astype(np.int64)], below)
+
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         pointers, keys = arrays["ptr"], arrays["key"].astype(np.int64)
         problems = list(pointer_problems(pointers, len(keys)))
@@ -105,7 +109,9 @@ class Hashed(Level):
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         found = np.empty(len(positions), np.int64)
-        given = (kernels.readable(arrays[role], np.int64) for role in ("ptr", "key", "before"))
+        types = {arrays[role].dtype for role in self.roles()}  # which kernels take as one
+        dtype = None if len(types) == 1 else np.int64
+        given = (kernels.readable(arrays[role], dtype) for role in ("ptr", "key", "before"))
         wanted = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
         kernels.hashing.find(*given, *wanted, found)
         return found

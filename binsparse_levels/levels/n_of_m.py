@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import FormatError, Problem
-from .base import Array, Arrays, Level, Positions, as_array, inside, items_at, register
+from .base import Array, Arrays, Level, Positions, as_array, inside, items_at, register, times
 
 
 @register
@@ -75,13 +75,27 @@ class NOfM(Level):
     def expand(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[int | Array, list[Array], Positions]:
-        slots, at = self._slots(dims), as_array(positions)
-        child = (at[:, np.newaxis] * slots + np.arange(slots)).ravel()
+        at, blocks = as_array(positions), self._blocks(window[0])
+        slots = (blocks[:, np.newaxis] * self.n + np.arange(self.n)).ravel()  # of a fiber, those that can be inside
+        child = (at[:, np.newaxis] * self._slots(dims) + slots).ravel()
         offset = items_at(arrays["slot"], child).astype(np.int64)
-        x = np.tile(np.repeat(np.arange(slots // self.n) * self.m, self.n), len(at)) + offset
+        x = np.tile(np.repeat(blocks * self.m, self.n), len(at)) + offset
         kept = (offset < self.m) & inside(window, [x])
-        counts = kept.reshape(len(at), slots).sum(axis=1, dtype=np.int64)
+        counts = kept.reshape(len(at), len(slots)).sum(axis=1, dtype=np.int64)
         return counts, [x[kept]], child[kept]
+
+    def _blocks(self, window: Positions) -> Array:
+        """The blocks that have a coordinate in the window."""
+        if isinstance(window, range) and window.step <= self.m:
+            return np.arange(window[0] // self.m, window[-1] // self.m + 1) if window else np.empty(0, np.int64)
+        return np.unique(as_array(window) // self.m)
+
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
+        taken = (arrays["slot"] < self.m).reshape(n, self._slots(dims))
+        if isinstance(below, int):
+            return times(taken.sum(axis=1), below)
+        found: Array = np.where(taken, below.reshape(taken.shape), 0).sum(axis=1)
+        return found
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         slots = arrays["slot"].astype(np.int64).reshape(-1, self.n)

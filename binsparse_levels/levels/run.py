@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from .. import kernels
 from ..errors import Problem
-from .base import Array, Arrays, Level, Positions, as_array, children_of, inside, ranges, register
-from .sparse import pointer_problems
+from .base import (
+    Array,
+    Arrays,
+    Level,
+    Positions,
+    as_array,
+    below_fibers,
+    children_of,
+    covered,
+    ranges,
+    register,
+    through,
+    times,
+)
+from .sparse import pointer_problems, pointers_to
 
 
 @register
@@ -66,15 +81,30 @@ class Run(Level):
     def expand(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[int | Array, list[Array], Positions]:
-        at = as_array(positions)
-        counts, runs = children_of(self._pointers(arrays), at)
-        starts = arrays["start"][runs].astype(np.int64)
-        lengths = arrays["end"][runs].astype(np.int64) - starts
-        x = ranges(starts, lengths)
-        child = np.repeat(runs, lengths)
-        fibers = np.repeat(np.repeat(np.arange(len(at)), counts), lengths)
-        kept = inside(window, [x])
-        return np.bincount(fibers[kept], minlength=len(at)), [x[kept]], child[kept]
+        counts, runs = children_of(self._pointers(arrays), as_array(positions))
+        starts, ends = (arrays[role][runs].astype(np.int64) for role in ("start", "end"))
+        begins, lengths = covered(window[0], starts, ends)
+        x = through(window[0], ranges(begins, lengths))
+        return below_fibers(np.append(0, np.cumsum(counts)), lengths), [x], np.repeat(runs, lengths)
+
+    def cut(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[dict[str, Array], Positions]:
+        counts, runs = children_of(self._pointers(arrays), as_array(positions))
+        starts, ends = (arrays[role][runs].astype(np.int64) for role in ("start", "end"))
+        begins, lengths = covered(window[0], starts, ends)
+        kept = lengths > 0
+        dtype = arrays["start"].dtype
+        pointers = pointers_to(below_fibers(np.append(0, np.cumsum(counts)), kept.astype(np.int64)), dtype)
+        places = {"start": begins[kept], "end": (begins + lengths)[kept]}
+        return {"ptr": pointers} | {role: x.astype(dtype) for role, x in places.items()}, runs[kept]
+
+    def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
+        return children_of(self._pointers(arrays), as_array(positions))[1]
+
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
+        lengths = arrays["end"].astype(np.int64) - arrays["start"].astype(np.int64)
+        return below_fibers(self._pointers(arrays), times(lengths, below))
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         starts, ends = arrays["start"].astype(np.int64), arrays["end"].astype(np.int64)
@@ -109,6 +139,17 @@ class Run(Level):
         found = low >= pointers[positions].astype(np.int64)
         q = np.maximum(low, 0)
         return np.where(found & (x < arrays["end"][q]), q, -1)
+
+    def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
+        given = (self._pointers(arrays), arrays["start"], arrays["end"])
+        pointers, starts, ends = (kernels.readable(x).data for x in given)  # whose items come as integers, quickly
+
+        def find(position: int, x: int) -> int:
+            first = pointers[position]
+            q = bisect_right(starts, x, first, pointers[position + 1]) - 1
+            return q if q >= first and x < ends[q] else -1
+
+        return find
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return ((0 if root else n + 1) + 2 * children) * itemsize

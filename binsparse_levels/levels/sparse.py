@@ -13,7 +13,20 @@ import numpy as np
 from .. import kernels, threads
 from ..errors import ArrayError, Problem, raise_if
 from ..limits import INT32_MAX
-from .base import Array, Arrays, Level, Positions, as_array, inside, is_everything, items_at, ranges, register, span
+from .base import (
+    Array,
+    Arrays,
+    Level,
+    Positions,
+    as_array,
+    below_fibers,
+    inside,
+    is_everything,
+    items_at,
+    ranges,
+    register,
+    span,
+)
 
 _FEW_FIBERS = 16  # in so many the ends of a window are searched; more are passed whole, those of a file read
 _AT_ONCE = 512  # items of a file that are read rather than searched
@@ -82,7 +95,7 @@ class Sparse(Level):
     def from_counts(
         self, dims: Sequence[int], counts: int | Array, coords: Sequence[Array], n: int
     ) -> dict[str, Array]:
-        pointers = _summed(np.broadcast_to(counts, n), len(coords[0]), coords[0].dtype)
+        pointers = pointers_to(np.broadcast_to(counts, n), coords[0].dtype)
         return {"ptr": pointers} | {f"idx{k}": x for k, x in enumerate(coords)}
 
     def expand(
@@ -96,6 +109,9 @@ class Sparse(Level):
         wanted = inside(window, coords)
         total = np.concatenate(([0], np.cumsum(wanted)))
         return np.diff(total[np.cumsum(counts)], prepend=0), [x[wanted] for x in coords], as_array(child)[wanted]
+
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
+        return below_fibers(self._pointers(arrays), below)
 
     def part(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
@@ -114,7 +130,7 @@ class Sparse(Level):
         starts, ends = self._bounds(arrays, positions)
         _refuse_outside(starts, ends, len(column))
         child, counts, _ = self._children(arrays, dims, starts, ends, positions, window)
-        pointers = _summed(counts, len(child), arrays["ptr" if "ptr" in arrays else "idx0"].dtype)
+        pointers = pointers_to(counts, arrays["ptr" if "ptr" in arrays else "idx0"].dtype)
         return {"ptr": pointers} | {f"idx{k}": items_at(arrays[f"idx{k}"], child) for k in range(self.rank)}, child
 
     def _bounds(self, arrays: Arrays, positions: Positions) -> tuple[Array, Array]:
@@ -284,11 +300,10 @@ class Sparse(Level):
         return arrays["ptr"] if "ptr" in arrays else np.array([0, len(arrays["idx0"])])
 
 
-def _summed(counts: Array, total: int, dtype: np.dtype[Any]) -> Array:
+def pointers_to(counts: Array, dtype: np.dtype[Any]) -> Array:
     """Pointers to so many children of each fiber, of that type where it holds the total."""
-    pointers = np.zeros(len(counts) + 1, dtype if total <= np.iinfo(dtype).max else np.int64)
-    np.cumsum(counts, out=pointers[1:])
-    return pointers
+    pointers = np.append(0, np.cumsum(counts, dtype=np.int64))
+    return pointers.astype(dtype, copy=False) if pointers[-1] <= np.iinfo(dtype).max else pointers
 
 
 def _bisect(column: Array, wanted: int, low: int, high: int) -> int:
