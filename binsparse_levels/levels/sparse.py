@@ -235,19 +235,26 @@ class Sparse(Level):
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
         children = len(arrays["idx0"])
-        for first in range(0, max(n, 1), size):
-            pointers = arrays["ptr"][first : min(first + size, n) + 1] if "ptr" in arrays else self._pointers(arrays)
-            problems = list(pointer_problems(pointers, children, first, n))
-            yield from problems
-            if problems:
-                return
-            bounds = pointers.astype(np.int64)
+
+        def pointers(first: int) -> Array:
+            return arrays["ptr"][first : min(first + size, n) + 1] if "ptr" in arrays else np.array([0, children])
+
+        def part(first: int, bounds: Array, start: int) -> Iterator[Problem]:
+            stop = min(start + size, int(bounds[-1]))
+            before = max(start - 1, int(bounds[0]))  # one child of the same fiber tells whether it goes on in order
+            read = {f"idx{k}": arrays[f"idx{k}"][before:stop] for k in range(self.rank)}
+            read["ptr"] = np.clip(bounds, before, stop) - before
+            return (_behind(problem, before, first) for problem in self.check(read, dims, len(bounds) - 1))
+
+        firsts = range(0, max(n, 1), size)
+        found = (problem for first in firsts for problem in pointer_problems(pointers(first), children, first, n))
+        if (problem := next(found, None)) is not None:
+            yield problem
+            return
+        for first in firsts:
+            bounds = pointers(first).astype(np.int64)
             for start in range(int(bounds[0]), int(bounds[-1]), size):
-                stop = min(start + size, int(bounds[-1]))
-                before = max(start - 1, int(bounds[0]))  # one child of the same fiber tells whether it goes on in order
-                read = {f"idx{k}": arrays[f"idx{k}"][before:stop] for k in range(self.rank)}
-                read["ptr"] = np.clip(bounds, before, stop) - before
-                problems = [_behind(problem, before, first) for problem in self.check(read, dims, len(bounds) - 1)]
+                problems = list(part(first, bounds, start))
                 yield from problems
                 if problems:
                     return
