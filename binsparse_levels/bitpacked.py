@@ -14,7 +14,7 @@ the lower, and the higher where these are not all zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import kernels
+from .containers.base import Pieces
 from .errors import ArrayError, Problem
 from .kernels.codecs import CHUNK, DELTA, PLAIN, STEPPING, ZIGZAG
 from .threads import each, shares
@@ -257,14 +258,44 @@ def _in_words(rows: Sliceable) -> Callable[[int, int], Array]:
 
 def bitpack(values: Array, wrapper: str) -> Array:
     """An array of integers in the layout above. wrapper: one of CODECS. Raises ArrayError for too many."""
+    encoded = [encode(plane, CODECS[wrapper]) for plane in _planes(values)]
+    head = _head(len(values), wrapper, [(part.offsets, part.starts) for part in encoded])
+    return np.concatenate([head, *(part.words for part in encoded)])
+
+
+def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
+    """`bitpack` of an array that comes in pieces. They are made twice: what stands before the words is known last."""
     codec = CODECS[wrapper]
-    encoded = [encode(plane, codec) for plane in _planes(values)]
-    if any(part.offsets[-1] > 4 * 0xFFFFFFFF for part in encoded):
+    offsets = [[np.zeros(1, np.int64)], [np.zeros(1, np.int64)]]  # of each plane, piece by piece
+    starts: list[list[Array]] = [[], []]
+    planes = 1
+    for piece in values.regrouped(CHUNK):
+        for k, plane in enumerate(_planes(piece, both=values.dtype.itemsize == 8)):
+            part = encode(plane, codec)
+            offsets[k].append(part.offsets[1:] + offsets[k][-1][-1])
+            starts[k].append(part.starts.copy())  # not a view of the piece
+            planes = max(planes, k + 1 if plane.any() else 1)
+    found = [(np.concatenate(offsets[k]), np.concatenate([np.empty(0, np.uint32), *starts[k]])) for k in range(planes)]
+    head = _head(values.length, wrapper, found)
+
+    def words() -> Iterator[tuple[int, Callable[[], Array]]]:
+        yield len(head), lambda: head
+        for k in range(planes):
+            for piece in values.regrouped(CHUNK):
+                part = encode(_planes(piece, both=planes == 2)[k], codec).words
+                yield len(part), lambda part=part: part  # type: ignore[misc]
+
+    return Pieces(len(head) + sum(int(ends[-1]) for ends, _ in found), np.dtype(np.uint32), words)
+
+
+def _head(count: int, wrapper: str, planes: Sequence[tuple[Array, Array]]) -> Array:
+    """What stands before the words, from the offsets and the first numbers of the chunks of each plane."""
+    if any(offsets[-1] > 4 * 0xFFFFFFFF for offsets, _ in planes):
         raise ArrayError(Problem("", "64 GiB is the most that can be bit-packed"))
-    head = [np.array([len(values) & 0xFFFFFFFF, len(values) >> 32, len(encoded)], np.uint32)]
-    for part in encoded:
-        head += [(part.offsets // 4).astype(np.uint32), *([part.starts] if codec in STEPPING else [])]
-    return np.concatenate([*head, *(part.words for part in encoded)])
+    head = [np.array([count & 0xFFFFFFFF, count >> 32, len(planes)], np.uint32)]
+    for offsets, starts in planes:
+        head += [(offsets // 4).astype(np.uint32), *([starts] if CODECS[wrapper] in STEPPING else [])]
+    return np.concatenate(head)
 
 
 def best_wrapper(values: Array) -> str:
@@ -278,10 +309,10 @@ def best_wrapper(values: Array) -> str:
     return min(CODECS, key=size)
 
 
-def _planes(values: Array) -> list[Array]:
-    """The lower 32 bits of integers, and the higher ones where they say anything."""
+def _planes(values: Array, *, both: bool = False) -> list[Array]:
+    """The lower 32 bits of integers, and the higher ones where they say anything, or `both` are asked for."""
     if values.dtype.itemsize < 8:
         return [values.astype(np.int32 if values.dtype.kind == "i" else np.uint32, copy=False).view(np.uint32)]
     halves = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).view("<u4").reshape(-1, 2)
     low, high = halves[:, 0], halves[:, 1]
-    return [half.astype(np.uint32) for half in ([low, high] if high.any() else [low])]
+    return [half.astype(np.uint32) for half in ([low, high] if both or high.any() else [low])]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ import numpy.typing as npt
 from . import io, kernels, threads
 from .arguments import checked_format, mirror_problems
 from .blocks import Coords, Part, joined, read_block
-from .containers.base import Pieces, part_of, split_path
+from .containers.base import Pieces, part_of, remove, split_path
 from .errors import ArrayError, ContainerError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from .formats import Format, FormatLike
 from .levels import Level
@@ -98,7 +97,7 @@ def convert(
         return
     stored_at = [order.index(k) for k in parsed.order]
     io.check_target(target, overwrite=overwrite, kind=options.get("kind"))
-    _verify(tree)
+    _check(tree, _name(source), tensor.format.order)
     with scratch(target) as folder:
         plan = _Plan(
             source=source,
@@ -116,7 +115,7 @@ def convert(
             parsed.levels, plan.dims(tree), parts, plan.pad, index_dtype(tree.dims, len(tree.values)), tensor.dtype
         )
         joint = _Joint(tensor, parsed, tensor.shape, arrays, _one_value([tensor]))
-        _write(target, joint, progress, overwrite=overwrite, limits=limits, **options)
+        _write(target, *_described(joint, {}), progress, overwrite=overwrite, limits=limits, **options)
 
 
 @within_memory
@@ -132,30 +131,50 @@ def concatenate(
     """Write to `target` one tensor of those at `sources`, one behind the other along the outermost stored dimension.
 
     All have the format, the type of the values and the fill value of the first, and its sizes in the other dimensions.
-    Arrays are read and written in pieces, whatever their size. options: as for `write`. Raises FormatError, ArrayError
-    for what does not fit together, and what `open` and `write` raise.
+    Arrays are checked in full before anything is written, and read and written in pieces, whatever their size. What is
+    written is sealed if one of them is; the same arrays are bit-packed as in the first; and its compression, chunks and
+    shards are kept where the target is the same kind of container. options: as for `write`, in place of what is kept.
+    Raises FormatError, ArrayError for what does not fit together, and what `read` and `write` raise.
     """
-    tensors = [_apart(as_stored(io.open(source, limits=limits)), source, target) for source in sources]
-    if not tensors:
-        raise OptionError(Problem("sources", "there is nothing to concatenate"))
-    joint = _join(tensors, list(map(str, sources)))
-    _write(target, joint, progress, overwrite=overwrite, limits=limits, **options)
+    with io.locked(target):
+        tensors = [_apart(as_stored(io.open(source, limits=limits)), source, target) for source in sources]
+        if not tensors:
+            raise OptionError(Problem("sources", "there is nothing to concatenate"))
+        joint = _join(tensors, list(map(_name, sources)), values=io.in_place(target))
+        kept = io.kept_at(target, sources, options, limits)
+        _write(target, *_described(joint, kept.wrappers), progress, overwrite=overwrite, limits=limits, **kept.options)
 
 
 @within_memory
 def append(path: io.Place, tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
     """Add a tensor behind the one at `path`, along the outermost stored dimension, in its format.
 
-    In a local folder of Zarr 3 only what is new is written, and the last chunk or shard of each array; elsewhere what
-    is there is copied piece by piece. Either way it is replaced in one step: a crash leaves it as it was. options: as
-    for `write`, where it is copied; what was bit-packed no longer is. Raises what `concatenate` raises, OptionError for
-    files of other systems.
+    In a local folder of Zarr 3 only what is new is written, and the last chunk or shard of each array; elsewhere, and
+    of what is bit-packed, what is there is copied piece by piece. Either way it is checked in full first, and replaced
+    in one step: a crash leaves it as it was. It stays sealed, bit-packed, compressed and chunked, as far as `write`
+    can: compression that it does not write becomes its own. options: as for `write`, in place of what is kept.
+
+    Of several that append to a local path at the same time each waits for the others, for a minute at most; then it is
+    a ContainerError. Nobody waits for others where there are no locks: in a mapping, another store, or on a file system
+    without them. Raises what `concatenate` raises, OptionError for files of other systems.
     """
     io.refuse_files(path)
-    there = _apart(as_stored(io.open(path, limits=limits)), path, path)
-    joint = _join([there, as_stored(tensor).convert(there.format, limits=limits)], [str(path), "tensor"])
-    if options or not io.extend(path, *_described(joint), limits=limits):
-        _write(path, joint, None, overwrite=True, limits=limits, **options)
+    with io.locked(path):
+        there = _apart(as_stored(io.open(path, limits=limits)), path, path)
+        kept = io.kept(path, limits=limits)
+        joint = _join([there, as_stored(tensor).convert(there.format, limits=limits)], [_name(path), "tensor"])
+        header, pieces = _described(joint, kept.wrappers)
+        # What is bit-packed, or has one value for no entries, does not begin as it was.
+        grows = not options and not kept.wrappers and len(there._source.values) > 0
+        if grows:
+            _check_values(there._source)
+        if not grows or not io.extend(path, header, pieces, checksum=kept.options.get("checksum"), limits=limits):
+            _write(path, header, pieces, None, overwrite=True, limits=limits, **{**kept.options, **options})
+
+
+def _name(source: io.Place) -> str:
+    """What errors call a place: its path, or what it is."""
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else f"the {type(source).__name__}"
 
 
 def _apart(tensor: Tensor, source: io.Place, target: io.Place) -> Tensor:
@@ -163,12 +182,24 @@ def _apart(tensor: Tensor, source: io.Place, target: io.Place) -> Tensor:
     return tensor.load() if io.in_place(target) and io.same_store(source, target) else tensor
 
 
-def _verify(tree: Tree) -> None:
-    """Compare arrays in a file, which are then read in parts, with the seal of the file."""
+def _check(tree: Tree, name: str, order: Sequence[int]) -> None:
+    """Check arrays in a file as `read` does, which are then read in parts: compare them with its seal, and the levels
+    with each other. order: the tensor's dimension at each of the stored ones. Raises ArrayError, ContainerError.
+    """
+    if not tree.lazy:
+        return
     held: list[Any] = [*tree.arrays.values(), tree.values]
     for array in held:
         if isinstance(array, Lazy):
             array.verify()
+    problems = tree.check_in_parts(_AT_ONCE, order)
+    raise_if(ArrayError, [Problem(f"{name}: {problem.path}", problem.message) for problem in problems])
+
+
+def _check_values(tree: Tree) -> None:
+    """Read all values, of which some would not be copied, or be found faulty when the target is no longer whole."""
+    for start in range(0, 1 if tree.iso else len(tree.values), _AT_ONCE):
+        tree.values[start : start + _AT_ONCE]
 
 
 class _Joint(NamedTuple):
@@ -190,8 +221,10 @@ def _one_value(tensors: Sequence[Tensor]) -> Array | None:
     return ones[0] if len({one.tobytes() for one in ones}) == 1 else None
 
 
-def _join(tensors: Sequence[Tensor], names: Sequence[str]) -> _Joint:
-    """Tensors one behind the other along the outermost stored dimension."""
+def _join(tensors: Sequence[Tensor], names: Sequence[str], *, values: bool = False) -> _Joint:
+    """Tensors one behind the other along the outermost stored dimension, checked; `values`: their values as well, which
+    are else checked when they are copied.
+    """
     first = tensors[0]
     if not first.format.order or first.structure is not None:
         raise FormatError(Problem(names[0], "a scalar, or a matrix with a structure, is not concatenated"))
@@ -212,9 +245,11 @@ def _join(tensors: Sequence[Tensor], names: Sequence[str]) -> _Joint:
             if k != outer and size != other:
                 raise FormatError(Problem(name, f"has size {other} in dimension {k}, where {names[0]} has {size}"))
     parts, at, count = [], 0, 0
-    for tensor in tensors:
+    for tensor, name in zip(tensors, names, strict=True):
         tree = tensor._source
-        _verify(tree)
+        _check(tree, name, tensor.format.order)
+        if values:
+            _check_values(tree)
         if len(tree.values):
             origin = (at, *[0] * (tensor.ndim - 1))
             ends = [read_block(tree, range(k, k + 1))[0] for k in (0, len(tree.values) - 1)]
@@ -230,16 +265,21 @@ def _join(tensors: Sequence[Tensor], names: Sequence[str]) -> _Joint:
     return _Joint(first, first.format, shape, arrays, _one_value(tensors))
 
 
-def _described(joint: _Joint) -> tuple[dict[str, Any], dict[str, Pieces]]:
-    """The header, and the arrays as a container holds them."""
+def _described(joint: _Joint, wrappers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Pieces]]:
+    """The header, and the arrays as a container holds them. wrappers: of those that are bit-packed."""
     like = joint.like
     one = None if joint.format.padded else joint.one
     rest = like.fill_value, like.structure, like.descriptor_attributes, like.attributes
-    return stored_pieces(joint.arrays, joint.format, joint.shape, one, *rest)
+    return stored_pieces(joint.arrays, joint.format, joint.shape, one, *rest, wrappers)
 
 
-def _write(target: io.Place, joint: _Joint, progress: Progress | None, **options: Any) -> None:
-    header, pieces = _described(joint)
+def _write(
+    target: io.Place,
+    header: Mapping[str, Any],
+    pieces: Mapping[str, Pieces],
+    progress: Progress | None,
+    **options: Any,
+) -> None:
     total = sum(x.length for x in pieces.values())
     done = 0
 
@@ -500,7 +540,7 @@ def scratch(target: Any) -> Iterator[str]:
         yield folder
     finally:
         _opened.pop(folder, None)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
 
 
 def _block_size(memory: int, tree: Tree) -> int:
@@ -524,6 +564,7 @@ def _block_size(memory: int, tree: Tree) -> int:
 
 _ALLOWANCE = 2**26  # bytes of libraries that are still to be loaded, and pieces of arrays on their way
 _LEAST = 2**14  # entries
+_AT_ONCE = 2**20  # items that are checked at once
 
 
 def _resident() -> int:

@@ -14,7 +14,8 @@ import warnings
 import weakref
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
@@ -26,6 +27,7 @@ from .containers.base import (
     Reader,
     Storage,
     Writer,
+    hold_lock,
     load_json,
     one_piece,
     refuse_existing,
@@ -330,13 +332,76 @@ def refuse_files(path: Place) -> None:
         raise OptionError(Problem(str(path), "this kind of file is not appended to; convert it first"))
 
 
-def extend(path: Place, header: Mapping[str, Any], pieces: Mapping[str, Pieces], *, limits: Limits) -> bool:
+def locked(path: Place) -> contextlib.AbstractContextManager[None]:
+    """Nobody else reads and writes again what is at a path within the block; of a mapping, or of a store that is no
+    local folder or file, there is no lock. Raises ContainerError where another does so for long.
+    """
+    place, _ = _split(path)
+    place = os.fspath(root) if isinstance(root := getattr(place, "root", None), os.PathLike) else place
+    return hold_lock(place) if isinstance(place, str) and "://" not in place else contextlib.nullcontext()
+
+
+class Kept(NamedTuple):
+    """How a tensor is stored in a container: as options of `write_pieces`, and the wrappers of bit-packed arrays."""
+
+    options: Mapping[str, Any] = {}
+    wrappers: Mapping[str, str] = {}
+
+
+def kept(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Kept:
+    """How the tensor in PATH[:GROUP] is stored; of a file of another system nothing."""
+    place, group = _split(path)
+    kind = _kind_at(place, group)
+    if KINDS[kind].holds_tensors:
+        return Kept()
+    with _module(KINDS[kind]).reading(place, group, limits) as reader:
+        loading = Loading(reader, limits, False)
+        stored = {}
+        if hasattr(reader, "storage"):
+            stored = {name: reader.storage(name) for name in loading.infos}
+            of_others = next((x for x in stored.values() if x != DEFAULT_STORAGE), DEFAULT_STORAGE)
+            empty = [name for name, info in loading.infos.items() if 0 in info.shape]
+            stored |= {name: of_others for name in empty if stored[name] == DEFAULT_STORAGE}
+        options: dict[str, Any] = {"kind": getattr(reader, "kind", kind)}
+        for option in ("compression", "chunks", "shards"):
+            by_name = {name: getattr(x, option) for name, x in stored.items() if getattr(x, option) is not None}
+            options[option] = by_name or None
+        plain = False in (x.checksum for x in stored.values())
+        options["checksum"] = True if loading.sealed else False if plain else None
+        types = loading.descriptor.data_types
+        return Kept(options, {name: x.wrapper for name, x in types.items() if x.wrapper})
+
+
+def kept_at(path: Place, sources: Iterable[Place], options: Mapping[str, Any], limits: Limits) -> Kept:
+    """How tensors that are joined at a path are stored: sealed if one of them is, else as the first, as far as the kind
+    of container is the same; and as the options say.
+    """
+    first, *others = (kept(source, limits=limits) for source in sources)
+    place, _ = _split(path)
+    kind = _kind_to_write(place, options.get("kind"))
+    sealed = any(each.options.get("checksum") for each in (first, *others))
+    same = first.options if first.options.get("kind") == kind else {}
+    return Kept({**same, **({"checksum": True} if sealed else {}), **options}, first.wrappers)
+
+
+def extend(
+    path: Place, header: Mapping[str, Any], pieces: Mapping[str, Pieces], *, checksum: bool | None, limits: Limits
+) -> bool:
     """Let the arrays at PATH[:GROUP] become these, which begin as they are, without writing again what is there; False,
-    and nothing done, where the container cannot.
+    and nothing done, where the container cannot. checksum: True if it is sealed.
     """
     place, group = _split(path)
     module = _module(KINDS[_kind_at(place, group)])
-    return hasattr(module, "extend") and bool(module.extend(place, group, header, pieces, limits))
+
+    def now_sealed() -> Mapping[str, Any]:
+        sums: dict[str, int] = {}
+        for name, x in pieces.items():
+            deque(summed(name, x, sums).each(), 0)
+        return sealed(header, sums)
+
+    return hasattr(module, "extend") and bool(
+        module.extend(place, group, now_sealed if checksum else lambda: header, pieces, limits)
+    )
 
 
 @within_memory

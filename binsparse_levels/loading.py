@@ -152,6 +152,7 @@ class Loading:
         self._lenient = lenient
         self._unreplaced = unreplaced
         header, self._sums = seal.opened(reader.read_header())
+        self.sealed = bool(self._sums)
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
         self.map = self._parse_map()
         self.repairs = list(self.descriptor.repairs)
@@ -352,7 +353,7 @@ class Loading:
 
     def _reading(self, name: str, data_type: DataType) -> Parts:
         """How to read and decode parts of an array, which is looked for when it is first asked for."""
-        stored = len(self._words[name]) if name in self._words else self.infos[name].shape[0]
+        stored = self._stored_length(name)
 
         def read(start: int, stop: int) -> npt.NDArray[Any]:
             if data_type.wrapper and self._sums and stop - start == len(self.packed[name]):
@@ -366,6 +367,10 @@ class Loading:
             return decode(raw.astype(raw.dtype.newbyteorder("="), copy=False), data_type, name)
 
         return read
+
+    def _stored_length(self, name: str) -> int:
+        """The length of an array as it is stored: of one that is bit-packed, that of its words."""
+        return len(self._words[name]) if name in self._words else self.infos[name].shape[0]
 
     def parts(self, name: str) -> Parts:
         """How the container reads parts of an array."""
@@ -384,7 +389,7 @@ class Loading:
     def verify(self, name: str) -> None:
         """Compare an array with the seal, where there is one, a piece at a time."""
         if self._sums:
-            read, length = self.parts(name), self.infos[name].shape[0]
+            read, length = self.parts(name), self._stored_length(name)
             starts = range(0, max(length, 1), _AT_ONCE)
             seal.check_pieces(name, (read(start, min(start + _AT_ONCE, length)) for start in starts), self._sums)
 

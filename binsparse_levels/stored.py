@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .bitpacked import best_wrapper
+from .bitpacked import best_wrapper, bitpack_pieces
 from .containers.base import Pieces, one_piece
 from .descriptor import Descriptor
 from .dtypes import DataType, data_type_of, encode
@@ -82,9 +82,14 @@ def stored_pieces(
     structure: str | None,
     attributes: Mapping[str, Any],
     user: Mapping[str, Any],
+    wrappers: Mapping[str, str],
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
-    """As `stored`, of arrays that come in pieces. one: the one value of an iso tensor."""
+    """As `stored`, of arrays that come in pieces. one: the one value of an iso tensor. wrappers: of the arrays that are
+    bit-packed; values that are one for all are not.
+    """
     data_types = {name: data_type_of(pieces.dtype, name) for name, pieces in arrays.items()}
+    for name in wrappers.keys() & data_types.keys():
+        data_types[name] = DataType(data_types[name].dtype, wrapper=wrappers[name])
     given, value_type = dict(arrays), arrays["values"].dtype
     if one is not None and len(one):
         data_types["values"] = data_type_of(value_type, "values", True)
@@ -96,12 +101,14 @@ def stored_pieces(
         format, shape, arrays["values"].length, data_types, None, structure, dict(attributes), dict(user)
     )
     alias = format.alias not in NO_EMPTY_FIBERS or not _repeats(arrays["pointers_to_1"])
-    return descriptor.header(alias=alias), {
-        name: pieces.mapped(
-            partial(encode, data_type=data_types[name]), data_types[name].parts, data_types[name].stored
-        )
-        for name, pieces in given.items()
-    }
+    return descriptor.header(alias=alias), {name: _encoded(pieces, data_types[name]) for name, pieces in given.items()}
+
+
+def _encoded(pieces: Pieces, data_type: DataType) -> Pieces:
+    if data_type.wrapper:
+        native = pieces.mapped(partial(np.asarray, dtype=data_type.dtype), 1, data_type.dtype)
+        return bitpack_pieces(native, data_type.wrapper)
+    return pieces.mapped(partial(encode, data_type=data_type), data_type.parts, data_type.stored)
 
 
 def narrowed(array: Array) -> Array:

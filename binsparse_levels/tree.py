@@ -139,6 +139,20 @@ class Tree:
         except ArrayError as error:
             yield from error.problems
 
+    def check_in_parts(self, size: int, dimensions: Sequence[int]) -> Iterator[Problem]:
+        """`check` of a tree in a file, of which about `size` items of each array are in memory at a time, and the
+        values are not looked at; of kinds that are not read in parts, all.
+        """
+        if not self.regular:
+            yield from self.loaded().check(dimensions)
+            return
+        for place, arrays, n in self.walk():
+            problems = place.level.check_in_parts(arrays, place.dims, n, size)
+            found = [at_name(problem, place.names, dimensions[place.depth :]) for problem in problems]
+            yield from found
+            if found:  # the sizes below this level mean nothing
+                return
+
 
 def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple[Place, dict[str, Array], int]]:
     """`Tree.walk`, of places and arrays. Precondition: `length_problems` finds nothing."""

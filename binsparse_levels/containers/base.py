@@ -10,10 +10,13 @@ import os
 import re
 import secrets
 import shutil
+import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import IO, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +32,11 @@ from ..errors import (
     refuse_memory,
 )
 from ..limits import Limits, as_integers
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
 
 @dataclass(frozen=True)
@@ -190,6 +198,13 @@ class Storage:
 DEFAULT_STORAGE = Storage()
 
 
+def asked_for(size: int, length: int, usual: int) -> int:
+    """The size of chunks that was asked for, as far as it can be told. One chunk of a whole array may have been cut to
+    it; as the array grows, it may be as long as is usual.
+    """
+    return size if size < length else max(size, usual)
+
+
 def load_json(text: str | bytes, limits: Limits, *, constants: bool = False) -> Any:
     """Strict JSON: UTF-8, no key twice, no NaN or infinity (unless `constants` lets the bare words pass), limited in
     length and depth before it is parsed. Raises DescriptorError or LimitError.
@@ -312,12 +327,25 @@ def refuse_existing(path: str, overwrite: bool) -> None:
         raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
 
 
+def remove(path: str) -> None:
+    """Remove a file or a folder, as far as it can be. An interrupt is raised when that is done."""
+    try:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+    except KeyboardInterrupt:
+        remove(path)
+        raise
+
+
 @contextlib.contextmanager
 def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
     """A path beside `target` to write to; when the block ends well it takes the place of the target, in one step.
 
-    keep: the file begins as a copy of the target. Where the block fails nothing has changed. The recipe of a whole
-    write: everything, the file to the disk, the rename, the folder to the disk.
+    keep: the file begins as a copy of the target, which nobody else may change meanwhile. Where the block fails nothing
+    has changed. The recipe of a whole write: everything, the file to the disk, the rename, the folder to the disk.
     """
     if target.endswith(("/", os.sep)):
         raise ContainerError(Problem(target, "is the path of a folder"))
@@ -325,25 +353,25 @@ def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
     if os.path.exists(target) and not os.path.isfile(target):
         raise ContainerError(Problem(target, "is a directory, a pipe or a device, and is not replaced"))
     folder, part = os.path.dirname(target), part_of(target)
-    exists = _is_there(target)
-    try:
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-    except OSError as error:
-        raise ContainerError(Problem(target, f"cannot be written: {error.strerror}")) from error
-    try:
-        if keep and exists:
-            shutil.copyfile(target, part)
-        yield part
-        with open(part, "rb") as file:
-            os.fsync(file.fileno())
-        if exists:
-            shutil.copymode(target, part)
-        os.replace(part, target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(part)
-        raise
-    _to_disk(folder)
+    with hold_lock(target) if keep else contextlib.nullcontext():
+        exists = _is_there(target)
+        try:
+            try:
+                os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            except OSError as error:
+                raise ContainerError(Problem(target, f"cannot be written: {error.strerror}")) from error
+            if keep and exists:
+                shutil.copyfile(target, part)
+            yield part
+            with open(part, "rb") as file:
+                os.fsync(file.fileno())
+            if exists:
+                shutil.copymode(target, part)
+            os.replace(part, target)
+        except BaseException:
+            remove(part)
+            raise
+        _to_disk(folder)
 
 
 @contextlib.contextmanager
@@ -353,32 +381,107 @@ def replacing_folder(
     """A folder beside `target` to fill; when the block ends well it takes the place of the target, in one step where
     the system can exchange two folders.
 
-    keep: the folder begins as a copy of the target, file by file by `copy`. Where the block fails nothing has changed.
+    keep: the folder begins as a copy of the target, file by file by `copy`; nobody else may change it meanwhile. Where
+    the block fails nothing has changed.
     """
     target = os.path.realpath(target)
     parent, part = os.path.dirname(target), part_of(target)
-    exists = _is_there(target)
-    if exists and not os.path.isdir(target):
-        raise PathExistsError(Problem(target, "is there, and is no folder"))
-    try:
+    with hold_lock(target) if keep else contextlib.nullcontext():
+        exists = _is_there(target)
+        if exists and not os.path.isdir(target):
+            raise PathExistsError(Problem(target, "is there, and is no folder"))
         try:
-            if keep and exists:
-                shutil.copytree(target, part, symlinks=True, copy_function=copy)
+            try:
+                if keep and exists:
+                    shutil.copytree(target, part, symlinks=True, copy_function=copy)
+                else:
+                    os.mkdir(part)
+            except OSError as error:
+                raise ContainerError(Problem(target, f"cannot be written: {error.strerror}")) from error
+            yield part
+            for folder, _, files in os.walk(part):
+                for file in (folder, *(os.path.join(folder, file) for file in files)):
+                    _to_disk(file)
+            if exists:
+                _exchange(part, target)
             else:
-                os.mkdir(part)
-        except OSError as error:
-            raise ContainerError(Problem(target, f"cannot be written: {error.strerror}")) from error
-        yield part
-        for folder, _, files in os.walk(part):
-            for file in (folder, *(os.path.join(folder, file) for file in files)):
-                _to_disk(file)
-        if exists:
-            _exchange(part, target)
-        else:
-            os.rename(part, target)
-        _to_disk(parent)
+                os.rename(part, target)
+            _to_disk(parent)
+        finally:
+            remove(part)
+
+
+_PATIENCE = 60.0  # seconds that one waits for another
+_locked: set[tuple[int, str]] = set()  # by thread
+
+
+@contextlib.contextmanager
+def hold_lock(target: str, patience: float | None = None) -> Iterator[None]:
+    """Nobody else holds the lock of a target within the block: whoever reads it and writes it again waits for others
+    that do, in this process and in others.
+
+    The lock is that of the system on a file beside the target, so a process that is killed holds none. Where a file
+    system has no locks nobody waits. patience: seconds. Raises ContainerError where another holds it for longer.
+    """
+    target = os.path.realpath(target)
+    me = threading.get_ident(), target
+    if me in _locked:
+        yield
+        return
+    file: IO[bytes] | None = None
+    try:
+        file = _take_lock(target, _PATIENCE if patience is None else patience)
+        _locked.add(me)
+        yield
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        _locked.discard(me)
+        if file is not None:
+            remove(file.name)  # while it is held, so it is no other's
+            file.close()
+            if sys.platform == "win32":
+                remove(file.name)  # no file is removed there as long as it is open
+
+
+def _take_lock(target: str, patience: float) -> IO[bytes] | None:
+    """The file of a lock, open and locked; None where there is no folder for it."""
+    folder, name = os.path.split(target)
+    path, end = os.path.join(folder, f".{_short(name)}{_LOCK}"), time.monotonic() + patience
+    while True:
+        try:
+            file = open(path, "r+b", 0, opener=_create)  # noqa: SIM115 (it is closed by whoever holds it)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise ContainerError(Problem(target, f"cannot be locked: {error.strerror}")) from error
+        if _lock(file.fileno()):
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                    return file
+            file.close()  # its owner has removed it
+            continue
+        file.close()
+        if time.monotonic() > end:
+            what = f"another process or thread has been writing it for {patience:.0f} seconds; try again later"
+            raise ContainerError(Problem(target, what))
+        time.sleep(0.01)
+
+
+def _create(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
+def _lock(handle: int) -> bool:
+    """Lock a file that is open, unless another has; the end of the process unlocks it."""
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:  # the file system has no locks
+        return True
+    return True
 
 
 def part_of(target: str) -> str:
@@ -389,6 +492,7 @@ def part_of(target: str) -> str:
 
 # What is written or filled (.d: to be zipped), and a folder that stood aside for a new one (.old).
 _LEFTOVER = re.compile(r"\.(.+)\.([0-9]+)-[0-9a-f]{8}\.part(\.d|\.old)?", re.DOTALL)
+_LOCK = ".binsparse_levels.lock"  # how the name of a lock ends
 
 
 def clean_folder(folder: str) -> list[tuple[str, str]]:
@@ -403,6 +507,9 @@ def clean_folder(folder: str) -> list[tuple[str, str]]:
     except (OSError, ValueError) as error:
         raise ContainerError(Problem(ascii(folder), f"cannot be cleaned: {error}")) from None
     for name in names:
+        if name.startswith(".") and name.endswith(_LOCK):
+            found.append((os.path.join(folder, name), _clean_lock(os.path.join(folder, name[1 : -len(_LOCK)]))))
+            continue
         match = _LEFTOVER.fullmatch(name)
         if match is None:
             continue
@@ -417,6 +524,15 @@ def clean_folder(folder: str) -> list[tuple[str, str]]:
             except OSError as error:
                 found.append((path, f"kept: {error}"))
     return found
+
+
+def _clean_lock(target: str) -> str:
+    """Remove a lock that nobody holds; what became of it."""
+    try:
+        with hold_lock(target, 0):
+            return "removed"
+    except ContainerError:
+        return "kept, a process holds it"
 
 
 def _clean_up(path: str, target: str | None) -> str:
@@ -464,13 +580,14 @@ def _exchange(a: str, b: str) -> None:
     if rename and rename(at_working_folder, os.fsencode(a), at_working_folder, os.fsencode(b), exchange) == 0:
         return
     aside = f"{a}.old"
-    os.rename(b, aside)
     try:
+        os.rename(b, aside)
         os.rename(a, b)
-    except OSError:
-        os.rename(aside, b)
+    except BaseException:
+        if not os.path.lexists(b):
+            os.rename(aside, b)
         raise
-    shutil.rmtree(aside, ignore_errors=True)
+    remove(aside)
 
 
 def _to_disk(path: str) -> None:

@@ -17,7 +17,19 @@ import numpy.typing as npt
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
 from . import hdf5_chunks
-from .base import ArrayInfo, Parts, Pieces, Storage, bounded_chunk, load_json, refuse_existing, replacing, touching
+from .base import (
+    DEFAULT_STORAGE,
+    ArrayInfo,
+    Parts,
+    Pieces,
+    Storage,
+    asked_for,
+    bounded_chunk,
+    load_json,
+    refuse_existing,
+    replacing,
+    touching,
+)
 from .local import parts_of
 
 ATTRIBUTE = "binsparse"
@@ -72,6 +84,27 @@ class HDF5Reader:
             self._check(dataset, name)
             array = hdf5_chunks.read(dataset)
             return dataset[...] if array is None else array
+
+    @property
+    def kind(self) -> str:
+        """Which kind of file it is; both are read alike."""
+        return "netcdf" if "_NCProperties" in self._group.file.attrs else "hdf5"
+
+    def storage(self, name: str) -> Storage:
+        """How an array is stored, as it is said to a writer, to whom every compression is gzip. Precondition: `info`
+        has been asked.
+        """
+        dataset = self._group[name]
+        if not dataset.chunks or not dataset.size:
+            return DEFAULT_STORAGE
+        properties = dataset.id.get_create_plist()
+        filters = {properties.get_filter(k)[0] for k in range(properties.get_nfilters())}
+        plain = filters <= {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
+        return Storage(
+            "none" if plain else "gzip",
+            asked_for(dataset.chunks[0], dataset.size, CHUNK),
+            checksum=None if h5py.h5z.FILTER_FLETCHER32 in filters else False,
+        )
 
     def parts(self, name: str) -> Parts:
         with touching(name):

@@ -88,7 +88,7 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
 
     storage.refuse("NetCDF", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
     refuse_existing(path, overwrite or group is not None)
-    with _ONE_AT_A_TIME, replacing(path, keep=group is not None) as part:
+    with replacing(path, keep=group is not None) as part, _ONE_AT_A_TIME:
         adding = group is not None and os.path.getsize(part) > 0
         if adding:
             _make_room(part, f"{path}:{group}", group or "", overwrite)

@@ -86,6 +86,11 @@ class NPZReader:
             array: npt.NDArray[Any] = npy.read_array(file, allow_pickle=False, max_header_size=10_000)
         return array
 
+    def storage(self, name: str) -> Storage:
+        """How an array is stored, as it is said to a writer. Precondition: `info` has been asked."""
+        plain = self._archive.getinfo(f"{name}.npy").compress_type == zipfile.ZIP_STORED
+        return Storage(None if plain else "gzip")
+
     def parts(self, name: str) -> Parts:
         """Of what is deflated, the whole array is read with the first part."""
         member = self._archive.getinfo(f"{name}.npy")

@@ -12,7 +12,7 @@ import math
 import os
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,9 +39,11 @@ from .base import (
     Parts,
     Pieces,
     Storage,
+    asked_for,
     bounded_chunk,
     load_json,
     refuse_existing,
+    remove,
     replacing,
     replacing_folder,
     touching,
@@ -171,6 +173,23 @@ class ZarrReader:
             elif not complete or _has_all_chunks(array):
                 return np.asarray(array[...])
             raise IncompleteError(Problem(name, "chunks are missing"))
+
+    @property
+    def kind(self) -> str:
+        """Which kind of file it is; both versions are read alike."""
+        return "zarr2" if self._group.metadata.zarr_format == 2 else "zarr"
+
+    def storage(self, name: str) -> Storage:
+        """How an array is stored, as it is said to a writer. Precondition: `info` has been asked."""
+        array = self._arrays[name]
+        newer = array.metadata.zarr_format == 3
+        codecs: Sequence[Any] = array.compressors
+        names = {str(x.to_dict()["name"]) if newer else _version_2_name(x) for x in codecs}
+        known = [compression for compression in ("zstd", "gzip") if compression in names]
+        compression = known[0] if known else None if names - {"crc32c"} else "none"
+        chunks = asked_for(array.chunks[0], array.size, _CHUNK if newer else _SHARD)
+        shards = asked_for(array.shards[0], array.size, _SHARD) if array.shards else None
+        return Storage(compression, chunks, shards, False if newer and "crc32c" not in names else None)
 
     def parts(self, name: str) -> Parts:
         with touching(name):
@@ -365,13 +384,13 @@ def writing(
         # A key of a zip file cannot be written twice, and attributes are: a folder is filled, and zipped at the end.
         with replacing(path) as part:
             folder = f"{part}.d"
-            os.mkdir(folder)
             try:
+                os.mkdir(folder)
                 with _filling(folder, None, False, limits, storage, zarr_format) as writer:
                     yield writer
                 _zip(folder, part)
             finally:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove(folder)
         return
     with (
         replacing_folder(path, keep=group is not None) as part,
@@ -381,9 +400,10 @@ def writing(
 
 
 def extend(
-    path: Any, group: str | None, header: Mapping[str, Any], pieces: Mapping[str, Pieces], limits: Limits
+    path: Any, group: str | None, header: Callable[[], Mapping[str, Any]], pieces: Mapping[str, Pieces], limits: Limits
 ) -> bool:
     """Let the arrays of a group in a local folder become these longer ones, which begin as they are; whether it could.
+    The header is made when they are.
 
     The files of whole chunks, or shards, are not written again: a folder of hard links to them is filled with what is
     new, and takes the place of the old one in one step.
@@ -414,7 +434,7 @@ def extend(
             direct = _direct(array)
             assert direct is not None
             direct.extend(old, given)
-        place.attrs[ATTRIBUTE] = dict(header)
+        place.attrs[ATTRIBUTE] = dict(header())
     return True
 
 

@@ -203,6 +203,12 @@ class Level(ABC):
         would let memory be indexed wrongly. Precondition: the arrays are one-dimensional and of a type of their class.
         """
 
+    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
+        """`check` of arrays in a file, of which about `size` items are in memory at a time; of a kind that is not read
+        in parts, all.
+        """
+        return self.check({role: array[:] for role, array in arrays.items()}, dims, n)
+
     @abstractmethod
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         """For each (position, coordinates) the child position, or -1."""

@@ -222,7 +222,7 @@ class Sparse(Level):
         coords = [arrays[f"idx{k}"][start : children.stop] for k in range(self.rank)]
         if not in_memory:
             read = {"ptr": np.append(0, ends - start)} | {f"idx{k}": x for k, x in enumerate(coords)}
-            raise_if(ArrayError, [_behind(problem, start) for problem in self.check(read, dims, len(ends))])
+            raise_if(ArrayError, [_behind(problem, start, first) for problem in self.check(read, dims, len(ends))])
             coords = [x[children.start - start :] for x in coords]
         return range(first, last), np.diff(ends, prepend=children.start), coords
 
@@ -248,6 +248,32 @@ class Sparse(Level):
                 yield problem
         if order and sound and in_range and n_entries and descents:
             yield from _order_problems(self._pointers(arrays), [arrays[f"idx{k}"] for k in range(self.rank)])
+
+    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
+        children = len(arrays["idx0"])
+
+        def pointers(first: int) -> Array:
+            return arrays["ptr"][first : min(first + size, n) + 1] if "ptr" in arrays else np.array([0, children])
+
+        def part(first: int, bounds: Array, start: int) -> Iterator[Problem]:
+            stop = min(start + size, int(bounds[-1]))
+            before = max(start - 1, int(bounds[0]))  # one child of the same fiber tells whether it goes on in order
+            read = {f"idx{k}": arrays[f"idx{k}"][before:stop] for k in range(self.rank)}
+            read["ptr"] = np.clip(bounds, before, stop) - before
+            return (_behind(problem, before, first) for problem in self.check(read, dims, len(bounds) - 1))
+
+        firsts = range(0, max(n, 1), size)
+        found = (problem for first in firsts for problem in pointer_problems(pointers(first), children, first, n))
+        if (problem := next(found, None)) is not None:
+            yield problem
+            return
+        for first in firsts:
+            bounds = pointers(first).astype(np.int64)
+            for start in range(int(bounds[0]), int(bounds[-1]), size):
+                problems = list(part(first, bounds, start))
+                yield from problems
+                if problems:
+                    return
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         if not kernels.worth(len(positions)):
@@ -320,10 +346,12 @@ def _bisect(column: Array, wanted: int, low: int, high: int) -> int:
     return low + bisect_left(column[low:high].tolist(), wanted)
 
 
-def _behind(problem: Problem, start: int) -> Problem:
-    """A fault in a part of the children, with its place among all of them."""
+def _behind(problem: Problem, start: int, first: int) -> Problem:
+    """A fault in a part of the children, and of the fibers, with its place among all of them."""
     role, bracket, place = problem.path.partition("[")
-    return Problem(f"{role}[{start + int(place.rstrip(']'))}]" if bracket else role, problem.message)
+    message, named, fiber = problem.message.rpartition(_IN_FIBER)
+    message = f"{message}{named}{first + int(fiber)}" if named else problem.message
+    return Problem(f"{role}[{start + int(place.rstrip(']'))}]" if bracket else role, message)
 
 
 def _refuse_outside(starts: Array, ends: Array, children: int) -> None:
@@ -354,19 +382,18 @@ def _bad_entries(pointers: Array | None, columns: tuple[Array, ...], dims: Seque
     return sum(int(outside) for outside, _ in found), sum(int(descents) for _, descents in found)
 
 
-def pointer_problems(pointers: Array, children: int) -> Iterator[Problem]:
-    if pointers[0] != 0:
+def pointer_problems(pointers: Array, children: int, first: int = 0, n: int | None = None) -> Iterator[Problem]:
+    """What is wrong with the pointers of n fibers, or with those of some of them, of which `first` is the first."""
+    last = first + len(pointers) - 1
+    if first == 0 and pointers[0] != 0:
         yield Problem("ptr[0]", f"expected 0, got {pointers[0]}")
     falls = np.flatnonzero(pointers[1:] < pointers[:-1])
     for p in falls[:_SHOWN].tolist():
-        yield Problem(
-            f"ptr[{p + 1}]", f"{pointers[p + 1]} is less than the pointer before it, {pointers[p]}, in fiber {p}"
-        )
+        what = f"{pointers[p + 1]} is less than the pointer before it, {pointers[p]}, in fiber {first + p}"
+        yield Problem(f"ptr[{first + p + 1}]", what)
     yield from _rest("ptr", "decrease", len(falls))
-    if pointers[-1] != children:
-        yield Problem(
-            f"ptr[{len(pointers) - 1}]", f"expected {children}, the length of the indices, got {pointers[-1]}"
-        )
+    if pointers[-1] > children or (n in (None, last) and pointers[-1] != children):
+        yield Problem(f"ptr[{last}]", f"expected {children}, the length of the indices, got {pointers[-1]}")
 
 
 def _range_problems(role: str, indices: Array, size: int, pointers: Array) -> Iterator[Problem]:
@@ -381,7 +408,7 @@ def _in_fiber(pointers: Array, q: int) -> str:
     if len(pointers) < 3 or (pointers[1:] < pointers[:-1]).any():
         return ""
     fiber = int(np.searchsorted(pointers.astype(np.int64), q, side="right")) - 1
-    return f", in fiber {fiber}" if fiber < len(pointers) - 1 else ""
+    return f"{_IN_FIBER}{fiber}" if fiber < len(pointers) - 1 else ""
 
 
 def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Problem]:
@@ -402,6 +429,7 @@ def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Probl
 
 
 _SHOWN = 5
+_IN_FIBER = ", in fiber "  # what stands before the number of a fiber, at the end of a message
 
 
 def _rest(role: str, what: str, count: int) -> Iterator[Problem]:
