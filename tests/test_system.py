@@ -24,7 +24,7 @@ from binsparse_levels.containers.base import clean_folder, part_of
 from binsparse_levels.limits import DEFAULT_LIMITS
 
 PLACES = ["a.h5", "a.zarr", "a.zarr.zip", "a.npz", "a.bspnpy", "a.bspra", "a.nc", "a.mtx", "a.tns", "a.sscdf"]
-FOREIGN = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "preadv", "sched_getaffinity", "sysconf")
+FOREIGN = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "preadv")
 
 
 def held(path):
@@ -156,6 +156,14 @@ def test_all_is_written_and_read_as_on_windows(tmp_path, windows, name):
 
 
 # Processes
+
+
+def test_the_processors_of_a_process(monkeypatch):
+    assert 1 <= system.processors() <= (os.cpu_count() or 1)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    for count, processors in [(6, 6), (None, 1)]:
+        monkeypatch.setattr(os, "cpu_count", lambda count=count: count)
+        assert system.processors() == processors
 
 
 def test_what_runs_on_windows_is_asked_for_and_not_signalled(windows):
