@@ -37,6 +37,7 @@ from .maps import KEY
 from .packing import Entries, ordered_dims, pack_entries
 from .stored import stored_pieces
 from .structure import in_triangle, read_problems
+from .system import resident
 from .tensor import Tensor
 from .tree import Tree, index_dtype, shared_dtype
 
@@ -553,7 +554,7 @@ def _block_size(memory: int, tree: Tree) -> int:
     if memory < 1:
         raise OptionError(Problem("memory", f"expected a number of bytes, got {given!r:.40}"))
     each = 10 * len(tree.dims) + 3 * tree.values.dtype.itemsize + 48
-    free = memory - _resident() - _ALLOWANCE
+    free = memory - resident() - _ALLOWANCE
     least = _LEAST * each
     each += 72 * sum(n for place, _, n in tree.walk() if "ptr" in place.names) // max(len(tree.values), 1)
     if free < max(least, each):
@@ -565,12 +566,3 @@ def _block_size(memory: int, tree: Tree) -> int:
 _ALLOWANCE = 2**26  # bytes of libraries that are still to be loaded, and pieces of arrays on their way
 _LEAST = 2**14  # entries
 _AT_ONCE = 2**20  # items that are checked at once
-
-
-def _resident() -> int:
-    """How much memory this process takes now, in bytes; where the system does not tell, a usual number."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        return 2**27

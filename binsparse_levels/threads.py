@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +9,13 @@ from typing import TypeVar
 
 from .errors import OptionError, Problem
 from .limits import as_integer
+from .system import processors
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 _GRAIN = 2**18  # items that are worth a thread: half a millisecond of a kernel, against 50 µs for the start of one
-_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+_threads = processors()
 
 
 def get_threads() -> int:

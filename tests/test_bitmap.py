@@ -2,7 +2,6 @@
 
 import json
 
-import binsparse
 import h5py
 import numpy as np
 import pytest
@@ -27,6 +26,7 @@ from binsparse_levels import (
 from binsparse_levels.io import describe
 from binsparse_levels.levels import places
 
+binsparse = pytest.importorskip("binsparse")
 pytestmark = pytest.mark.usefixtures("both_ways")
 BITS = [True, False, False, True, True, False]
 GARBAGE = np.array([1.5, np.nan, -7, 2.5, 3.5, np.inf])

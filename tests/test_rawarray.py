@@ -31,7 +31,7 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels.cli import main
-from binsparse_levels.containers import local, ra, ra_codecs
+from binsparse_levels.containers import ra, ra_codecs
 from binsparse_levels.files.rawarray import open_array
 from binsparse_levels.io import describe, list_tensors
 
@@ -79,7 +79,8 @@ def arrays(dtypes=DTYPES, max_dims=4):
 @pytest.fixture(params=["pread", "seek"])
 def by(request, monkeypatch):
     """Once as on systems that read at a place, once as on those that do not."""
-    monkeypatch.setattr(local, "DIRECT", local.DIRECT and request.param == "pread")
+    if request.param == "seek":
+        monkeypatch.delattr(os, "preadv", raising=False)
 
 
 # Files by other programs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import math
 import os
@@ -32,11 +31,7 @@ from ..errors import (
     refuse_memory,
 )
 from ..limits import Limits, as_integers
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from ..system import exchange, is_running, lock_file, to_disk
 
 
 @dataclass(frozen=True)
@@ -363,15 +358,14 @@ def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
             if keep and exists:
                 shutil.copyfile(target, part)
             yield part
-            with open(part, "rb") as file:
-                os.fsync(file.fileno())
+            to_disk(part)
             if exists:
                 shutil.copymode(target, part)
             os.replace(part, target)
         except BaseException:
             remove(part)
             raise
-        _to_disk(folder)
+        to_disk(folder)
 
 
 @contextlib.contextmanager
@@ -401,12 +395,12 @@ def replacing_folder(
             yield part
             for folder, _, files in os.walk(part):
                 for file in (folder, *(os.path.join(folder, file) for file in files)):
-                    _to_disk(file)
+                    to_disk(file)
             if exists:
                 _exchange(part, target)
             else:
                 os.rename(part, target)
-            _to_disk(parent)
+            to_disk(parent)
         finally:
             remove(part)
 
@@ -453,7 +447,7 @@ def _take_lock(target: str, patience: float) -> IO[bytes] | None:
             return None
         except OSError as error:
             raise ContainerError(Problem(target, f"cannot be locked: {error.strerror}")) from error
-        if _lock(file.fileno()):
+        if lock_file(file.fileno()):
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                     return file
@@ -468,20 +462,6 @@ def _take_lock(target: str, patience: float) -> IO[bytes] | None:
 
 def _create(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-
-
-def _lock(handle: int) -> bool:
-    """Lock a file that is open, unless another has; the end of the process unlocks it."""
-    try:
-        if sys.platform == "win32":
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    except OSError:  # the file system has no locks
-        return True
-    return True
 
 
 def part_of(target: str) -> str:
@@ -514,9 +494,9 @@ def clean_folder(folder: str) -> list[tuple[str, str]]:
         if match is None:
             continue
         path, target = os.path.join(folder, name), os.path.join(folder, match[1])
-        if _is_running(int(match[2])):
+        if is_running(int(match[2])):
             found.append((path, f"kept, process {match[2]} is writing it"))
-        elif match[3] == ".old" and _short(match[1] + "?") == match[1]:
+        elif match[3] == ".old" and len(os.fsencode(match[1])) > _LONGEST - 4:
             found.append((path, "kept, its own name was cut short"))
         else:
             try:
@@ -547,18 +527,6 @@ def _clean_up(path: str, target: str | None) -> str:
     return "removed"
 
 
-def _is_running(process: int) -> bool:
-    if process == 0:
-        return False
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def _is_there(path: str) -> bool:
     """Whether something is there; raises ContainerError for a path that nothing can have."""
     try:
@@ -572,12 +540,7 @@ def _is_there(path: str) -> bool:
 
 def _exchange(a: str, b: str) -> None:
     """Let two folders change places: in one step on Linux, elsewhere with a moment between two."""
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):
-        rename = None
-    at_working_folder, exchange = -100, 2
-    if rename and rename(at_working_folder, os.fsencode(a), at_working_folder, os.fsencode(b), exchange) == 0:
+    if exchange(a, b):
         return
     aside = f"{a}.old"
     try:
@@ -590,18 +553,11 @@ def _exchange(a: str, b: str) -> None:
     remove(aside)
 
 
-def _to_disk(path: str) -> None:
-    try:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-    except OSError:
-        if not os.path.isdir(path):  # a folder cannot be opened everywhere
-            raise
+_LONGEST = 200  # bytes
 
 
 def _short(name: str) -> str:
-    """A part of a file name that leaves room for more: a name has at most 255 bytes."""
-    return os.fsdecode(os.fsencode(name)[:200])
+    """A part of a file name that leaves room for more: a name has at most 255 bytes. No character is cut in two."""
+    while len(os.fsencode(name)) > _LONGEST:
+        name = name[:-1]
+    return name

@@ -17,10 +17,11 @@ import numpy.typing as npt
 
 from ..errors import ContainerError, Problem, UnsafeError
 from ..limits import Limits
+from ..system import is_link, read_at
 from ..threads import each
 from .base import Parts, touching
 
-DIRECT = hasattr(os, "preadv")  # where there is none, the libraries read
+DIRECT = hasattr(os, "preadv")  # where there is none, the libraries read the files that they have open
 STEP = 2**22  # bytes that a thread reads at once
 
 
@@ -32,12 +33,12 @@ def refuse_links(root: str, key: str) -> None:
     for part in filter(None, key.split("/")):
         path = os.path.join(path, part)
         try:
-            mode = os.lstat(path).st_mode
+            status = os.lstat(path)
         except OSError:
             return
-        if stat.S_ISLNK(mode):
+        if is_link(status):
             raise UnsafeError(Problem(path, "a symbolic link is not followed"))
-        if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+        if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path} is no file")
 
 
@@ -77,7 +78,7 @@ def read_into(handle: int, array: npt.NDArray[Any], at: int) -> None:
     """Fill an array with the bytes at that place of a file. Raises EOFError where the file ends before."""
     left = array.view(np.uint8).data
     while left:
-        count = os.preadv(handle, [left], at)
+        count = read_at(handle, left, at)
         if not count:
             raise EOFError("the file ends before the array does")
         left, at = left[count:], at + count

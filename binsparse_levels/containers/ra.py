@@ -294,12 +294,7 @@ class ArrayFile:
     def _bytes(self, at: int, count: int) -> Bytes:
         """Bytes of the file. Raises EOFError where it became shorter."""
         raw = np.empty(count, np.uint8)
-        if local.DIRECT:
-            local.read_in_steps(self._file.fileno(), raw, at)
-            return raw
-        self._file.seek(at)
-        if self._file.readinto(raw.data) != count:  # type: ignore[attr-defined]
-            raise EOFError("the file ends before the array does")
+        local.read_in_steps(self._file.fileno(), raw, at)
         return raw
 
     def _native(self, raw: Bytes) -> Array:

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from ..bitpacked import Sliceable
 from ..containers import hdf5
-from ..containers.base import ArrayInfo, Parts, touching
-from ..containers.local import DIRECT, open_file, parts_of
+from ..containers.base import ArrayInfo, touching
+from ..containers.local import open_file, parts_of
 from ..errors import ArrayError, BinsparseError, ContainerError, PathMissingError, Problem
 from ..limits import Limits
 from ..loading import Lazy
@@ -75,7 +75,7 @@ class Folder:
             raise ArrayError(Problem(name, f"expected a file that begins with {wanted!r}, got {head!r}"))
         kind = np.dtype(dtype).newbyteorder("<")
         count = (os.fstat(file.fileno()).st_size - 8) // kind.itemsize
-        parts = parts_of(file.fileno(), 8, kind, name, self._limits) if DIRECT else _parts_of(file, 8, kind, name)
+        parts = parts_of(file.fileno(), 8, kind, name, self._limits)
         return Lazy(count, np.dtype(dtype), lambda begin, end: parts(begin, end).astype(dtype, copy=False), file)
 
     def texts(self, name: str) -> list[str]:
@@ -100,20 +100,6 @@ class Folder:
     def _open(self, name: str) -> IO[bytes]:
         file = open_file(os.path.join(self._path, name), PathMissingError, buffering=0)
         return self._closing.enter_context(file)
-
-
-def _parts_of(file: IO[bytes], at: int, dtype: np.dtype[Any], name: str) -> Parts:
-    """As `parts_of`, where the system has no direct reading."""
-
-    def read(begin: int, end: int) -> Array:
-        array = np.empty(end - begin, dtype)
-        with touching(name):
-            file.seek(at + begin * dtype.itemsize)
-            if file.readinto(array) != array.nbytes:  # type: ignore[attr-defined]
-                raise EOFError("the file ends before the array does")
-        return array
-
-    return read
 
 
 class Group:

@@ -1,0 +1,167 @@
+"""What operating systems do differently, a function each: elsewhere no module asks which one this is."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import sys
+import threading
+from typing import Any
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_MOST = 2**30  # bytes of one read: macOS refuses 2**31 and more
+_seeking = threading.Lock()
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def is_running(process: int) -> bool:
+    """Whether a process of this number runs on this machine. Nothing is sent to it."""
+    if not 0 < process < 2**31:  # of 0 and below, a system takes a group of processes
+        return False
+    if sys.platform == "win32":  # `os.kill` would end it, or press its Ctrl-C
+        query, refused, still_active = 0x1000, 5, 259
+        kernel32 = _kernel32()
+        handle = kernel32.OpenProcess(query, False, process)
+        if not handle:
+            return bool(ctypes.get_last_error() == refused)
+        code = ctypes.c_uint32()
+        known = kernel32.GetExitCodeProcess(ctypes.c_void_p(handle), ctypes.byref(code))
+        kernel32.CloseHandle(ctypes.c_void_p(handle))
+        return not known or code.value == still_active
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def resident() -> int:
+    """How much memory this process takes now, in bytes; where the system does not tell, a usual number."""
+    told = None
+    if sys.platform == "linux":
+        told = _resident_on_linux()
+    elif sys.platform == "darwin":
+        told = _resident_on_macos()
+    elif sys.platform == "win32":
+        told = _resident_on_windows()
+    return told or 2**27
+
+
+def _resident_on_linux() -> int | None:
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return None
+
+
+def _resident_on_macos() -> int | None:
+    basic_info, words = 20, 12  # of four bytes: two for all memory, two for what is resident, and times
+    info, count = (ctypes.c_uint32 * words)(), ctypes.c_uint32(words)
+    try:
+        library = ctypes.CDLL(None)
+        task = ctypes.c_uint.in_dll(library, "mach_task_self_")
+        failed = library.task_info(task, basic_info, info, ctypes.byref(count))
+    except (AttributeError, OSError, ValueError):
+        return None
+    return None if failed else info[2] | info[3] << 32
+
+
+class _MemoryCounters(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_uint32),
+        ("faults", ctypes.c_uint32),
+        ("peak", ctypes.c_size_t),
+        ("resident", ctypes.c_size_t),
+        ("more", ctypes.c_size_t * 6),
+    )
+
+
+def _resident_on_windows() -> int | None:
+    counters = _MemoryCounters(ctypes.sizeof(_MemoryCounters))
+    this_process = ctypes.c_void_p(-1)
+    told = _kernel32().K32GetProcessMemoryInfo(this_process, ctypes.byref(counters), counters.size)
+    return int(counters.resident) if told else None
+
+
+def exchange(a: str, b: str) -> bool:
+    """Let two paths change places in one step; False, and nothing done, where the system cannot."""
+    if sys.platform != "linux":
+        return False
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    at_working_folder, both = -100, 2
+    done = rename(at_working_folder, os.fsencode(a), at_working_folder, os.fsencode(b), both)
+    return bool(done == 0)
+
+
+def to_disk(path: str) -> None:
+    """Return when a file or a folder is on the disk, and not in memory alone."""
+    flags = os.O_RDONLY
+    if sys.platform == "win32":  # only what is open for writing is brought to the disk
+        flags = os.O_RDWR
+    try:
+        handle = os.open(path, flags)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError:
+        if not os.path.isdir(path):  # a folder cannot be opened everywhere
+            raise
+
+
+def lock_file(handle: int) -> bool:
+    """Lock a file that is open, unless another has; the end of the process unlocks it. True too where there are no
+    locks.
+    """
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:  # the file system has no locks
+        return True
+    return True
+
+
+def is_link(status: os.stat_result) -> bool:
+    """Whether that is the status of a symbolic link, or of what else leads elsewhere: on Windows, a junction."""
+    junction = 0xA0000003
+    return stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) == junction
+
+
+def read_at(handle: int, out: memoryview, at: int) -> int:
+    """Read bytes at that place of a file, as many as come at once; how many, 0 at its end.
+
+    Where the system cannot, the file's own place moves: only for a file that nobody else reads meanwhile.
+    """
+    if hasattr(os, "preadv"):
+        return os.preadv(handle, [out[:_MOST]], at)
+    with _seeking:
+        os.lseek(handle, at, os.SEEK_SET)
+        data = os.read(handle, min(len(out), _MOST))
+    out[: len(data)] = data
+    return len(data)
+
+
+def _kernel32() -> Any:
+    windows: Any = ctypes  # elsewhere it has no such name, as a checker of types would say
+    library = windows.WinDLL("kernel32", use_last_error=True)
+    library.OpenProcess.restype = ctypes.c_void_p
+    return library

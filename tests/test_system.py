@@ -1,0 +1,327 @@
+"""What operating systems do differently, by putting what they do in the place of what this one does."""
+
+import ctypes
+import errno
+import functools
+import multiprocessing
+import os
+import re
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import binsparse_levels
+from binsparse_levels import ContainerError, UnsafeError, append, concatenate, convert, pack_dense, read, system, write
+from binsparse_levels.containers import hdf5_chunks, local, npz, zarr_chunks
+from binsparse_levels.containers.base import clean_folder, part_of
+from binsparse_levels.limits import DEFAULT_LIMITS
+
+PLACES = ["a.h5", "a.zarr", "a.zarr.zip", "a.npz", "a.bspnpy", "a.bspra", "a.nc", "a.mtx", "a.tns", "a.sscdf"]
+FOREIGN = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "preadv")
+
+
+def held(path):
+    """Whether this process has that file, or one in that folder, open or mapped."""
+    mapped = {line[line.find("/") :] for line in Path("/proc/self/maps").read_text().splitlines()}
+    found = {os.path.realpath(f"/proc/self/fd/{k}") for k in os.listdir("/proc/self/fd")} | mapped
+    return any(place == path or place.startswith(f"{path}/") for place in found)
+
+
+@pytest.fixture
+def windows(monkeypatch):
+    """The calls of the system as Windows has them; what it has not is not there."""
+    for name in FOREIGN:
+        monkeypatch.delattr(os, name, raising=False)
+    for module in (hdf5_chunks, npz, zarr_chunks):
+        monkeypatch.setattr(module, "DIRECT", False)
+    monkeypatch.setattr(system, "sys", SimpleNamespace(platform="win32"))
+    real = {name: getattr(os, name) for name in ("open", "fsync", "rename", "replace", "unlink")}
+    real["CDLL"] = ctypes.CDLL
+    writable = set()
+
+    def opened(path, flags, *mode, **options):
+        if os.path.isdir(path):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        handle = real["open"](path, flags, *mode, **options)
+        (writable.add if flags & (os.O_RDWR | os.O_WRONLY) else writable.discard)(handle)
+        return handle
+
+    def fsync(handle):
+        if handle not in writable:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        real["fsync"](handle)
+
+    def free(*paths):
+        for path in map(os.fspath, paths):
+            if held(os.path.realpath(path)):
+                raise PermissionError(errno.EACCES, "The process cannot access the file", path)
+
+    def rename(a, b, **options):
+        free(a, b)
+        if os.path.lexists(b):
+            raise FileExistsError(errno.EEXIST, "Cannot create a file when that file already exists", b)
+        real["rename"](a, b, **options)
+
+    def replace(a, b, **options):
+        free(a, b)
+        real["replace"](a, b, **options)
+
+    def unlink(path, **options):
+        if not options:
+            free(path)
+        real["unlink"](path, **options)
+
+    monkeypatch.setattr(shutil, "_use_fd_functions", False, raising=False)
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.setattr(os, "unlink", unlink)
+    monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("a signal, which on Windows ends a process"))
+
+    def library(name, *options, **more):
+        if name is None:
+            raise TypeError("bad argument type for built-in operation")
+        return real["CDLL"](name, *options, **more)
+
+    monkeypatch.setattr(ctypes, "CDLL", library)
+    monkeypatch.setattr(ctypes, "WinDLL", lambda *_, **__: Kernel32(), raising=False)
+    monkeypatch.setattr(ctypes, "get_last_error", lambda: Kernel32.error, raising=False)
+
+
+class Kernel32:
+    """As the library of Windows: process 8 runs, 12 is another user's, 16 has ended, and there is no other."""
+
+    error = 0
+    closed: list = []  # noqa: RUF012
+    resident = 123 * 2**20
+
+    def __init__(self):
+        self.OpenProcess = functools.partial(self._open)
+
+    def _open(self, access, inherited, process):
+        assert (access, inherited, self.OpenProcess.restype) == (0x1000, False, ctypes.c_void_p)
+        Kernel32.error = {8: 0, 12: 5, 16: 0}.get(process, 87)
+        return None if Kernel32.error else 2**40 + process
+
+    def GetExitCodeProcess(self, handle, code):
+        assert isinstance(handle, ctypes.c_void_p)
+        code._obj.value = 259 if handle.value == 2**40 + 8 else 0
+        return 1
+
+    def CloseHandle(self, handle):
+        self.closed.append(handle.value - 2**40)
+
+    def K32GetProcessMemoryInfo(self, process, counters, size):
+        assert process.value == 2 ** (8 * ctypes.sizeof(ctypes.c_void_p)) - 1
+        assert counters._obj.size == size == ctypes.sizeof(counters._obj)
+        counters._obj.resident = self.resident
+        return 1
+
+
+def small(value=1.0):
+    array = np.zeros((6, 5))
+    array[[0, 2, 5], [1, 0, 4]] = value, 2, 3
+    return pack_dense(array, "COOR")
+
+
+# Law: every way to write and to read is the same on a system that has other calls
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks which files are open")
+@pytest.mark.parametrize("name", PLACES)
+def test_all_is_written_and_read_as_on_windows(tmp_path, windows, name):
+    place, tensor = tmp_path / name, small()
+    write(place, small(7))
+    write(place, tensor, overwrite=True)
+    assert np.array_equal(read(place).to_dense(), tensor.to_dense())
+    found = binsparse_levels.open(place)
+    assert found[2].to_dense().tolist() == [2, 0, 0, 0, 0]
+    assert np.array_equal(found.load().to_dense(), tensor.to_dense())
+    del found  # what is open is not replaced there
+    convert(place, tmp_path / "b.h5", "CSR", memory=2**32)
+    assert np.array_equal(read(tmp_path / "b.h5").to_dense(), tensor.to_dense())
+    if place.is_dir():
+        append(place, tensor)
+        concatenate([place, place], tmp_path / f"c{name[1:]}")
+        assert read(tmp_path / f"c{name[1:]}").shape == (24, 5)
+    assert not [other for other in os.listdir(tmp_path) if ".part" in other]
+
+
+# Processes
+
+
+def test_the_processors_of_a_process(monkeypatch):
+    assert 1 <= system.processors() <= (os.cpu_count() or 1)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    for count, processors in [(6, 6), (None, 1)]:
+        monkeypatch.setattr(os, "cpu_count", lambda count=count: count)
+        assert system.processors() == processors
+
+
+def test_what_runs_on_windows_is_asked_for_and_not_signalled(windows):
+    Kernel32.closed.clear()
+    assert [number for number in (0, 8, 12, 16, 20, 2**40) if system.is_running(number)] == [8, 12]
+    assert Kernel32.closed == [8, 16]
+
+
+def test_what_runs_elsewhere(monkeypatch):
+    ended = multiprocessing.get_context("spawn").Process()
+    ended.start()
+    number = ended.pid
+    ended.join()
+    assert [system.is_running(k) for k in (os.getpid(), number, 0, -1, 2**31, 2**70)] == [True] + 5 * [False]
+
+    def foreign(process, signal):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "kill", foreign)
+    assert system.is_running(8)
+
+
+def test_only_what_a_process_of_windows_left_is_removed(tmp_path, windows):
+    for process in (8, 12, 16, 20):
+        (tmp_path / f".a.h5.{process}-01234567.part").touch()
+    found = {Path(path).name: outcome.partition(",")[0] for path, outcome in clean_folder(str(tmp_path))}
+    assert list(found.values()) == ["kept", "removed", "removed", "kept"]
+    assert sorted(os.listdir(tmp_path)) == [name for name, outcome in sorted(found.items()) if outcome == "kept"]
+
+
+# Memory
+
+
+class Mach:
+    """As the library of macOS tells of a task: virtual size, resident size, and more; words of four bytes."""
+
+    failed = 0
+    resident = 5 * 2**30 + 4096
+
+    def task_info(self, task, flavor, info, count):
+        assert (flavor, count._obj.value, len(info)) == (20, 12, 12)
+        info[0], info[1], info[2], info[3] = 7, 99, self.resident % 2**32, self.resident // 2**32
+        return self.failed
+
+
+@pytest.mark.parametrize("failed", [0, 5])
+def test_the_memory_of_a_process_on_macos(monkeypatch, failed):
+    monkeypatch.setattr(Mach, "failed", failed)
+    given = {"c_uint": SimpleNamespace(in_dll=lambda library, name: name), "CDLL": lambda name: Mach()}
+    names = ("c_uint32", "byref")
+    monkeypatch.setattr(system, "ctypes", SimpleNamespace(**given, **{name: getattr(ctypes, name) for name in names}))
+    monkeypatch.setattr(system, "sys", SimpleNamespace(platform="darwin"))
+    assert system.resident() == (2**27 if failed else Mach.resident)
+
+
+def test_the_memory_of_a_process_on_windows(windows):
+    assert system.resident() == Kernel32.resident
+
+
+def test_the_memory_of_a_process_where_nothing_tells(monkeypatch):
+    def nothing(path):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+
+    for platform in ("linux", "darwin", "freebsd14"):
+        monkeypatch.setattr(system, "sys", SimpleNamespace(platform=platform))
+        monkeypatch.setattr(system, "open", nothing, raising=False)
+        assert system.resident() == 2**27
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what this system tells is another")
+def test_the_memory_of_a_process_on_linux():
+    before = system.resident()
+    array = np.ones(2**24)
+    assert system.resident() - before > array.nbytes / 2
+
+
+# Files
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+@pytest.mark.parametrize("call", [True, False])
+def test_folders_change_places(tmp_path, monkeypatch, platform, call):
+    if not call or platform == "win32":  # there, the library has no default
+        monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: 1 / 0 if platform == "win32" else object())
+    monkeypatch.setattr(system, "sys", SimpleNamespace(platform=platform))
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    done = system.exchange(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert done in {call and platform == "linux", False}
+    assert os.listdir(tmp_path / "a") == (["b"] if done else ["a"])
+
+
+@pytest.mark.parametrize("has_preadv", [True, False])
+def test_a_file_is_read_by_many_at_once(tmp_path, monkeypatch, has_preadv):
+    monkeypatch.setattr(system, "_MOST", 1000)  # of one read
+    if not has_preadv:
+        monkeypatch.delattr(os, "preadv", raising=False)
+    items = np.arange(10_000, dtype=np.int64)
+    items.tofile(tmp_path / "a")
+    with local.open_file(str(tmp_path / "a")) as file:
+        read = local.parts_of(file.fileno(), 0, items.dtype, "a", DEFAULT_LIMITS)
+        with ThreadPoolExecutor(8) as pool:
+            starts = list(range(0, 9_000, 250))
+            for start, part in zip(starts, pool.map(lambda k: read(k, k + 1000), starts), strict=True):
+                assert np.array_equal(part, items[start : start + 1000])
+        with pytest.raises(ContainerError, match="ends before"):
+            read(9_500, 10_001)
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/\0"), min_size=1).map(lambda name: name * 9)
+)
+def test_no_character_of_a_long_name_is_cut_in_two(name):
+    """Windows and macOS refuse a name that is not text; the rest of a `.part` still finds room."""
+    part = os.path.basename(part_of(os.path.join("folder", name)))
+    part.encode()
+    assert len(os.fsencode(part)) <= 255
+    assert name.startswith(part[1:].rpartition(".part")[0].rpartition(".")[0])
+
+
+@pytest.mark.parametrize("length", [65, 66, 67, 68, 90])
+def test_what_stood_aside_is_put_back_under_its_whole_name_alone(tmp_path, length):
+    name = "\N{HIRAGANA LETTER A}" * length  # of three bytes
+    aside = f"{part_of(str(tmp_path / name))}.old".replace(f".{os.getpid()}-", ".0-")
+    os.mkdir(aside)
+    ((_, outcome),) = clean_folder(str(tmp_path))
+    assert outcome.startswith("put back" if length == 65 else "kept")
+    assert os.listdir(tmp_path) == [name if length == 65 else os.path.basename(aside)]
+
+
+def test_a_junction_of_windows_is_not_followed(tmp_path, monkeypatch):
+    write(tmp_path / "a.zarr", small())
+    real = os.lstat
+
+    def lstat(path, **options):
+        status = real(path, **options)
+        if os.path.basename(path) != "values":
+            return status
+        return SimpleNamespace(st_mode=status.st_mode, st_reparse_tag=0xA0000003)
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    with pytest.raises(UnsafeError, match=r"values.* is not followed"):
+        read(tmp_path / "a.zarr")
+
+
+# What else there may be
+
+
+ELSEWHERE = r"\b(ctypes|fcntl|resource|signal|winreg|msvcrt|pwd|grp)\b\.|/proc/|/dev/|sys\.platform|os\.name\b"
+ELSEWHERE += r"|os\.(kill|fsync|preadv?|sched_\w+|sysconf|uname|getuid|fork|mkfifo|statvfs|posix_\w+|sendfile|splice)\b"
+
+
+def test_no_other_module_asks_which_system_this_is():
+    root = Path(binsparse_levels.__file__).parent
+    found = {
+        (path.relative_to(root).as_posix(), match[0])
+        for path in root.rglob("*.py")
+        for match in re.finditer(ELSEWHERE, path.read_text())
+    }
+    assert {name for name, _ in found} == {"system.py"}, found
