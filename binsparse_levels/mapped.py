@@ -17,8 +17,8 @@ from .fused import Duplicates
 from .limits import DEFAULT_LIMITS, Limits
 from .maps import KEY, DimensionMap, IndexMap, MapLike, parse_header, parse_map
 from .packing import RepeatedError, repeated
-from .select import View, narrowed, parse_key, pick, view_of
-from .tensor import Tensor, pack
+from .select import View, broadcast, narrowed, parse_key, view_of
+from .tensor import Tensor, gather, pack
 from .tree import Tree
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -166,27 +166,20 @@ class MappedTensor:
         """
         indices, apart = parse_key(key, self.shape)
         sliced = [isinstance(index, slice) for index in indices]
-        arrays = sum(isinstance(index, np.ndarray) for index in indices)
-        if arrays > 1 and any(sliced):
-            raise IndexError(
-                "several index arrays are for single values, one in every dimension; a view takes one array"
-            )
+        arrays = [index for index in indices if isinstance(index, np.ndarray)]
+        if any(sliced) and (len(arrays) > 1 or (arrays and arrays[0].ndim > 1)):
+            return gather(self, indices, apart)
         view = self._whole()
         if any(sliced) or (not indices and key != ()):
             return self._viewed(narrowed(view, indices, apart=apart))
-        places: list[Any] = list(view.items)
-        for dimension, (k, index) in enumerate(zip(view.dimensions, indices, strict=True)):
+        columns: list[Any] = list(view.items)
+        for k, x in zip(view.dimensions, broadcast(indices, self.shape), strict=True):
             item = view.items[k]
-            if not isinstance(index, np.ndarray):
-                places[k] = pick(item, index, dimension)
-            else:
-                places[k] = item.start + item.step * index if isinstance(item, range) else np.asarray(item)[index]
-        try:
-            columns = np.broadcast_arrays(*places)
-        except ValueError as error:
-            raise IndexError(f"index arrays do not have one length: {error}") from None
-        stored = self._map.forward(columns)
-        return self._tensor[tuple(stored if arrays else [int(x) for x in stored])]
+            columns[k] = item.start + item.step * x if isinstance(item, range) else np.asarray(item)[x]
+        stored = self._map.forward([x.ravel() for x in np.broadcast_arrays(*columns)])
+        if not arrays:
+            return self._tensor[tuple(int(x[0]) for x in stored)]
+        return self._tensor[tuple(stored)].reshape(np.broadcast_shapes(*(x.shape for x in arrays)))
 
     def permute(self, axes: Sequence[int]) -> MappedTensor:
         """The same entries with the dimensions in another order: dimension k is dimension axes[k] of this tensor.

@@ -19,7 +19,7 @@ from .dtypes import sound_booleans
 from .errors import ArrayError, Problem, raise_if
 from .formats import Format, in_order
 from .levels import Level, Place, Sparse
-from .levels.base import Positions, as_array, items_at
+from .levels.base import Positions, as_array, items_at, ranges
 from .limits import Limits, as_integer
 from .packing import Entries
 from .structure import STRUCTURES, in_triangle, read_problems
@@ -97,30 +97,44 @@ _ALL = slice(None)
 
 
 def parse_key(key: Any, shape: Sequence[int]) -> tuple[list[Any], bool]:
-    """For each dimension an int, a slice, or a one-dimensional array of integers, as numpy reads the key; and whether
+    """For each dimension an int, a slice, or an array of integers in range, as numpy reads the key; and whether
     something stands apart integers and arrays that numpy takes together: a slice, or an ellipsis of no dimension too.
 
-    Raises IndexError for what numpy would refuse, and for what would add dimensions.
+    A mask of several dimensions becomes an array for each. Raises IndexError for what numpy would refuse, and for what
+    would add dimensions.
     """
     if type(key) is slice and shape:
         return [key, *[_ALL] * (len(shape) - 1)], False
-    given = list(key) if isinstance(key, tuple) else [key]
+    given = [_parse_item(item) for item in (key if isinstance(key, tuple) else (key,))]
     gaps = [k for k, item in enumerate(given) if item is Ellipsis]
     if len(gaps) > 1:
         raise IndexError("an index has one ellipsis at most")
-    if len(given) - len(gaps) > len(shape):
-        raise IndexError(
-            f"too many indices: the tensor has {len(shape)} dimensions, {len(given) - len(gaps)} are given"
-        )
-    at = gaps[0] if gaps else len(given)
     together = [k for k, item in enumerate(given) if item is not Ellipsis and not isinstance(item, slice)]
     apart = bool(together) and together[-1] - together[0] >= len(together)
-    given[at : at + len(gaps)] = [_ALL] * (len(shape) - len(given) + len(gaps))
-    return [_parse_item(item, k, size) for k, (item, size) in enumerate(zip(given, shape, strict=True))], apart
+    missing = len(shape) - sum((_is_mask(item) and item.ndim) or 1 for item in given) + len(gaps)
+    if missing < 0:
+        raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, {len(shape) - missing} are given")
+    at = gaps[0] if gaps else len(given)
+    given[at : at + len(gaps)] = [_ALL] * missing
+    indices: list[Any] = []
+    for item in given:
+        sizes = shape[len(indices) :]
+        if _is_mask(item):
+            if item.shape != tuple(sizes[: item.ndim]):
+                raise IndexError(f"a mask of shape {item.shape} for dimensions of sizes {tuple(sizes[: item.ndim])}")
+            indices += item.nonzero()
+        else:
+            indices.append(_in_range(item, len(indices), sizes[0]) if isinstance(item, np.ndarray) else item)
+    return indices, apart
 
 
-def _parse_item(item: Any, dimension: int, size: int) -> Any:
-    if type(item) is int or type(item) is slice:
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, np.ndarray) and item.dtype.kind == "b"
+
+
+def _parse_item(item: Any) -> Any:
+    """An int, a slice, an ellipsis, or an array of integers or booleans. Raises IndexError for anything else."""
+    if type(item) is int or type(item) is slice or item is Ellipsis:
         return item
     if (number := as_integer(item)) is not None:
         return number
@@ -132,23 +146,20 @@ def _parse_item(item: Any, dimension: int, size: int) -> Any:
         raise IndexError(f"an index that is no array: {error}") from None
     if item is None or (array.ndim == 0 and array.dtype.kind == "b"):
         raise IndexError(f"{item!r} would add a dimension, which a view cannot")
-    if array.ndim != 1:
-        raise IndexError(f"an index array has one dimension, got {array.ndim} for dimension {dimension}")
-    if array.dtype.kind == "b":
-        if len(array) != size:
-            raise IndexError(f"a mask of {len(array)} items for dimension {dimension} of size {size}")
-        return np.flatnonzero(array)
-    if not len(array) and not isinstance(item, np.ndarray):  # a list of nothing tells no type
-        return np.empty(0, np.int64)
-    if array.dtype.kind not in "iu":
-        raise IndexError(f"expected integers, slices, arrays of integers or a mask, got {array.dtype}")
-    if not len(array):
+    if not array.size and not isinstance(item, np.ndarray):  # a list of nothing tells no type
         return array.astype(np.int64)
-    if array.min() >= 0 and array.max() < size:
+    if array.dtype.kind not in "biu" or not array.ndim:
+        raise IndexError(f"expected integers, slices, arrays of integers or a mask, got {array.dtype}")
+    return array
+
+
+def _in_range(array: Array, dimension: int, size: int) -> Array:
+    """Coordinates of a dimension, none of them negative. Raises IndexError."""
+    if not array.size or (array.min() >= 0 and array.max() < size):
         return array.astype(np.int64, copy=False)
-    bad = np.flatnonzero((array >= size) | (array < -size))
-    if len(bad):
-        raise _out_of_bounds(array[bad[0]], dimension, size)
+    outside = array[(array >= size) | (array < -size)]
+    if len(outside):
+        raise _out_of_bounds(outside[0], dimension, size)
     array = array.astype(np.int64)
     array[array < 0] += size
     return array
@@ -191,6 +202,39 @@ def narrowed(view: View, indices: Sequence[Any], *, apart: bool = False) -> View
         k = view.dimensions[arrays[0]]
         left = [k, *(other for other in left if other != k)]
     return View(view.tree, tuple(items), tuple(left), view.order, view.structure)
+
+
+def broadcast(indices: Sequence[Any], shape: Sequence[int]) -> list[Array]:
+    """The coordinates that arrays and integers name together, as int64 arrays of one shape. Raises IndexError."""
+    placed = [
+        index if isinstance(index, np.ndarray) else pick(range(size), index, k)
+        for k, (index, size) in enumerate(zip(indices, shape, strict=True))
+    ]
+    try:
+        return list(np.broadcast_arrays(*placed))
+    except ValueError as error:
+        raise IndexError(f"index arrays do not fit together: {error}") from None
+
+
+def match(columns: Sequence[Array], points: Sequence[Array]) -> tuple[Array, Array]:
+    """Each entry with each point that has its coordinates: the numbers of the entries, and those of the points.
+
+    columns, points: for each dimension the coordinates of the entries, which are unique, and those of the points.
+    """
+    entries, wanted = np.arange(len(columns[0])), np.zeros(len(points[0]), np.int64)
+    ranks = np.zeros(len(entries), np.int64)  # of what the dimensions so far say, among the points
+    for x, point in zip(columns, points, strict=True):
+        there, coordinate = np.unique(point, return_inverse=True)
+        place = np.searchsorted(there, x[entries])
+        known, wanted = np.unique(wanted * len(there) + coordinate, return_inverse=True)
+        ranks = ranks * len(there) + place
+        at = np.minimum(np.searchsorted(known, ranks), max(len(known) - 1, 0))
+        kept = np.isin(x[entries], there) & (known[at] == ranks) if len(known) else np.zeros(len(entries), bool)
+        entries, ranks = entries[kept], at[kept]
+    order = np.argsort(wanted, kind="stable")
+    first = np.searchsorted(wanted, ranks, sorter=order)
+    counts = np.searchsorted(wanted, ranks, side="right", sorter=order) - first
+    return np.repeat(entries, counts), order[ranges(first, counts)]
 
 
 # Single entries

@@ -34,7 +34,7 @@ from .levels import places
 from .levels.base import items_at
 from .limits import DEFAULT_LIMITS, Limits, as_integer
 from .packing import Entries
-from .select import View, find_in, load, locate_in, narrowed, parse_key, pick, value_reader, view_of
+from .select import View, broadcast, find_in, load, locate_in, match, narrowed, parse_key, pick, value_reader, view_of
 from .stored import stored
 from .structure import (
     STRUCTURES,
@@ -318,19 +318,23 @@ class Tensor:
     # Parts of it
 
     def __getitem__(self, key: Any) -> Any:
-        """A view, which costs nothing until something is asked of it: integers, slices of any step, an ellipsis, and
-        one array of integers or mask, by numpy's rules; a structure is expanded. Where every dimension is given an
-        integer it is the value there, as a numpy scalar; where every one is given an integer or an array, the array of
-        the values there. Raises IndexError.
+        """What numpy's rules make of integers, slices, an ellipsis, arrays of integers and masks.
+
+        A view, which costs nothing until something is asked of it; a structure is expanded. Where every dimension is
+        given an integer, the value there, as a numpy scalar; where every one is given an integer or an array, an array
+        of the values there. Several arrays beside a slice, or one of several dimensions, make a Tensor in memory, by
+        all coordinates. Raises IndexError.
         """
         read = self._reader
         if read is not None and (value := read(key)) is not None:
             return value
         indices, apart = parse_key(key, self._shape)
         sliced = [isinstance(index, slice) for index in indices]
-        arrays = sum(isinstance(index, np.ndarray) for index in indices)
-        if arrays > 1 or (arrays and not any(sliced)):
-            return self._values_at(indices)
+        arrays = [index for index in indices if isinstance(index, np.ndarray)]
+        if arrays and not any(sliced):
+            return self._values_at(broadcast(indices, self._shape))
+        if len(arrays) > 1 or (arrays and arrays[0].ndim > 1):
+            return gather(self, indices, apart)
         if any(sliced) or (not indices and key != ()):
             return self._viewed(narrowed(self._view(), indices, apart=apart))
         value = self._value_at(
@@ -369,30 +373,21 @@ class Tensor:
             raise_if(ArrayError, diagonal_problems(structure, [np.array([x]) for x in place], value))
         return (STRUCTURES[structure].mirrored(value) if structure and mirrored else value)[0]
 
-    def _values_at(self, indices: Sequence[Any]) -> Array:
-        if any(isinstance(index, slice) for index in indices):
-            raise IndexError(
-                "several index arrays are for single values, one in every dimension; a view takes one array"
-            )
-        try:
-            sized = enumerate(zip(indices, self._shape, strict=True))
-            whole = np.broadcast_arrays(
-                *(x if isinstance(x, np.ndarray) else pick(range(size), x, k) for k, (x, size) in sized)
-            )
-        except ValueError as error:
-            raise IndexError(f"index arrays do not have one length: {error}") from None
+    def _values_at(self, coords: Sequence[Array]) -> Array:
+        """The values at coordinates in range, in an array of the shape of these."""
+        whole = [x.ravel() for x in coords]
         tree, mirrored = self._tree, np.zeros(len(whole[0]), bool)
         if self._structure is not None:
             mirrored = ~in_triangle(self._structure, whole)
-            whole = tuple(np.where(mirrored, x, y) for x, y in zip(whole[::-1], whole, strict=True))
+            whole = [np.where(mirrored, x, y) for x, y in zip(whole[::-1], whole, strict=True)]
         positions = locate_in(tree, [whole[k] for k in self._format.order])
         if not len(tree.values):
-            return np.full(len(positions), self._pad(), self.dtype)
+            return np.full(coords[0].shape, self._pad(), self.dtype)
         values = np.array(items_at(tree.values, positions))
         if self._structure is not None:
             values[mirrored] = STRUCTURES[self._structure].mirrored(values[mirrored])
         np.copyto(values, self._pad(), where=positions < 0)
-        return values
+        return values.reshape(coords[0].shape)
 
     def locate(self, coords: Sequence[npt.ArrayLike]) -> Array:
         """Where the entries at these coordinates stand among `values`, or -1 for what is not stored: an int64 array.
@@ -778,6 +773,31 @@ def pack_dense(
     native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
     tree = gather_tree(native, mask, parsed.levels, parsed.order, pad, limits)
     return Tensor._trusted(parsed, sizes, tree, fill, None, checked_json(attributes, limits), {})
+
+
+def gather(tensor: Any, indices: Sequence[Any], apart: bool) -> Tensor:
+    """The entries of a tensor that several index arrays beside slices name, in a tensor by all coordinates.
+
+    tensor: a Tensor, or what is asked like one. indices, apart: of `parse_key`.
+    """
+    named = [k for k, index in enumerate(indices) if not isinstance(index, slice)]
+    points = broadcast([indices[k] for k in named], [tensor.shape[k] for k in named])
+    shape = points[0].shape
+    part = tensor[tuple(index if isinstance(index, slice) else slice(None) for index in indices)]
+    there = []
+    for k, point in zip(named, points, strict=True):  # first of each dimension alone, which reads less
+        coordinates_there, number = np.unique(point.ravel(), return_inverse=True)
+        there.append(number)
+        part = part[(slice(None),) * k + (coordinates_there,)]
+    coords, values = part.unpack()
+    entries, at = match([coords[k] for k in named], there)
+    columns = [coords[k][entries] for k in range(len(indices)) if k not in named]
+    sizes = [part.shape[k] for k in range(len(indices)) if k not in named]
+    first = 0 if apart else named[0]
+    columns[first:first] = np.unravel_index(at, shape) if at.size else [at] * len(shape)
+    sizes[first:first] = shape
+    found = values[:1].reshape(()) if part.iso and len(values) else values[entries]
+    return pack(columns, found, sizes, coordinates(len(sizes)), fill_value=tensor.fill_value)
 
 
 def _unpickle(

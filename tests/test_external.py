@@ -333,7 +333,9 @@ def described(place):
 
 
 def agree(before, after):
-    """A chunk of a whole array may have been cut to it, one of an empty array is told by the others; and one value for all that is no longer alone was not bit-packed."""
+    """A chunk of a whole array may have been cut to it, and that of an empty array is told by the others; one value for
+    all that is no longer alone was not bit-packed.
+    """
     assert after[:3] == before[:3]
     for option, names in before[3].items():
         assert set(names) <= set(after[3][option])
