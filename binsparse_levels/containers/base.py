@@ -252,7 +252,8 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
     """PATH[:GROUP] → (path, group or None). A path that exists as it stands wins, else the last colon splits.
 
     `:/` is the root group. No colon splits that belongs to a drive, or in a URL to its scheme, user, host, port, query
-    or to `::`, which chains URLs. The group stands before a query: `http://host:80/a.zarr:group?key=x`.
+    or to `::`, which chains URLs. The group stands before a query: `http://host:80/a.zarr:group?key=x`. A URL of `file://`
+    becomes its path.
     """
     text = os.fspath(path)
     if not isinstance(text, str):
@@ -265,7 +266,8 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
         raise ContainerError(Problem(ascii(text), "no path can be written so")) from None
     if "\0" in text:
         raise ContainerError(Problem(ascii(text), "a path has no NUL character"))
-    if os.path.exists(text.removeprefix("file://")):
+    text = _FILE.sub("", text)
+    if os.path.exists(text):
         return text, None
     path, query = text, ""
     if is_url(text):
@@ -284,10 +286,11 @@ def is_url(path: Any) -> bool:
     return isinstance(path, str) and "://" in path
 
 
+_FILE = re.compile(r"^file://(?:/(?=[A-Za-z]:[/\\]))?")
 # What a path begins with, in which no colon splits: a drive; or of the last URL of a chain all up to the port, and the
 # drive behind it.
 _ADDRESS = re.compile(
-    r"(?s:.*://(?:[^/@]*@)?(?:\[[^\]/]*\])?[^/:]*(?::[0-9]*(?=/|$))?(?:/[A-Za-z]:(?=[/\\]))?|(?:[/\\]{2}[?.][/\\])?.:|)"
+    r"(?s:.*://(?:[^/@]*@)?(?:\[[^\]/]*\])?[^/:]*(?::[0-9]+(?=/|$))?(?:/[A-Za-z]:(?=[/\\]))?|(?:[/\\]{2}[?.][/\\])?.:|)"
 )
 
 

@@ -35,6 +35,8 @@ class NetCDFWriter:
         self._storage = storage
 
     def write(self, name: str, pieces: Pieces) -> None:
+        if name in self._file.variables:
+            raise PathExistsError(Problem(f"{self._file.path}/{name}", "is there already, and is no array of a tensor"))
         array = pieces.whole()  # whose fill value depends on all items
         compression = self._storage.of("compression", name)
         chunks = self._storage.of("chunks", name)
@@ -47,6 +49,8 @@ class NetCDFWriter:
         if "chunksizes" in options and compression == "gzip":
             options |= {"compression": "zlib", "shuffle": True}
         dimension = f"dim_{name}"
+        while dimension in self._file.dimensions:  # of a variable that is not ours
+            dimension += "_"
         self._file.createDimension(dimension, array.size or None)  # the library has no fixed dimension of length 0
         if not array.size:
             options = {}
@@ -112,8 +116,10 @@ def _make_room(part: str, place: str, group: str, overwrite: bool, limits: Limit
         if not overwrite:
             raise PathExistsError(Problem(place, "has a tensor; nobody asked to overwrite it"))
         for name in arrays_in(there, limits):
+            lies_on = there[name].dims[0]
+            for dimension in lies_on.values():
+                lies_on.detach_scale(dimension)
+                if "REFERENCE_LIST" not in dimension.attrs:  # no other variable lies on it
+                    del there[dimension.name]
             del there[name]
-            dimension = there.get(f"dim_{name}")
-            if dimension is not None and "REFERENCE_LIST" not in dimension.attrs:  # no other variable lies on it
-                del there[f"dim_{name}"]
         del there.attrs[ATTRIBUTE]

@@ -628,7 +628,8 @@ def _undone(place: Any) -> Iterator[Store | StorePath]:
     _check_store(path.store)
     store = _Undoable(path.store)
     try:
-        yield StorePath(store, path.path)
+        with touching(str(place)):
+            yield StorePath(store, path.path)
     except BaseException as error:
         if lost := sync(store.undo()):
             what = (
