@@ -19,7 +19,7 @@ from .limits import INT64_MAX, Limits
 from .structure import structure_problems
 
 NAMESPACE = "binsparse"
-VERSION = "0.1"
+VERSION = "0.1.0"
 _VERSION = re.compile(
     r"0\.1(\.(0|[1-9][0-9]{0,8})(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?)?"
 )
@@ -138,8 +138,6 @@ class _Parser:
         assert shape is not None
         name = inner.get("format")
         name = None if name == "custom" else name
-        # What is no key of a descriptor is kept as an attribute.
-        attributes |= {key: value for key, value in inner.items() if key not in _KEYS and key != "tensor"}
         return Descriptor(
             format, shape, count, data_types, name, structure, attributes, user, version or VERSION, tuple(self.repairs)
         )

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from . import io, kernels, threads
 from .arguments import checked_format, mirror_problems
 from .blocks import Coords, Part, joined, read_block
-from .containers.base import Pieces, part_of, remove, split_path
+from .containers.base import Pieces, is_url, part_of, remove, split_path
 from .errors import ArrayError, ContainerError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from .formats import Format, FormatLike
 from .levels import Level
@@ -89,7 +89,7 @@ def convert(
     if (
         memory is None
         or not tree.lazy
-        or isinstance(source, Mapping)
+        or io.is_mapping(source)
         or len(tree.values) <= (size := _block_size(memory, tree))
     ):
         io.write(
@@ -530,7 +530,7 @@ def scratch(target: Any) -> Iterator[str]:
     """A folder beside the target, which is removed at the end; for what is no local path, where the system has such."""
     path = split_path(target)[0] if isinstance(target, str | os.PathLike) else ""
     try:
-        if not path or "://" in path:
+        if not path or is_url(path):
             folder = tempfile.mkdtemp()
         else:
             folder = f"{part_of(os.path.realpath(path))}.d"

@@ -10,12 +10,13 @@ import contextlib
 import importlib
 import json
 import os
+import sys
 import warnings
 import weakref
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
@@ -28,6 +29,7 @@ from .containers.base import (
     Storage,
     Writer,
     hold_lock,
+    is_url,
     load_json,
     one_piece,
     refuse_existing,
@@ -114,7 +116,7 @@ _MARKS = {
     "binsparse.npy": "npz",
 }  # fmt: skip
 
-# A path, PATH:GROUP, a URL or a store of zarr's, a mapping.
+# A path, PATH:GROUP, a URL or a store of zarr's, an open group of h5py's or zarr's, a mapping.
 Place: TypeAlias = Any
 
 
@@ -129,8 +131,8 @@ def read(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> AnyTensor:
-    """The tensor in PATH[:GROUP], in a store of zarr's or in a mapping, copied into memory and checked in full; a
-    MappedTensor where there is a map beside the descriptor.
+    """The tensor in PATH[:GROUP], in a store of zarr's, an open group of h5py's or zarr's, or in a mapping, copied into
+    memory and checked in full; a MappedTensor where there is a map beside the descriptor.
 
     lenient: mend a fixed list of dialects that other programs write; each repair is told by a DialectWarning. check:
     as for Tensor. shape: of a .tns file, which names none; else its largest coordinates tell. duplicates: as for
@@ -219,23 +221,26 @@ def write(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
-    """Write a tensor to PATH[:GROUP], into a store of zarr's or a mapping; of a MappedTensor the tensor that is stored,
-    with the map beside its descriptor, or, to another system's file, its entries.
+    """Write a tensor to PATH[:GROUP], into a store of zarr's, an open group of h5py's or zarr's, or a mapping; of a
+    MappedTensor the tensor that is stored, with the map beside its descriptor, or, to another system's file, its
+    entries.
 
-    kind: one of KINDS; the suffix of a path tells it where it is not given. spec_version: for programs that insist on
-    the 0.1.0 of later texts. compression (gzip, zstd, none), chunks and shards (in items), checksum: as far as the
-    container has them, for all arrays or by name; checksum=True also seals the header and every array, so that `read`
-    refuses a file in which anything has changed; where they are not given, HDF5, NetCDF and NPZ hold plain arrays
-    that anyone can read or map, and Zarr chunks of 2**16 items in shards of 2**20, with zstd and checksums.
-    narrow: index and pointer arrays take the smallest unsigned integers that hold their numbers, and are read as such.
-    bitpacked: index and pointer arrays, or the arrays of integers with these names, `values` among them, take as many
-    bits as their numbers need, and are read as what they were; no other program reads them. options:
-    what other systems' files have of their own, see `write` in the module in `files`.
+    kind: one of KINDS; the suffix of a path tells it where it is not given. spec_version: the version that the
+    descriptor names; "0.1" is for programs that know no other. compression (gzip, zstd, none), chunks and shards (in
+    items), checksum: as far as the container has them, for all arrays or by name; checksum=True also seals the header
+    and every array, so that `read` refuses a file in which anything has changed; where they are not given, HDF5,
+    NetCDF and NPZ hold plain arrays that anyone can read or map, and Zarr chunks of 2**16 items in shards of 2**20,
+    with zstd and checksums. narrow: index and pointer arrays take the smallest unsigned integers that hold their
+    numbers, and are read as such. bitpacked: index and pointer arrays, or the arrays of integers with these names,
+    `values` among them, take as many bits as their numbers need, and are read as what they were; no other program
+    reads them. options: what other systems' files have of their own, see `write` in the module in `files`.
 
     A file or local folder appears whole, in one step, or not at all; into another store the header is written last. A
-    group is written into what is there, the rest of which is kept. Raises FileExistsError for what is there, unless
-    `overwrite`; BinsparseError for a tensor that the kind of file cannot hold, before anything is touched; LimitError
-    for a header that `read` would refuse; TypeError for an option that the container does not have.
+    group is written into what is there, the rest of which is kept; an open group or a mapping, too, takes the tensor
+    in and keeps the rest. What is not a path is as it was where the call fails. Raises FileExistsError for what is
+    there, unless `overwrite`; BinsparseError for a tensor that the kind of file cannot hold, before anything is
+    touched; LimitError for a header that `read` would refuse; TypeError for an option that the container does not
+    have.
     """
     if not isinstance(tensor, Tensor | MappedTensor):
         raise TypeError(f"expected a Tensor, got {type(tensor).__name__}")
@@ -302,12 +307,12 @@ def check_target(path: Place, *, overwrite: bool, kind: str | None = None) -> No
     if KINDS[_kind_to_write(place, kind)].holds_tensors:
         raise OptionError(Problem(str(place), "this kind of file is not written in pieces"))
     _check_folder(place)
-    if isinstance(place, str) and "://" not in place and group is None:
+    if isinstance(place, str) and not is_url(place) and group is None:
         refuse_existing(place, overwrite)
 
 
 def _check_folder(place: Any) -> None:
-    if isinstance(place, str) and "://" not in place:
+    if isinstance(place, str) and not is_url(place):
         folder = os.path.dirname(os.path.realpath(place))
         if not os.path.isdir(folder):
             raise PathMissingError(Problem(folder, "no such folder"))
@@ -316,7 +321,17 @@ def _check_folder(place: Any) -> None:
 def in_place(path: Place) -> bool:
     """Whether what is at a path is overwritten where it lies: in stores that are no local files or folders."""
     place, _ = _split(path)
-    return "://" in place if isinstance(place, str) else not isinstance(place, Mapping)
+    return is_url(place) if isinstance(place, str) else _open_kind(place) == "zarr"
+
+
+def is_mapping(place: Place) -> bool:
+    """Whether a place is a mapping of arrays; an open group is none, though one of h5py's is a mapping for Python."""
+    return isinstance(place, Mapping) and not _is_hdf5(place)
+
+
+def _is_hdf5(place: Any) -> bool:
+    h5py = sys.modules.get("h5py")  # where nobody has imported it, there is no group of it
+    return h5py is not None and isinstance(place, h5py.Group)
 
 
 def same_store(a: Place, b: Place) -> bool:
@@ -415,8 +430,8 @@ def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIM
         found: dict[str | None, AnyTensor] = _module(kind).read_all(place, check=check, limits=limits)
         return found
     names = list_tensors(path, limits=limits)
-    targets = {None if name == "/" else name: place if name == "/" else f"{place}:{name}" for name in names}
-    return {name: read(target, check=check, limits=limits) for name, target in targets.items()}
+    groups = {None if name == "/" else name: None if name == "/" else name for name in names}
+    return {name: read(_Split(place, group), check=check, limits=limits) for name, group in groups.items()}
 
 
 @within_memory
@@ -533,7 +548,7 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
 
 @within_memory
 def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
-    """The groups of a file or a store that hold a tensor, as PATH:GROUP takes them; the root is "/".
+    """The groups of a file, a store or an open group that hold a tensor, as PATH:GROUP takes them; the root is "/".
 
     Only that each has a header is looked at. Raises what `read` raises for the file itself.
     """
@@ -591,24 +606,38 @@ def _placed(kind: Kind, place: str, group: str | None, options: Mapping[str, Any
     return {**options, "name": group or options.get("name")}
 
 
-def _split(path: Place) -> tuple[Any, str | None]:
-    return split_path(path) if isinstance(path, str | os.PathLike) else (path, None)
+class _Split(NamedTuple):
+    """A place and a group in it, for what has no path to write both in."""
+
+    place: Any
+    group: str | None
+
+
+def _split(path: Place) -> _Split:
+    if isinstance(path, _Split):
+        return path
+    return _Split(*split_path(path)) if isinstance(path, str | os.PathLike) else _Split(path, None)
 
 
 def _kind_to_write(place: Any, kind: str | None) -> str:
     if kind is not None:
         if not isinstance(kind, str) or kind not in KINDS:
             raise OptionError(Problem("kind", f"unknown kind {kind!r:.40}; known are {', '.join(KINDS)}"))
-        if not isinstance(place, str) and kind not in ("zarr", "zarr2", "memory"):
+        if not isinstance(place, str) and KINDS[kind].module != KINDS[_open_kind(place)].module:
             raise OptionError(Problem("kind", f"{kind} is written to a path, not to a {type(place).__name__}"))
         return kind
     if not isinstance(place, str):
-        return "memory" if isinstance(place, MutableMapping) else "zarr"
+        return _open_kind(place)
     found = _kind_by_suffix(place)
     if found is None:
         suffixes = ", ".join(suffix for known in KINDS.values() for suffix in known.suffixes)
         raise ContainerError(Problem(place, f"unknown suffix; known are {suffixes}"))
     return found
+
+
+def _open_kind(place: Any) -> str:
+    """The kind of a place that is no path."""
+    return "hdf5" if _is_hdf5(place) else "memory" if isinstance(place, Mapping) else "zarr"
 
 
 def _kind_by_suffix(path: str) -> str | None:
@@ -628,8 +657,9 @@ def _kind_at(place: Any, group: str | None) -> str:
 def _kind_of(place: Any) -> str:
     """The kind of what is there, by its content, then its suffix."""
     if not isinstance(place, str):
-        return "memory" if isinstance(place, Mapping) else "zarr"
-    if "://" in place:
+        kind = _open_kind(place)
+        return "sscdf" if kind == "hdf5" and _module(KINDS["sscdf"]).claims(place) else kind
+    if is_url(place):
         return "zarr"
     if os.path.isdir(place):
         return _marked(os.listdir(place), place, {**_MARKS, "version": "bpcells"})

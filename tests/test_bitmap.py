@@ -114,7 +114,7 @@ def test_values_that_no_entry_has_are_never_looked_at(tmp_path):
     assert inner["data_types"] == {"bitmap_0": "bint8", "values": "float64"}
     assert describe(tmp_path / "a.h5").descriptor.number_of_stored_values == 6
     assert read(tmp_path / "a.h5").number_of_stored_values == 3
-    write(tmp_path / "a.h5", tensor, overwrite=True, spec_version="0.1.0")
+    write(tmp_path / "a.h5", tensor, overwrite=True)
     with pytest.raises(binsparse.BinsparseParseError, match="binsparse_levels:bitmap"):
         binsparse.load_binsparse(tmp_path / "a.h5")
 

@@ -73,7 +73,7 @@ def test_what_is_written_is_read(folder, name, tensor):
     testing.check_same(read(place), tensor)
     found = describe(place)
     assert found.descriptor.number_of_stored_values == len(tensor.values)
-    assert found.descriptor.version == "0.1"
+    assert found.descriptor.version == "0.1.0"
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
@@ -86,9 +86,9 @@ def test_attributes_survive(folder, name):
     tensor = Tensor(
         csr.format, csr.shape, csr.arrays, csr.values, attributes=attributes, descriptor_attributes=inner, fill_value=0
     )
-    write(place, tensor, overwrite=True, spec_version="0.1.0", **options)
+    write(place, tensor, overwrite=True, spec_version="0.1", **options)
     testing.check_same(read(place), tensor)
-    assert describe(place).descriptor.version == "0.1.0"
+    assert describe(place).descriptor.version == "0.1"
     assert list_tensors(place) == ["/"]
 
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from binsparse_levels import DescriptorError, LimitError, Limits
+from binsparse_levels import DescriptorError, LimitError, Limits, pack, read, write
 from binsparse_levels.containers.base import load_json
 from binsparse_levels.descriptor import parse_descriptor
 
@@ -136,6 +136,21 @@ def test_lenient_parsing_mends_and_tells(changes):
     assert str(descriptor.format) == "CSR"
     assert descriptor.shape == (5, 7)
     assert len(descriptor.repairs) == 1
+
+
+def test_an_unknown_key_is_no_attribute():
+    descriptor = parse(lenient=True, attrs={"a": 1}, number_of_diagonal_elements=3, attributes={"b": 2})
+    assert descriptor.attributes == {"b": 2}
+    assert not descriptor.user
+    assert {"attrs", "number_of_diagonal_elements"}.isdisjoint(descriptor.header()["binsparse"])
+
+
+def test_the_version_that_is_written():
+    tensor = pack([[0], [1]], [1.0], (3, 4), "CSR")
+    for given, expected in (({}, "0.1.0"), ({"spec_version": "0.1"}, "0.1"), ({"spec_version": "0.1.7"}, "0.1.7")):
+        write(place := {}, tensor, **given)
+        assert place["binsparse"]["binsparse"]["version"] == expected
+        assert read(place).equals(tensor)
 
 
 def test_a_missing_namespace_is_mended():

@@ -83,7 +83,7 @@ def test_what_is_in_the_file(tmp_path):
         assert isinstance(text, str)
         assert json.loads(text) == {
             "binsparse": {
-                "version": "0.1",
+                "version": "0.1.0",
                 "format": "CSC",
                 "shape": [3, 4],
                 "number_of_stored_values": 2,

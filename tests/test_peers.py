@@ -93,7 +93,7 @@ def test_the_decoder_reads_what_we_write(folder, tensor):
 @given(tensor=testing.tensors(max_rank=5, max_size=3, structures=False, kinds=(Dense, Sparse)))
 def test_the_package_reads_what_we_write(folder, suffix, tensor):
     path = folder / f"ours{suffix}"
-    write(path, tensor, overwrite=True, spec_version="0.1.0")
+    write(path, tensor, overwrite=True)
     theirs = binsparse.load_binsparse(path, alias=False)
     assert theirs.shape == tensor.shape
     transpose = theirs.transpose or tuple(range(len(theirs.shape)))
@@ -146,7 +146,7 @@ def test_golden_files_written_again_are_read_by_the_package(tmp_path, suffix):
         if entry.get("expect_verdict") == "reject" or entry.get("structure"):
             continue
         tensor, _ = read_leniently(target(entry))
-        write(tmp_path / f"a{suffix}", tensor, overwrite=True, spec_version="0.1.0")
+        write(tmp_path / f"a{suffix}", tensor, overwrite=True)
         theirs = binsparse.load_binsparse(tmp_path / f"a{suffix}", alias=False)
         expected = np.load(GOLDEN / entry["expect"])
         dense, pattern, _ = converters._npy_from_tensor(theirs)

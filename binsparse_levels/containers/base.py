@@ -275,7 +275,9 @@ def _float(digits: str) -> float:
 def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
     """PATH[:GROUP] → (path, group or None). A path that exists as it stands wins, else the last colon splits.
 
-    `:/` is the root group. A drive letter or a URL is never split.
+    `:/` is the root group. No colon splits that belongs to a drive, or in a URL to its scheme, user, host, port, query
+    or to `::`, which chains URLs. The group stands before a query: `http://host:80/a.zarr:group?key=x`. A URL of `file://`
+    becomes its path.
     """
     text = os.fspath(path)
     if not isinstance(text, str):
@@ -288,10 +290,32 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
         raise ContainerError(Problem(ascii(text), "no path can be written so")) from None
     if "\0" in text:
         raise ContainerError(Problem(ascii(text), "a path has no NUL character"))
-    head, colon, group = text.rpartition(":")
-    if not colon or os.path.exists(text) or len(head) < 2 or group.startswith("//"):
+    text = _FILE.sub("", text)
+    if os.path.exists(text):
         return text, None
-    return head, group.strip("/")
+    path, query = text, ""
+    if is_url(text):
+        path, mark, rest = text.partition("?")
+        query = mark + rest
+    address = _ADDRESS.match(path)
+    assert address is not None  # it may be empty
+    head, colon, group = path[address.end() :].rpartition(":")
+    if not colon or not address.end() + len(head) or (is_url(text) and head.endswith(":")):
+        return text, None
+    return path[: address.end()] + head + query, group.strip("/")
+
+
+def is_url(path: Any) -> bool:
+    """Whether a path is a URL, for zarr to open."""
+    return isinstance(path, str) and "://" in path
+
+
+_FILE = re.compile(r"^file://(?:/(?=[A-Za-z]:[/\\]))?")
+# What a path begins with, in which no colon splits: a drive; or of the last URL of a chain all up to the port, and the
+# drive behind it.
+_ADDRESS = re.compile(
+    r"(?s:.*://(?:[^/@]*@)?(?:\[[^\]/]*\])?[^/:]*(?::[0-9]+(?=/|$))?(?:/[A-Za-z]:(?=[/\\]))?|(?:[/\\]{2}[?.][/\\])?.:|)"
+)
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from .base import (
     asked_for,
     bounded_chunk,
     load_json,
+    part_of,
     refuse_existing,
     replacing,
     touching,
@@ -188,13 +189,63 @@ class HDF5Writer:
 
     def clear(self, limits: Limits) -> None:
         """Take away a tensor that is there: its header, and the arrays that this names."""
-        header = HDF5Reader(self._group, limits).read_header()
-        descriptor = header.get(ATTRIBUTE, header) if isinstance(header, dict) else {}
-        names = descriptor.get("data_types") if isinstance(descriptor, dict) else None
+        names = arrays_in(self._group, limits)
         del self._group.attrs[ATTRIBUTE]
-        for name in names if isinstance(names, dict) else ():
-            if "/" not in name and _child(self._group, name, h5py.Dataset) is not None:
-                del self._group[name]
+        for name in names:
+            del self._group[name]
+
+
+def arrays_in(group: h5py.Group, limits: Limits) -> list[str]:
+    """The arrays of the tensor that is in a group, as its header names them."""
+    header = HDF5Reader(group, limits).read_header()
+    descriptor = header.get(ATTRIBUTE, header) if isinstance(header, dict) else {}
+    names = descriptor.get("data_types") if isinstance(descriptor, dict) else None
+    names = names if isinstance(names, dict) else {}
+    return [name for name in names if "/" not in name and _child(group, name, h5py.Dataset) is not None]
+
+
+@contextlib.contextmanager
+def _aside(place: h5py.Group, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[HDF5Writer]:
+    """A group within one that is open, from which the tensor moves into that one when the block ends well; where it
+    fails, what was there is there.
+    """
+    name = str(place)
+    if place.file.mode == "r":
+        raise ContainerError(Problem(name, "is open for reading only; open the file with mode='r+'"))
+    there = ATTRIBUTE in place.attrs
+    if there and not overwrite:
+        raise PathExistsError(Problem(name, "has a tensor; nobody asked to overwrite it"))
+    old = arrays_in(place, limits) if there else []
+    with touching(name):
+        aside = place.create_group(os.path.basename(part_of("tensor")))
+    try:
+        with touching(name):
+            yield HDF5Writer(aside.create_group("new"), storage)
+            place.file.flush()  # the disk may be full
+            _exchange(place, old, aside)
+            place.file.flush()
+    finally:
+        del place[aside.name]
+
+
+def _exchange(place: h5py.Group, old: Sequence[str], aside: h5py.Group) -> None:
+    """Let the old arrays of a place, and the new tensor in the group aside, change places: all of it or nothing."""
+    new, out = aside["new"], aside.create_group("old")
+    names = list(new.keys())
+    for name in names:
+        if name not in old and name in place.keys():  # noqa: SIM118 (`in place` follows links)
+            raise PathExistsError(Problem(f"{place.name}/{name}", "is there already, and is no array of a tensor"))
+    moves = [(place, name, out) for name in old] + [(new, name, place) for name in names]
+    done = []
+    try:
+        for source, name, target in moves:
+            source.id.links.move(name.encode(), target.id, name.encode())
+            done.append((source, name, target))
+        HDF5Writer(place, DEFAULT_STORAGE).write_header(json.loads(new.attrs[ATTRIBUTE]))
+    except BaseException:
+        for source, name, target in reversed(done):
+            target.id.links.move(name.encode(), source.id, name.encode())
+        raise
 
 
 def _store(dataset: h5py.Dataset, at: int, piece: npt.NDArray[Any]) -> None:
@@ -202,21 +253,27 @@ def _store(dataset: h5py.Dataset, at: int, piece: npt.NDArray[Any]) -> None:
 
 
 @contextlib.contextmanager
-def reading(path: str, group: str | None, limits: Limits) -> Iterator[HDF5Reader]:
-    """Open a group of a file. Raises ContainerError, UnsafeError, PathMissingError."""
+def reading(path: str | h5py.Group, group: str | None, limits: Limits) -> Iterator[HDF5Reader]:
+    """Open a group of a file, or of a group that is open. Raises ContainerError, UnsafeError, PathMissingError."""
     with opened(path) as file:
         yield HDF5Reader(walk(file, group), limits)
 
 
 @contextlib.contextmanager
-def writing(path: str, group: str | None, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[HDF5Writer]:
+def writing(
+    path: str | h5py.Group, group: str | None, overwrite: bool, limits: Limits, storage: Storage
+) -> Iterator[HDF5Writer]:
     """A group of a new file, or of a copy of the file, which takes its place when the block ends well.
 
-    Without a group the file is replaced whole. Raises PathExistsError for what is there, unless `overwrite`, and
-    OptionError.
+    Without a group the file is replaced whole. Into an open group the tensor moves when the block ends well, and
+    what else is there is kept. Raises PathExistsError for what is there, unless `overwrite`, and OptionError.
     """
-    refuse_existing(path, overwrite or group is not None)
     storage.refuse("HDF5", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
+    if isinstance(path, h5py.Group):
+        with opened(path) as place, _aside(place, overwrite, limits, storage) as writer:
+            yield writer
+        return
+    refuse_existing(path, overwrite or group is not None)
     with changing(path, keep=group is not None) as file:
         place = walk(file, group, make=True)
         writer = HDF5Writer(place, storage)
@@ -270,17 +327,25 @@ class _Disk(io.FileIO):
             raise ContainerError(Problem(path, f"cannot be written: {self._failure.strerror}"))
 
 
-def opened(path: str, mode: str = "r", disk: _Disk | None = None, **options: Any) -> h5py.File:
-    """A file that is open. Raises ContainerError, PathMissingError."""
+def opened(
+    path: str | h5py.Group, mode: str = "r", disk: _Disk | None = None, **options: Any
+) -> contextlib.AbstractContextManager[h5py.Group]:
+    """A file that is open, or a group of one that stays so. Raises ContainerError, PathMissingError."""
+    if isinstance(path, h5py.Group):
+        if not path:
+            raise ContainerError(Problem("h5py.Group", "its file is closed; open it again"))
+        return contextlib.nullcontext(path)
     try:
-        return h5py.File(path) if disk is None else h5py.File(disk, mode, **_ALIGNED, **options)
+        found: contextlib.AbstractContextManager[h5py.Group]
+        found = h5py.File(path) if disk is None else h5py.File(disk, mode, **_ALIGNED, **options)
+        return found
     except FileNotFoundError:
         raise PathMissingError(Problem(path, "no such file")) from None
     except OSError as error:
         raise ContainerError(Problem(path, f"cannot be opened as HDF5: {error}")) from error
 
 
-def walk(file: h5py.File, group: str | None, *, make: bool = False) -> h5py.Group:
+def walk(file: h5py.Group, group: str | None, *, make: bool = False) -> h5py.Group:
     """The group of that path; `make` makes what is missing."""
     place: h5py.Group = file
     for part in filter(None, (group or "").split("/")):
@@ -307,9 +372,9 @@ def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
     return child
 
 
-def marks(path: str, group: str | None) -> set[str]:
+def marks(path: str | h5py.Group, group: str | None) -> set[str]:
     """The names of the attributes of a group, and of what lies in it; none where there is no such group."""
-    with opened(path) as file, touching(path):
+    with opened(path) as file, touching(str(path)):
         try:
             place = walk(file, group)
         except PathMissingError:
@@ -317,9 +382,11 @@ def marks(path: str, group: str | None) -> set[str]:
         return {*place.attrs.keys(), *place.keys()}
 
 
-def list_groups(path: str, limits: Limits, claims: Sequence[Callable[[h5py.Group], bool]] = ()) -> list[str]:
-    """The groups of a file that have a header, or that one of `claims` knows, the root as an empty string; links are
-    not followed.
+def list_groups(
+    path: str | h5py.Group, limits: Limits, claims: Sequence[Callable[[h5py.Group], bool]] = ()
+) -> list[str]:
+    """The groups of a file, or in a group that is open, that have a header, or that one of `claims` knows; the root as
+    an empty string. Links are not followed.
     """
     found = []
     with opened(path) as file:

@@ -43,6 +43,8 @@ def read(dataset: h5py.Dataset) -> npt.NDArray[Any] | None:
 def _is_plain(dataset: h5py.Dataset) -> bool:
     """Whether its bytes are those of a numpy array, in a file that can be read past the library."""
     file, dtype = dataset.file, dataset.dtype
+    if file.mode != "r":  # the library may hold what is not in the file yet
+        return False
     if not DIRECT or file.driver != "sec2" or file.userblock_size or dataset.ndim != 1 or not dataset.size:
         return False
     return dtype.kind in "iuf" and dtype.isnative and bool(dataset.id.get_type().equal(h5py.h5t.py_create(dtype)))

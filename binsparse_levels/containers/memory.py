@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import mmap
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ContainerError, OptionError, PathExistsError, Problem
-from ..limits import Limits
+from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
+from ..limits import DEFAULT_LIMITS, Limits
 from .base import ArrayInfo, Parts, Pieces, Storage, load_json
 
 KEY = "binsparse"
@@ -65,7 +65,7 @@ def _is_mapped(array: Any) -> bool:
 
 
 class MemoryWriter:
-    """Collects everything; the mapping is changed at the end, at once."""
+    """Collects everything; the mapping is changed at the end."""
 
     def __init__(self) -> None:
         self.collected: dict[str, Any] = {}
@@ -87,13 +87,49 @@ def reading(mapping: Mapping[str, Any], group: str | None, limits: Limits) -> It
 def writing(
     mapping: MutableMapping[str, Any], group: str | None, overwrite: bool, limits: Limits, storage: Storage
 ) -> Iterator[MemoryWriter]:
-    """Fill a mapping; raises PathExistsError for one that has something, unless `overwrite`."""
+    """Fill a mapping, in which a tensor takes the place of the one that is there; the rest is kept. Where that fails,
+    everything is put back.
+
+    Raises PathExistsError for one that has something, unless `overwrite`.
+    """
     if not isinstance(mapping, MutableMapping):
-        raise OptionError(Problem("kind", f"expected a mapping, got {type(mapping).__name__}"))
+        raise OptionError(Problem("kind", f"expected a mapping that can be changed, got {type(mapping).__name__}"))
     storage.refuse("a mapping", but=("checksum",))
     if mapping and not overwrite:
         raise PathExistsError(Problem("mapping", "is not empty; nobody asked to overwrite it"))
     writer = MemoryWriter()
     yield writer
-    mapping.clear()
-    mapping.update(writer.collected)
+    new = writer.collected
+    old = {name: mapping[name] for name in {*new, *_names(mapping)} if name in mapping}
+    try:
+        mapping.update(new)
+        for name in old.keys() - new.keys():
+            del mapping[name]
+    except BaseException as error:
+        _put_back(mapping, old, new.keys() - old.keys(), error)
+        raise
+
+
+def _names(mapping: Mapping[str, Any]) -> set[str]:
+    """What a tensor in the mapping takes: its header, and the arrays that this names; of what is no header, nothing."""
+    try:
+        header = MemoryReader(mapping, DEFAULT_LIMITS).read_header()
+        return {KEY, *header[KEY]["data_types"]}
+    except (BinsparseError, LookupError, TypeError):
+        return set()
+
+
+def _put_back(mapping: MutableMapping[str, Any], old: Mapping[str, Any], added: Collection[str], cause: Any) -> None:
+    """Take back a change, as far as the mapping lets it. Raises ContainerError for what it does not."""
+    lost = []
+    for name in (*added, *old):
+        try:
+            if name not in old:
+                mapping.pop(name, None)
+            elif name not in mapping or mapping[name] is not old[name]:
+                mapping[name] = old[name]
+        except Exception:
+            lost.append(name)
+    if lost:
+        what = f"could neither be written nor put back as it was; write it to another place: {cause!r:.80}"
+        raise ContainerError([Problem(f"mapping[{name!r}]", what) for name in lost]) from cause

@@ -17,10 +17,10 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ContainerError, PathExistsError, PathMissingError, Problem
+from ..errors import PathExistsError, PathMissingError, Problem
 from ..limits import Limits
 from .base import Pieces, Storage, refuse_existing, replacing, touching
-from .hdf5 import ATTRIBUTE, CHUNK, list_groups, reading, walk
+from .hdf5 import ATTRIBUTE, CHUNK, arrays_in, list_groups, reading, walk
 
 __all__ = ["list_groups", "reading", "writing"]
 
@@ -35,6 +35,8 @@ class NetCDFWriter:
         self._storage = storage
 
     def write(self, name: str, pieces: Pieces) -> None:
+        if name in self._file.variables:
+            raise PathExistsError(Problem(f"{self._file.path}/{name}", "is there already, and is no array of a tensor"))
         array = pieces.whole()  # whose fill value depends on all items
         compression = self._storage.of("compression", name)
         chunks = self._storage.of("chunks", name)
@@ -47,6 +49,8 @@ class NetCDFWriter:
         if "chunksizes" in options and compression == "gzip":
             options |= {"compression": "zlib", "shuffle": True}
         dimension = f"dim_{name}"
+        while dimension in self._file.dimensions:  # of a variable that is not ours
+            dimension += "_"
         self._file.createDimension(dimension, array.size or None)  # the library has no fixed dimension of length 0
         if not array.size:
             options = {}
@@ -91,7 +95,7 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
     with replacing(path, keep=group is not None) as part, _ONE_AT_A_TIME:
         adding = group is not None and os.path.getsize(part) > 0
         if adding:
-            _make_room(part, f"{path}:{group}", group or "", overwrite)
+            _make_room(part, f"{path}:{group}", group or "", overwrite, limits)
         with touching(path):
             file = netCDF4.Dataset(part, "a" if adding else "w")
         with file:
@@ -100,8 +104,8 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
             yield NetCDFWriter(place, storage)
 
 
-def _make_room(part: str, place: str, group: str, overwrite: bool) -> None:
-    """Take a tensor out of its group, by h5py, because the netCDF library deletes nothing."""
+def _make_room(part: str, place: str, group: str, overwrite: bool, limits: Limits) -> None:
+    """Take a tensor out of its group, by h5py, because the netCDF library deletes nothing; what else is there stays."""
     with touching(place), h5py.File(part, "r+") as file:
         try:
             there = walk(file, group)
@@ -111,6 +115,11 @@ def _make_room(part: str, place: str, group: str, overwrite: bool) -> None:
             return
         if not overwrite:
             raise PathExistsError(Problem(place, "has a tensor; nobody asked to overwrite it"))
-        if not group or any(isinstance(child, h5py.Group) for child in there.values()):
-            raise ContainerError(Problem(place, "cannot be emptied without what lies below; write the file whole"))
-        del file[group]
+        for name in arrays_in(there, limits):
+            lies_on = there[name].dims[0]
+            for dimension in lies_on.values():
+                lies_on.detach_scale(dimension)
+                if "REFERENCE_LIST" not in dimension.attrs:  # no other variable lies on it
+                    del there[dimension.name]
+            del there[name]
+        del there.attrs[ATTRIBUTE]

@@ -6,6 +6,7 @@ It is written double, as other programs read it: attributes["binsparse"] = {"bin
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import math
@@ -15,13 +16,15 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
 import zarr
-from zarr.abc.store import Store
+from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import LocalStore, StorePath, ZipStore
+from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, WrapperStore, ZipStore
 
 from ..errors import (
     ContainerError,
@@ -41,6 +44,7 @@ from .base import (
     Storage,
     asked_for,
     bounded_chunk,
+    is_url,
     load_json,
     refuse_existing,
     remove,
@@ -59,6 +63,7 @@ _NAMES = {"zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"}
 _METADATA = 2**26  # bytes of the metadata of a group
 _MOST_FILES = 2**10  # of one array that grows, as long as they are small
 _MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
+_AT_ONCE = 2**6  # requests to a web server
 
 # The codecs that are let run; of version 2 by their numcodecs names.
 _CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "blosc", "lz4", "crc32c", "shuffle"}
@@ -86,6 +91,91 @@ class _Folder(LocalStore):
         return sum(os.lstat(os.path.join(place, name)).st_size for place, _, names in places for name in names)
 
 
+class _Web(ObjectStore[Any]):
+    """What a web server has: only read, and not listed. A server may give no parts of a file, but the whole."""
+
+    supports_listing = False
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        from obstore.exceptions import NotSupportedError
+
+        try:
+            return await super().get(key, prototype, byte_range)
+        except NotSupportedError:
+            whole = await super().get(key, prototype)
+        match byte_range:
+            case RangeByteRequest(start, stop):
+                return None if whole is None else whole[start:stop]
+            case OffsetByteRequest(start):
+                return None if whole is None else whole[start:]
+            case SuffixByteRequest(count):
+                return None if whole is None else whole[max(len(whole) - count, 0) :]
+        return whole
+
+    async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
+        return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
+
+
+def _at_url(url: str) -> Any:
+    """What zarr takes for a URL: itself, or of a web server a store, which needs no more than obstore."""
+    with touching(url):
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https"):
+            return url
+        from obstore.store import HTTPStore
+
+        options: Any = {"allow_http": True}
+        user, at, host = parts.netloc.rpartition("@")
+        if at:
+            word = base64.b64encode(unquote(user).encode()).decode()
+            options["default_headers"] = {"Authorization": f"Basic {word}"}
+        return _Web(HTTPStore.from_url(parts._replace(netloc=host).geturl(), client_options=options), read_only=True)
+
+
+class _Undoable(WrapperStore[Store]):
+    """A store that can be given back as it was: what a key had is kept before it is changed."""
+
+    _supports_sync_io = False  # else newer versions of zarr write past `set` and `delete`
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._kept: dict[str, Any] = {}
+
+    async def _keep(self, key: str) -> None:
+        if key not in self._kept:
+            self._kept[key] = await self._store.get(key, default_buffer_prototype())
+
+    async def set(self, key: str, value: Any) -> None:
+        await self._keep(key)
+        await self._store.set(key, value)
+
+    async def set_if_not_exists(self, key: str, value: Any) -> None:
+        await self._keep(key)
+        await self._store.set_if_not_exists(key, value)
+
+    async def _set_many(self, values: Any) -> None:
+        for key, value in values:
+            await self.set(key, value)
+
+    async def delete(self, key: str) -> None:
+        await self._keep(key)
+        await self._store.delete(key)
+
+    async def delete_dir(self, prefix: str) -> None:
+        for key in [key async for key in self._store.list_prefix(f"{prefix}/".lstrip("/"))]:
+            await self.delete(key)
+
+    async def undo(self) -> list[str]:
+        """Put everything back; the keys with which that failed."""
+        lost = []
+        for key, value in reversed(self._kept.items()):
+            try:
+                await (self._store.delete(key) if value is None else self._store.set(key, value))
+            except Exception:
+                lost.append(key)
+        return lost
+
+
 def _direct(array: zarr.Array[Any]) -> Chunks | None:
     """How an array is read and written past zarr, or None where it is not."""
     return chunks_of(array, str(array.store.root)) if isinstance(array.store, _Folder) else None
@@ -101,12 +191,18 @@ def _prefix(array: zarr.Array[Any]) -> str:
 def _has_all_chunks(array: zarr.Array[Any]) -> bool:
     """Whether each chunk, or shard, of an array of one dimension is stored."""
 
-    async def keys() -> set[str]:
-        return {key async for key in array.store.list_prefix(_prefix(array))}
+    (size,) = array.shards or array.chunks
+    wanted = [_prefix(array) + array.metadata.encode_chunk_key((k,)) for k in range(-(-array.size // size))]
 
-    held, (size,) = sync(keys()), array.shards or array.chunks
-    numbers = range(-(-array.size // size))
-    return all(_prefix(array) + array.metadata.encode_chunk_key((k,)) in held for k in numbers)
+    async def there() -> bool:
+        if array.store.supports_listing:
+            return {key async for key in array.store.list_prefix(_prefix(array))}.issuperset(wanted)
+        for at in range(0, len(wanted), _AT_ONCE):
+            if not all(await asyncio.gather(*map(array.store.exists, wanted[at : at + _AT_ONCE]))):
+                return False
+        return True
+
+    return bool(sync(there()))
 
 
 class ZarrReader:
@@ -121,7 +217,9 @@ class ZarrReader:
         with touching(ATTRIBUTE):
             attributes = self._strict_attributes()
         if ATTRIBUTE not in attributes:
-            if any(True for _ in self._group.array_keys()):  # the header is written last
+            if self._group.store.supports_listing and any(
+                True for _ in self._group.array_keys()
+            ):  # the header is written last
                 raise IncompleteError(Problem(str(self._group.store_path), "arrays without a header: not whole"))
             raise ContainerError(Problem(self._group.path, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
         header = attributes[ATTRIBUTE]
@@ -159,7 +257,9 @@ class ZarrReader:
             if array.metadata.to_dict().get("storage_transformers"):
                 raise UnsafeError(Problem(name, "has storage transformers"))
             self._arrays[name] = array
-            return ArrayInfo(array.shape, np.dtype(array.dtype), sync(array.store.getsize_prefix(_prefix(array))))
+            listed = array.store.supports_listing
+            nbytes = sync(array.store.getsize_prefix(_prefix(array))) if listed else array.nbytes  # at the most
+            return ArrayInfo(array.shape, np.dtype(array.dtype), nbytes)
 
     def read(self, name: str) -> npt.NDArray[Any]:
         with touching(name):
@@ -195,7 +295,7 @@ class ZarrReader:
         with touching(name):
             array = self._checked(name)
             complete, direct = array.attrs.get(_COMPLETE), _direct(array)
-            if complete and direct is None and array.nchunks_initialized < array.nchunks:
+            if complete and direct is None and not _has_all_chunks(array):
                 raise IncompleteError(Problem(name, "chunks are missing"))
 
         def read(start: int, stop: int) -> npt.NDArray[Any]:
@@ -320,9 +420,8 @@ def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
 
 @contextlib.contextmanager
 def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader]:
-    """Open a group of a store: a path, a URL, a zip file, or any store of zarr's."""
-    if not isinstance(path, str | Store | StorePath):
-        raise TypeError(f"expected a path or a store of zarr's, got {type(path).__name__}")
+    """Open a group of a store: a path, a URL, a zip file, any store of zarr's, or a group that is open."""
+    _check_place(path)
     with _opened(path) as store:
         with touching(str(path)):
             try:
@@ -337,8 +436,16 @@ def _opened(path: Any) -> Iterator[Any]:
     """What zarr takes for a path: itself, or of a zip file a store, which is closed at the end, or of a folder one that
     follows no links.
     """
+    if isinstance(path, zarr.Group):
+        path = path.store_path
+    if isinstance(path, StorePath) and type(path.store) is LocalStore:
+        yield StorePath(_Folder(path.store.root, read_only=True), path.path)
+        return
     if type(path) is LocalStore or (isinstance(path, str) and os.path.isdir(path)):
         yield _Folder(path if isinstance(path, str) else path.root, read_only=True)
+        return
+    if is_url(path):
+        yield _at_url(path)
         return
     if not isinstance(path, str) or not os.path.isfile(path):
         yield path
@@ -357,11 +464,19 @@ def writing(
 ) -> Iterator[ZarrWriter]:
     """A group of a new store, or of a copy of the store, which takes its place when the block ends well.
 
-    A store that is no local folder or zip file is written in place, the header last. Raises PathExistsError and
-    OptionError.
+    A store that is no local folder or zip file is written in place, the header last; where that fails, it is given back
+    as it was. A group that is open keeps what else it has. Raises PathExistsError and OptionError.
     """
-    if not isinstance(path, str | Store | StorePath):
-        raise TypeError(f"expected a path or a store of zarr's, got {type(path).__name__}")
+    _check_place(path)
+    if isinstance(path, zarr.Group):
+        _check_store(path.store)
+        store, inner = _within(path)
+        with writing(store, inner, overwrite, limits, storage, zarr_format=path.metadata.zarr_format) as writer:
+            yield writer
+        fresh = zarr.open_group(path.store_path, mode="r", use_consolidated=False).attrs.asdict()
+        path.metadata.attributes.clear()  # else what is set next through this group would take the header away
+        path.metadata.attributes.update(fresh)
+        return
     if _NAMES & set((group or "").split("/")):
         raise ContainerError(Problem(str(group), "no group has the name of what Zarr keeps"))
     more = ("shards",) if zarr_format == 3 else ()
@@ -370,8 +485,8 @@ def writing(
     )
     if type(path) is LocalStore and not path.read_only:
         path = str(path.root)
-    if not isinstance(path, str) or "://" in path:
-        with _filling(path, group, overwrite, limits, storage, zarr_format) as writer:
+    if not isinstance(path, str) or is_url(path):
+        with _undone(path) as store, _filling(store, group, overwrite, limits, storage, zarr_format) as writer:
             yield writer
         return
     refuse_existing(path, overwrite or group is not None)
@@ -465,7 +580,7 @@ def _filling(
     storage: Storage,
     zarr_format: int,
 ) -> Iterator[ZarrWriter]:
-    if isinstance(store, str) and "://" not in store:
+    if isinstance(store, str):
         store = _Folder(store)
     with _settled(), touching(str(store)):
         try:
@@ -492,6 +607,55 @@ def _filling(
         for name in writer.written:  # so that a second try finds nothing in its way
             with contextlib.suppress(Exception):
                 del place[name]
+        raise
+
+
+def _check_place(path: Any) -> None:
+    if not isinstance(path, str | Store | StorePath | zarr.Group):
+        raise TypeError(f"expected a path, a store or a group of zarr's, got {type(path).__name__}")
+
+
+def _check_store(store: Store) -> None:
+    """Raise ContainerError for a store that cannot be written, or not be given back as it was."""
+    if store.read_only:
+        raise ContainerError(
+            Problem(str(store), "is open for reading only; open it for writing, or give another place")
+        )
+    if not store.supports_deletes:
+        raise ContainerError(Problem(str(store), "cannot take back what is written; give the path of the file"))
+
+
+def _within(group: zarr.Group) -> tuple[Any, str]:
+    """The store of a group that is open, and the path in it; where the root of the store is no group, the group itself
+    is the root.
+    """
+    store, path = group.store, group.path
+    try:
+        zarr.open_group(store, mode="r", use_consolidated=False)
+    except FileNotFoundError:
+        return os.path.join(store.root, path) if type(store) is LocalStore else group.store_path, ""
+    return str(store.root) if type(store) is LocalStore else store, path
+
+
+@contextlib.contextmanager
+def _undone(place: Any) -> Iterator[Store | StorePath]:
+    """The store at a place, to be written to. Where the block fails, it is given back as it was."""
+    with touching(str(place)):
+        if isinstance(place, str):
+            place = _at_url(place)
+            place = place if isinstance(place, Store) else FsspecStore.from_url(place)
+    path = place if isinstance(place, StorePath) else StorePath(place)
+    _check_store(path.store)
+    store = _Undoable(path.store)
+    try:
+        with touching(str(place)):
+            yield StorePath(store, path.path)
+    except BaseException as error:
+        if lost := sync(store.undo()):
+            what = (
+                f"{len(lost)} keys could neither be written nor put back, such as {lost[0]}; write it to another place"
+            )
+            raise ContainerError(Problem(str(place), what)) from error
         raise
 
 
@@ -524,5 +688,7 @@ def list_groups(path: Any, limits: Limits) -> list[str]:
     """The groups of a store that have a header, the root as an empty string."""
     with _opened(path) as store, touching(str(path)):
         root = zarr.open_group(store, mode="r", use_consolidated=False)
+        if not root.store.supports_listing:
+            raise ContainerError(Problem(str(path), "a web server lists no groups; name one, as in URL:GROUP"))
         groups = [("", root), *((name, member) for name, member in root.members(max_depth=None))]
         return sorted(name for name, member in groups if isinstance(member, zarr.Group) and ATTRIBUTE in member.attrs)

@@ -68,7 +68,7 @@ def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIM
     """
     with contextlib.ExitStack() as closing:
         place: Place
-        if os.path.isdir(path):
+        if isinstance(path, str) and os.path.isdir(path):
             if group:
                 raise PathMissingError(Problem(f"{path}:{group}", "a folder of BPCells has no groups"))
             place = Folder(path, _TYPES, limits, closing)

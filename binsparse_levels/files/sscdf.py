@@ -11,6 +11,8 @@ import contextlib
 import warnings
 from collections.abc import Iterator
 
+import h5py
+
 from ..containers.base import touching
 from ..containers.hdf5 import opened, read_text
 from ..errors import BinsparseError, ContainerError, DialectWarning, Problem
@@ -25,14 +27,14 @@ from .sscdf_writing import write, write_all
 __all__ = ["claims", "list_groups", "looking", "read", "read_all", "write", "write_all"]
 
 
-def claims(path: str) -> bool:
+def claims(path: str | h5py.Group) -> bool:
     """Whether an HDF5 file is of this kind, by the attributes of its root or of the first group that has an object; a
     file of the suffix also where it has no Binsparse tensor.
     """
-    with contextlib.suppress(BinsparseError), opened(path) as file, touching(path):
-        if "binsparse" in file.attrs:
+    with contextlib.suppress(BinsparseError), opened(path) as file, touching(str(path)):
+        if "binsparse" in file.attrs or file.name != "/":
             return False
-        if path.lower().endswith(".sscdf"):
+        if file.file.filename.lower().endswith(".sscdf"):
             return True
         for group in (file, *groups_of(file).values()):
             if "binsparse" in group.attrs:

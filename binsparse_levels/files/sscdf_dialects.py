@@ -95,6 +95,6 @@ def is_object(group: h5py.Group) -> bool:
 
 def names_of(file: h5py.File) -> list[str | None]:
     """The names of the objects, in the order of the file; None is the primary one."""
-    with touching(file.filename):
+    with touching(file.file.filename):
         named = [name for name, group in groups_of(file).items() if is_object(group)]
         return [None, *named] if is_object(file) else [*named]
