@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .advice import Advice as Advice
-    from .advice import advise as advise
     from .errors import ArrayError as ArrayError
     from .errors import BinsparseError as BinsparseError
     from .errors import ContainerError as ContainerError
@@ -23,26 +21,28 @@ if TYPE_CHECKING:
     from .errors import OptionError as OptionError
     from .errors import Problem as Problem
     from .errors import UnsafeError as UnsafeError
-    from .external import append as append
-    from .external import concatenate as concatenate
-    from .external import convert as convert
-    from .formats import ALIASES as ALIASES
-    from .formats import SYNONYMS as SYNONYMS
-    from .formats import Format as Format
-    from .formats import parse_format as parse_format
-    from .interop import from_binsparse as from_binsparse
-    from .interop import from_gcxs as from_gcxs
-    from .interop import from_graphblas as from_graphblas
-    from .interop import from_numpy as from_numpy
-    from .interop import from_scipy as from_scipy
-    from .interop import from_sparse as from_sparse
-    from .interop import from_torch as from_torch
-    from .interop import to_gcxs as to_gcxs
-    from .interop import to_graphblas as to_graphblas
-    from .interop import to_numpy as to_numpy
-    from .interop import to_scipy as to_scipy
-    from .interop import to_sparse as to_sparse
-    from .interop import to_torch as to_torch
+    from .formats.format import ALIASES as ALIASES
+    from .formats.format import SYNONYMS as SYNONYMS
+    from .formats.format import Format as Format
+    from .formats.format import parse_format as parse_format
+    from .formats.index_map import IndexMap as IndexMap
+    from .formats.index_map import parse_map as parse_map
+    from .interop.main import from_binsparse as from_binsparse
+    from .interop.main import from_gcxs as from_gcxs
+    from .interop.main import from_graphblas as from_graphblas
+    from .interop.main import from_numpy as from_numpy
+    from .interop.main import from_scipy as from_scipy
+    from .interop.main import from_sparse as from_sparse
+    from .interop.main import from_torch as from_torch
+    from .interop.main import to_gcxs as to_gcxs
+    from .interop.main import to_graphblas as to_graphblas
+    from .interop.main import to_numpy as to_numpy
+    from .interop.main import to_scipy as to_scipy
+    from .interop.main import to_sparse as to_sparse
+    from .interop.main import to_torch as to_torch
+    from .io import append as append
+    from .io import concatenate as concatenate
+    from .io import convert as convert
     from .io import list_tensors as list_tensors
     from .io import open as open
     from .io import read as read
@@ -60,38 +60,39 @@ if TYPE_CHECKING:
     from .levels import Run as Run
     from .levels import Sparse as Sparse
     from .limits import Limits as Limits
-    from .mapped import MappedTensor as MappedTensor
-    from .mapped import pack_mapped as pack_mapped
-    from .maps import IndexMap as IndexMap
-    from .maps import parse_map as parse_map
+    from .parallel import get_threads as get_threads
+    from .parallel import set_threads as set_threads
     from .plugins import list_plugins as list_plugins
     from .plugins import load_plugins as load_plugins
-    from .tensor import Tensor as Tensor
-    from .tensor import pack as pack
-    from .tensor import pack_dense as pack_dense
-    from .threads import get_threads as get_threads
-    from .threads import set_threads as set_threads
+    from .tensors.advice import Advice as Advice
+    from .tensors.advice import advise as advise
+    from .tensors.mapped import MappedTensor as MappedTensor
+    from .tensors.mapped import pack_mapped as pack_mapped
+    from .tensors.tensor import Tensor as Tensor
+    from .tensors.tensor import pack as pack
+    from .tensors.tensor import pack_dense as pack_dense
 
 _MODULES = {
-    "advice": ["Advice", "advise"],
     "errors": [
         "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "DialectWarning", "FormatError",
         "IncompleteError", "LimitError", "OptionError", "Problem", "UnsafeError",
     ],
-    "external": ["append", "concatenate", "convert"],
-    "formats": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
-    "interop": [
+    "formats.format": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
+    "formats.index_map": ["IndexMap", "parse_map"],
+    "interop.main": [
         "from_binsparse", "from_gcxs", "from_graphblas", "from_numpy", "from_scipy", "from_sparse", "from_torch",
         "to_gcxs", "to_graphblas", "to_numpy", "to_scipy", "to_sparse", "to_torch",
     ],
-    "io": ["list_tensors", "open", "read", "read_all", "repair", "write", "write_all"],
+    "io": [
+        "append", "concatenate", "convert", "list_tensors", "open", "read", "read_all", "repair", "write", "write_all",
+    ],
     "levels": ["Band", "Bitmap", "Bits", "Dense", "Hashed", "Level", "NOfM", "Run", "Sparse"],
     "limits": ["Limits"],
-    "mapped": ["MappedTensor", "pack_mapped"],
-    "maps": ["IndexMap", "parse_map"],
+    "parallel": ["get_threads", "set_threads"],
     "plugins": ["list_plugins", "load_plugins"],
-    "tensor": ["Tensor", "pack", "pack_dense"],
-    "threads": ["get_threads", "set_threads"],
+    "tensors.advice": ["Advice", "advise"],
+    "tensors.mapped": ["MappedTensor", "pack_mapped"],
+    "tensors.tensor": ["Tensor", "pack", "pack_dense"],
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -15,18 +15,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from . import __version__
-from .advice import advise
 from .containers.base import clean_folder
+from .engine.emission import Duplicates
 from .errors import BinsparseError, ContainerError, DialectWarning, FormatError, OptionError, within_memory
-from .external import convert
-from .formats import ALIASES, SYNONYMS, Format, coordinates, parse_format
-from .fused import Duplicates
+from .formats.format import ALIASES, SYNONYMS, Format, coordinates, parse_format
+from .formats.index_map import KEY, IndexMap, parse_map
 from .io import Description, describe, read, repair, write
 from .io import open as open_tensor
+from .io.out_of_core import convert
 from .levels import LEVELS, places
-from .mapped import MappedTensor, without_map
-from .maps import KEY, IndexMap, parse_map
 from .plugins import load_plugins
+from .tensors.advice import advise
+from .tensors.mapped import MappedTensor, without_map
 
 OK, FAULTY_INPUT, WRONG_CALL = 0, 1, 2
 PROGRAM = "binsparse-levels"

@@ -19,13 +19,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .dtypes import data_type_of, encode, parse_dtype
 from .errors import FormatError, Problem
-from .formats import Format, named, parse_custom
+from .formats.dtypes import data_type_of, encode, parse_dtype
+from .formats.format import Format, named, parse_custom
 from .io import open_reader, write_arrays
+from .io.decoding import Loading
 from .limits import DEFAULT_LIMITS
-from .loading import Loading
-from .tensor import Tensor, pack
+from .tensors.tensor import Tensor, pack
 
 Array: TypeAlias = npt.NDArray[Any]
 Program: TypeAlias = Callable[[], int]

@@ -21,13 +21,13 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from .errors import BinsparseError, FormatError
-from .formats import ALIASES, Format, coordinates
+from .formats.format import ALIASES, Format, coordinates
+from .formats.index_map import Digit, IndexMap
+from .formats.structure import STRUCTURES, in_triangle, structure_problems
 from .io import open, read, write
 from .levels import LEVELS, Band, Bitmap, Bits, Dense, Hashed, Level, NOfM, Run, Sparse, places
 from .levels.base import Positions, as_array
-from .maps import Digit, IndexMap
-from .structure import STRUCTURES, in_triangle, structure_problems
-from .tensor import Tensor, pack
+from .tensors.tensor import Tensor, pack
 
 Array: TypeAlias = npt.NDArray[Any]
 PLAIN = (Dense, Sparse)  # the kinds of the specification

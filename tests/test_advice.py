@@ -33,8 +33,8 @@ from binsparse_levels import (
     set_threads,
     testing,
 )
-from binsparse_levels.advice import _orders
 from binsparse_levels.levels import LEVELS
+from binsparse_levels.tensors.advice import _orders
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 PLAIN = (Dense, Sparse)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from strategies import cases
 
 import binsparse_levels as bl
-from binsparse_levels import ArrayError, bitpacked, threads
+from binsparse_levels import ArrayError, parallel
+from binsparse_levels.formats.format import bitpacked
 from binsparse_levels.io import describe
 from binsparse_levels.kernels import bitpacking
 from binsparse_levels.kernels.codecs import CHUNK, DELTA, LESS_ONE, PLAIN, ZIGZAG
@@ -140,11 +141,11 @@ interpreted_pack = interpreted(bitpacking.plain_pack_chunk)
 
 @pytest.mark.parametrize("codec", NAMED.values())
 def test_threads_change_nothing(codec, monkeypatch):
-    monkeypatch.setattr(threads, "_GRAIN", 100)
+    monkeypatch.setattr(parallel, "_GRAIN", 100)
     values = np.random.default_rng(0).integers(0, 2**20, 2000).astype(np.uint32)
     found = []
     for count in (1, 2, 5):
-        monkeypatch.setattr(threads, "_threads", count)
+        monkeypatch.setattr(parallel, "_threads", count)
         encoded = bitpacked.encode(values, codec)
         assert np.array_equal(stream(encoded, codec, len(values))[3:], values[3:])
         found.append([part.tobytes() for part in encoded])

@@ -26,17 +26,17 @@ from binsparse_levels import (
     Sparse,
     UnsafeError,
     append,
-    bitpacked,
     list_tensors,
     pack,
     pack_dense,
+    parallel,
     read,
     read_all,
-    threads,
     write,
 )
-from binsparse_levels.files import anndata, bpcells
+from binsparse_levels.formats.format import bitpacked
 from binsparse_levels.io import describe
+from binsparse_levels.io.files import anndata, bpcells
 
 GOLDEN = Path(__file__).parent / "data" / "bpcells" / "matrices"
 CASES = json.loads((GOLDEN / "manifest.json").read_text())
@@ -171,14 +171,14 @@ def test_round_trip(folder, case, packed, version, name):
 
 
 def test_threads_and_many_entries(tmp_path, monkeypatch):
-    monkeypatch.setattr(threads, "_GRAIN", 1000)
+    monkeypatch.setattr(parallel, "_GRAIN", 1000)
     generator = np.random.default_rng(0)
     coords = [generator.integers(0, 300, 20000), generator.integers(0, 500, 20000)]
     values = generator.geometric(0.4, 20000).astype(np.uint32)
     tensor = pack(coords, values, (300, 500), "CSR", duplicates="sum")
     written = []
     for count in (1, 3):
-        monkeypatch.setattr(threads, "_threads", count)
+        monkeypatch.setattr(parallel, "_threads", count)
         path = tmp_path / f"of{count}"
         write(path, tensor, kind="bpcells")
         assert read(path).equals(tensor)

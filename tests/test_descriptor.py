@@ -4,10 +4,10 @@ import contextlib
 import json
 
 import pytest
+from binsparse_levels.formats.format.descriptor import parse_descriptor
 
 from binsparse_levels import DescriptorError, LimitError, Limits, pack, read, write
 from binsparse_levels.containers.base import load_json
-from binsparse_levels.descriptor import parse_descriptor
 
 CSR = {
     "version": "0.1",

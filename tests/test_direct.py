@@ -28,8 +28,8 @@ from binsparse_levels import (
     testing,
     write,
 )
-from binsparse_levels import threads as threads_module
-from binsparse_levels.containers import hdf5, hdf5_chunks, local, zarr_chunks
+from binsparse_levels import parallel as threads_module
+from binsparse_levels.containers import direct, hdf5, hdf5_direct, zarr_direct
 from binsparse_levels.containers import zarr as zarr_container
 from binsparse_levels.containers.base import Storage, one_piece
 from binsparse_levels.io import describe
@@ -415,8 +415,8 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, name):
 
 def test_the_file_ends_while_it_is_read(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(bytes(10))
-    with local.opened(str(tmp_path / "a")) as (handle, size), pytest.raises(EOFError, match="ends before"):
-        local.read_into(handle, np.empty(size + 1, np.uint8), 0)
+    with direct.opened(str(tmp_path / "a")) as (handle, size), pytest.raises(EOFError, match="ends before"):
+        direct.read_into(handle, np.empty(size + 1, np.uint8), 0)
 
 
 # HDF5
@@ -504,7 +504,7 @@ def test_h5py_is_not_asked(tmp_path, monkeypatch, options):
 
 
 def test_hdf5_where_the_system_has_no_preadv(tmp_path, monkeypatch):
-    for module in (hdf5_chunks, zarr_chunks):
+    for module in (hdf5_direct, zarr_direct):
         monkeypatch.setattr(module, "DIRECT", False)
     for name in ("a.h5", "a.zarr"):
         tensor = pack([np.arange(30)], np.arange(30.0), 100, "CVEC")
@@ -520,9 +520,9 @@ def test_damaged_hdf5_chunks_are_an_error(tmp_path):
     whole = (tmp_path / "a.h5").read_bytes()
     for at in range(info.byte_offset, info.byte_offset + info.size):
         (tmp_path / "a.h5").write_bytes(whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :])
-        for direct in (True, False):
+        for read_direct in (True, False):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(hdf5_chunks, "DIRECT", direct)
+                patch.setattr(hdf5_direct, "DIRECT", read_direct)
                 try:
                     found = loaded(tmp_path / "a.h5", hdf5)
                 except ContainerError:

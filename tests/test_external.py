@@ -24,10 +24,8 @@ from binsparse_levels import (
     LimitError,
     OptionError,
     append,
-    blocks,
     concatenate,
     convert,
-    external,
     pack,
     read,
     system,
@@ -35,7 +33,9 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels.cli import main
-from binsparse_levels.containers import base, seal, zarr_chunks
+from binsparse_levels.containers import base, checksums, zarr_direct
+from binsparse_levels.engine import blocks
+from binsparse_levels.io import out_of_core
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 
@@ -43,12 +43,12 @@ SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 @contextlib.contextmanager
 def blocks_of(size):
     """Blocks of a few entries, arrays joined a few items at a time."""
-    before = external._block_size, blocks._AT_ONCE, external._AT_ONCE
-    external._block_size, blocks._AT_ONCE, external._AT_ONCE = (lambda memory, tree: size), size - 1, size - 1
+    before = out_of_core._block_size, blocks._AT_ONCE, out_of_core._AT_ONCE
+    out_of_core._block_size, blocks._AT_ONCE, out_of_core._AT_ONCE = (lambda memory, tree: size), size - 1, size - 1
     try:
         yield
     finally:
-        external._block_size, blocks._AT_ONCE, external._AT_ONCE = before
+        out_of_core._block_size, blocks._AT_ONCE, out_of_core._AT_ONCE = before
 
 
 @pytest.mark.parametrize("size", [3, 7])
@@ -86,7 +86,7 @@ def large(count=20_000, shape=(50, 60, 70), format="sparse, dense, sparse"):
 
 @pytest.mark.parametrize("executor", [None, "threads", "processes"])
 def test_steps_are_run_by_any_executor(tmp_path, monkeypatch, executor):
-    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 3000)
+    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 3000)
     tensor = large()
     write(tmp_path / "a.zarr", tensor)
     pools = {"threads": concurrent.futures.ThreadPoolExecutor, "processes": concurrent.futures.ProcessPoolExecutor}
@@ -121,7 +121,7 @@ def test_memory_is_counted(tmp_path):
 
 @pytest.mark.parametrize("format", [None, "sparse(3) @ 2, 1, 0"])
 def test_faults_of_the_source_leave_nothing(tmp_path, monkeypatch, format):
-    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 3000)
+    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 3000)
     write(tmp_path / "a.bspnpy", large(format="sparse, sparse(2)"))
     for name, place, number in (("indices_2", 500, 70), ("indices_1", 900, -1), ("pointers_to_1", 7, 10**6)):
         file = tmp_path / "a.bspnpy" / f"{name}.npy"
@@ -190,7 +190,7 @@ def test_a_zarr_folder_grows_by_what_is_new(tmp_path, options, group):
 def test_a_fault_while_a_folder_grows_leaves_it_as_it_was(tmp_path, monkeypatch):
     tensor = large(5000)
     write(tmp_path / "a.zarr", tensor[:45].load(), chunks=10, shards=50)
-    monkeypatch.setattr(zarr_chunks.Chunks, "_write_chunk", lambda *_: 1 / 0)
+    monkeypatch.setattr(zarr_direct.Chunks, "_write_chunk", lambda *_: 1 / 0)
     with pytest.raises(ContainerError):
         append(tmp_path / "a.zarr", tensor[45:])
     assert read(tmp_path / "a.zarr").equals(tensor[:45])
@@ -271,7 +271,7 @@ def test_on_the_command_line(tmp_path, capsys):
 def test_empty_fibers_take_memory_too(tmp_path):
     tensor = pack([np.arange(0, 10**6, 100)] * 2, np.arange(10.0**4), (10**6, 10**6), "CSR")
     listed = tensor.convert("sparse(2)")
-    assert external._block_size(2**40, tensor._source) < external._block_size(2**40, listed._source) / 50
+    assert out_of_core._block_size(2**40, tensor._source) < out_of_core._block_size(2**40, listed._source) / 50
 
 
 # What is kept, and what is refused
@@ -366,7 +366,7 @@ def test_what_is_appended_to_stays_stored_as_it_was(tmp_path_factory, data):
             read(target).shape[whole.format.order[0]]
             == found.shape[whole.format.order[0]] + 2 * second.shape[whole.format.order[0]]
         )
-    header, sums = seal.opened(header_of(place))
+    header, sums = checksums.opened(header_of(place))
     assert bool(sums) == (options["checksum"] is True)
     assert header["binsparse"]["number_of_stored_values"] == read(place).number_of_stored_values
     assert not [name for name in os.listdir(folder) if name.startswith(".")]

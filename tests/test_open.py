@@ -61,7 +61,7 @@ def test_opening_reads_no_array(tmp_path, suffix, monkeypatch):
     path = tmp_path / f"a{suffix}"
     write(path, sample())
     asked = []
-    loading = binsparse_levels.loading.Loading
+    loading = binsparse_levels.io.decoding.Loading
     parts = loading.parts
     monkeypatch.setattr(loading, "parts", lambda self, name: asked.append(name) or parts(self, name))
     tensor = binsparse_levels.open(path)

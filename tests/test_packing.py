@@ -20,14 +20,12 @@ from binsparse_levels import (
     OptionError,
     Sparse,
     Tensor,
-    fused,
-    keys,
     pack,
-    packing,
+    parallel,
     parse_format,
     testing,
-    threads,
 )
+from binsparse_levels.engine import emission, packing, sorting
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -331,11 +329,11 @@ def test_the_index_type_is_the_narrowest_of_two():
 def small_steps(monkeypatch):
     """Three threads even for few entries; short runs, and buckets that are soon too heavy."""
     for module, name, value in [
-        (threads, "_threads", 3),
-        (threads, "_GRAIN", 50),
-        (keys, "_BUCKET", 20),
-        (keys, "_RUN", 64),
-        (keys, "_HEAVY", 100),
+        (parallel, "_threads", 3),
+        (parallel, "_GRAIN", 50),
+        (sorting, "_BUCKET", 20),
+        (sorting, "_RUN", 64),
+        (sorting, "_HEAVY", 100),
     ]:
         monkeypatch.setattr(module, name, value)
 
@@ -384,10 +382,10 @@ def test_errors_of_threads_come_in_the_order_of_the_entries(small_steps):
 
 @pytest.mark.parametrize("count", [0, -1, 1.0, None, True])
 def test_the_number_of_threads_is_positive(count):
-    before = threads.get_threads()
+    before = parallel.get_threads()
     with pytest.raises(OptionError, match="threads"):
-        threads.set_threads(count)
-    assert threads.get_threads() == before
+        parallel.set_threads(count)
+    assert parallel.get_threads() == before
 
 
 def test_kept_runs_of_a_heavy_bucket_outlive_those_sorted_otherwise():
@@ -396,12 +394,12 @@ def test_kept_runs_of_a_heavy_bucket_outlive_those_sorted_otherwise():
     y = np.arange(700_000)
     x = np.where(y % 7 > 0, random.integers(0, 2**12, len(y)), random.integers(0, 2**24, len(y)))
     tensor = pack([y, x, np.zeros_like(y)], y, (2**20, 2**24, 1), "sparse(3)")
-    before = threads.get_threads()
-    threads.set_threads(1)
+    before = parallel.get_threads()
+    parallel.set_threads(1)
     try:
         turned = tensor.convert("sparse(2), dense @ 1, 0, 2")
     finally:
-        threads.set_threads(before)
+        parallel.set_threads(before)
     turned.check()
     assert turned.equals(tensor)
 
@@ -422,7 +420,7 @@ def test_dimensions_that_need_no_sorting(order):
 
 def test_a_layout_gives_its_coordinates_back():
     for dims in [(5, 7), (1, 2**63 - 1, 2), (2**40, 2**40), (2**62, 1, 2**60)]:
-        layout = keys.layout(dims)
+        layout = sorting.layout(dims)
         assert layout.words == (2 if layout.bits > 64 else 1)
         coords = [size - 1 for size in dims]
         key = [0] * layout.words
@@ -431,13 +429,13 @@ def test_a_layout_gives_its_coordinates_back():
                 right, left, mask = (int(field[word][d]) for field in layout.fields)
                 key[word] |= (x & mask) >> left << right
         assert layout.coords(key) == tuple(coords)
-    assert keys.layout((2**63 - 1,) * 3) is None
-    assert keys.layout((2,) * (keys.MAX_FUSED_RANK + 1)) is None
+    assert sorting.layout((2**63 - 1,) * 3) is None
+    assert sorting.layout((2,) * (sorting.MAX_FUSED_RANK + 1)) is None
 
 
 def test_every_value_type_is_summed_somewhere():
     for name in VALUE_TYPES:
         values = np.array([1, 1, 0]).astype(name)
         assert pack([[0, 0, 1]], values, (2,), "CVEC", duplicates="sum").values[0] == values[0] + values[1]
-    assert fused.add_groups(np.array([1.0, 2.0]), np.array([True, False])).tolist() == [3.0]
+    assert emission.add_groups(np.array([1.0, 2.0]), np.array([True, False])).tolist() == [3.0]
     assert isinstance(pack([[0]], [1], (1,), "CVEC"), Tensor)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 
 import binsparse_levels as bl
-from binsparse_levels import OptionError, pack, pack_dense, pictures, testing
+from binsparse_levels import OptionError, pack, pack_dense, testing
 from binsparse_levels.levels import LEVELS
+from binsparse_levels.tensors import drawing
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -36,7 +37,7 @@ def texts(svg):
 def test_any_small_tensor(tensor):
     words = texts(tensor.draw())
     ElementTree.fromstring(f"<div>{tensor._repr_html_()}</div>")
-    if not pictures.is_small(tensor._tree):
+    if not drawing.is_small(tensor._tree):
         return
     for name in tensor.arrays:
         assert name in words
@@ -172,6 +173,6 @@ def test_what_was_not_read_shows_its_head_alone(tmp_path):
 
 
 def test_huge_tensors_are_drawn_on_request_alone(monkeypatch):
-    monkeypatch.setattr("binsparse_levels.tensor._DRAWN_UNASKED", 100)
+    monkeypatch.setattr("binsparse_levels.tensors.tensor._DRAWN_UNASKED", 100)
     assert "<svg" not in large()._repr_html_()
     assert cells_of(large().draw())

@@ -373,8 +373,8 @@ def failing(tensor):
 
 def refused(place, monkeypatch):
     """Every way for a write to fail: at once, half-way, at the end."""
-    from binsparse_levels import io as package
     from binsparse_levels.containers.base import Pieces
+    from binsparse_levels.io import main as package
 
     arrays = dict(small(9).convert("COO").arrays)
 

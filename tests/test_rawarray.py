@@ -31,9 +31,9 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels.cli import main
-from binsparse_levels.containers import ra, ra_codecs
-from binsparse_levels.files.rawarray import open_array
+from binsparse_levels.containers import ra_codecs, ra_file
 from binsparse_levels.io import describe, list_tensors
+from binsparse_levels.io.files.rawarray import open_array
 
 DATA = Path(__file__).parent / "data" / "rawarray"
 MANIFEST = json.loads((DATA / "manifest.json").read_text())
@@ -237,11 +237,11 @@ def test_leb128_of_more_than_the_width():
 def test_large_arrays_are_brought_into_order_by_tiles(tmp_path_factory, stored, shape):
     path = tmp_path_factory.mktemp("tiles") / "a.ra"
     array = np.arange(np.prod(shape), dtype="i4").reshape(shape)
-    before, ra._PIECE = ra._PIECE, 2**12
+    before, ra_file._PIECE = ra_file._PIECE, 2**12
     try:
         write(path, dense(array, tuple(stored)))
     finally:
-        ra._PIECE = before
+        ra_file._PIECE = before
     assert same(cells(read(path)), array)
 
 
@@ -250,7 +250,7 @@ def test_large_arrays_are_brought_into_order_by_tiles(tmp_path_factory, stored, 
 
 def ra_bytes(eltype, elbyte, dims, data, flags=0, size=None):
     size = len(data) if size is None else size
-    return ra.MAGIC + struct.pack(f"<{5 + len(dims)}Q", flags, eltype, elbyte, size, len(dims), *dims) + data
+    return ra_file.MAGIC + struct.pack(f"<{5 + len(dims)}Q", flags, eltype, elbyte, size, len(dims), *dims) + data
 
 
 def lz4_of_its_own_size():

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 import pytest
 import zarr
+from binsparse_levels.formats.format.descriptor import parse_descriptor
 from zarr.storage import MemoryStore
 
 import binsparse_levels
@@ -34,7 +35,6 @@ from binsparse_levels import (
     append,
     concatenate,
     convert,
-    external,
     from_binsparse,
     from_scipy,
     from_sparse,
@@ -48,8 +48,7 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels.containers.base import clean_folder, load_json
-from binsparse_levels.descriptor import parse_descriptor
-from binsparse_levels.io import describe
+from binsparse_levels.io import describe, out_of_core
 
 
 @pytest.mark.parametrize("duplicates", ["first", "last"])
@@ -732,7 +731,7 @@ def test_an_index_of_lists_of_different_lengths():
 def test_what_lies_in_the_wrong_triangle_of_a_file_is_no_entry(tmp_path, monkeypatch):
     write(tmp_path / "a.bspnpy", pack([[1, 2], [0, 0]], [1.0, 2.0], (3, 3), "CSR", structure="symmetric_lower"))
     np.save(tmp_path / "a.bspnpy" / "indices_1.npy", np.array([2, 0], np.int32))
-    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 1)
+    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 1)
     for use in (lambda x: binsparse_levels.open(x)[:2].load(), lambda x: convert(x, tmp_path / "b.h5", memory=1)):
         with pytest.raises(ArrayError, match="triangle"):
             use(tmp_path / "a.bspnpy")
@@ -750,7 +749,7 @@ def test_blocks_are_checked_as_they_are_stored(tmp_path, monkeypatch, name, at, 
     arrays[name][at] += number
     np.save(tmp_path / "a.bspnpy" / f"{name}.npy", arrays[name])
     for size in (4, 7, 30):
-        monkeypatch.setattr(external, "_block_size", lambda memory, tree, size=size: size)
+        monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree, size=size: size)
         with pytest.raises(ArrayError, match=name):
             convert(tmp_path / "a.bspnpy", tmp_path / "b.h5", format, memory=1)
     assert os.listdir(tmp_path) == ["a.bspnpy"]
@@ -811,7 +810,7 @@ def test_a_store_that_is_overwritten_in_place_is_read_first():
 
 
 def test_a_store_is_converted_in_blocks(monkeypatch, tmp_path):
-    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 3)
+    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 3)
     store, tensor = MemoryStore(), pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
     write(store, tensor)
     convert(store, tmp_path / "a.h5", "CSC", memory=1)
@@ -865,8 +864,8 @@ def test_a_folder_without_hard_links_is_copied(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("target", ["there.h5", "missing/a.h5", "a.mtx"])
 def test_a_target_that_cannot_be_is_told_before_anything_is_done(tmp_path, monkeypatch, target):
-    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 3)
-    monkeypatch.setattr(external, "_ordered", lambda *_: pytest.fail("worked in vain"))
+    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 3)
+    monkeypatch.setattr(out_of_core, "_ordered", lambda *_: pytest.fail("worked in vain"))
     for name in ("a.h5", "there.h5"):
         write(tmp_path / name, pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
     with pytest.raises(BinsparseError):
@@ -876,8 +875,8 @@ def test_a_target_that_cannot_be_is_told_before_anything_is_done(tmp_path, monke
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file on which nothing can be written")
 def test_scratch_files_on_a_full_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 3)
-    monkeypatch.setattr(external._Plan, "file", lambda self, name: "/dev/full")
+    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 3)
+    monkeypatch.setattr(out_of_core._Plan, "file", lambda self, name: "/dev/full")
     write(tmp_path / "a.h5", pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
     for format in ("CSR", "CSC"):
         with pytest.raises(ContainerError, match="cannot be written"):
@@ -887,7 +886,7 @@ def test_scratch_files_on_a_full_disk(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts open files")
 def test_a_source_is_closed_when_it_has_been_converted(tmp_path, monkeypatch):
-    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 3)
+    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 3)
     write(tmp_path / "a.h5", pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
     convert(tmp_path / "a.h5", tmp_path / "b.h5", "CSC", memory=1)
     gc.collect()
@@ -895,7 +894,7 @@ def test_a_source_is_closed_when_it_has_been_converted(tmp_path, monkeypatch):
 
 
 def test_a_seal_is_looked_at_before_parts_are_used(tmp_path, monkeypatch):
-    monkeypatch.setattr(external, "_block_size", lambda memory, tree: 3)
+    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 3)
     tensor = pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
     for name in ("a.bspnpy", "b.bspnpy"):
         write(tmp_path / name, tensor, checksum=True)

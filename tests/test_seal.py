@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from binsparse_levels import ContainerError, pack, read, write
-from binsparse_levels.containers import seal
+from binsparse_levels.containers import checksums
 from binsparse_levels.io import describe
 
 TENSOR = pack([[0, 2, 0], [1, 0, 3]], [1.5, 2.5, 3.5], (3, 4), "CSR", fill_value=0, attributes={"made": "here"})
@@ -46,7 +46,7 @@ def test_every_change_of_a_contiguous_file_is_noticed(tmp_path):
         path.write_bytes(raw)
 
 
-@pytest.mark.parametrize("edit", [("made", "there"), (seal.SEAL, None), (seal._MARK, False), ("more", 1)])
+@pytest.mark.parametrize("edit", [("made", "there"), (checksums.SEAL, None), (checksums._MARK, False), ("more", 1)])
 def test_every_change_of_the_header_is_noticed(tmp_path, edit):
     path = tmp_path / "a.h5"
     write(path, TENSOR, checksum=True)
@@ -69,5 +69,5 @@ def test_no_seal_unless_asked_for(tmp_path):
 
 def test_the_byte_order_of_memory_does_not_matter():
     array = np.arange(5.0)
-    sums = seal.sums_of({"values": array})
-    seal.check_array("values", array.astype(">f8"), sums)
+    sums = checksums.sums_of({"values": array})
+    checksums.check_array("values", array.astype(">f8"), sums)

@@ -31,8 +31,8 @@ from binsparse_levels import (
     write,
     write_all,
 )
-from binsparse_levels.files import sscdf, sscdf_dialects
 from binsparse_levels.io import describe
+from binsparse_levels.io.files.sscdf import dialects, file
 
 GOLDEN = Path(__file__).parent / "data" / "golden" / "sscdf"
 FILES = json.loads((GOLDEN / "manifest.json").read_text(encoding="utf-8"))["files"]
@@ -110,7 +110,7 @@ def raw(group, variable):
 @st.composite
 def objects(draw, dialect):
     """A tensor of any format, type and shape that the dialect has."""
-    layout = draw(st.sampled_from(list(sscdf_dialects.DIALECTS[dialect].values())))
+    layout = draw(st.sampled_from(list(dialects.DIALECTS[dialect].values())))
     rank = layout.format.rank
     shape = tuple(draw(st.lists(st.integers(0, 4), min_size=rank, max_size=rank)))
     cells = list(np.ndindex(*shape))
@@ -178,13 +178,13 @@ def test_what_is_written_is_read(folder, dialect, data):
 def test_lazy_arrays_are_read_by_slices(tmp_path):
     tensor = pack([[0, 2, 5], [1, 0, 3]], [1.5, 2.5, 3.5], (6, 4), "CSR")
     write_all(tmp_path / "a.sscdf", {"A": tensor, "B": tensor.convert("bitmap(2)").astype(bool)})
-    with sscdf.looking(str(tmp_path / "a.sscdf"), name="A") as found:
+    with file.looking(str(tmp_path / "a.sscdf"), name="A") as found:
         assert (found.format, found.shape) == (tensor.format, tensor.shape)
         assert len(found.arrays["pointers_to_1"]) == 7
         assert found.arrays["pointers_to_1"].dtype == np.uint64
         assert found.arrays["pointers_to_1"][2:4].tolist() == [1, 2]
         assert found.values[1:].tolist() == [2.5, 3.5]
-    with sscdf.looking(str(tmp_path / "a.sscdf"), name="B") as found:
+    with file.looking(str(tmp_path / "a.sscdf"), name="B") as found:
         assert found.arrays["bitmap_0"].dtype == found.values.dtype == bool
         assert found.arrays["bitmap_0"][0:3].tolist() == found.values[0:3].tolist() == [False, True, False]
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import binsparse_levels
 from binsparse_levels import ContainerError, UnsafeError, append, concatenate, convert, pack_dense, read, system, write
-from binsparse_levels.containers import hdf5_chunks, local, npz, zarr_chunks
+from binsparse_levels.containers import direct, hdf5_direct, npz, zarr_direct
 from binsparse_levels.containers.base import clean_folder, part_of
 from binsparse_levels.limits import DEFAULT_LIMITS
 
@@ -39,7 +39,7 @@ def windows(monkeypatch):
     """The calls of the system as Windows has them; what it has not is not there."""
     for name in FOREIGN:
         monkeypatch.delattr(os, name, raising=False)
-    for module in (hdf5_chunks, npz, zarr_chunks):
+    for module in (hdf5_direct, npz, zarr_direct):
         monkeypatch.setattr(module, "DIRECT", False)
     monkeypatch.setattr(system, "sys", SimpleNamespace(platform="win32"))
     real = {name: getattr(os, name) for name in ("open", "fsync", "rename", "replace", "unlink")}
@@ -264,8 +264,8 @@ def test_a_file_is_read_by_many_at_once(tmp_path, monkeypatch, has_preadv):
         monkeypatch.delattr(os, "preadv", raising=False)
     items = np.arange(10_000, dtype=np.int64)
     items.tofile(tmp_path / "a")
-    with local.open_file(str(tmp_path / "a")) as file:
-        read = local.parts_of(file.fileno(), 0, items.dtype, "a", DEFAULT_LIMITS)
+    with direct.open_file(str(tmp_path / "a")) as file:
+        read = direct.parts_of(file.fileno(), 0, items.dtype, "a", DEFAULT_LIMITS)
         with ThreadPoolExecutor(8) as pool:
             starts = list(range(0, 9_000, 250))
             for start, part in zip(starts, pool.map(lambda k: read(k, k + 1000), starts), strict=True):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
-from . import hdf5_chunks
+from . import hdf5_direct
 from .base import (
     DEFAULT_STORAGE,
     ArrayInfo,
@@ -31,7 +31,7 @@ from .base import (
     replacing,
     touching,
 )
-from .local import parts_of
+from .direct import parts_of
 
 ATTRIBUTE = "binsparse"
 # Large arrays begin at a page: to read 124 MB takes 8.7 ms, from where they would fall else 10.8.
@@ -83,7 +83,7 @@ class HDF5Reader:
             dataset = self._group[name]
             self._limits.hold("array_bytes", dataset.size * dataset.dtype.itemsize, name, "the size in bytes")
             self._check(dataset, name)
-            array = hdf5_chunks.read(dataset)
+            array = hdf5_direct.read(dataset)
             return dataset[...] if array is None else array
 
     @property
@@ -111,7 +111,7 @@ class HDF5Reader:
         with touching(name):
             dataset = self._group[name]
             self._check(dataset, name)
-            if (place := hdf5_chunks.contiguous(dataset)) is not None:
+            if (place := hdf5_direct.contiguous(dataset)) is not None:
                 return parts_of(*place, dataset.dtype, name, self._limits)
 
         def read(start: int, stop: int) -> npt.NDArray[Any]:
@@ -127,7 +127,7 @@ class HDF5Reader:
     def _check(self, dataset: h5py.Dataset, name: str) -> None:
         if dataset.chunks:
             bounded_chunk(name, math.prod(dataset.chunks), dataset.size, dataset.dtype.itemsize, self._limits)
-            hdf5_chunks.check(dataset)
+            hdf5_direct.check(dataset)
 
 
 def read_text(group: h5py.Group, name: str, limits: Limits) -> str | bytes | None:
@@ -175,9 +175,9 @@ class HDF5Writer:
                 checksum = compression != "gzip"  # what is deflated has one of its own, Adler-32
             options["fletcher32"] = checksum
         if options and compression == "gzip":
-            options |= {"compression": "gzip", "compression_opts": hdf5_chunks.LEVEL, "shuffle": True}
+            options |= {"compression": "gzip", "compression_opts": hdf5_direct.LEVEL, "shuffle": True}
         dataset = self._group.create_dataset(name, (pieces.length,), pieces.dtype.newbyteorder("<"), **options)
-        store = hdf5_chunks.write if options and compression == "gzip" and not options["fletcher32"] else _store
+        store = hdf5_direct.write if options and compression == "gzip" and not options["fletcher32"] else _store
         at = 0
         for piece in pieces.regrouped(*options.get("chunks", (1,))) if options else pieces.each():
             store(dataset, at, piece)

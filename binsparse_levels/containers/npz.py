@@ -17,7 +17,7 @@ from numpy.lib import format as npy
 from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
 from ..limits import Limits
 from .base import ArrayInfo, Parts, Pieces, Storage, load_json, refuse_existing, replacing, touching
-from .local import DIRECT, parts_of, read_into
+from .direct import DIRECT, parts_of, read_into
 
 KEY = "binsparse"
 

@@ -52,8 +52,8 @@ from .base import (
     replacing_folder,
     touching,
 )
-from .local import refuse_links
-from .zarr_chunks import Chunks, chunks_of
+from .direct import refuse_links
+from .zarr_direct import Chunks, chunks_of
 
 ATTRIBUTE = "binsparse"
 _COMPLETE = "binsparse_levels:all_chunks_stored"  # marks our arrays, in which a missing chunk is none of zeros

@@ -83,7 +83,7 @@ class Level(ABC):
         return (self,)
 
     def fused(self) -> tuple[int, ...] | None:
-        """How the fused pass treats each dimension (see `kernels.chain`), or None where only `build` will do.
+        """How the fused pass treats each dimension (see `kernels.emission`), or None where only `build` will do.
 
         A kind that answers 1 for its first dimension has the roles `ptr`, `idx0` … of a sparse level.
         """

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .. import kernels, threads
+from .. import kernels, parallel
 from ..errors import ArrayError, Problem, raise_if
 from ..limits import INT32_MAX
 from .base import (
@@ -286,8 +286,8 @@ class Sparse(Level):
         wanted = tuple(kernels.readable(x, np.int64) for x in coords)
         child = np.empty(len(positions), np.int64)
         pointers, at = kernels.readable(self._pointers(arrays)), kernels.readable(positions, np.int64)
-        threads.each(
-            lambda part: kernels.fibers.search(pointers, columns, at, wanted, *part, child), threads.shares(len(child))
+        parallel.each(
+            lambda part: kernels.fibers.search(pointers, columns, at, wanted, *part, child), parallel.shares(len(child))
         )
         return child
 
@@ -377,8 +377,8 @@ def _unsigned(array: Array, narrow: bool) -> Array:
 def _bad_entries(pointers: Array | None, columns: tuple[Array, ...], dims: Sequence[int]) -> tuple[int, int]:
     """How many entries are out of range, and how many are out of order in their fibers."""
     sizes = tuple(map(np.uint64, dims))
-    parts = threads.shares(len(columns[0]))
-    found = threads.each(lambda part: kernels.check.count_bad_entries(pointers, columns, sizes, *part), parts)
+    parts = parallel.shares(len(columns[0]))
+    found = parallel.each(lambda part: kernels.check.count_bad_entries(pointers, columns, sizes, *part), parts)
     return sum(int(outside) for outside, _ in found), sum(int(descents) for _, descents in found)
 
 

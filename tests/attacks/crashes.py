@@ -31,9 +31,9 @@ import h5py
 import numpy as np
 
 from binsparse_levels import BinsparseError, Tensor, pack, read, write
-from binsparse_levels.containers import base, directory, hdf5, netcdf, npz
+from binsparse_levels.containers import base, hdf5, netcdf, npy_folder, npz
 from binsparse_levels.containers import zarr as zarr_container
-from binsparse_levels.files import text
+from binsparse_levels.io.files import text_tables
 
 from .supervise import MEMORY, watch, work
 
@@ -123,12 +123,12 @@ def stepping(step: Step) -> Iterator[None]:
         hdf5.HDF5Writer,
         netcdf.NetCDFWriter,
         npz.NPZWriter,
-        directory.DirectoryWriter,
+        npy_folder.DirectoryWriter,
         zarr_container.ZarrWriter,
     ]
     places = [(writer, name) for writer in writers for name in ("write", "write_header")]
     places += [(h5py.Group, "create_dataset"), (h5py.AttributeManager, "create"), (h5py.File, "close"), (os, "fsync")]
-    places += [(base, "_exchange"), (text, "format_table")]
+    places += [(base, "_exchange"), (text_tables, "format_table")]
     with contextlib.ExitStack() as stack:
         for owner, name in places:
             stack.enter_context(mock.patch.object(owner, name, _stepped(getattr(owner, name))))

@@ -1,0 +1,101 @@
+"""A seal: checksums of the header and of every array, kept in the header, so that no change goes unnoticed.
+
+It stands beside the descriptor, where other programs leave it alone: {"header": crc32c, "arrays": {name: crc32c}}.
+The checksum of the header is that of its JSON without the seal, keys sorted, without white space.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ContainerError, Problem
+from ..parallel import each
+from .base import Pieces
+
+RESERVED = "binsparse_levels:"  # how names of ours begin
+SEAL = f"{RESERVED}crc32c"
+_MARK = f"{RESERVED}sealed"  # so that a seal whose own name was changed is missed
+
+
+def sealed(header: Mapping[str, Any], sums: Mapping[str, int]) -> dict[str, Any]:
+    """The header with a seal: the checksums of the arrays, and its own."""
+    return {**header, _MARK: True, SEAL: {"header": _of_header(header), "arrays": dict(sums)}}
+
+
+def sums_of(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, int]:
+    """The checksums of arrays."""
+    return dict(zip(arrays, each(_of_array, arrays.values()), strict=True))
+
+
+def summed(name: str, pieces: Pieces, sums: dict[str, int]) -> Pieces:
+    """The same pieces, of which the checksum is in `sums` when all have been given."""
+
+    def plan() -> Iterator[tuple[int, Callable[[], npt.NDArray[Any]]]]:
+        total = 0
+
+        def add(make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+            nonlocal total
+            piece = make()
+            total = google_crc32c.extend(total, _bytes(piece))
+            return piece
+
+        for length, make in pieces.plan():
+            yield length, partial(add, make)
+        sums[name] = _ended(total, pieces.dtype, pieces.length)
+
+    return pieces._replace(plan=plan)
+
+
+def opened(header: Any) -> tuple[Any, dict[str, int]]:
+    """The header without its seal, and the checksums of the arrays. Raises ContainerError where it was changed."""
+    if not isinstance(header, dict) or not {SEAL, _MARK} & set(header):
+        return header, {}
+    rest = {key: value for key, value in header.items() if key not in (SEAL, _MARK)}
+    seal = header.get(SEAL) if header.get(_MARK) is True else None
+    if not isinstance(seal, dict) or not isinstance(seal.get("arrays"), dict) or seal.get("header") != _of_header(rest):
+        raise ContainerError(Problem("header", "is not what its checksum says"))
+    return rest, seal["arrays"]
+
+
+def check_array(name: str, array: npt.NDArray[Any], sums: Mapping[str, int]) -> None:
+    """Raise ContainerError for an array that is not what its checksum says, if it has one."""
+    if sums and sums.get(name) != _of_array(array):
+        raise ContainerError(Problem(name, "is not what its checksum says"))
+
+
+def check_pieces(name: str, pieces: Iterable[npt.NDArray[Any]], sums: Mapping[str, int]) -> None:
+    """`check_array` for an array that comes in pieces, one at least."""
+    if sums and sums.get(name) != _of_pieces(pieces):
+        raise ContainerError(Problem(name, "is not what its checksum says"))
+
+
+def _of_array(array: npt.NDArray[Any]) -> int:
+    return _of_pieces([array])
+
+
+def _of_pieces(pieces: Iterable[npt.NDArray[Any]]) -> int:
+    total, size, dtype = 0, 0, np.dtype(np.uint8)
+    for piece in pieces:
+        total = google_crc32c.extend(total, _bytes(piece))
+        size, dtype = size + piece.size, piece.dtype
+    return _ended(total, dtype, size)
+
+
+def _bytes(piece: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    return np.ascontiguousarray(piece, piece.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
+
+
+def _ended(total: int, dtype: np.dtype[Any], size: int) -> int:
+    """With the type and the length, since others may have the same bytes."""
+    return int(google_crc32c.extend(total, f"{dtype.newbyteorder('<').str} {size}".encode()))
+
+
+def _of_header(header: Mapping[str, Any]) -> int:
+    return int(google_crc32c.value(json.dumps(header, sort_keys=True, separators=(",", ":")).encode()))

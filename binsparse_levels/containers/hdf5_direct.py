@@ -1,0 +1,126 @@
+"""Datasets of one dimension past the HDF5 library: contiguous ones, and chunks that are deflated, or shuffled and
+deflated, which threads compress and expand.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from ..parallel import each, in_turn
+from .direct import DIRECT, inflate, most_stored, read_in_steps, read_into
+
+_DEFLATE, _SHUFFLE = h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE
+LEVEL = 4  # h5py's own
+
+
+def read(dataset: h5py.Dataset) -> npt.NDArray[Any] | None:
+    """The array, or None where only the library knows how it lies in the file.
+
+    The file is read through the library's own descriptor, so it is the same file whatever becomes of its path.
+    """
+    if (place := contiguous(dataset)) is not None:
+        array: npt.NDArray[Any] = np.empty(dataset.shape, dataset.dtype)
+        handle, offset = place
+        read_in_steps(handle, array, offset)
+        return array
+    if not _is_plain(dataset):
+        return None
+    properties, dtype = dataset.id.get_create_plist(), dataset.dtype
+    filters = [properties.get_filter(k) for k in range(properties.get_nfilters())]
+    numbers = [number for number, *_ in filters]
+    shuffled = numbers == [_SHUFFLE, _DEFLATE] and filters[0][2] == (dtype.itemsize,)
+    if (numbers != [_DEFLATE] and not shuffled) or not hasattr(dataset.id, "chunk_iter"):
+        return None
+    return _read_chunks(dataset, shuffled)
+
+
+def _is_plain(dataset: h5py.Dataset) -> bool:
+    """Whether its bytes are those of a numpy array, in a file that can be read past the library."""
+    file, dtype = dataset.file, dataset.dtype
+    if file.mode != "r":  # the library may hold what is not in the file yet
+        return False
+    if not DIRECT or file.driver != "sec2" or file.userblock_size or dataset.ndim != 1 or not dataset.size:
+        return False
+    return dtype.kind in "iuf" and dtype.isnative and bool(dataset.id.get_type().equal(h5py.h5t.py_create(dtype)))
+
+
+def contiguous(dataset: h5py.Dataset) -> tuple[int, int] | None:
+    """The descriptor of the file, and where in it the items lie one behind the other; None where they do not."""
+    if not _is_plain(dataset) or dataset.id.get_create_plist().get_layout() != h5py.h5d.CONTIGUOUS:
+        return None
+    offset = dataset.id.get_offset()  # None: nothing was ever written, or it lies elsewhere
+    if offset is None or dataset.id.get_storage_size() != dataset.nbytes:
+        return None
+    _within(dataset.file, offset + dataset.nbytes)
+    return dataset.file.id.get_vfd_handle(), offset
+
+
+def check(dataset: h5py.Dataset) -> None:
+    """Raise ValueError for a chunk that cannot be one: of a filtered one without a byte the library crashes."""
+    sizes: list[int] = []
+    if hasattr(dataset.id, "chunk_iter") and dataset.ndim:
+        dataset.id.chunk_iter(lambda info: sizes.append(info.size))
+    if 0 in sizes:
+        raise ValueError("a chunk is stored in no bytes")
+
+
+def _within(file: h5py.File, end: int) -> None:
+    if end > os.fstat(file.id.get_vfd_handle()).st_size:
+        raise EOFError("the file ends before the array does")
+
+
+def _read_chunks(dataset: h5py.Dataset, shuffled: bool) -> npt.NDArray[Any] | None:
+    length, (chunk,), item = dataset.size, dataset.chunks, dataset.dtype.itemsize
+    found: list[Any] = []
+    dataset.id.chunk_iter(found.append)
+    places = {info.chunk_offset[0]: (info.byte_offset, info.size) for info in found if info.filter_mask == 0}
+    if len(places) * chunk < length or sorted(places) != list(range(0, length, chunk)):
+        return None  # some were never written, or are not filtered
+    if max(size for _, size in places.values()) > most_stored(chunk * item):
+        return None
+    _within(dataset.file, max(offset + size for offset, size in places.values()))
+    handle = dataset.file.id.get_vfd_handle()
+    array: npt.NDArray[Any] = np.empty(dataset.shape, dataset.dtype)
+
+    def expand(start: int) -> None:
+        offset, size = places[start]
+        stored = np.empty(size, np.uint8)
+        read_into(handle, stored, offset)
+        data = inflate(stored, chunk * item, zlib.MAX_WBITS)
+        out = array[start : start + chunk].view(np.uint8).reshape(-1, item)
+        if shuffled:
+            for k, column in enumerate(data.reshape(item, chunk)):  # 24 ms for 80 MB, 41 as one transposed copy
+                out[:, k] = column[: len(out)]
+        else:
+            out.reshape(-1)[:] = data[: out.size]
+
+    each(expand, places)
+    return array
+
+
+def write(dataset: h5py.Dataset, at: int, array: npt.NDArray[Any]) -> None:
+    """Fill chunks of a dataset, which are shuffled and deflated. Two threads: 1.2 s where the library takes 2.3.
+
+    Precondition: `at` is where a chunk begins.
+    """
+    (chunk,) = dataset.chunks
+    given = np.ascontiguousarray(array, dataset.dtype)
+
+    def compress(start: int) -> tuple[int, bytes]:
+        part = given[start : start + chunk]
+        if len(part) < chunk:
+            part = np.concatenate([part, np.zeros(chunk - len(part), part.dtype)])
+        shuffled = np.ascontiguousarray(part.view(np.uint8).reshape(chunk, -1).T)
+        return start, zlib.compress(shuffled.data, LEVEL)
+
+    def store(made: tuple[int, bytes]) -> None:
+        start, stored = made
+        dataset.id.write_direct_chunk((at + start,), stored)
+
+    in_turn(compress, store, range(0, len(given), chunk))

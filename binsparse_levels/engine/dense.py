@@ -1,0 +1,88 @@
+"""Dense arrays and trees: marked cells become a tree, the entries of a tree are scattered over an array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import kernels, parallel
+from ..levels import Dense, Level, Sparse, places
+from ..levels.base import items_at
+from ..limits import Limits
+from . import packing
+from .tree import Tree, index_dtype
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+def gather_tree(
+    array: Array, mask: Array, levels: tuple[Level, ...], order: tuple[int, ...], pad: Any, limits: Limits
+) -> Tree:
+    """A tree of the marked cells, where stored dimension k is dimension order[k] of the array.
+
+    The array is passed once, in the order that it has in memory; its rows are a dense level for each dimension but the
+    last, and a sparse one, from which a tree of other levels is made. Precondition: at least one dimension and cell.
+    Raises LimitError, FormatError.
+    """
+    here = order if array.transpose(order).flags.c_contiguous else tuple(range(array.ndim))
+    array, mask = (np.ascontiguousarray(x.transpose(here)) for x in (array, mask))
+    width = array.shape[-1]
+    rows = mask.view(np.uint8).reshape(-1, width)
+    parts = [(begin // width, end // width) for begin, end in parallel.shares(mask.size)]
+    counts = np.zeros(len(rows), np.uint64)
+    parallel.each(lambda part: kernels.dense.count_in_rows(rows, *part, counts), parts)
+    count = int(counts.sum())
+    dtype = index_dtype(array.shape, count)
+    pointers = np.zeros(len(rows) + 1, dtype)
+    np.cumsum(counts, out=pointers[1:], dtype=dtype)
+    columns, numbers = np.empty(count, dtype), np.empty(count, np.int64)
+    values = np.empty(count, array.dtype)
+
+    def fill(part: tuple[int, int]) -> None:
+        kernels.dense.place_in_rows(rows, *part, pointers, columns, numbers)
+        begin, end = pointers[part[0]], pointers[part[1]]
+        np.take(array.reshape(-1), numbers[begin:end], out=values[begin:end], mode="clip")  # without a buffer
+
+    parallel.each(fill, parts)
+    codes = [code for level in levels for code in level.fused() or (None,)]
+    direct = here == order and codes == [0] * (array.ndim - 1) + [1]
+    own = levels if direct else (*(Dense(),) * (array.ndim - 1), Sparse())
+    *_, last = places(own, array.shape)
+    made = {"ptr": pointers, "idx0": columns}
+    tree = Tree(own, array.shape, {name: made[role] for role, name in last.names.items()}, values)
+    turned = [here.index(k) for k in order]
+    return tree if direct else packing.convert_tree(tree, levels, turned, pad, limits)
+
+
+def scatter_tree(tree: Tree, strides: Sequence[int], out: Array) -> None:
+    """Write the value of every entry to out[sum of coordinate * stride]; strides by stored dimension, in items."""
+    starts = np.zeros(1, np.int64)  # of each position of the level: the sum so far
+    *above, (last, coords, ends, positions) = packing.expand_levels(tree)
+    for place, found, fibers, reached in above:
+        steps = strides[place.depth : place.depth + place.level.rank]
+        starts = np.repeat(starts, np.diff(fibers, prepend=0)) + _linear(found, steps, len(reached))
+    steps = strides[last.depth :]
+    if len(coords) == 1:
+        columns, step = coords[0], steps[0]
+    else:
+        columns, step = _linear(coords, steps, len(positions)), 1
+    values = items_at(tree.values, positions)
+    if values.itemsize not in (1, 2, 4, 8):
+        out[np.repeat(starts, np.diff(ends, prepend=0)) + _linear([columns], [step], len(columns))] = values
+        return
+    word = f"u{values.itemsize}"
+    given = (starts, kernels.readable(ends), kernels.readable(columns), step, kernels.readable(values).view(word))
+    cuts = [int(np.searchsorted(ends, end)) for _, end in parallel.shares(len(columns))]
+    cuts[-1] = len(ends)
+    parts = list(zip([0, *cuts], cuts, strict=False))
+    parallel.each(lambda part: kernels.dense.scatter(*given, *part, out.view(word)), parts)
+
+
+def _linear(coords: Sequence[Array], steps: Sequence[int], count: int) -> Array:
+    total = np.zeros(count, np.int64)
+    for x, step in zip(coords, steps, strict=True):
+        total += x.astype(np.int64, copy=False) * step
+    return total

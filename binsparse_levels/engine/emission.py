@@ -1,0 +1,339 @@
+"""The fused pass: entries in any order → all arrays of a chain of dense and sparse levels, run by run in the cache.
+
+A chain is a code for each dimension: 0 dense, 1 the first of a sparse level, 2 a further one of the same level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import kernels, parallel
+from ..errors import ArrayError, Problem
+from ..limits import Limits
+from . import sorting
+from .tree import index_dtype
+
+Array: TypeAlias = npt.NDArray[Any]
+Duplicates: TypeAlias = Literal["error", "sum", "first", "last"]
+
+_NOTHING = 2**64 - 1  # a cursor before the first entry, and the payload of a cell without one
+# Values of these types are summed inside the records; others are gathered first.
+_SUMMED_IN_PLACE = {np.dtype(code) for code in "?bhilqBHILQfdF"}
+
+
+@dataclass
+class Chain:
+    """Arrays by stored dimension (empty ones where a dimension has none); values; positions at the end of the chain,
+    and how many of them are of an entry.
+    """
+
+    pointers: list[Array]
+    indices: list[Array]
+    positions: int
+    entries: int = 0
+    values: Array | None = None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the kernels are told of a chain: see `kernels.emission`. dense_below: a dense level lies below a sparse one.
+    still: dimensions whose level has one entry at most, since no bit of the key tells two apart.
+    """
+
+    codes: tuple[int, ...]
+    dims: tuple[int, ...]
+    layout: sorting.Layout
+    keep: sorting.Words
+    chain: tuple[Any, ...]
+    dense_below: bool
+    still: tuple[int, ...]
+
+
+@lru_cache(256)
+def _plan(codes: tuple[int, ...], dims: tuple[int, ...]) -> _Plan:
+    layout = sorting.layout(dims)
+    assert layout is not None
+    ends = [layout.ends[_last(codes, d)] for d in range(len(codes))]
+    keep = tuple(zip(*(layout.from_bit(end) for end in ends), strict=True))
+    sparse = tuple(np.uint64(code != 0) for code in codes)
+    holds = tuple(np.uint64(_NOTHING if code == 1 and d > 0 else 0) for d, code in enumerate(codes))
+    dense_below = 1 in codes and 0 in codes[codes.index(1) :]
+    still = tuple(d for d in range(len(codes)) if not any(word[d] for word in keep))
+    return _Plan(codes, dims, layout, keep, (keep, sparse, holds, layout.sizes), dense_below, still)
+
+
+def _last(codes: tuple[int, ...], d: int) -> int:
+    """The last dimension of the level that dimension d belongs to."""
+    while d + 1 < len(codes) and codes[d + 1] == 2:
+        d += 1
+    return d
+
+
+def emit(
+    codes: tuple[int, ...],
+    dims: tuple[int, ...],
+    coords: Sequence[Array],
+    values: Array | None,
+    pad: Any,
+    duplicates: Duplicates,
+    limits: Limits,
+    *,
+    ordered_bits: int = 0,
+    trusted: bool = False,
+) -> Chain:
+    """All arrays for at least one entry. `values` is None where there is no payload to move; `pad` fills cells without
+    an entry. ordered_bits, trusted: see Sorting. Raises OutOfRange, Repeated, ArrayError, LimitError.
+    """
+    plan = _plan(codes, dims)
+    columns = sorting.unsigned(coords, dims)
+    in_order = not ordered_bits and sorting.in_order(columns, plan.layout)
+    stays = in_order and codes[-1] != 0  # an entry a position, in the order that they have
+    summed = duplicates == "sum" and not in_order
+    cargo = None if values is None or stays else _Cargo(values, summed)
+    runs: list[sorting.Run] | None = [(None, 0, len(coords[0]), False)] if in_order else None
+    if not in_order:
+        keep = plan.dense_below or (summed and cargo is not None and cargo.by_number)
+        payload = cargo.words() if cargo else None
+        partition = sorting.Sorting(
+            columns, payload, plan.layout, ordered_bits=ordered_bits, trusted=trusted, keep=keep
+        )
+
+        def prepared(run: sorting.SortingRun) -> sorting.Run:
+            records, begin, end, repeats = partition.sort(run)
+            if repeats and duplicates == "first":
+                end = int(kernels.sorting.keep_first(records, plan.layout.tag, begin, end))
+            return records, begin, end, repeats
+
+        if keep:
+            runs = parallel.each(prepared, partition.runs)
+            if summed and cargo and cargo.by_number:
+                runs = cargo.add_up(runs, plan.layout)
+    counts = [len(coords[0])] * len(codes)
+    if runs and plan.dense_below:  # what lies there can only be allocated when the fibers above it are counted
+        counting = _Counting(plan, columns)
+        for run in runs:
+            counting.add(run)
+        counts = counting.counts()
+    writing = _Writing(plan, _allocate(codes, dims, counts, limits), columns, cargo, pad, duplicates)
+    if runs is None:
+        parallel.in_turn(prepared, writing.write, partition.runs)
+    for run in runs or ():
+        writing.write(run)
+    chain = writing.finish()
+    if stays and values is not None:
+        chain.values = values.copy()
+    return chain
+
+
+def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims: int) -> list[int]:
+    """How many different coordinates at least one entry has in the first dimension, in the first two, and so on.
+
+    ordered_dims: among entries that agree in the dimensions before, so many last ones are in order. Takes two or three
+    words an entry. Precondition: entries are unique and in range, and there is a layout of their keys.
+    """
+    plan = _plan((1,) * len(dims), dims)
+    columns = sorting.unsigned(coords, dims)
+    counting = _Counting(plan, columns)
+    if ordered_dims == len(dims):
+        counting.add((None, 0, len(coords[0]), False))
+    else:
+        bits = plan.layout.ends[-ordered_dims - 1] if ordered_dims else 0
+        partition = sorting.Sorting(columns, None, plan.layout, ordered_bits=bits, trusted=True)
+        parallel.in_turn(partition.sort, counting.add, partition.runs)
+    return counting.counts()
+
+
+def hold_dense(n: int, entries: int, limits: Limits) -> None:
+    """Positions that no entry asks for cost at least a word each; raises LimitError."""
+    if n > entries + 1:
+        limits.hold("dense_bytes", 8 * n, "", "the size in bytes of what the dense levels make")
+
+
+def add_groups(values: Array, new: Array) -> Array:
+    """The sums of values from each new one up to the next; of booleans, whether any is true; integers wrap."""
+    if values.dtype.kind not in "biufc":
+        raise ArrayError(Problem("values", f"values of type {values.dtype} cannot be summed"))
+    total = values[new]
+    rest = ~new
+    add = np.logical_or if values.dtype.kind == "b" else np.add
+    # One by one, as the kernels do: reduceat adds in pairs, and rounds otherwise.
+    add.at(total, (new.cumsum() - 1)[rest], values[rest])
+    return total
+
+
+class _Cargo:
+    """How values travel in records: as a word, or, where they do not fit, as the number of their entry."""
+
+    def __init__(self, values: Array, summed: bool) -> None:
+        fits = values.dtype.itemsize in (1, 2, 4, 8)
+        self.by_number = not (fits and (not summed or values.dtype in _SUMMED_IN_PLACE))
+        self.add_as = values.dtype if summed and not self.by_number else None
+        self._values = values
+
+    def words(self) -> Array:
+        """A word for each entry."""
+        return kernels.readable(np.arange(len(self._values)).view(np.uint64) if self.by_number else self._bits())
+
+    def _bits(self) -> Array:
+        bits = np.ascontiguousarray(self._values).view(f"u{self._values.dtype.itemsize}")
+        return bits.astype(np.uint64, copy=False)
+
+    def room(self, positions: int, padded: bool, pad: Any) -> Array:
+        """Words for so many positions, filled where not every position is an entry's."""
+        out = np.empty(positions, np.uint64)
+        if padded:
+            out[:] = _NOTHING if self.by_number else _Cargo(np.full(1, pad, self._values.dtype), False)._bits()
+        return out
+
+    def unloaded(self, words: Array, pad: Any) -> Array:
+        """The values of words that have arrived."""
+        dtype = self._values.dtype
+        if not self.by_number:
+            return words.astype(f"u{dtype.itemsize}", copy=False).view(dtype)
+        taken = np.full(len(words), pad, dtype)
+        there = np.flatnonzero(words != _NOTHING)
+        taken[there] = self._values[words[there]]
+        return taken
+
+    def add_up(self, runs: list[sorting.Run], layout: sorting.Layout) -> list[sorting.Run]:
+        """One record for each key, with the number of the sum of its values."""
+        if not any(repeats for *_, repeats in runs):
+            return runs
+        width = layout.words + 1
+        records = np.concatenate([run[begin * width : end * width] for run, begin, end, _ in runs if run is not None])
+        order = np.empty(len(self._values), np.uint64)
+        starts = np.empty(len(self._values), np.int64)
+        kept = int(kernels.sorting.number_runs(records, layout.tag, order, starts))
+        new = np.zeros(len(self._values), bool)
+        new[starts[:kept]] = True
+        self._values = add_groups(self._values[order], new)
+        return [(records, 0, kept, False)]
+
+
+def _first_repeat(records: Array, begin: int, end: int, layout: sorting.Layout) -> tuple[int, ...]:
+    found = records[: end * (layout.words + 1)].reshape(-1, layout.words + 1)[begin:, : layout.words]
+    at = int(np.argmax((found[1:] == found[:-1]).all(axis=1)))
+    return layout.coords(found[at].tolist())
+
+
+class _Counting:
+    """How many entries the level of each dimension has, while runs are added in order."""
+
+    def __init__(self, plan: _Plan, columns: tuple[Array, ...]) -> None:
+        self._plan = plan
+        self._columns = columns
+        self._state: Array | None = None
+
+    def add(self, run: sorting.Run) -> None:
+        plan, rank = self._plan, len(self._plan.codes)
+        if self._state is None:
+            self._state = np.zeros(rank + 2, np.uint64)
+            self._state[rank:] = _before_first(run, self._columns, plan.layout)
+        records, begin, end, _ = run
+        given = self._columns if records is None else None
+        kernels.emission.count_fibers(records, given, begin, end, plan.layout.fields, plan.keep, self._state)
+
+    def counts(self) -> list[int]:
+        assert self._state is not None
+        return [max(int(c), 1) for c in self._state[: len(self._plan.codes)]]
+
+
+def _before_first(run: sorting.Run, columns: tuple[Array, ...], layout: sorting.Layout) -> Array:
+    """The words of a key that differs from the first one in every bit: high and low, the same where there is one."""
+    records, begin, *_ = run
+    if records is None:
+        first = layout.key([int(x[begin]) for x in columns])
+    else:
+        first = records[begin * (layout.words + 1) :][: layout.words].tolist()
+    return ~np.array([first[0], first[-1]], np.uint64)
+
+
+def _allocate(codes: tuple[int, ...], dims: Sequence[int], counts: Sequence[int], limits: Limits) -> Chain:
+    """Arrays for so many entries of each level. Those of no use take one store of the kernel."""
+    dtype = index_dtype(dims, max(counts))
+    pointers: list[Array] = []
+    indices: list[Array] = []
+    n = 1
+    for d, code in enumerate(codes):
+        is_level = code == 1 and d > 0
+        pointers.append(np.zeros(n + 1 if is_level else 2, dtype))
+        if code == 0:
+            n *= dims[d]
+            hold_dense(n, counts[d], limits)
+        elif code == 1:
+            n = counts[d]
+        indices.append(np.empty(0 if code == 0 else n, dtype))
+    return Chain(pointers, indices, n)
+
+
+class _Writing:
+    """The arrays of a chain while runs are written to them, in order."""
+
+    def __init__(
+        self,
+        plan: _Plan,
+        chain: Chain,
+        columns: tuple[Array, ...],
+        cargo: _Cargo | None,
+        pad: Any,
+        duplicates: Duplicates,
+    ) -> None:
+        self._plan = plan
+        self._chain = chain
+        self._columns = columns
+        self._cargo = cargo
+        self._pad = pad
+        self._refuse = duplicates == "error"
+        self._out = cargo.room(chain.positions, plan.codes[-1] == 0, pad) if cargo else None
+        word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
+        self._pointers = tuple(x.view(word) for x in chain.pointers)
+        self._indices = tuple(x.view(word) for x in chain.indices)
+        self._state: Array | None = None
+
+    def write(self, run: sorting.Run) -> None:
+        plan, rank = self._plan, len(self._plan.codes)
+        records, begin, end, repeats = run
+        if repeats and records is not None and self._refuse:
+            raise sorting.Repeated(_first_repeat(records, begin, end, plan.layout))
+        if self._state is None:
+            self._state = np.full(rank + 2, _NOTHING, np.uint64)
+            self._state[list(plan.still)] = 0
+            self._state[rank:] = _before_first(run, self._columns, plan.layout)
+        columns, payload, typed, out = None, None, None, self._out
+        if records is None:
+            columns, payload = self._columns, self._cargo.words() if self._cargo else None
+        elif repeats and out is not None and self._cargo and self._cargo.add_as:
+            typed, out = records.view(self._cargo.add_as), out.view(self._cargo.add_as)
+        place = (self._state, self._pointers, self._indices, out)
+        kernels.emission.emit(records, columns, payload, typed, begin, end, plan.layout.fields, plan.chain, *place)
+        self._chain.entries += end - begin
+
+    def finish(self) -> Chain:
+        """Close the gaps of the pointers, and cut every array to what was written."""
+        codes, chain = self._plan.codes, self._chain
+        assert self._state is not None
+        reached = [int(at) + 1 if code else 0 for at, code in zip(self._state.tolist(), codes, strict=False)]
+        for d in range(1, len(codes)):
+            if codes[d] == 1 and codes[d - 1] == 0:
+                kernels.emission.fill_gaps(self._pointers[d])
+        self._pointers = self._indices = ()  # so that the arrays may change their size
+        n = 0  # entries of the sparse level above, where it is the next one
+        for d, code in enumerate(codes):
+            if code == 1:
+                if d > 0 and codes[d - 1] != 0:
+                    chain.pointers[d].resize(n + 1, refcheck=False)
+                n = reached[d]
+            if code:
+                chain.indices[d].resize(n, refcheck=False)
+        if codes[-1]:
+            chain.positions = n
+        if self._cargo and self._out is not None:
+            self._out.resize(chain.positions, refcheck=False)
+            chain.values = self._cargo.unloaded(self._out, self._pad)
+        return chain

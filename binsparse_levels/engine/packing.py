@@ -1,0 +1,357 @@
+"""Entries → tree, tree → entries, tree → tree.
+
+Sorted entries become levels one by one, each through its `build`: that is the law. A chain of dense and sparse levels
+takes the fused pass instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import kernels
+from ..errors import ArrayError, Problem
+from ..levels import Level, Place, places
+from ..levels.base import Positions, as_array, cells, items_at
+from ..limits import Limits
+from . import emission, plain, sorting
+from .emission import Duplicates
+from .tree import Tree, index_dtype, repeat_one, same, shared_dtype
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+class RepeatedError(ArrayError):
+    """A coordinate is given more than once, and nobody said what to do with it. coords: those of the entry."""
+
+    coords: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Entries by stored dimension. `values` has an item for each entry; if iso, one item for all of them.
+
+    order: the dimension of the tensor at each stored one, for messages.
+    """
+
+    dims: tuple[int, ...]
+    coords: tuple[Array, ...]
+    values: Array
+    iso: bool
+    order: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.coords[0]) if self.coords else len(self.values)
+
+    def expanded(self) -> Entries:
+        """The same entries with a value for each."""
+        return replace(self, values=np.repeat(self.values, self.count), iso=False) if self.iso else self
+
+
+# Entries → tree
+
+
+def pack_entries(
+    levels: tuple[Level, ...],
+    entries: Entries,
+    pad: Any,
+    duplicates: Duplicates,
+    limits: Limits,
+    *,
+    ordered_dims: int = 0,
+    trusted: bool = False,
+) -> Tree:
+    """A tree of entries in any order; `pad` is the value of what a level stores though it was no entry.
+
+    ordered_dims: among entries that agree in the dimensions before, so many last ones are in order already. trusted:
+    coordinates are known to be unique and in range.
+    Raises ArrayError for coordinates out of range or repeated, LimitError, FormatError for what a kind cannot hold.
+    """
+    if entries.iso and duplicates == "last":
+        duplicates = "first"  # which is the same, and leaves one entry for each key
+    if entries.iso and duplicates == "sum":
+        try:
+            return pack_entries(levels, entries, pad, "error", limits)
+        except RepeatedError:
+            entries = entries.expanded()
+    layout = sorting.layout(entries.dims) if entries.count else None
+    if layout is None:
+        return build(levels, _sort_by_columns(entries, duplicates), pad, limits)
+
+    def fuse(codes: tuple[int, ...], given: Entries) -> emission.Chain:
+        values = None if given.iso else given.values
+        bits = layout.ends[-ordered_dims - 1] if ordered_dims else 0
+        if not kernels.worth(given.count):
+            ready = _sort_by_columns(given, duplicates)
+            return plain.chain(codes, ready.dims, ready.coords, None if ready.iso else ready.values, pad, limits)
+        try:
+            return emission.emit(
+                codes,
+                given.dims,
+                given.coords,
+                values,
+                pad,
+                duplicates,
+                limits,
+                ordered_bits=bits,
+                trusted=trusted,
+            )
+        except sorting.OutOfRange:
+            raise ArrayError(list(_range_problems(given))) from None
+        except sorting.Repeated as error:
+            raise _repeated(given, *error.args) from None
+
+    codes = [level.fused() for level in levels]
+    if None in codes:  # the indices of one sparse level over all dimensions are the sorted coordinates
+        chain = fuse((1,) + (2,) * (len(entries.dims) - 1), entries)
+        values = entries.values if chain.values is None else chain.values
+        return build(levels, replace(entries, coords=tuple(chain.indices), values=values), pad, limits)
+    pad_differs = entries.iso and levels[-1].padded and not alike(pad, entries.values[0])
+    chain = fuse(tuple(code for part in codes for code in part or ()), entries.expanded() if pad_differs else entries)
+    arrays = {}
+    for place in places(levels, entries.dims):
+        for role, name in place.names.items():
+            dimension = place.depth + int(role.removeprefix("idx")) if role != "ptr" else place.depth
+            arrays[name] = (chain.pointers if role == "ptr" else chain.indices)[dimension]
+    if entries.iso and (chain.values is None or chain.positions == chain.entries):
+        return Tree(levels, entries.dims, arrays, repeat_one(entries.values, chain.positions), True)
+    assert chain.values is not None
+    return Tree(levels, entries.dims, arrays, chain.values)
+
+
+def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits, dtype: Any = None) -> Tree:
+    """A tree of entries that are sorted and unique, level by level. Coordinates of the type `dtype` are shared.
+
+    Raises FormatError for what a kind cannot hold, LimitError.
+    """
+    dtype = index_dtype(entries.dims, entries.count) if dtype is None else dtype
+    coords = [x.astype(dtype, copy=False) for x in entries.coords]
+    parents: Positions = np.zeros(entries.count, np.int64)
+    order: Array | None = None  # of the entries, where it is another, or some go because others stand for them
+    arrays: dict[str, Array] = {}
+    n = 1
+    for place in places(levels, entries.dims):
+        level, below = place.level, place.depth + place.level.rank
+        emission.hold_dense(n * cells(place.dims) if level.gaps else n, entries.count, limits)
+        here, classes, more = coords[place.depth : below], level.roles(), {}
+        if level.shares:
+            values = entries.values if entries.iso or order is None else entries.values[order]
+            starts, more["same"] = _alike_below([as_array(parents), *here], coords[below:], values)
+        made, parents = level.build(place.dims, parents, here, n, **more)
+        for role, name in place.names.items():
+            arrays[name] = made[role]
+            if classes[role] in ("index", "pointer") and made[role].max(initial=0) <= np.iinfo(dtype).max:
+                arrays[name] = made[role].astype(dtype, copy=False)
+        n = level.size(made, place.dims, n)
+        if level.shares:  # of what is shared, the first stands for all
+            child = as_array(parents)
+            new = np.ones(len(starts), bool)
+            new[1:] = child[starts[1:]] != child[starts[:-1]]
+            kept = np.repeat(new, np.diff(starts, append=len(child)))
+            coords, parents = [x[kept] for x in coords], child[kept]
+            order = np.flatnonzero(kept) if order is None else order[kept]
+        if not level.ordered:
+            again = np.argsort(as_array(parents), kind="stable")
+            coords, parents = [x[again] for x in coords], as_array(parents)[again]
+            order = again if order is None else order[again]
+    emission.hold_dense(n, entries.count, limits)
+    count = len(parents)
+    # What no entry has is padding, or lies in a gap; a scalar that is not there is worth the fill value.
+    padded = any(level.padded for level in levels) or not any(level.gaps for level in levels)
+    if entries.iso and (n == count or not padded or alike(pad, entries.values[0])):
+        return Tree(levels, entries.dims, arrays, repeat_one(entries.values, n), True)
+    values = entries.expanded().values
+    values = values if order is None else values[order]
+    if n != count:
+        whole = np.full(n, pad, values.dtype) if padded else np.zeros(n, values.dtype)
+        whole[as_array(parents)] = values
+        values = whole
+    tree = Tree(levels, entries.dims, arrays, values)
+    return tree.blanked() if padded else tree
+
+
+def _alike_below(above: Sequence[Array], below: Sequence[Array], values: Array) -> tuple[Array, Array]:
+    """Where each group of entries begins that agree in the columns above, and a number for each entry that is the same
+    in two groups that follow each other where these agree in all columns below, and in the bits of their values.
+    """
+    count = len(above[0])
+    new = np.ones(count, bool)
+    new[1:] = np.any([x[1:] != x[:-1] for x in above], axis=0)
+    (starts,) = new.nonzero()
+    sizes = np.diff(starts, append=count)
+    group = np.cumsum(new) - 1
+    differs = np.zeros(len(starts), bool)
+    differs[:1] = True
+    differs[1:] = sizes[1:] != sizes[:-1]
+    before = np.arange(count) - sizes[group]  # the entry at the same place in the group before
+    (comparable,) = (~differs[group]).nonzero()
+    bits = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.dtype.itemsize)
+    columns = [*below, *(bits.T if len(values) == count else ())]
+    for x in columns:
+        wrong = x[comparable] != x[before[comparable]]
+        differs[group[comparable[wrong]]] = True
+    return starts, np.cumsum(differs)[group]
+
+
+def alike(a: Any, b: Any) -> bool:
+    """The same, also in the sign of zero."""
+    return same(a, b) and repr(a) == repr(b)
+
+
+def _sort_by_columns(entries: Entries, duplicates: Duplicates) -> Entries:
+    """The entries sorted and unique, by numpy: the way for keys of more than two words, and for no keys at all."""
+    problems = list(_range_problems(entries))
+    if problems:
+        raise ArrayError(problems)
+    order = np.lexsort(entries.coords[::-1]) if entries.coords else np.arange(entries.count)
+    coords = [x[order] for x in entries.coords]
+    values = entries.values if entries.iso else entries.values[order]
+    new = np.zeros(entries.count, bool)
+    new[:1] = True
+    for x in coords:
+        new[1:] |= x[1:] != x[:-1]
+    if not new.all():
+        if duplicates == "error":
+            raise _repeated(entries, [int(x[np.argmin(new)]) for x in coords])
+        coords = [x[new] for x in coords]
+        if not entries.iso and duplicates == "sum":
+            values = emission.add_groups(values, new)
+        elif not entries.iso:
+            values = values[new if duplicates == "first" else np.append(new[1:], True)]
+    return Entries(entries.dims, tuple(coords), values, entries.iso, entries.order)
+
+
+def _range_problems(entries: Entries) -> Iterator[Problem]:
+    columns = zip(entries.order, entries.dims, entries.coords, strict=True)
+    for dimension, size, x in sorted(columns, key=lambda column: column[0]):
+        outside = (x < 0) | (x >= size)
+        if outside.any():
+            bad = np.flatnonzero(outside)
+            more = f" ({len(bad)} such in all)" if len(bad) > 1 else ""
+            place = f"coords[{dimension}][{bad[0]}]"
+            yield Problem(place, f"{x[bad[0]]} is outside dimension {dimension} of size {size}{more}")
+
+
+def _repeated(entries: Entries, coords: Sequence[int]) -> RepeatedError:
+    return repeated([coords[k] for k in np.argsort(entries.order)])
+
+
+def repeated(coords: Sequence[int]) -> RepeatedError:
+    """The error for an entry that is given more than once."""
+    advice = "say what to do with duplicates: 'sum', 'first' or 'last'"
+    error = RepeatedError(Problem("coords", f"{tuple(coords)} is given more than once; {advice}"))
+    error.coords = tuple(coords)
+    return error
+
+
+# Tree → entries
+
+
+def unpack_tree(tree: Tree, dtype: Any = np.int64) -> tuple[list[Array], Positions]:
+    """The coordinates of all entries by stored dimension, in stored order, and the positions of their values.
+
+    Arrays of the type `dtype` that list every entry already are shared.
+    """
+    levels = list(expand_levels(tree))
+    positions = levels[-1][3] if levels else range(1)
+    return columns_of([(coords, ends) for _, coords, ends, _ in levels], len(positions), dtype), positions
+
+
+def columns_of(levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtype: Any = np.int64) -> list[Array]:
+    """The coordinates of so many entries, from those of each level and where each of its fibers ends among them."""
+    columns: list[Array] = []
+    below: Array | None = None  # where each child of the level ends among the entries
+    for coords, ends in reversed(levels):
+        columns[:0] = [repeat_to(x, below, count, dtype) for x in coords]
+        below = ends if below is None else np.concatenate(([0], below))[ends]
+    return columns
+
+
+def expand_levels(tree: Tree) -> Iterator[tuple[Place, list[Array], Array, Positions]]:
+    """Each level whole: its coordinates, where each fiber of it ends among them, and the positions of its children."""
+    positions: Positions = range(1)
+    for place, arrays, _ in tree.walk():
+        window = [range(size) for size in place.dims]
+        fibers = len(positions)
+        counts, coords, positions = place.level.expand(arrays, place.dims, positions, window)
+        ends = np.arange(1, fibers + 1) * counts if isinstance(counts, int) else np.cumsum(counts, dtype=np.int64)
+        yield place, coords, ends, positions
+
+
+def repeat_to(items: Array, ends: Array | None, count: int, dtype: Any) -> Array:
+    """items[k] repeated up to place ends[k] of `count`."""
+    items = kernels.readable(items, dtype)
+    if ends is None or (len(items) == count and bool((ends == np.arange(1, count + 1)).all())):
+        return items
+    if not kernels.worth(count):
+        return np.repeat(items, np.diff(ends, prepend=0))
+    out = np.empty(count, dtype)
+    kernels.fibers.fan_out(items, ends, out)
+    return out
+
+
+# Tree → tree
+
+
+def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pad: Any, limits: Limits) -> Tree:
+    """The same entries in other levels, where stored dimension k is dimension order[k] of `tree`.
+
+    Sorts only what the new order breaks, and shares the arrays that do not change. Raises LimitError, FormatError.
+    """
+    rank = len(tree.dims)
+    ordered = ordered_dims(order) if all(level.ordered for level in tree.levels) else 0
+    dtype = shared_dtype(tree.arrays, tree.dims, len(tree.values))
+    if ordered == rank and rank and (shared := _around_the_last_level(tree, levels, order, limits, dtype)):
+        return shared
+    coords, positions = unpack_tree(tree, dtype)
+    iso = tree.iso and bool(coords or len(positions))  # of a scalar that is not there the value goes too
+    if iso:
+        values = tree.values[:1] if len(tree.values) else np.zeros(1, tree.values.dtype)
+    else:
+        values = items_at(tree.values, positions)
+    entries = Entries(tuple(tree.dims[k] for k in order), tuple(coords[k] for k in order), values, iso, tuple(order))
+    if ordered == rank:
+        return build(levels, entries, pad, limits, dtype)
+    return pack_entries(levels, entries, pad, "error", limits, ordered_dims=ordered, trusted=True)
+
+
+def _around_the_last_level(
+    tree: Tree, levels: tuple[Level, ...], order: Sequence[int], limits: Limits, dtype: Any
+) -> Tree | None:
+    """Other levels around the same last one, whose indices and values are shared; None where it is not the same, or
+    has no pointers. The fibers become the entries of the levels above, their lengths the values.
+    """
+    *_, (place, arrays, _) = tree.walk()
+    if levels[-1] != place.level or "ptr" not in arrays or (place.level.fused() or (0,))[0] != 1:
+        return None
+    if not tree.regular or not all(level.ordered and not level.shares for level in levels):
+        return None
+    above = Tree(tree.levels[:-1], tree.dims[: place.depth], tree.arrays, tree.values)
+    coords, positions = unpack_tree(above, dtype)
+    lengths = items_at(np.diff(arrays["ptr"]), positions)
+    there = lengths != 0
+    if not there.all():
+        coords, lengths = [x[there] for x in coords], lengths[there]
+    fibers = Entries(above.dims, tuple(coords), lengths, False, tuple(order[: place.depth]))
+    made = build(levels[:-1], fibers, 0, limits, dtype)
+    pointers = np.zeros(len(made.values) + 1, dtype)
+    np.cumsum(made.values, out=pointers[1:])
+    kept = {name: arrays[role] for role, name in place.names.items() if role != "ptr"}
+    return Tree(levels, tree.dims, {**made.arrays, place.names["ptr"]: pointers, **kept}, tree.values, tree.iso)
+
+
+def ordered_dims(order: Sequence[int]) -> int:
+    """How many last dimensions of the new order need no sorting, because radix sorts are stable.
+
+    They are the last ones that stand as they stood, once those before them are taken out.
+    """
+    for sorted_dims in range(len(order) + 1):
+        rest = list(order[sorted_dims:])
+        if rest == sorted(rest):
+            return len(rest)
+    return 0

@@ -1,0 +1,257 @@
+"""Entries in any order → records in the order of their keys, run by run, so that a run is emitted while in cache.
+
+The words of a key and what the passes do is told in `kernels.sorting`; here are the layout of the bits, the choice of
+buckets, and what happens to entries that repeat.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import kernels, parallel
+from ..limits import INT32_MAX
+
+Array: TypeAlias = npt.NDArray[Any]
+Words: TypeAlias = tuple[tuple[np.uint64, ...], ...]  # for each word, one number for each dimension
+# Where the records of a run are, or None for the coordinates themselves; from … to; whether keys repeat.
+Run: TypeAlias = tuple[Array | None, int, int, bool]
+# Records, where the buckets of a run start among them, and below which bit their keys may differ.
+SortingRun: TypeAlias = tuple[Array, Array, int]
+
+_ALL = 2**64 - 1
+_RUN = 2**18  # records that are sorted and emitted together: 4 MiB, which stay in the cache
+_HEAVY = 2**19  # records of a bucket that is partitioned once more, since it would leave the cache
+_DIGIT = 11  # bits of the widest digit that is counted
+_BUCKET = 12_000  # records that a bucket should have at least
+MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, and compile for longer with each
+
+
+class OutOfRange(Exception):
+    """A coordinate lies outside its dimension; which one is for the caller to find."""
+
+
+class Repeated(Exception):
+    """A key is there more than once; the argument is its coordinates, by stored dimension."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each dimension lies in the words of a key; see `kernels.keys`."""
+
+    bits: int
+    ends: tuple[int, ...]  # the lowest bit of each dimension, counted from the end of the key
+    fields: tuple[Words, Words, Words]
+    sizes: tuple[np.uint64, ...]
+
+    @property
+    def words(self) -> int:
+        return len(self.fields[0])
+
+    @property
+    def tag(self) -> tuple[np.uint64, ...]:
+        """A tuple as long as there are words, which tells kernels their number as a constant."""
+        return (np.uint64(0),) * self.words
+
+    @property
+    def spill(self) -> int:
+        """How many bits the last of two words holds."""
+        return self.bits - 64 if self.words == 2 else 0
+
+    def coords(self, key: Sequence[int]) -> tuple[int, ...]:
+        """The coordinates in the words of a key."""
+        rows = zip(*(zip(*field, strict=True) for field in self.fields), strict=True)
+        return tuple(
+            sum(int(w) >> int(r) << int(f) & int(m) for w, r, f, m in zip(key, *row, strict=True)) for row in rows
+        )
+
+    def key(self, coords: Sequence[int]) -> list[int]:
+        """The words of the key of these coordinates."""
+        found = []
+        for rows in zip(*self.fields, strict=True):
+            bits = zip(coords, *rows, strict=True)
+            found.append(sum((x & int(m) if self.words == 2 else x) >> int(f) << int(r) for x, r, f, m in bits))
+        return found
+
+    def from_bit(self, end: int) -> tuple[np.uint64, ...]:
+        """For each word a mask of the bits of the key from `end` up."""
+        starts = (self.spill, 0)[: self.words]
+        return tuple(np.uint64(_ALL >> k << k & _ALL if (k := max(end - start, 0)) < 64 else 0) for start in starts)
+
+
+@lru_cache(256)
+def layout(dims: tuple[int, ...]) -> Layout | None:
+    """The layout of the keys, or None where they need more than two words or the kernels would be unrolled too far."""
+    widths = [max(size - 1, 0).bit_length() for size in dims]
+    bits = sum(widths)
+    if bits > 128 or len(dims) > MAX_FUSED_RANK or not dims:
+        return None
+    ends = tuple(bits - used for used in accumulate(widths))
+    spill = max(bits - 64, 0)
+    fields: list[list[tuple[np.uint64, ...]]] = [[], [], []]
+    for start, stop in [(spill, bits), (0, spill)] if spill else [(0, bits)]:
+        rows: list[tuple[int, int, int]] = []
+        for end, width in zip(ends, widths, strict=True):
+            low, high = max(end, start), min(end + width, stop)
+            # A dimension of size 1 has no bits: any shift that is allowed will do.
+            rows.append((low - start, low - end, (1 << high - end) - (1 << low - end)) if high > low else (0, 0, 0))
+        for field, column in zip(fields, zip(*rows, strict=True), strict=True):
+            field.append(tuple(map(np.uint64, column)))
+    right, left, mask = map(tuple, fields)
+    return Layout(bits, ends, (right, left, mask), tuple(map(np.uint64, dims)))
+
+
+def unsigned(coords: Sequence[Array], dims: Sequence[int]) -> tuple[Array, ...]:
+    """The coordinates as kernels take them, all of one unsigned type in which a negative one is out of range."""
+    narrow = max(dims, default=0) <= INT32_MAX and all(x.dtype.kind in "iu" and x.dtype.itemsize == 4 for x in coords)
+    types = {"i": np.int32, "u": np.uint32} if narrow else {"i": np.int64, "u": np.uint64}
+    return tuple(kernels.readable(x, types[x.dtype.kind]).view(types["u"]) for x in coords)
+
+
+def in_order(coords: tuple[Array, ...], keys: Layout) -> bool:
+    """Whether the entries are sorted and unique. Raises OutOfRange where they are, and a coordinate is out of range."""
+    descents, repeats, out_of_range = kernels.sorting.scan(coords, keys.fields, keys.sizes)
+    if out_of_range and not descents:
+        raise OutOfRange
+    return not descents and not repeats
+
+
+class Sorting:
+    """Entries as records, partitioned into buckets by the first bits of their keys; `runs` of buckets are sorted one by
+    one, each as large as stays in the cache until it has been emitted. Equal keys never lie in two runs.
+
+    ordered_bits: among entries that agree above so many lowest bits, these are in order already. trusted: coordinates
+    are known to be unique and in range. keep: the sorted records outlive the sorting of the next run by the same
+    thread. Raises OutOfRange.
+    """
+
+    def __init__(
+        self,
+        coords: tuple[Array, ...],
+        payload: Array | None,
+        keys: Layout,
+        *,
+        ordered_bits: int = 0,
+        trusted: bool = False,
+        keep: bool = False,
+    ) -> None:
+        n = len(coords[0])
+        self._tag = keys.tag
+        self._low = min(ordered_bits, 63)
+        self._unique = trusted
+        self._keep = keep
+        self._scratch = threading.local()
+        upper = keys.bits - keys.spill  # bits of the first word
+        splits = min(10 if n > 25_000_000 else 9, (n // _BUCKET).bit_length(), keys.bits - ordered_bits, upper)
+        top = np.uint64(min(upper - splits, 63))
+        records = np.empty(n * (keys.words + 1), np.uint64)
+        # The dimensions with bits in the number of a bucket are counted; the others are only checked, which is faster.
+        leading = max(sum(end > upper - splits for end in (keys.bits, *keys.ends[:-1])), 1)
+        heads = tuple(tuple(word[:leading] for word in field) for field in keys.fields)
+        rest = coords[leading:] if not trusted else ()
+
+        def count(begin: int, end: int, counts: Array) -> None:
+            if rest and kernels.sorting.any_out_of_range(rest, keys.sizes[leading:], begin, end):
+                raise OutOfRange
+            if kernels.sorting.histogram(coords[:leading], heads, keys.sizes[:leading], begin, end, top, counts):
+                raise OutOfRange
+
+        def move(begin: int, end: int, cursor: Array) -> None:
+            inside = np.uint64(len(cursor) - 1)
+            kernels.sorting.partition(coords, payload, keys.fields, begin, end, top, inside, cursor, records)
+
+        starts = self._moved(n, self._counted(n, 1 << splits, count), move)
+        self.runs = list(self._runs(records, starts, upper - splits))
+
+    def _counted(self, n: int, buckets: int, count: Callable[[int, int, Array], None]) -> Array:
+        """How many records of its share each thread has for each bucket."""
+        parts = parallel.shares(n)
+        counts = np.zeros((len(parts), buckets), np.uint64)
+        parallel.each(lambda k: count(*parts[k], counts[k]), range(len(parts)))
+        return counts
+
+    def _moved(self, n: int, counts: Array, move: Callable[[int, int, Array], None]) -> Array:
+        """Let each thread move its share; where each bucket starts, in records."""
+        parts = parallel.shares(n)
+        ends = np.cumsum(counts.T.ravel()).astype(np.int64)
+        begins = np.concatenate(([0], ends[:-1])).reshape(counts.T.shape)
+        cursors = np.ascontiguousarray(begins.T).astype(np.uint64) * np.uint64(len(self._tag) + 1)
+        parallel.each(lambda k: move(*parts[k], cursors[k]), range(len(parts)))
+        return np.append(begins[:, 0], n)
+
+    def _runs(self, records: Array, starts: Array, top: int) -> Iterator[SortingRun]:
+        first = 0
+        while first < len(starts) - 1:
+            if starts[first + 1] - starts[first] > _HEAVY:
+                width = len(self._tag) + 1
+                yield from self._heavy(records[starts[first] * width : starts[first + 1] * width], top)
+                first += 1
+            else:
+                last = max(int(np.searchsorted(starts, starts[first] + _RUN, side="right")) - 1, first + 1)
+                yield records, starts[first : last + 1], top
+                first = last
+
+    def _heavy(self, records: Array, top: int) -> Iterator[SortingRun]:
+        """One bucket that would leave the cache, partitioned once more by the first bits in which its keys differ."""
+        width = len(self._tag) + 1
+        n = len(records) // width
+        floor = self._low if width == 2 else 1
+        varying: list[int] = []
+
+        def count(begin: int, end: int, counts: Array) -> None:
+            vary = kernels.sorting.count_digit(
+                records[begin * width : end * width], self._tag, np.uint64(min(low, 63)), counts
+            )
+            varying.append(int(vary) | int(records[begin * width] ^ records[0]))
+
+        def move(begin: int, end: int, cursor: Array) -> None:
+            kernels.sorting.digit_pass(records[begin * width : end * width], target, self._tag, 0, low, digit, cursor)
+
+        while top > floor:
+            digit = min(9, top - floor)
+            low = top - digit
+            counts = self._counted(n, 1 << digit, count)
+            top = max(max(varying).bit_length(), floor)
+            if top > low:  # else the first bits that differ lie lower
+                target = np.empty_like(records)
+                yield from self._runs(target, self._moved(n, counts, move), low)
+                return
+        yield records, np.array([0, n]), top
+
+    def sort(self, run: SortingRun) -> Run:
+        """The records of a run in order: where they are, from … to, and whether keys repeat."""
+        records, starts, top = run
+        width = len(self._tag) + 1
+        begin, end = int(starts[0]), int(starts[-1])
+        digit = top - self._low
+        one_digit = width == 2 and 0 < digit <= _DIGIT
+        room = end - begin if one_digit else int(np.diff(starts).max())
+        spare, offsets, places = self._room(room * width, end - begin + 1, one_digit and self._keep)
+        if one_digit:
+            kernels.sorting.sort_one_digit(records, self._tag, starts, self._low, digit, spare, offsets)
+            records, begin, end, exact = spare, 0, room, True
+        else:
+            exact = kernels.sorting.sort_buckets(records, self._tag, starts, top, self._low, spare, offsets)
+        if exact and self._unique:
+            return records, begin, end, False
+        here = records[begin * width : end * width]
+        found, repeats = kernels.sorting.find_descents(here, self._tag, places)
+        if found:
+            repeats |= kernels.sorting.repair(here, self._tag, places, found)
+        return records, begin, end, bool(repeats)
+
+    def _room(self, words: int, ties: int, new: bool) -> tuple[Array, Array, Array]:
+        """Scratch of this thread, which its next run uses again, unless it is new because it will be kept."""
+        found: tuple[Array, Array, Array] | None = None if new else getattr(self._scratch, "arrays", None)
+        if found is None or len(found[0]) < words or len(found[2]) < ties:
+            found = (np.empty(words, np.uint64), np.empty((2, 1 << _DIGIT), np.uint32), np.empty(ties, np.uint32))
+            if not new:
+                self._scratch.arrays = found
+        return found

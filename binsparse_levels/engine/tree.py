@@ -1,0 +1,271 @@
+"""A tree: plain stored data. A chain of levels over the stored dimensions, their arrays by stored name, the values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ArrayError, LimitError, Problem, raise_if
+from ..levels import Level, Place, places
+from ..levels.base import Positions, as_array, wrong_type
+from ..limits import INT32_MAX, INT64_MAX
+
+Array = npt.NDArray[Any]
+
+
+class Stored(Protocol):
+    """What is known of an array before it is read."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Levels over `dims`, the sizes of the stored dimensions; `values` has an item for each position of the last level.
+
+    Every level's arrays satisfy its `check` for the positions that the level above gives. An iso tree has one value
+    for all positions, and `values` is a read-only broadcast of it. lazy: arrays are in a file, unchecked: anything with
+    `shape`, `dtype` and the items at a slice or at positions, which are read when they are asked for.
+    """
+
+    levels: tuple[Level, ...]
+    dims: tuple[int, ...]
+    arrays: Mapping[str, Array]
+    values: Array
+    iso: bool = False
+    lazy: bool = False
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """The levels from the root down, with the dimensions and the names of the arrays of each."""
+        return tuple(places(self.levels, self.dims))
+
+    @cached_property
+    def regular(self) -> bool:
+        """Whether every level lists its fibers in order, and every position is that of one entry."""
+        return all(level.ordered and not level.gaps and not level.shares for level in self.levels)
+
+    def walk(self) -> Iterator[tuple[Place, dict[str, Array], int]]:
+        """Each level with its arrays by role and its number of positions.
+
+        Raises ArrayError where an array is shorter or longer than those positions ask for.
+        """
+        return walk(self.places, self.arrays)
+
+    def reached(self) -> Positions:
+        """The positions of the last level that an entry has, each once. Precondition: the levels are sound."""
+        positions: Positions = range(1)
+        for place, arrays, _ in self.walk():
+            positions = place.level.reached(arrays, place.dims, positions)
+        return positions
+
+    def count(self) -> int:
+        """How many entries there are, of which none is listed. Precondition: the levels are sound."""
+        if not self.gaps and not self.shares:
+            return len(self.values)
+        below: int | Array = 1
+        for place, arrays, n in reversed(list(self.walk())):
+            below = place.level.count(arrays, place.dims, n, below)
+        return below if isinstance(below, int) else int(below[0])
+
+    @property
+    def padded(self) -> bool:
+        """Whether the last level stores coordinates that were not entries."""
+        return bool(self.levels) and self.levels[-1].padded
+
+    @property
+    def shares(self) -> bool:
+        """Whether several entries may have one position."""
+        return any(level.shares for level in self.levels)
+
+    @property
+    def gaps(self) -> bool:
+        """Whether there may be positions that no entry has."""
+        return any(level.gaps for level in self.levels)
+
+    def blanked(self) -> Tree:
+        """The same tree with zero for the values that no entry has; what they were is unspecified."""
+        if not self.gaps or self.iso:
+            return self
+        reached = np.zeros(len(self.values), bool)
+        reached[as_array(self.reached())] = True
+        if reached.all():
+            return self
+        values = np.zeros(len(self.values), self.values.dtype)
+        values[reached] = self.values[reached]
+        return self.with_values(values, False)
+
+    def with_values(self, values: Array, iso: bool) -> Tree:
+        """The same levels around other values."""
+        return Tree(self.levels, self.dims, self.arrays, values, iso)
+
+    def loaded(self) -> Tree:
+        """The same tree, read into memory whole."""
+        arrays = {name: array[:] for name, array in self.arrays.items()}
+        return Tree(self.levels, self.dims, arrays, self.values[:], self.iso)
+
+    def check(self, dimensions: Sequence[int] | None = None, *, order: bool = True) -> Iterator[Problem]:
+        """Every broken invariant with its place; without `order`, only what would let memory be indexed wrongly.
+
+        dimensions: what the stored ones are called, where not by their number.
+        """
+        called = dimensions if dimensions is not None else range(len(self.dims))
+        problems = list(length_problems(self.levels, self.dims, self.arrays, len(self.values)))
+        yield from problems
+        if problems:
+            return
+        has_gaps = any(level.gaps for level in self.levels[:-1])
+        reached: Positions = range(1)
+        try:
+            for place, arrays, n in self.walk():
+                problems = list(place.level.check(arrays, place.dims, n, order=order))
+                if has_gaps and not problems:
+                    if not place.level.padded and len(reached) < n:
+                        problems = _unreached_problems(place, arrays, n, reached)
+                    reached = place.level.reached(arrays, place.dims, reached)
+                found = [at_name(problem, place.names, called[place.depth :]) for problem in problems]
+                yield from found
+                if found:  # the sizes below this level mean nothing
+                    return
+            yield from value_problems(count_positions(self.places, self.arrays), len(self.values))
+        except ArrayError as error:
+            yield from error.problems
+
+    def check_in_parts(self, size: int, dimensions: Sequence[int]) -> Iterator[Problem]:
+        """`check` of a tree in a file, of which about `size` items of each array are in memory at a time, and the
+        values are not looked at; of kinds that are not read in parts, all.
+        """
+        if not self.regular:
+            yield from self.loaded().check(dimensions)
+            return
+        for place, arrays, n in self.walk():
+            problems = place.level.check_in_parts(arrays, place.dims, n, size)
+            found = [at_name(problem, place.names, dimensions[place.depth :]) for problem in problems]
+            yield from found
+            if found:  # the sizes below this level mean nothing
+                return
+
+
+def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple[Place, dict[str, Array], int]]:
+    """`Tree.walk`, of places and arrays. Precondition: `length_problems` finds nothing."""
+    n = 1
+    for place in places:
+        here = {role: arrays[name] for role, name in place.names.items()}
+        # The lengths alone may not have told the number of positions; it is compared before anything is indexed.
+        problems = place.level.lengths({role: x.shape[0] for role, x in here.items()}, place.dims, n)[1]
+        raise_if(ArrayError, [at_name(problem, place.names, ()) for problem in problems])
+        yield place, here, n
+        n = _size(place, here, n)
+
+
+def count_positions(places: Iterable[Place], arrays: Mapping[str, Array]) -> int:
+    """How many positions the last level gives. Raises ArrayError as `walk` does."""
+    n = 1
+    for place, here, above in walk(places, arrays):
+        n = _size(place, here, above)
+    return n
+
+
+def _size(place: Place, arrays: dict[str, Array], n: int) -> int:
+    children = place.level.size(arrays, place.dims, n)
+    if children < 0:
+        raise ArrayError(Problem(next(iter(place.names.values())), f"counts {children} positions below its level"))
+    return children
+
+
+def value_problems(n: int, values: int) -> Iterator[Problem]:
+    """What is wrong with so many values for so many positions of the last level."""
+    if n != values:
+        yield Problem("values", f"expected a length of {n}, one for each position of the last level, got {values}")
+
+
+def length_problems(
+    levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Stored], values: int | None
+) -> Iterator[Problem]:
+    """What metadata alone tells: arrays that are missing, not one-dimensional, of a wrong type or length.
+
+    values: their number, or None where that is not known.
+    """
+    n: int | None = 1
+    for place in places(levels, dims):
+        lengths, classes = {}, place.level.roles()
+        for role, name in place.names.items():
+            if name not in arrays:
+                yield Problem(name, "missing")
+                continue
+            array = arrays[name]
+            if len(array.shape) != 1:
+                yield Problem(name, f"expected one dimension, got shape {array.shape}")
+            elif wanted := wrong_type(classes[role], array.dtype):
+                yield Problem(name, f"expected {wanted}, got {array.dtype}")
+            else:
+                lengths[role] = array.shape[0]
+        if len(lengths) < len(place.names):
+            return
+        n, problems = place.level.lengths(lengths, place.dims, n)
+        yield from (at_name(problem, place.names, ()) for problem in problems)
+        if problems:
+            return
+    if n is not None and values is not None:
+        yield from value_problems(n, values)
+
+
+def _unreached_problems(place: Place, arrays: Mapping[str, Array], n: int, reached: Positions) -> list[Problem]:
+    """The first fiber that has something in it, though it lies below a position that no entry has."""
+    gaps = np.ones(n, bool)
+    gaps[as_array(reached)] = False
+    (rest,) = gaps.nonzero()
+    counts = np.broadcast_to(place.level.expand(arrays, place.dims, rest, list(map(range, place.dims)))[0], rest.shape)
+    if not counts.any():
+        return []
+    fiber = rest[np.argmax(counts != 0)]
+    return [Problem(next(iter(place.names)), f"fiber {fiber} has entries, but belongs to none in the level above")]
+
+
+def at_name(problem: Problem, names: Mapping[str, str], dimensions: Sequence[int]) -> Problem:
+    """The problem with stored names for the roles that it speaks of, and with the dimension where it says "its"."""
+    role, bracket, rest = problem.path.partition("[")
+    message = problem.message
+    if dimensions and role.startswith("idx"):
+        message = message.replace("its dimension", f"dimension {dimensions[int(role[3:])]}")
+    return Problem(names.get(role, role) + bracket + rest, message)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal, where NaN equals NaN."""
+    return bool(a == b or (a != a and b != b))
+
+
+def repeat_one(values: Array, count: int) -> Array:
+    """The first value `count` times, without memory for more than one; zero where there is none.
+
+    Raises LimitError for more than numpy can count.
+    """
+    one = values[:1] if len(values) else np.zeros(1, values.dtype)
+    if count * values.itemsize > INT64_MAX:
+        raise LimitError(Problem("values", f"numpy cannot count {count} values"))
+    return np.broadcast_to(one.reshape(()), (count,))
+
+
+def index_dtype(dims: Sequence[int], count: int) -> np.dtype[Any]:
+    """The integer type of the arrays that the package makes: int32 where every dimension and count fits, else int64."""
+    return np.dtype(np.int32 if max([*dims, count, 0]) <= INT32_MAX else np.int64)
+
+
+def shared_dtype(arrays: Mapping[str, Stored], dims: Sequence[int], count: int) -> np.dtype[Any]:
+    """The integer type of all these arrays, where they have one that is wide enough, else the package's own."""
+    types = {array.dtype for array in arrays.values() if array.dtype.kind != "b"}
+    wanted = index_dtype(dims, count)
+    if len(types) == 1:
+        dtype = types.pop()
+        if dtype.kind in "iu" and dtype.isnative and np.iinfo(dtype).max >= np.iinfo(wanted).max:
+            return dtype
+    return wanted

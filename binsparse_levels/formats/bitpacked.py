@@ -1,0 +1,318 @@
+"""Arrays of integers, bit-packed in chunks of 128: encoded whole, decoded where they are asked for.
+
+A `Stream` is what every layout of such chunks comes to: words, and where each chunk begins among them. `BitPacked` is
+the layout of the data types `bitpacked[…]`, one array of uint32:
+
+    count of the numbers (2 words, the lower first), number of planes
+    for each plane: the rows of four words before each chunk and in all, then the first number of each chunk, if the
+                    codec goes by steps
+    for each plane: the words of its chunks
+
+A plane is 32 bits of every number: integers of up to 32 bits, widened with their sign, have one; those of 64 bits have
+the lower, and the higher where these are not all zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import kernels
+from ..containers.base import Pieces
+from ..errors import ArrayError, Problem
+from ..kernels.codecs import CHUNK, DELTA, PLAIN, STEPPING, ZIGZAG
+from ..parallel import each, shares
+
+Array: TypeAlias = npt.NDArray[Any]
+
+# The wrappers of the data-type grammar.
+CODECS = {"bitpacked": PLAIN, "bitpacked_delta": DELTA, "bitpacked_zigzag": ZIGZAG}
+_HEAD = 3  # words
+
+
+class Sliceable(Protocol):
+    """One dimension of numbers, perhaps still in a file: a slice of it is a numpy array."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, window: slice, /) -> Array: ...
+
+
+class Encoded(NamedTuple):
+    """Packed numbers. words: of all chunks; offsets: int64, the words before each chunk and in all; starts: the first
+    number of each chunk.
+    """
+
+    words: Array
+    offsets: Array
+    starts: Array
+
+
+def encode(values: Array, codec: int) -> Encoded:
+    """Pack one-dimensional uint32 numbers. The last chunk is filled up with the last number."""
+    given = kernels.readable(values)
+    chunks, whole = -(-len(given) // CHUNK), len(given) // CHUNK
+    widths = np.zeros(chunks, np.int64)
+    words = np.empty(chunks * CHUNK, np.uint32)  # pages that no chunk reaches cost nothing
+    pack, codec_ = kernels.bitpacking.pack, (0,) * codec
+    ranges = [(a // CHUNK, b // CHUNK) for a, b in shares(whole * CHUNK)] if whole else []
+    ends = each(lambda part: int(pack(codec_, given, *part, widths, words)), ranges)
+    end = 0
+    for (first, _), stop in zip(ranges, ends, strict=True):
+        begin = first * CHUNK
+        if begin != end:
+            words[end : end + stop - begin] = words[begin:stop]
+        end += stop - begin
+    if whole < chunks:
+        last = np.full(CHUNK, given[-1], np.uint32)
+        last[: len(given) - whole * CHUNK] = given[whole * CHUNK :]
+        packed = np.empty(CHUNK, np.uint32)
+        stop = int(pack(codec_, last, 0, 1, widths[whole:], packed))
+        words[end : end + stop] = packed[:stop]
+        end += stop
+    offsets = np.zeros(chunks + 1, np.int64)
+    np.cumsum(4 * widths, out=offsets[1:])
+    return Encoded(words[:end], offsets, given[::CHUNK])
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Packed uint32 numbers, of which `[a:b]` decodes the chunks that are needed, after it has checked them.
+
+    path: its name in errors. offsets(c, d): int64, the words before the chunks c … d - 1, as they are stored. starts:
+    the first number of each chunk, where the codec goes by steps. Slices raise ArrayError.
+    """
+
+    path: str
+    codec: int
+    count: int
+    words: Sliceable
+    offsets: Callable[[int, int], Array]
+    starts: Sliceable | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.count,)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.uint32)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the words."""
+        return 4 * len(self.words)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, window: slice) -> Array:
+        begin, end = bounds(window, self.count)
+        first, last = begin // CHUNK, -(-end // CHUNK)
+        if begin >= end:
+            return np.empty(0, np.uint32)
+        offsets = self._checked(first, last)
+        words = self._part(self.words, int(offsets[0]), int(offsets[-1]), "words")
+        starts = np.empty(0, np.uint32)
+        if self.codec in STEPPING:
+            assert self.starts is not None
+            starts = self._part(self.starts, first, last, "first numbers of chunks")
+        out = np.empty((last - first) * CHUNK, np.uint32)
+        unpack, codec = kernels.bitpacking.unpack, (0,) * self.codec
+        given = codec, words, kernels.readable(offsets - offsets[0]), starts
+        each(lambda part: unpack(*given, part[0] // CHUNK, part[1] // CHUNK, out), shares_of_chunks(len(out)))
+        return out[begin - first * CHUNK : end - first * CHUNK]
+
+    def _part(self, stored: Sliceable, begin: int, end: int, what: str) -> Array:
+        """What is stored from `begin` to `end`, as kernels take it."""
+        part = stored[begin:end] if begin < end else np.empty(0, np.uint32)
+        if len(part) != end - begin:
+            raise ArrayError(Problem(self.path, f"its {what} end at {begin + len(part)}, before {end}"))
+        return kernels.readable(part, np.uint32)
+
+    def _checked(self, first: int, last: int) -> Array:
+        """The offsets of these chunks and of the end of the last."""
+        offsets = self.offsets(first, last + 1)
+        if len(offsets) != last + 1 - first:
+            raise ArrayError(Problem(self.path, f"has {first + len(offsets)} offsets of chunks, fewer than {last + 1}"))
+        steps = np.diff(offsets)
+        wrong = (steps < 0) | (steps > CHUNK) | (steps % 4 != 0)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            what = f"expected 0 … 32 times four words, got {int(steps[at])}"
+            raise ArrayError(Problem(f"{self.path}: chunk {first + at}", what))
+        if offsets[0] < 0 or offsets[-1] > len(self.words) or (first == 0 and offsets[0] != 0):
+            what = f"lie at words {int(offsets[0])} … {int(offsets[-1])} of {len(self.words)}"
+            raise ArrayError(Problem(self.path, f"the chunks {first} … {last - 1} {what}"))
+        return offsets
+
+
+def shares_of_chunks(count: int) -> Sequence[tuple[int, int]]:
+    """`shares`, cut where chunks are."""
+    return [(a // CHUNK * CHUNK, b // CHUNK * CHUNK) for a, b in shares(count)]
+
+
+def bounds(window: slice, length: int) -> tuple[int, int]:
+    """Where a slice of step 1 begins and ends."""
+    begin, end, step = window.indices(length)
+    if step != 1:
+        raise ValueError(f"expected a slice of step 1, got {window}")
+    return begin, max(begin, end)
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """A part of a sliceable array."""
+
+    stored: Sliceable
+    begin: int
+    length: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.length,)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.stored.dtype
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, window: slice) -> Array:
+        begin, end = bounds(window, self.length)
+        return self.stored[self.begin + begin : self.begin + end]
+
+
+class BitPacked:
+    """The numbers in an array of a `bitpacked[…]` type; a slice decodes only the chunks that it needs.
+
+    stored: uint32 in the layout above, perhaps still in a file. wrapper: one of CODECS. dtype: of the numbers. path:
+    the name of the array. Raises ArrayError, also when it is sliced.
+    """
+
+    def __init__(self, stored: Sliceable, wrapper: str, dtype: np.dtype[Any], path: str) -> None:
+        self.dtype = dtype
+        self._path = path
+        codec = CODECS[wrapper]
+        head = stored[:_HEAD]
+        if len(head) < _HEAD:
+            raise self._wrong(f"expected {_HEAD} words and more, got {len(head)}")
+        low, high, planes = map(int, head)
+        count = low | high << 32
+        chunks = -(-count // CHUNK)
+        if planes not in ((1, 2) if dtype.itemsize == 8 else (1,)):
+            raise self._wrong(f"says that {dtype} is in {planes} planes")
+        each_plane = chunks + 1 + (chunks if codec in STEPPING else 0)
+        begin = _HEAD + planes * each_plane  # of the words
+        if begin > len(stored):
+            raise self._wrong(f"{count} numbers take {begin} words and more, got {len(stored)}")
+        self.shape = (count,)
+        self._planes = []
+        for plane in range(planes):
+            at = _HEAD + plane * each_plane
+            rows = Section(stored, at, chunks + 1)
+            length = 4 * int(rows[chunks:][0])
+            words = Section(stored, begin, length)
+            starts = Section(stored, at + chunks + 1, chunks) if codec in STEPPING else None
+            self._planes.append(Stream(path, codec, count, words, _in_words(rows), starts))
+            begin += length
+        if begin != len(stored) or (count == 0 and begin != _HEAD + planes):
+            raise self._wrong(f"{count} numbers take {begin} words, got {len(stored)}")
+
+    def _wrong(self, what: str) -> ArrayError:
+        return ArrayError(Problem(self._path, f"is not bit-packed: {what}"))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, window: slice) -> Array:
+        low, *high = [plane[window] for plane in self._planes]
+        if self.dtype.itemsize == 4:
+            return low.view(self.dtype)
+        if self.dtype.itemsize == 8:
+            numbers = low.astype(np.uint64)
+            if high:
+                numbers |= high[0].astype(np.uint64) << np.uint64(32)
+            return numbers.view(self.dtype)
+        wide = low.view(np.int32) if self.dtype.kind == "i" else low
+        narrow = wide.astype(self.dtype)
+        wrong = narrow != wide
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            place = bounds(window, len(self))[0] + at
+            raise ArrayError(Problem(f"{self._path}[{place}]", f"{wide[at]} is out of the range of {self.dtype}"))
+        return narrow
+
+
+def _in_words(rows: Sliceable) -> Callable[[int, int], Array]:
+    return lambda first, last: 4 * rows[first:last].astype(np.int64)
+
+
+def bitpack(values: Array, wrapper: str) -> Array:
+    """An array of integers in the layout above. wrapper: one of CODECS. Raises ArrayError for too many."""
+    encoded = [encode(plane, CODECS[wrapper]) for plane in _planes(values)]
+    head = _head(len(values), wrapper, [(part.offsets, part.starts) for part in encoded])
+    return np.concatenate([head, *(part.words for part in encoded)])
+
+
+def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
+    """`bitpack` of an array that comes in pieces. They are made twice: what stands before the words is known last."""
+    codec = CODECS[wrapper]
+    offsets = [[np.zeros(1, np.int64)], [np.zeros(1, np.int64)]]  # of each plane, piece by piece
+    starts: list[list[Array]] = [[], []]
+    planes = 1
+    for piece in values.regrouped(CHUNK):
+        for k, plane in enumerate(_planes(piece, both=values.dtype.itemsize == 8)):
+            part = encode(plane, codec)
+            offsets[k].append(part.offsets[1:] + offsets[k][-1][-1])
+            starts[k].append(part.starts.copy())  # not a view of the piece
+            planes = max(planes, k + 1 if plane.any() else 1)
+    found = [(np.concatenate(offsets[k]), np.concatenate([np.empty(0, np.uint32), *starts[k]])) for k in range(planes)]
+    head = _head(values.length, wrapper, found)
+
+    def words() -> Iterator[tuple[int, Callable[[], Array]]]:
+        yield len(head), lambda: head
+        for k in range(planes):
+            for piece in values.regrouped(CHUNK):
+                part = encode(_planes(piece, both=planes == 2)[k], codec).words
+                yield len(part), lambda part=part: part  # type: ignore[misc]
+
+    return Pieces(len(head) + sum(int(ends[-1]) for ends, _ in found), np.dtype(np.uint32), words)
+
+
+def _head(count: int, wrapper: str, planes: Sequence[tuple[Array, Array]]) -> Array:
+    """What stands before the words, from the offsets and the first numbers of the chunks of each plane."""
+    if any(offsets[-1] > 4 * 0xFFFFFFFF for offsets, _ in planes):
+        raise ArrayError(Problem("", "64 GiB is the most that can be bit-packed"))
+    head = [np.array([count & 0xFFFFFFFF, count >> 32, len(planes)], np.uint32)]
+    for offsets, starts in planes:
+        head += [(offsets // 4).astype(np.uint32), *([starts] if CODECS[wrapper] in STEPPING else [])]
+    return np.concatenate(head)
+
+
+def best_wrapper(values: Array) -> str:
+    """The wrapper in which an array takes the least."""
+    planes = _planes(values)
+
+    def size(wrapper: str) -> int:
+        encoded = [encode(plane, CODECS[wrapper]) for plane in planes]
+        return sum(len(part.words) + len(part.starts) * (CODECS[wrapper] in STEPPING) for part in encoded)
+
+    return min(CODECS, key=size)
+
+
+def _planes(values: Array, *, both: bool = False) -> list[Array]:
+    """The lower 32 bits of integers, and the higher ones where they say anything, or `both` are asked for."""
+    if values.dtype.itemsize < 8:
+        return [values.astype(np.int32 if values.dtype.kind == "i" else np.uint32, copy=False).view(np.uint32)]
+    halves = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).view("<u4").reshape(-1, 2)
+    low, high = halves[:, 0], halves[:, 1]
+    return [half.astype(np.uint32) for half in ([low, high] if both or high.any() else [low])]

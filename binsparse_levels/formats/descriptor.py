@@ -1,0 +1,322 @@
+"""The Binsparse descriptor: JSON ⇄ Descriptor. Every fault is found in one pass and told with its path.
+
+Strict by default. Lenient parsing makes a fixed list of repairs, of dialects that other programs write, and names each.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import BinsparseError, DescriptorError, Problem, raise_if
+from ..levels import places
+from ..limits import INT64_MAX, Limits
+from .dtypes import DataType, parse_dtype
+from .format import ALIASES, SYNONYMS, Format, named, parse_custom
+from .structure import structure_problems
+
+NAMESPACE = "binsparse"
+VERSION = "0.1.0"
+_VERSION = re.compile(
+    r"0\.1(\.(0|[1-9][0-9]{0,8})(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?)?"
+)
+_KEYS = {
+    "version", "format", "custom", "shape", "number_of_stored_values", "data_types", "fill", "structure", "attributes",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A descriptor that says nothing impossible; the arrays are yet to be compared with it. Never mutated.
+
+    number_of_stored_values: None where only lenient parsing let it be missing. data_types: of every array that the
+    format implies, `values`, and `fill_value` where there is one. user: the JSON beside the namespace. repairs: what
+    lenient parsing had to mend.
+    """
+
+    format: Format
+    shape: tuple[int, ...]
+    number_of_stored_values: int | None
+    data_types: Mapping[str, DataType]
+    name: str | None = None
+    structure: str | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    user: Mapping[str, Any] = field(default_factory=dict)
+    version: str = VERSION
+    repairs: tuple[str, ...] = ()
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The sizes of the stored dimensions."""
+        return tuple(self.shape[k] for k in self.format.order)
+
+    @property
+    def fill(self) -> bool:
+        return "fill_value" in self.data_types
+
+    def header(self, *, alias: bool = True) -> dict[str, Any]:
+        """The JSON object of a container; with `alias`, the predefined name where the format has one. Binsparse 0.1,
+        section 3.
+        """
+        name = self.format.alias if alias else None
+        inner: dict[str, Any] = {"version": self.version, "format": name or "custom"}
+        if name is None:
+            inner["custom"] = self.format.custom()
+        inner["shape"] = list(self.shape)
+        inner["number_of_stored_values"] = self.number_of_stored_values
+        inner["data_types"] = {array: str(data_type) for array, data_type in self.data_types.items()}
+        if self.fill:
+            inner["fill"] = True
+        if self.structure is not None:
+            inner["structure"] = self.structure
+        if self.attributes:
+            inner["attributes"] = dict(self.attributes)
+        return {NAMESPACE: inner, **self.user}
+
+
+def array_classes(format: Format) -> dict[str, str]:
+    """The stored names of the arrays of a format's levels, from the root down, and the class of each."""
+    found: dict[str, str] = {}
+    for place in places(format.levels, (0,) * format.rank):
+        classes = place.level.roles()
+        found |= {name: classes[role] for role, name in place.names.items()}
+    return found
+
+
+def parse_descriptor(header: Any, limits: Limits, *, lenient: bool = False) -> Descriptor:
+    """The descriptor in a container's JSON. Raises DescriptorError with every fault, LimitError."""
+    return _Parser(limits, lenient).parse(header)
+
+
+class _Parser:
+    """Collects faults and repairs on the way through one header."""
+
+    def __init__(self, limits: Limits, lenient: bool) -> None:
+        self.limits = limits
+        self.lenient = lenient
+        self.problems: list[Problem] = []
+        self.repairs: list[str] = []
+
+    def fault(self, path: str, message: str) -> None:
+        self.problems.append(Problem(path, message))
+
+    def mend(self, path: str, message: str) -> bool:
+        """Whether to go on with a repair; strict parsing notes a fault instead."""
+        if self.lenient:
+            self.repairs.append(f"{path}: {message}")
+        else:
+            self.fault(path, message)
+        return self.lenient
+
+    def parse(self, header: Any) -> Descriptor:
+        if not isinstance(header, dict):
+            raise DescriptorError(Problem("", f"expected a JSON object, got {header!r:.60}"))
+        inner, user = self.namespace(header)
+        self.keys(inner)
+        version = self.version(inner)
+        shape = self.shape(inner)
+        format = self.format(inner)
+        if shape is None:
+            format = None  # nothing more can be said of it
+        else:
+            self.limits.hold("rank", len(shape), "shape", "the number of dimensions")
+            if format is not None and format.rank != len(shape):
+                self.fault("shape", f"expected {format.rank} dimensions, as the format {format!s:.80} has, got {shape}")
+                format = None
+        count = self.count(inner, format, shape)
+        data_types = self.data_types(inner, format)
+        values = data_types.get("values")
+        structure = self.structure(inner, shape, values.dtype if values else None)
+        attributes = inner.get("attributes", {})
+        if not isinstance(attributes, dict):
+            self.fault("attributes", f"expected an object, got {attributes!r:.60}")
+        raise_if(DescriptorError, self.problems)
+        assert format is not None
+        assert shape is not None
+        name = inner.get("format")
+        name = None if name == "custom" else name
+        return Descriptor(
+            format, shape, count, data_types, name, structure, attributes, user, version or VERSION, tuple(self.repairs)
+        )
+
+    def namespace(self, header: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        if NAMESPACE in header:
+            inner = header[NAMESPACE]
+            if not isinstance(inner, dict):
+                raise DescriptorError(Problem(NAMESPACE, f"expected an object, got {inner!r:.60}"))
+            return inner, {key: value for key, value in header.items() if key != NAMESPACE}
+        if not self.mend(NAMESPACE, "missing; the descriptor stands at the top level"):
+            raise DescriptorError(self.problems)
+        return header, {}
+
+    def keys(self, inner: dict[str, Any]) -> None:
+        for key in inner:
+            if key not in _KEYS and not (key == "tensor" and "custom" not in inner):
+                self.mend(key, "no such key in a descriptor")
+
+    def integer(self, value: Any, path: str) -> int | None:
+        """A JSON integer within 0 … 2**63 - 1."""
+        if type(value) is float and value.is_integer() and self.mend(path, f"{value} is not written as an integer"):
+            value = int(value)
+        if type(value) is not int:
+            if type(value) is not float or not value.is_integer():
+                self.fault(path, f"expected an integer, got {value!r:.60}")
+            return None
+        if not 0 <= value <= INT64_MAX:
+            self.fault(path, f"{value!s:.60} is not in 0 … 2**63 - 1")
+            return None
+        return value
+
+    def integral(self, custom: dict[str, Any], path: str) -> dict[str, Any]:
+        """Leniently, a custom object with integers for ranks and dimensions that are written as 2.0."""
+
+        def whole(value: Any) -> Any:
+            if type(value) is float and value.is_integer() and self.lenient:
+                self.mend(path, f"{value} is not written as an integer")
+                return int(value)
+            return value
+
+        def change(level: dict[str, Any]) -> dict[str, Any]:
+            level = {key: whole(value) if key == "rank" else value for key, value in level.items()}
+            if isinstance(level.get("transpose"), list):
+                level["transpose"] = [whole(k) for k in level["transpose"]]
+            return level
+
+        changed: dict[str, Any] = _changed(custom, change)
+        return changed
+
+    def version(self, inner: dict[str, Any]) -> str | None:
+        version = inner.get("version")
+        if "version" not in inner:
+            self.mend("version", "missing")
+        elif not isinstance(version, str) or len(version) > 64 or not _VERSION.fullmatch(version):
+            self.fault("version", f"expected 0.1 or 0.1.x, got {version!r:.60}")
+        else:
+            return version
+        return None
+
+    def shape(self, inner: dict[str, Any]) -> tuple[int, ...] | None:
+        shape = inner.get("shape")
+        if not isinstance(shape, list):
+            self.fault("shape", "missing" if shape is None else f"expected a list of integers, got {shape!r:.60}")
+            return None
+        sizes = [self.integer(size, f"shape[{k}]") for k, size in enumerate(shape)]
+        return None if None in sizes else tuple(size for size in sizes if size is not None)
+
+    def format(self, inner: dict[str, Any]) -> Format | None:
+        name = inner.get("format")
+        custom = inner.get("custom")
+        path = "custom"
+        if "tensor" in inner and "custom" not in inner:
+            self.mend("tensor", "an older name of custom, with level_kind for level_desc")
+            path, custom = "tensor", _renamed(inner["tensor"])
+        tree = None
+        if path in inner:
+            if not isinstance(custom, dict):
+                self.fault(path, f"expected an object, got {custom!r:.60}")
+                return None
+            custom = self.integral(custom, path)
+            try:
+                tree = parse_custom(custom, path)
+            except BinsparseError as error:
+                self.problems += error.problems
+                return None
+        if "format" not in inner:
+            if tree is None:
+                self.fault("format", "missing")
+            else:
+                self.mend("format", "missing beside custom")
+            return tree
+        if name == "custom":
+            if tree is None:
+                self.fault("custom", "missing, though the format is custom")
+            return tree
+        format = named(name) if isinstance(name, str) else None
+        if format is None and isinstance(name, str) and (format := named(name.upper())) is not None:
+            self.mend("format", f"{name} is not in upper case")
+        if format is None:
+            known = ", ".join([*ALIASES, *SYNONYMS, "custom"])
+            self.fault("format", f"unknown format {name!r:.60}; known are {known}")
+        elif tree is not None and (tree.rank != format.rank or tree.canonical() != format.canonical()):
+            self.fault(path, f"describes {tree!s:.80}, but the format is {name}")
+        return format
+
+    def count(self, inner: dict[str, Any], format: Format | None, shape: tuple[int, ...] | None) -> int | None:
+        path = "number_of_stored_values"
+        if path not in inner:
+            self.mend(path, "missing")
+            return None
+        count = self.integer(inner[path], path)
+        if count is None or shape is None:
+            return count
+        cells = math.prod(shape)
+        gaps = format is not None and any(level.gaps for level in format.levels)
+        if count > cells and not gaps:
+            self.fault(path, f"{count} is more than the {cells} cells of shape {shape}")
+        elif format is not None and not array_classes(format) and count != cells:
+            self.fault(path, f"expected {cells}, all cells of a dense format, got {count}")
+        return count
+
+    def data_types(self, inner: dict[str, Any], format: Format | None) -> dict[str, DataType]:
+        fill = inner.get("fill", False)
+        if not isinstance(fill, bool):
+            self.fault("fill", f"expected true or false, got {fill!r:.60}")
+        given = inner.get("data_types")
+        if not isinstance(given, dict):
+            self.fault("data_types", "missing" if given is None else f"expected an object, got {given!r:.60}")
+            return {}
+        if format is None:
+            return {}
+        found = {}
+        classes = array_classes(format)
+        for name in [*classes, "values", *(["fill_value"] if fill is True else [])]:
+            path = f"data_types.{name}"
+            if name not in given:
+                self.fault(path, "missing")
+                continue
+            try:
+                data_type = parse_dtype(given[name], path)
+            except BinsparseError as error:
+                self.problems += error.problems
+                continue
+            is_bool = classes.get(name) == "bool"
+            if name in classes and not (str(data_type) == "bint8" if is_bool else data_type.integer):
+                self.fault(path, f"expected {'bint8' if is_bool else 'an integer type'}, got {data_type}")
+            elif name == "fill_value" and (data_type.iso or data_type.wrapper):
+                self.fault(path, f"expected the type of one value, got {data_type}")
+            found[name] = data_type
+        return found
+
+    def structure(self, inner: dict[str, Any], shape: tuple[int, ...] | None, dtype: Any) -> str | None:
+        structure = inner.get("structure")
+        if "structure" not in inner or shape is None:
+            return None
+        if structure == "general" and self.lenient:
+            self.mend("structure", "general is no structure")
+            return None
+        found = list(structure_problems(structure, shape, dtype))
+        self.problems += found
+        return None if found else structure
+
+
+def _renamed(tree: Any) -> Any:
+    """A tree with `level_desc` for `level_kind`, however deep."""
+
+    def rename(level: dict[str, Any]) -> dict[str, Any]:
+        return {"level_desc" if key == "level_kind" else key: value for key, value in level.items()}
+
+    return _changed(tree, rename)
+
+
+def _changed(tree: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """A copy of a tree, of which every level is changed; the levels are walked in a loop."""
+    if not isinstance(tree, dict):
+        return tree
+    root = into = change(tree)
+    while isinstance(into.get("level"), dict):
+        into["level"] = change(into["level"])
+        into = into["level"]
+    return root

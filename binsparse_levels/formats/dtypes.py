@@ -1,0 +1,120 @@
+"""The data-type grammar of a descriptor: how an array is stored, between its type string and a numpy array.
+
+base | complex[float32 | float64] | iso[base | complex[…]]          Binsparse 0.1, sections 3.6 and 3.7
+bitpacked[integer] | bitpacked_delta[integer] | bitpacked_zigzag[integer]      of this package, see bitpacked.py
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ArrayError, DescriptorError, Problem
+from .bitpacked import CODECS, BitPacked, bitpack
+
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+_VALUES: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in (*INTEGERS, "float32", "float64")} | {
+    "bint8": np.dtype(bool)
+}
+_COMPLEX: dict[str, np.dtype[Any]] = {"float32": np.dtype("complex64"), "float64": np.dtype("complex128")}
+_GRAMMAR = re.compile(rf"(?:(iso)\[)?(?:(complex|{'|'.join(CODECS)})\[)?([a-z0-9]+)\]{{0,2}}")
+
+
+@dataclass(frozen=True)
+class DataType:
+    """A type string taken apart: the numpy type that it stands for, whether one element stands for all, and the wrapper
+    of a bit-packed type.
+    """
+
+    dtype: np.dtype[Any]
+    iso: bool = False
+    wrapper: str | None = None
+
+    @property
+    def integer(self) -> bool:
+        """Whether it can be that of an index or pointer array."""
+        return self.dtype.kind in "iu" and not self.iso
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """The type of the array in the container."""
+        if self.wrapper:
+            return np.dtype("uint32")
+        if self.dtype.kind == "c":
+            return np.dtype(f"float{self.dtype.itemsize * 4}")
+        return np.dtype("uint8") if self.dtype.kind == "b" else self.dtype
+
+    @property
+    def parts(self) -> int:
+        """Stored numbers per value."""
+        return 2 if self.dtype.kind == "c" else 1
+
+    def __str__(self) -> str:
+        if self.wrapper:
+            return f"{self.wrapper}[{self.dtype.name}]"
+        name = "bint8" if self.dtype.kind == "b" else self.stored.name
+        if self.dtype.kind == "c":
+            name = f"complex[{name}]"
+        return f"iso[{name}]" if self.iso else name
+
+
+def parse_dtype(text: Any, path: str) -> DataType:
+    """Raises DescriptorError for what the specification does not have."""
+    match = _GRAMMAR.fullmatch(text) if isinstance(text, str) else None
+    if match:
+        iso, wrapper, base = match.groups()
+        table = _COMPLEX if wrapper == "complex" else _VALUES
+        if base in table and text.count("]") == bool(iso) + bool(wrapper):
+            if wrapper not in CODECS:
+                return DataType(table[base], bool(iso))
+            if base in INTEGERS and not iso:
+                return DataType(table[base], wrapper=wrapper)
+    known = f"{', '.join(_VALUES)}, complex[float32 or float64], iso[…], and of integers {', '.join(CODECS)}"
+    raise DescriptorError(Problem(path, f"unknown data type {text!r:.80}; known are {known}"))
+
+
+def data_type_of(dtype: np.dtype[Any], path: str, iso: bool = False) -> DataType:
+    """The data type that stores numpy values of this type; raises ArrayError where the specification has none."""
+    native = dtype.newbyteorder("=")
+    if native in _VALUES.values() or native in _COMPLEX.values():
+        return DataType(native, iso)
+    raise ArrayError(Problem(path, f"a Binsparse file has no data type for numpy's {dtype}"))
+
+
+def sound_booleans(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, where it holds booleans with a byte of 1 for each that is true; without a copy where it has them.
+
+    A boolean that is a view of other bytes may have any.
+    """
+    if array.dtype.kind != "b":
+        return array
+    octets = array.view(np.uint8)
+    return octets != 0 if octets.max(initial=0) > 1 else array
+
+
+def decode(stored: npt.NDArray[Any], data_type: DataType, path: str) -> npt.NDArray[Any]:
+    """The logical array: complex numbers joined, booleans, what was packed, of an iso array the one value, zero where
+    there is none.
+
+    Raises ArrayError where the stored array is not what its type says.
+    """
+    if data_type.wrapper:
+        return BitPacked(stored, data_type.wrapper, data_type.dtype, path)[:]
+    if data_type.dtype.kind == "b" and stored.size and stored.max() > 1:
+        at = int(np.argmax(stored > 1))
+        raise ArrayError(Problem(f"{path}[{at}]", f"a bint8 is 0 or 1, got {stored[at]}"))
+    native = np.ascontiguousarray(stored, data_type.stored)
+    values = native.view(data_type.dtype)
+    return np.zeros(1, data_type.dtype) if data_type.iso and not values.size else values
+
+
+def encode(values: npt.NDArray[Any], data_type: DataType) -> npt.NDArray[Any]:
+    """The array to be stored; the inverse of `decode`."""
+    if data_type.wrapper:
+        return bitpack(values.astype(data_type.dtype, copy=False), data_type.wrapper)
+    one = values[:1] if data_type.iso else values
+    return np.ascontiguousarray(one).astype(data_type.dtype, copy=False).view(data_type.stored)

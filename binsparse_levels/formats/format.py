@@ -1,0 +1,287 @@
+"""Formats: a chain of levels and a transpose; their canonical form, names, and text notation.
+
+A format is written as its levels from the outermost in, with an optional transpose behind an @:
+
+    CSR        dense, sparse(2) @ 2, 0, 1        sparse        element
+
+`element` alone is the format of a scalar; everywhere else the element level goes without saying.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+from ..errors import BinsparseError, FormatError, Problem, raise_if
+from ..levels import LEVELS, Dense, Level, Sparse
+from ..limits import as_integers
+
+
+def coordinates(rank: int) -> Format:
+    """The format that lists every entry with all its coordinates, in the order of the dimensions."""
+    return Format((Sparse(rank),) if rank else ())
+
+
+def in_order(levels: tuple[Level, ...], order: Sequence[int]) -> Format:
+    """The format of these levels where stored dimension k is dimension order[k]."""
+    return Format(levels, None if list(order) == list(range(len(order))) else tuple(order))
+
+
+def checked_axes(axes: Sequence[int], rank: int) -> list[int]:
+    """A permutation of the dimensions as numpy takes it, negative ones counted from the end. Raises TypeError for what
+    is no integer, FormatError for what is no permutation.
+    """
+    order = list(as_integers(axes))
+    if not all(type(k) is int for k in order):
+        raise TypeError(f"axes are integers, got {order!s:.60}; give a permutation of the {rank} dimensions")
+    order = [k + rank if k < 0 else k for k in order]
+    raise_if(FormatError, permutation_problems(order, rank))
+    return order
+
+
+def permutation_problems(transpose: Any, rank: int | None) -> list[Problem]:
+    """What keeps `transpose` from being a permutation of 0 … rank - 1 (of any length, where the rank is not known)."""
+    if not isinstance(transpose, (list, tuple)) or not all(type(k) is int for k in transpose):
+        return [Problem("transpose", f"expected a list of integers, got {transpose!r:.60}")]
+    length = len(transpose) if rank is None else rank
+    if len(transpose) != length or sorted(transpose) != list(range(length)):
+        wanted = f"a permutation of 0 … {length - 1}" if length else "an empty list"
+        return [Problem("transpose", f"expected {wanted}, got {list(transpose)!s:.60}")]
+    return []
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a tensor is stored: `levels` over the stored dimensions; stored dimension k is dimension transpose[k].
+
+    Keeps what it was given; `canonical()` is equal where two formats store the same bytes. `str` is the notation, and
+    parse_format(str(f)) == f. Raises FormatError for a transpose that is not a permutation of the ranks.
+    """
+
+    levels: tuple[Level, ...]
+    transpose: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        # A frozen dataclass parses its lists here, so that formats hash however they were spelled.
+        object.__setattr__(self, "levels", tuple(self.levels))
+        for level in self.levels:
+            if not isinstance(level, Level):
+                raise TypeError(f"levels are of class Level, got {level!r}")
+        if self.transpose is not None:
+            object.__setattr__(self, "transpose", as_integers(self.transpose))
+            raise_if(FormatError, permutation_problems(self.transpose, self.rank))
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions a tensor of this format has."""
+        return sum(level.rank for level in self.levels)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The transpose, the identity where none is given: the dimension of the tensor at each stored dimension."""
+        return tuple(range(self.rank)) if self.transpose is None else self.transpose
+
+    @property
+    def padded(self) -> bool:
+        """Whether stored values may be what no entry was: the last level stores more coordinates than it is given."""
+        return bool(self.levels) and self.levels[-1].padded
+
+    @property
+    def alias(self) -> str | None:
+        """The predefined name of a format that stores the same bytes, or None."""
+        return _NAMES.get(self.canonical()) if self.rank <= 2 else None
+
+    def canonical(self) -> Format:
+        """The simplest format that stores the same bytes: dense levels split, no identity transpose."""
+        levels = tuple(part for level in self.levels for part in level.canonical())
+        identity = self.order == tuple(range(self.rank))
+        return Format(levels, None if identity else self.transpose)
+
+    def custom(self) -> dict[str, Any]:
+        """The `custom` object of a descriptor, spelled as the format is."""
+        tree: dict[str, Any] = {"level_desc": "element"}
+        for level in reversed(self.levels):
+            tree = {"level_desc": level.level_desc(), "rank": level.rank, **level.params(), "level": tree}
+        return {"level": tree} if self.transpose is None else {"level": tree, "transpose": list(self.transpose)}
+
+    def __str__(self) -> str:
+        name = _NAMES.get(self)
+        if name is not None:
+            return name
+        text = ", ".join(map(str, self.levels)) or "element"
+        if self.transpose is not None:
+            text += " @ " + ", ".join(map(str, self.transpose)) if self.transpose else " @"
+        return text
+
+
+# Binsparse 0.1, sections 3.5.1 and 3.5.3: names that are written, and names that are only read.
+ALIASES = {
+    "DVEC": Format((Dense(),)),
+    "DMATR": Format((Dense(), Dense())),
+    "DMATC": Format((Dense(), Dense()), (1, 0)),
+    "CVEC": Format((Sparse(),)),
+    "CSR": Format((Dense(), Sparse())),
+    "CSC": Format((Dense(), Sparse()), (1, 0)),
+    "DCSR": Format((Sparse(), Sparse())),
+    "DCSC": Format((Sparse(), Sparse()), (1, 0)),
+    "COOR": Format((Sparse(2),)),
+    "COOC": Format((Sparse(2),), (1, 0)),
+}
+SYNONYMS = {"DMAT": "DMATR", "COO": "COOR"}
+_NAMES = {format: name for name, format in ALIASES.items()}
+
+FormatLike: TypeAlias = "Format | str | Mapping[str, Any]"
+
+
+def parse_format(format: FormatLike) -> Format:
+    """A Format from its notation, from a Binsparse `custom` object, or from a Format. Raises FormatError."""
+    if isinstance(format, Format):
+        return format
+    if isinstance(format, str):
+        return _parse_notation(format)
+    if isinstance(format, Mapping):
+        return parse_custom(format)
+    raise TypeError(f"a format is a Format, its notation, or a custom object, got {type(format).__name__}")
+
+
+def named(name: str) -> Format | None:
+    """The predefined format of that name or synonym, or None."""
+    return ALIASES.get(SYNONYMS.get(name, name))
+
+
+_LEVEL = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*(?:\(([^()]*)\))?\s*")
+
+
+def _parse_notation(text: str) -> Format:
+    chain, at, order = text.partition("@")
+    transpose: tuple[int, ...] | None = None
+    if at:
+        items = [item.strip() for item in order.split(",")] if order.strip() else []
+        if not all(re.fullmatch(r"[0-9]{1,9}", item) for item in items):
+            raise FormatError(Problem(repr(text), f"expected integers behind the @, got {order.strip()!r}"))
+        transpose = tuple(map(int, items))
+    format = named(chain.strip())
+    if format is not None:
+        if at:
+            spelled = ", ".join(map(str, format.levels))
+            raise FormatError(Problem(repr(text), f"a predefined name takes no transpose; write its levels, {spelled}"))
+        return format
+    try:
+        levels = () if chain.strip() == "element" else tuple(_parse_level(item) for item in _split(chain))
+        return Format(levels, transpose)
+    except BinsparseError as error:
+        raise FormatError(
+            [Problem(f"{text!r}: {p.path}" if p.path else repr(text), p.message) for p in error.problems]
+        ) from None
+
+
+def _split(chain: str) -> list[str]:
+    """Split at the commas outside of parentheses."""
+    items, depth = [""], 0
+    for c in chain:
+        depth += (c == "(") - (c == ")")
+        if c == "," and depth <= 0:
+            items.append("")
+        else:
+            items[-1] += c
+    return items
+
+
+def _parse_level(text: str) -> Level:
+    match = _LEVEL.fullmatch(text)
+    if not match:
+        raise FormatError(f"expected a level such as sparse or sparse(2), got {text.strip()!r}")
+    kind, inner = match.groups()
+    if kind not in LEVELS:
+        known = [*LEVELS, *ALIASES, *SYNONYMS]
+        close = difflib.get_close_matches(kind.lower(), [*map(str.lower, known)], 1)
+        hint = f"; did you mean {next(k for k in known if k.lower() == close[0])}?" if close else ""
+        raise FormatError(
+            f"{kind!r} is no level kind ({', '.join(LEVELS)}) and no format alone ({', '.join(ALIASES)}){hint}"
+        )
+    settings: dict[str, Any] = {}
+    for place, item in enumerate(inner.split(",") if inner is not None and inner.strip() else []):
+        name, equals, value = item.rpartition("=")
+        name = name.strip() if equals else "rank"
+        if not equals and place:
+            raise FormatError(f"expected name=value, got {item.strip()!r}")
+        if name in settings:
+            raise FormatError(f"{name} is given twice")
+        settings[name] = _parse_value(value.strip())
+    return make_level(LEVELS[kind], settings)
+
+
+def _parse_value(text: str) -> int | float | bool | str:
+    if text in ("True", "False"):
+        return text == "True"
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
+        return int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def make_level(kind: type[Level], settings: Mapping[str, Any]) -> Level:
+    """A level of that kind; raises FormatError for parameters that it does not have."""
+    known = {field.name for field in fields(kind)}
+    raise_if(
+        FormatError,
+        [Problem(str(name), f"a {kind.kind} level has no such key") for name in settings if name not in known],
+    )
+    return kind(**settings)
+
+
+def parse_custom(custom: Mapping[str, Any], path: str = "custom") -> Format:
+    """The format of a `custom` object; raises FormatError with every fault and its path, such as custom.level.rank.
+
+    Walks the levels in a loop, however deep they are.
+    """
+    problems = [Problem(f"{path}.{key}", "no such key") for key in custom if key not in ("level", "transpose")]
+    kinds = {kind.level_desc(): kind for kind in LEVELS.values()}
+    levels: list[Level] = []
+    complete = True
+    tree: Any = custom.get("level")
+    at = f"{path}.level"
+    while True:
+        if not isinstance(tree, Mapping):
+            problems.append(Problem(at, "missing" if tree is None else f"expected an object, got {tree!r:.60}"))
+            complete = False
+            break
+        desc = tree.get("level_desc")
+        if desc == "element":
+            problems += [
+                Problem(f"{at}.{key}", "an element level has no such key") for key in tree if key != "level_desc"
+            ]
+            break
+        if not isinstance(desc, str) or desc not in kinds:
+            what = (
+                "missing" if desc is None else f"unknown level kind {desc!r:.60}; known are element, {', '.join(kinds)}"
+            )
+            problems.append(Problem(f"{at}.level_desc", what))
+            complete = False
+        else:
+            settings = {key: value for key, value in tree.items() if key not in ("level_desc", "level")}
+            if "rank" not in settings:
+                problems.append(Problem(f"{at}.rank", "missing"))
+                complete = False
+            else:
+                try:
+                    levels.append(make_level(kinds[desc], settings))
+                except BinsparseError as error:
+                    problems += [Problem(f"{at}.{p.path}", p.message) for p in error.problems]
+                    complete = False
+        if "level" not in tree:
+            problems.append(Problem(f"{at}.level", "missing"))
+            complete = False
+            break
+        tree, at = tree["level"], f"{at}.level"
+    transpose = custom.get("transpose")
+    if "transpose" in custom:
+        found = permutation_problems(transpose, sum(level.rank for level in levels) if complete else None)
+        problems += [Problem(f"{path}.{p.path}", p.message) for p in found]
+    raise_if(FormatError, problems)
+    return Format(tuple(levels), None if transpose is None else tuple(transpose))

@@ -1,0 +1,591 @@
+"""Index maps: where the coordinates of a tensor go in the tensor that is stored for it.
+
+A coordinate is written in mixed radix, as digits; a dimension of the stored tensor is a list of digits, from the most
+significant on, whose number is the coordinate there. So one definition is the transpose, the grouping of dimensions,
+blocks of any depth, and the interleaving of bits. The notation lists the stored dimensions; `k/s%r` is the digit
+(x // s) % r of the coordinate x in dimension k, without `%r` where it is the most significant one:
+
+    1, 0        2, (0 1)        0/2, 1/4, 0%2, 1%4        (0/2 1/2 0%2 1%2)
+
+a transpose, two dimensions merged behind a third, blocks of 2 × 4, the Morton order of 4 × 4.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..containers.checksums import RESERVED
+from ..errors import (
+    ArrayError,
+    BinsparseError,
+    DescriptorError,
+    FormatError,
+    LimitError,
+    Problem,
+    raise_if,
+    within_memory,
+)
+from ..limits import INT64_MAX, as_integer, as_integers
+
+Array: TypeAlias = npt.NDArray[Any]
+Item: TypeAlias = "int | range | Array"  # of a dimension: one coordinate, some of any step, any in any order
+
+KEY = f"{RESERVED}map"  # where a map stands in the JSON, beside the descriptor of what is stored
+MAX_DIGITS = 2**12
+_TABLE = 2**11  # numbers of several digits that a table has
+_AT_MOST = 2**12  # coordinates of a merged dimension that a window lists one by one
+
+
+class Digit(NamedTuple):
+    """The digit (x // stride) % radix of the coordinate x in a dimension."""
+
+    dimension: int
+    stride: int
+    radix: int
+
+    def text(self, leading: bool) -> str:
+        over = f"/{self.stride}" if self.stride != 1 else ""
+        return f"{self.dimension}{over}" + ("" if leading else f"%{self.radix}")
+
+
+class DimensionMap(NamedTuple):
+    """A grouping as strides and offsets: stored coordinate k is offset[k] + the sum of strides[k][i] * x[groups[k][i]],
+    which are `roffset`, `rstrides` and `rdimensions` in the DM proposal.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    strides: tuple[tuple[int, ...], ...]
+    offset: tuple[int, ...]
+
+
+@within_memory
+@dataclass(frozen=True)
+class IndexMap:
+    """From the coordinates of a tensor of this shape to those of the stored one.
+
+    groups: of each stored dimension the digits, the most significant first. Every digit of a dimension stands in one
+    group; the leading one has just the radix that its size needs. Where the others do not divide the size, coordinates
+    from the size on are *padding*: cells that are stored and are none of the tensor's.
+
+    `str` is the notation, and parse_map(str(m), m.shape) == m. Raises FormatError for digits that do not make up the
+    coordinates, and for sizes beyond 2**63 - 1.
+    """
+
+    shape: tuple[int, ...]
+    groups: tuple[tuple[Digit, ...], ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", checked_shape(self.shape))
+        object.__setattr__(
+            self, "groups", tuple(tuple(Digit(*as_integers(digit)) for digit in group) for group in self.groups)
+        )
+        if sum(map(len, self.groups)) > MAX_DIGITS:
+            raise LimitError(Problem("map", f"no map has more than {MAX_DIGITS} digits"))
+        raise_if(FormatError, self._problems())
+
+    def _problems(self) -> Iterator[Problem]:
+        for digit in itertools.chain(*self.groups):
+            if not all(type(x) is int and x >= 0 for x in digit) or digit.dimension >= len(self.shape):
+                yield Problem("map", f"no digit of {len(self.shape)} dimensions: {tuple(digit)!s:.60}")
+                return
+        for k, group in enumerate(self.groups):
+            if not group:
+                yield Problem("map", f"stored dimension {k} has no digit")
+        for dimension, (size, chain) in enumerate(zip(self.shape, self._chains, strict=True)):
+            at = 1
+            sound = bool(chain)
+            for digit in chain[:-1]:
+                sound &= digit.stride == at and digit.radix > 0
+                at *= digit.radix
+            sound = sound and chain[-1].stride == at and chain[-1].radix == -(-size // at)
+            if not sound:
+                digits = ", ".join(digit.text(False) for digit in chain[::-1]) or "none"
+                what = f"the digits of dimension {dimension} of size {size} do not make up its coordinate: {digits:.80}"
+                yield Problem("map", what)
+                return
+            if at * chain[-1].radix > INT64_MAX:
+                yield Problem("map", f"dimension {dimension} of size {size} is padded beyond 2**63 - 1")
+        for k, size in enumerate(self.stored_shape):
+            if size > INT64_MAX:
+                yield Problem("map", f"stored dimension {k} would have the size {size}, beyond 2**63 - 1")
+
+    @cached_property
+    def _chains(self) -> list[list[Digit]]:
+        """The digits of each dimension, the leading one last."""
+        found: list[list[Digit]] = [[] for _ in self.shape]
+        for digit in itertools.chain(*self.groups):
+            found[digit.dimension].append(digit)
+        for chain in found:
+            chain.sort(key=_significance)
+        return found
+
+    @cached_property
+    def _leading(self) -> set[tuple[int, int]]:
+        """Which digits, by group and place, lead their dimension. Of equal digits the last one does."""
+        place = {digit: (k, i) for k, group in enumerate(self.groups) for i, digit in enumerate(group)}
+        return {place[chain[-1]] for chain in self._chains}
+
+    @cached_property
+    def stored_shape(self) -> tuple[int, ...]:
+        """The sizes of the stored dimensions."""
+        return tuple(math.prod(digit.radix for digit in group) for group in self.groups)
+
+    @property
+    def padded(self) -> bool:
+        """Whether some stored cells are none of the tensor's."""
+        return any(
+            chain[-1].stride * chain[-1].radix > size for chain, size in zip(self._chains, self.shape, strict=True)
+        )
+
+    def __str__(self) -> str:
+        texts = []
+        for k, group in enumerate(self.groups):
+            digits = [digit.text((k, i) in self._leading) for i, digit in enumerate(group)]
+            texts.append(digits[0] if len(digits) == 1 else f"({' '.join(digits)})")
+        return ", ".join(texts)
+
+    def header(self) -> dict[str, Any]:
+        """The JSON that stands under KEY, beside the descriptor."""
+        return {"shape": list(self.shape), "digits": str(self)}
+
+    # Maps by name
+
+    @classmethod
+    def transpose(cls, shape: Sequence[int], axes: Sequence[int] | None = None) -> IndexMap:
+        """Stored dimension k is dimension axes[k]; each is itself where no axes are given."""
+        sizes = checked_shape(shape)
+        return cls.grouping(sizes, range(len(sizes)) if axes is None else axes, range(1, len(sizes)))
+
+    @classmethod
+    def grouping(cls, shape: Sequence[int], dimensions: Sequence[int], partitioning: Sequence[int]) -> IndexMap:
+        """The dimensions in that order, cut before each place in `partitioning`; each part is merged into one stored
+        dimension. The DM format, and with one cut the layout of GCXS. Raises FormatError.
+        """
+        sizes = checked_shape(shape)
+        order, cuts = list(as_integers(dimensions)), list(as_integers(partitioning))
+        if not all(type(k) is int for k in order) or sorted(order) != list(range(len(sizes))):
+            what = f"expected a permutation of 0 … {len(sizes) - 1}, got {order!s:.60}"
+            raise FormatError(Problem("dimensions", what))
+        ends = [0, *cuts, len(order)]
+        if not all(type(cut) is int for cut in cuts) or (
+            (order or cuts) and any(b <= a for a, b in itertools.pairwise(ends))
+        ):
+            what = f"expected ascending integers in 1 … {len(order) - 1}, got {cuts!s:.60}"
+            raise FormatError(Problem("partitioning", what))
+        parts = [order[a:b] for a, b in itertools.pairwise(ends)] if order else []
+        return cls(sizes, tuple(tuple(Digit(k, 1, sizes[k]) for k in part) for part in parts))
+
+    @classmethod
+    def blocks(cls, shape: Sequence[int], *sizes: int | Sequence[int]) -> IndexMap:
+        """Blocks of these sizes: first the number of the block in each dimension, then the coordinates within it.
+
+        sizes: of the outermost blocks first, those of the blocks within them behind; one number is for all dimensions.
+        So `dense, sparse, dense(2)` over blocks of a matrix is BSR, `sparse(3), sparse(3)` lists blocks of rank 3.
+        """
+        whole = checked_shape(shape)
+        strides = [*_block_sizes(whole, sizes), (1,) * len(whole)]
+        found = [[Digit(k, s, -(-n // s)) for k, (n, s) in enumerate(zip(whole, strides[0], strict=True))]]
+        for outer, inner in itertools.pairwise(strides):
+            found.append([Digit(k, b, a // b) for k, (a, b) in enumerate(zip(outer, inner, strict=True))])
+        return cls(whole, tuple((digit,) for digits in found for digit in digits))
+
+    @classmethod
+    def morton(cls, shape: Sequence[int]) -> IndexMap:
+        """All bits of all coordinates interleaved into one stored dimension, the Z order."""
+        sizes = checked_shape(shape)
+        return cls(sizes, _interleaved(sizes, (1,) * len(sizes)))
+
+    @classmethod
+    def hicoo(cls, shape: Sequence[int], size: int | Sequence[int]) -> IndexMap:
+        """Blocks in Morton order: the bits of the numbers of the blocks interleaved into one stored dimension, then the
+        coordinates within a block. With `sparse, sparse(n)` the layout of HiCOO.
+        """
+        sizes = checked_shape(shape)
+        (block,) = _block_sizes(sizes, [size])
+        return cls(sizes, (*_interleaved(sizes, block), *((Digit(k, 1, s),) for k, s in enumerate(block))))
+
+    # Maps from maps
+
+    def permuted(self, axes: Sequence[int]) -> IndexMap:
+        """The map of the tensor whose dimension k is dimension axes[k] of this one, to the same stored cells."""
+        at = {k: new for new, k in enumerate(axes)}
+        groups = tuple(tuple(digit._replace(dimension=at[digit.dimension]) for digit in group) for group in self.groups)
+        return IndexMap(tuple(self.shape[k] for k in axes), groups)
+
+    def restricted(self, dimensions: Sequence[int], shape: Sequence[int]) -> tuple[IndexMap, list[int]]:
+        """The map of a tensor of another shape, whose dimension k is cut as dimension dimensions[k] of this one, and
+        which stored dimensions are left: those of digits of other dimensions alone are not.
+        """
+        at = {k: new for new, k in enumerate(dimensions)}
+        groups = []
+        for k, group in enumerate(self.groups):
+            digits = []
+            for i, digit in enumerate(group):
+                if digit.dimension not in at:
+                    continue
+                new, radix = at[digit.dimension], digit.radix
+                if (k, i) in self._leading:
+                    radix = -(-shape[new] // digit.stride)
+                digits.append(Digit(new, digit.stride, radix))
+            groups.append(tuple(digits))
+        left = [k for k, group in enumerate(groups) if group]
+        return IndexMap(tuple(shape), tuple(groups[k] for k in left)), left
+
+    def then(self, second: IndexMap) -> IndexMap:
+        """The one map that does what this one does and then the second one, to what is stored for that.
+
+        Raises FormatError where the second cuts a stored dimension where the digits here are not cut evenly, so that
+        digits will not do.
+        """
+        if second.shape != self.stored_shape:
+            what = f"expected one for the shape {self.stored_shape}, got one for {second.shape}"
+            raise FormatError(Problem("map", what))
+        groups = []
+        for k, group in enumerate(second.groups):
+            digits: list[Digit] = []
+            for i, digit in enumerate(group):
+                digits += self._cut(digit, (k, i) in second._leading)
+            groups.append(tuple(digits))
+        return IndexMap(self.shape, tuple(groups))
+
+    def _cut(self, wanted: Digit, leading: bool) -> list[Digit]:
+        """A digit of a stored coordinate, as digits of this map."""
+        group = self.groups[wanted.dimension]
+        begin = wanted.stride
+        end = None if leading else begin * wanted.radix
+        if begin == 1 and leading:
+            return list(group)
+        found: list[Digit] = []
+        nothing: Digit | None = None  # where a digit of radix 1 would stand
+        place = 1  # of the digit that is looked at, in the stored coordinate
+        for i, digit in reversed(list(enumerate(group))):
+            # The first digit may be cut unevenly where it leads: what lies beyond is padding.
+            is_open = i == 0 and (wanted.dimension, i) in self._leading
+            above = place * digit.radix
+            for cut in (begin, end or 1):
+                cuts_it = place < cut and (is_open or cut < above or i == 0)
+                if (cuts_it and (cut % place or not (is_open or above % cut == 0))) or not (above or is_open):
+                    what = f"{wanted.text(leading)} of the second map cuts {digit.text(False)} of the first unevenly"
+                    raise FormatError(Problem("map", what))
+            low = max(begin, place)
+            high = end if is_open else above if end is None else min(end, above)
+            stride = digit.stride * (low // place)
+            if high is None:
+                found.insert(0, Digit(digit.dimension, stride, -(-digit.radix // (low // place))))
+            elif low < high:
+                found.insert(0, Digit(digit.dimension, stride, high // low))
+            elif digit.radix == 1 and begin <= place and (end is None or place < end):
+                found.insert(0, digit)
+            elif place <= begin and (begin <= above or is_open):
+                nothing = Digit(digit.dimension, stride, 1)
+            place = above
+        return found if found or nothing is None else [nothing]
+
+    # Coordinates
+
+    def forward(self, coords: Sequence[npt.ArrayLike]) -> tuple[Array, ...]:
+        """The stored coordinates of cells: int64 arrays. coords: an array of integers for each dimension.
+
+        Raises ArrayError for what is out of range.
+        """
+        return _taken(self._forward_steps, _in_range(coords, self.shape), len(self.groups))
+
+    def backward(self, coords: Sequence[npt.ArrayLike]) -> tuple[Array, ...]:
+        """The inverse of `forward`; coordinates at or beyond the size of a dimension are those of padding."""
+        return _taken(self._backward_steps, _in_range(coords, self.stored_shape), len(self.shape))
+
+    @cached_property
+    def _forward_steps(self) -> list[_Step]:
+        chains: list[list[tuple[Digit, _Part]]] = [[] for _ in self.shape]
+        for k, group in enumerate(self.groups):
+            place = 1
+            for digit in group[::-1]:
+                chains[digit.dimension].append((digit, _Part(digit.radix, k, place)))
+                place *= digit.radix
+        steps: list[_Step] = []
+        for dimension, chain in enumerate(chains):
+            steps += _steps(dimension, [part for _, part in sorted(chain, key=lambda item: _significance(item[0]))])
+        return steps
+
+    @cached_property
+    def _backward_steps(self) -> list[_Step]:
+        steps: list[_Step] = []
+        for k, group in enumerate(self.groups):
+            steps += _steps(k, [_Part(digit.radix, digit.dimension, digit.stride) for digit in group[::-1]])
+        return steps
+
+    def windows(self, items: Sequence[Item]) -> list[range | Array]:
+        """For each stored dimension the coordinates, ascending, among which those of the wanted cells are. items: what
+        is wanted of each dimension.
+        """
+        found = []
+        for k, group in enumerate(self.groups):
+            parts = [_window(items[d.dimension], d, (k, i) in self._leading) for i, d in enumerate(group)]
+            found.append(parts[0] if len(parts) == 1 else _merged(parts, [digit.radix for digit in group]))
+        return found
+
+    def dm(self, items: Sequence[Item] | None = None, dimensions: Sequence[int] | None = None) -> DimensionMap:
+        """A grouping as strides and offsets; of a view, whose dimension k is what `items` wants of dimension
+        dimensions[k]. Raises FormatError for a map that divides a dimension, and for items that have no step.
+        """
+        if any(len(chain) > 1 for chain in self._chains):
+            raise FormatError(Problem("map", f"{self} divides a dimension, which strides cannot say"))
+        wanted = [range(size) for size in self.shape] if items is None else items
+        at = {k: new for new, k in enumerate(range(len(self.shape)) if dimensions is None else dimensions)}
+        found = []
+        for group in self.groups:
+            place, offset = 1, 0
+            kept: list[int] = []
+            strides: list[int] = []
+            for digit in reversed(group):
+                item = wanted[digit.dimension]
+                if isinstance(item, np.ndarray):
+                    raise FormatError(Problem("map", f"an index array in dimension {digit.dimension} has no stride"))
+                offset += place * (item if isinstance(item, int) else item.start)
+                if not isinstance(item, int):
+                    kept.insert(0, at[digit.dimension])
+                    strides.insert(0, place * item.step)
+                place *= digit.radix
+            found.append((tuple(kept), tuple(strides), offset))
+        return DimensionMap(*zip(*found, strict=True)) if found else DimensionMap((), (), ())
+
+
+MapLike: TypeAlias = "IndexMap | str"
+_DIGIT = re.compile(r"([0-9]{1,5})(?:/([0-9]{1,19}))?(?:%([0-9]{1,19}))?")
+_GROUP = re.compile(r"\s*(?:\(([^(),]*)\)|([^(),\s]+))\s*")
+
+
+@within_memory
+def parse_map(map: MapLike, shape: Sequence[int]) -> IndexMap:
+    """A map of that shape from its notation, or from a map. Raises FormatError."""
+    sizes = checked_shape(shape)
+    if isinstance(map, IndexMap):
+        if map.shape != sizes:
+            raise FormatError(Problem("map", f"expected one for the shape {sizes}, got one for {map.shape}"))
+        return map
+    if not isinstance(map, str):
+        raise TypeError(f"a map is an IndexMap or its notation, got {type(map).__name__}")
+    groups = []
+    for item in map.split(",") if map.strip() else []:
+        match = _GROUP.fullmatch(item)
+        if match is None:
+            raise FormatError(
+                Problem(f"{map!r:.80}", f"expected digits such as 0/4%2 or (0 1), got {item.strip()!r:.40}")
+            )
+        groups.append([_parse_digit(text, sizes, map) for text in (match[1] or match[2] or "").split()])
+    try:
+        return IndexMap(sizes, tuple(tuple(group) for group in groups))
+    except BinsparseError as error:
+        raise type(error)([Problem(f"{map!r:.80}", problem.message) for problem in error.problems]) from None
+
+
+def _parse_digit(text: str, shape: Sequence[int], whole: str) -> Digit:
+    match = _DIGIT.fullmatch(text)
+    if match is None:
+        raise FormatError(Problem(f"{whole!r:.80}", f"expected a digit such as 0, 0/4 or 0/4%2, got {text!r:.40}"))
+    dimension, stride = int(match[1]), int(match[2] or 1)
+    if dimension >= len(shape) or not stride:
+        raise FormatError(Problem(f"{whole!r:.80}", f"{text} is no digit of a tensor of {len(shape)} dimensions"))
+    return Digit(dimension, stride, int(match[3]) if match[3] else -(-shape[dimension] // stride))
+
+
+def parse_header(value: Any, stored_shape: Sequence[int]) -> IndexMap:
+    """The map in a container's JSON, compared with the shape of what is stored. Raises DescriptorError, LimitError."""
+    if not isinstance(value, Mapping):
+        raise DescriptorError(Problem(KEY, f"expected an object, got {value!r:.60}"))
+    problems = [Problem(f"{KEY}.{key}", "no such key") for key in value if key not in ("shape", "digits")]
+    shape, digits = value.get("shape"), value.get("digits")
+    if not isinstance(shape, list) or not all(type(size) is int for size in shape):
+        problems.append(Problem(f"{KEY}.shape", f"expected a list of integers, got {shape!r:.60}"))
+    if not isinstance(digits, str):
+        problems.append(Problem(f"{KEY}.digits", f"expected a text, got {digits!r:.60}"))
+    raise_if(DescriptorError, problems)
+    assert isinstance(shape, list)
+    assert isinstance(digits, str)
+    try:
+        found = parse_map(digits, shape)
+    except FormatError as error:
+        raise DescriptorError([Problem(KEY, str(problem)) for problem in error.problems]) from None
+    if found.stored_shape != tuple(stored_shape):
+        what = f"is for a stored tensor of shape {found.stored_shape}, and this one has {tuple(stored_shape)}"
+        raise DescriptorError(Problem(KEY, what))
+    return found
+
+
+def checked_shape(shape: Any) -> tuple[int, ...]:
+    """Sizes as Python integers. Raises FormatError for those that no tensor has, TypeError for what is no integer."""
+    try:
+        sizes = as_integers(shape)
+    except TypeError:
+        sizes = (None,)
+    if not all(type(size) is int for size in sizes):
+        raise TypeError(f"a shape is a sequence of integers, got {shape!r:.60}")
+    what = "{} is not in 0 … 2**63 - 1"
+    bad = [(k, size) for k, size in enumerate(sizes) if not 0 <= size <= INT64_MAX]
+    raise_if(FormatError, [Problem(f"shape[{k}]", what.format(size)) for k, size in bad])
+    return sizes
+
+
+def _block_sizes(shape: Sequence[int], sizes: Sequence[int | Sequence[int]]) -> list[tuple[int, ...]]:
+    """The sizes of nested blocks in every dimension, each a multiple of those within it."""
+    found = []
+    for given in sizes:
+        number = as_integer(given)
+        try:
+            block = as_integers(given) if number is None else (number,) * len(shape)  # type: ignore[arg-type]
+        except TypeError:  # no sequence
+            block = ()
+        if len(block) != len(shape) or not all(type(size) is int and size > 0 for size in block):
+            what = f"expected {len(shape)} integers >= 1, or one for all dimensions, got {given!s:.60}"
+            raise FormatError(Problem("block", what))
+        found.append(block)
+    if not found:
+        raise FormatError(Problem("block", "no size is given"))
+    for outer, inner in itertools.pairwise(found):
+        if any(a % b for a, b in zip(outer, inner, strict=True)):
+            raise FormatError(Problem("block", f"blocks of {inner} do not divide those of {outer}"))
+    return found
+
+
+def _interleaved(shape: Sequence[int], block: Sequence[int]) -> tuple[tuple[Digit, ...], ...]:
+    """The bits of the numbers of the blocks, as one group; none for no dimensions."""
+    found: list[tuple[int, Digit]] = []  # of each how significant it is
+    for k, (size, within) in enumerate(zip(shape, block, strict=True)):
+        count = -(-size // within)
+        bits = max(count - 1, 1).bit_length()
+        found += [(bit, Digit(k, within << bit, 2)) for bit in range(bits - 1)]
+        found.append((bits - 1, Digit(k, within << (bits - 1), -(-count >> (bits - 1)))))
+    found.sort(key=lambda item: (-item[0], item[1].dimension))
+    return (tuple(digit for _, digit in found),) if found else ()
+
+
+def _in_range(coords: Sequence[npt.ArrayLike], sizes: Sequence[int]) -> list[Array]:
+    """Coordinates as int64 arrays; raises ArrayError where they are none, or outside of the sizes."""
+    columns = [np.asarray(x) for x in coords]
+    if len(columns) != len(sizes):
+        what = f"expected an array for each of {len(sizes)} dimensions, got {len(columns)}"
+        raise ArrayError(Problem("coords", what))
+    problems = [
+        Problem(f"coords[{k}]", "has masked items; leave them out") for k, x in enumerate(coords) if np.ma.is_masked(x)
+    ]
+    for k, (x, size) in enumerate(zip(columns, sizes, strict=True)):
+        if x.dtype.kind not in "iu" and x.size:
+            problems.append(Problem(f"coords[{k}]", f"expected integers, got {x.dtype}"))
+        elif x.size and (x.min() < 0 or x.max() >= size):
+            first = np.flatnonzero((x < 0) | (x >= size))[0]
+            what = f"{x.reshape(-1)[first]} is outside dimension {k} of size {size}"
+            problems.append(Problem(f"coords[{k}][{first}]", what))
+    raise_if(ArrayError, problems)
+    return [x.astype(np.int64, copy=False) for x in columns]
+
+
+def _significance(digit: Digit) -> tuple[int, bool]:
+    """Orders the digits of a dimension; one of radix 1 may have the stride of another, which goes on from there."""
+    return digit.stride, digit.radix != 1
+
+
+class _Part(NamedTuple):
+    """A digit of a coordinate, which adds `factor` times itself to another one."""
+
+    radix: int
+    target: int
+    factor: int
+
+
+class _Step(NamedTuple):
+    """Some neighbouring digits of a coordinate: (x // divisor) % modulus, without modulus where it is 0; and what they
+    add to others, a multiple or an item of a table.
+    """
+
+    source: int
+    divisor: int
+    modulus: int
+    adds: list[tuple[int, int | Array]]
+
+
+def _steps(source: int, parts: Sequence[_Part]) -> Iterator[_Step]:
+    """The digits of a coordinate, the least significant first, as many at a time as a table takes."""
+    at, begin = 1, 0
+    while begin < len(parts):
+        end, product = begin + 1, parts[begin].radix
+        while end < len(parts) and 0 < product * parts[end].radix <= _TABLE:
+            product *= parts[end].radix
+            end += 1
+        modulus = product if end < len(parts) else 0
+        if end - begin == 1:
+            yield _Step(source, at, modulus, [(parts[begin].target, parts[begin].factor)])
+        else:
+            tables: dict[int, Array] = {}
+            left = np.arange(product)
+            for part in parts[begin:end]:
+                before = tables.get(part.target, np.zeros(product, np.int64))
+                tables[part.target] = before + left % part.radix * part.factor
+                left = left // part.radix
+            yield _Step(source, at, modulus, list(tables.items()))
+        at, begin = at * product, end
+
+
+def _taken(steps: Sequence[_Step], columns: Sequence[Array], count: int) -> tuple[Array, ...]:
+    """So many coordinates, by those steps from others."""
+    found: list[Array | None] = [None] * count
+    for step in steps:
+        x = _quotient(columns[step.source], step.divisor)
+        if step.modulus:
+            x = _remainder(x, step.modulus)
+        for target, factor in step.adds:
+            part = factor[x] if isinstance(factor, np.ndarray) else x * factor if factor != 1 else x
+            before = found[target]
+            found[target] = part if before is None else before + part
+    return tuple(x for x in found if x is not None)
+
+
+def _quotient(x: Array, by: int) -> Array:
+    """x // by, of what is not negative."""
+    if by == 1:
+        return x
+    return x >> (by.bit_length() - 1) if by & (by - 1) == 0 else x // by
+
+
+def _remainder(x: Array, by: int) -> Array:
+    return x & (by - 1) if by & (by - 1) == 0 else x - x // by * by  # the remainder of numpy is slower than this
+
+
+def _window(item: Item, digit: Digit, leading: bool) -> range | Array:
+    """The values, ascending, that a digit has among wanted coordinates, or some more."""
+    stride, radix = digit.stride, digit.radix
+    if isinstance(item, np.ndarray):
+        return np.unique(item // stride if leading else item // stride % radix)
+    if isinstance(item, int):
+        item = range(item, item + 1)
+    item = item if item.step > 0 else item[::-1]
+    if not item or (leading and stride == 1):
+        return item
+    first, last = item[0] // stride, item[-1] // stride
+    if leading:
+        return range(first, last + 1)
+    return range(first % radix, last % radix + 1) if first // radix == last // radix else range(radix)
+
+
+def _merged(parts: Sequence[range | Array], radices: Sequence[int]) -> range | Array:
+    """The window of several digits: every number of theirs where these are few, else the range that they lie in."""
+    count = math.prod(map(len, parts))
+    if count == 0:
+        return range(0)
+    if count <= _AT_MOST:
+        total = np.zeros(1, np.int64)
+        for part, radix in zip(parts, radices, strict=True):
+            total = np.add.outer(total * radix, np.asarray(part, np.int64)).reshape(-1)
+        return total
+    low = high = 0
+    for part, radix in zip(parts, radices, strict=True):
+        low, high = low * radix + int(part[0]), high * radix + int(part[-1])
+    return range(low, high + 1)

@@ -1,0 +1,1 @@
+"""Tensors of other libraries, a module a library."""

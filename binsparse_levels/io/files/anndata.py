@@ -1,0 +1,108 @@
+"""Sparse matrices in HDF5 files of AnnData (.h5ad) and of 10x Genomics, which are read only.
+
+AnnData: a group with `data`, `indices`, `indptr`, whose attributes say csr or csc and the shape; names of its rows and
+columns are the index of `obs` and `var` at the root. 10x: a group `matrix`, compressed by columns, the shape among its
+datasets; its rows are features, or in older files genes, its columns barcodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import h5py
+
+from ...containers import hdf5
+from ...errors import ArrayError, BinsparseError, ContainerError, Problem
+from ...formats.bitpacked import Sliceable
+from ...limits import DEFAULT_LIMITS, Limits
+from .compressed_matrix import Axis, Compressed, compressed, first_items, read_matrix
+from .sources import Group, attribute_text
+
+_Opener: TypeAlias = Callable[[str], Group]
+
+_FORMATS: dict[str, Axis] = {"csr_matrix": "row", "csc_matrix": "col", "csr": "row", "csc": "col"}
+_ARRAYS = ("indptr", "indices", "data")
+
+
+@contextlib.contextmanager
+def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Compressed]:
+    """The matrix at a place, whose arrays are read where they are sliced, as long as the block lasts.
+
+    Without a group it is the `X` of AnnData, or the `matrix` of 10x. Raises ContainerError for what is neither,
+    ArrayError for arrays that do not fit each other.
+    """
+    with contextlib.ExitStack() as closing:
+
+        def at(name: str | None) -> Group:
+            return Group(closing.enter_context(hdf5.reading(path, name, limits)), limits)
+
+        place = at(group)
+        inner = next((name for name in ("matrix", "X") if not group and name in place.names()), None)
+        if inner:
+            group, place = inner, at(inner)
+        yield _tenx(place, at, group) if "barcodes" in place.names() else _anndata(place, at)
+
+
+read = functools.partial(read_matrix, looking)
+
+
+def claims(group: h5py.Group) -> bool:
+    """Whether a group says that it is such a matrix."""
+    if "barcodes" in group.keys():  # noqa: SIM118 (`in group` follows links)
+        return True
+    with contextlib.suppress(BinsparseError):
+        return attribute_text(group, _said(group.attrs), DEFAULT_LIMITS) in _FORMATS
+    return False
+
+
+def _said(attributes: h5py.AttributeManager) -> str:
+    """The attribute that says how a matrix is compressed."""
+    return "h5sparse_format" if "h5sparse_format" in attributes else "encoding-type"
+
+
+def _anndata(place: Group, at: _Opener) -> Compressed:
+    said = _said(place.attributes)
+    kind = place.attribute_text(said)
+    if kind not in _FORMATS:
+        raise ContainerError(Problem(said, f"expected csr_matrix or csc_matrix, got {kind!r:.60}"))
+    name = "shape" if "shape" in place.attributes else "h5sparse_shape"
+    shape = _sizes(place.attribute_numbers(name), name)
+    names = {"row_names": _index(at, "obs"), "column_names": _index(at, "var")}
+    # Names that are not as many as the matrix has rows or columns are those of another one.
+    fitting = {ours: found for (ours, found), size in zip(names.items(), shape, strict=True) if len(found) == size}
+    return _matrix(place, _FORMATS[kind], shape, fitting)
+
+
+def _index(at: _Opener, axis: str) -> list[str]:
+    """The names along an axis of AnnData; none where they are not stored as texts."""
+    try:
+        table = at(axis)
+        return table.texts(table.attribute_text("_index"))
+    except (ContainerError, ArrayError):
+        return []
+
+
+def _tenx(place: Group, at: _Opener, group: str | None) -> Compressed:
+    shape = _sizes(place.integers("shape")[:].tolist(), "shape")
+    features = (at(f"{group or ''}/features"), "id") if "features" in place.names() else (place, "genes")
+    names = {"row_names": features[0].texts(features[1]), "column_names": place.texts("barcodes")}
+    return _matrix(place, "col", shape, names)
+
+
+def _sizes(shape: Sequence[int], name: str) -> tuple[int, int]:
+    if len(shape) != 2 or min(shape) < 0:
+        raise ContainerError(Problem(name, f"expected 2 sizes, got {shape!r:.60}"))
+    return shape[0], shape[1]
+
+
+def _matrix(place: Group, by: Axis, shape: tuple[int, int], names: Mapping[str, list[str]]) -> Compressed:
+    indptr, indices, data = _ARRAYS
+
+    def entries(count: int) -> tuple[Sliceable, Sliceable]:
+        found = place.integers(indices), place.numbers(data)
+        return first_items(found[0], count, indices), first_items(found[1], count, data)
+
+    return compressed(by, shape, place.integers(indptr), _ARRAYS, names, entries)

@@ -1,0 +1,359 @@
+"""BPCells matrices: folders and groups of HDF5 files, bit-packed or not, of versions 1 and 2.
+
+A matrix is compressed by rows (CSR) or columns (CSC). `index` and, of unsigned integers, `val` are packed in chunks of
+128 that take no notice of where rows or columns end. Names of rows and columns are the attributes `row_names` and
+`column_names` of the tensor. Neither order nor uniqueness of the entries is promised by such a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from ...containers import hdf5
+from ...containers.base import DEFAULT_STORAGE, refuse_existing, replacing_folder
+from ...errors import (
+    ArrayError,
+    BinsparseError,
+    ContainerError,
+    FormatError,
+    OptionError,
+    PathExistsError,
+    PathMissingError,
+    Problem,
+)
+from ...formats.bitpacked import Sliceable, Stream, encode
+from ...kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
+from ...limits import DEFAULT_LIMITS, Limits, as_integers
+from ...tensors.tensor import Tensor
+from .compressed_matrix import Axis, Compressed, compressed, first_items, read_matrix
+from .sources import Folder, Group, Place, attribute_text
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_VALUES = {"uint": "uint32", "float": "float32", "double": "float64", "ulong": "uint64"}
+_TYPES = {"uint32": b"UINT32v1", "uint64": b"UINT64v1", "float32": b"FLOATSv1", "float64": b"DOUBLEv1"}
+_VERSION = re.compile(r"(packed|unpacked)-(uint|float|double)-matrix-v([12])|(unpacked)-(ulong)-matrix-v(2)")
+_NAMES = {"row_names": "row_names", "column_names": "col_names"}  # ours, theirs
+_MOST = 2**32 - 1  # of a dimension, and of an integer
+_WRAP = 2**32  # words, of which `idx` counts the rest
+_CHUNK = 1024  # items of a dataset, as BPCells itself has it
+_SUFFIXES = (".h5", ".hdf5", ".h5ad")
+
+
+class Version(NamedTuple):
+    """What the version of a matrix says."""
+
+    packed: bool
+    values: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{'packed' if self.packed else 'unpacked'}-{self.values}-matrix-v{self.number}"
+
+
+@contextlib.contextmanager
+def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Compressed]:
+    """The matrix at a place, whose arrays are read, and decoded, where they are sliced, as long as the block lasts.
+
+    Raises ContainerError for what is no BPCells matrix, ArrayError for one whose arrays do not fit each other.
+    """
+    with contextlib.ExitStack() as closing:
+        place: Place
+        if isinstance(path, str) and os.path.isdir(path):
+            if group:
+                raise PathMissingError(Problem(f"{path}:{group}", "a folder of BPCells has no groups"))
+            place = Folder(path, _TYPES, limits, closing)
+        else:
+            place = Group(closing.enter_context(hdf5.reading(path, group, limits)), limits)
+        yield _matrix(place)
+
+
+read = functools.partial(read_matrix, looking)
+
+
+def claims(group: h5py.Group) -> bool:
+    """Whether a group of an HDF5 file says that it is such a matrix."""
+    with contextlib.suppress(BinsparseError):
+        return _VERSION.fullmatch(attribute_text(group, "version", DEFAULT_LIMITS)) is not None
+    return False
+
+
+def _matrix(place: Place) -> Compressed:
+    version = _version(place.version())
+    orders = place.texts("storage_order")
+    order = orders[0] if orders else ""
+    if order not in ("row", "col"):
+        raise ContainerError(Problem("storage_order", f"expected row or col, got {order!r:.40}"))
+    by: Axis = "row" if order == "row" else "col"
+    sizes = place.numbers("shape", "uint32")
+    if len(sizes) != 2:
+        raise ArrayError(Problem("shape", f"expected 2 sizes, got {len(sizes)}"))
+    rows, columns = map(int, sizes[:])
+    attributes = {ours: place.texts(theirs) for ours, theirs in _NAMES.items()}
+    pointers = place.numbers("idxptr", "uint32" if version.number == 1 else "uint64")
+
+    def entries(count: int) -> tuple[Sliceable, Sliceable]:
+        if version.packed:
+            indices: Sliceable = _stream(place, "index", ZIGZAG, count, version)
+        else:
+            indices = first_items(place.numbers("index", "uint32"), count, "index")
+        if version.packed and version.values == "uint":
+            return indices, _stream(place, "val", LESS_ONE, count, version)
+        return indices, first_items(place.numbers("val", _VALUES[version.values]), count, "val")
+
+    return compressed(by, (rows, columns), pointers, ("idxptr", "index", "val"), attributes, entries)
+
+
+def _version(text: str) -> Version:
+    match = _VERSION.fullmatch(text)
+    if match:
+        packed, values, number = filter(None, match.groups())
+        return Version(packed == "packed", values, int(number))
+    if text.endswith("-matrix-v9999"):
+        raise ContainerError(Problem("version", f"{text:.60} is an experiment, which only BPCells itself reads"))
+    if "-fragments-" in text:
+        raise ContainerError(Problem("version", f"{text:.60}: fragments are no matrix; BPCells itself reads them"))
+    known = "packed- or unpacked- uint, float or double -matrix-v1 or v2"
+    raise ContainerError(Problem("version", f"expected {known}, got {text!r:.60}"))
+
+
+def _stream(place: Place, name: str, codec: int, count: int, version: Version) -> Stream:
+    """Packed numbers in the arrays NAME_data, NAME_idx, NAME_idx_offsets and NAME_starts."""
+    words = place.numbers(f"{name}_data", "uint32", unsigned=True)
+    idx = place.numbers(f"{name}_idx", "uint32", unsigned=True)
+    starts = place.numbers(f"{name}_starts", "uint32", unsigned=True) if codec == ZIGZAG else None
+    chunks = -(-count // CHUNK)
+    if len(idx) < chunks + 1:
+        raise ArrayError(Problem(f"{name}_idx", f"expected a length of {chunks + 1}, got {len(idx)}"))
+    if int(idx[:1][0]) != 0:
+        raise ArrayError(Problem(f"{name}_idx[0]", f"expected 0, got {int(idx[:1][0])}"))
+    if starts is not None and len(starts) < chunks:
+        raise ArrayError(Problem(f"{name}_starts", f"expected a length of {chunks}, got {len(starts)}"))
+    wraps = np.empty(0, np.int64)
+    if version.number > 1:
+        wraps = _wraps(place.numbers(f"{name}_idx_offsets", "uint64"), f"{name}_idx_offsets", len(idx), len(words))
+
+    def offsets(first: int, last: int) -> Array:
+        found = idx[first:last].astype(np.int64)
+        if len(wraps):
+            found += _WRAP * np.searchsorted(wraps, np.arange(first, first + len(found)), side="right")
+        return found
+
+    return Stream(name, codec, count, words, offsets, starts)
+
+
+def _wraps(stored: Sliceable, name: str, chunks: int, words: int) -> Array:
+    """The places of `idx` from where on it has passed another 2**32 words. That it decreases there, and nowhere else,
+    is found where chunks are decoded.
+    """
+    if not 2 <= len(stored) <= 2 + words // _WRAP:
+        most = f"2 … {2 + words // _WRAP}"
+        raise ArrayError(Problem(name, f"expected a length of {most} for {words} words, got {len(stored)}"))
+    found = stored[:]
+    if found[0] != 0 or found[-1] != chunks or (found[1:] < found[:-1]).any():
+        raise ArrayError(Problem(name, f"expected to go from 0 to {chunks} without a decrease"))
+    return found[1:-1].astype(np.int64)
+
+
+# Writing
+
+
+def write(
+    path: str,
+    tensor: Tensor,
+    *,
+    overwrite: bool = False,
+    group: str | None = None,
+    packed: bool = True,
+    version: int = 2,
+    chunks: int = _CHUNK,
+    gzip: int = 0,
+) -> None:
+    """Write a matrix: to a folder, or where there is a group, or a path that ends with .h5, .hdf5 or .h5ad, to HDF5.
+
+    It is stored by columns where the tensor's format is (CSC, DCSC …), else by rows. Values become uint where all are
+    integers of 32 bits without a sign, else float or double; names are taken from the attributes `row_names` and
+    `column_names`. packed: index and integer values are bit-packed. version: 1 for programs before March 2023. chunks:
+    of HDF5 datasets, in items; gzip: their level of compression.
+
+    Raises FormatError for what such a file cannot hold, OptionError, PathExistsError.
+    """
+    version, chunks, gzip = as_integers((version, chunks, gzip))
+    if version not in (1, 2) or type(version) is not int:
+        raise OptionError(Problem("version", f"expected 1 or 2, got {version!r:.40}"))
+    if type(chunks) is not int or chunks < 1 or type(gzip) is not int or not 0 <= gzip <= 9:
+        raise OptionError(Problem(path, f"expected chunks >= 1 and gzip 0 … 9, got {chunks!r:.40} and {gzip!r:.40}"))
+    in_hdf5 = group is not None or path.lower().endswith(_SUFFIXES)
+    if not in_hdf5 and (gzip or chunks != _CHUNK):
+        raise OptionError(Problem(path, "a folder of BPCells has no chunks and no compression"))
+    said, arrays, texts = _contents(path, tensor, packed, version)
+    if in_hdf5:
+        _write_group(path, group, overwrite, str(said), arrays, texts, chunks, gzip)
+    else:
+        _write_folder(path, overwrite, str(said), arrays, texts)
+
+
+def _contents(
+    path: str, tensor: Tensor, packed: bool, number: int
+) -> tuple[Version, dict[str, Array], dict[str, list[str]]]:
+    """The version, the arrays and the lists of texts of a matrix."""
+    if tensor.ndim != 2:
+        raise FormatError(Problem(path, f"BPCells holds matrices, not {tensor.ndim} dimensions"))
+    if tensor.structure is not None:
+        raise FormatError(Problem(path, f"BPCells cannot say {tensor.structure}"))
+    if tensor.fill_value is not None and tensor.fill_value != 0:
+        raise FormatError(Problem(path, f"BPCells cannot say the fill value {tensor.fill_value}"))
+    if max(tensor.shape) > _MOST:
+        raise FormatError(Problem(path, f"BPCells holds no dimension above {_MOST}, got shape {tensor.shape}"))
+    texts = {theirs: _names(tensor, ours, k) for k, (ours, theirs) in enumerate(_NAMES.items())}
+    by_column = tensor.format.order == (1, 0)
+    matrix = tensor.convert("CSC" if by_column else "CSR")
+    texts["storage_order"] = ["col" if by_column else "row"]
+    said = Version(packed, _kind(matrix.values, path), number)
+    pointers, indices = matrix.arrays["pointers_to_1"], matrix.arrays["indices_1"]
+    values = matrix.values.astype(_VALUES[said.values], copy=False)
+    arrays = arrays_of(said, matrix.shape, pointers, indices.astype(np.uint32, copy=False), values)
+    return said, arrays, texts
+
+
+def arrays_of(
+    said: Version, shape: tuple[int, ...], pointers: Array, indices: Array, values: Array
+) -> dict[str, Array]:
+    """The arrays of a matrix by the names that they have in the file. Raises FormatError for more than fits."""
+    if said.number == 1 and int(pointers[-1]) > _MOST:
+        raise FormatError(Problem("idxptr", f"version 1 holds no more than {_MOST} entries, got {int(pointers[-1])}"))
+    arrays = {
+        "idxptr": pointers.astype(np.uint32 if said.number == 1 else np.uint64),
+        "shape": np.array(shape, np.uint32),
+    }
+    if said.packed:
+        arrays |= _packed("index", indices, ZIGZAG, said.number)
+    else:
+        arrays["index"] = indices
+    if said.packed and said.values == "uint":
+        arrays |= _packed("val", values, LESS_ONE, said.number)
+    else:
+        arrays["val"] = values
+    return arrays
+
+
+def _packed(name: str, numbers: Array, codec: int, version: int) -> dict[str, Array]:
+    encoded = encode(numbers, codec)
+    crossings = int(encoded.offsets[-1]) // _WRAP
+    if version == 1 and crossings:
+        raise FormatError(Problem(name, f"version 1 holds less than 2**32 packed words, got {encoded.offsets[-1]}"))
+    arrays = {f"{name}_data": encoded.words, f"{name}_idx": (encoded.offsets % _WRAP).astype(np.uint32)}
+    if version > 1:
+        inner = np.searchsorted(encoded.offsets, _WRAP * np.arange(1, crossings + 1))
+        arrays[f"{name}_idx_offsets"] = np.array([0, *inner, len(encoded.offsets)], np.uint64)
+    if codec == ZIGZAG:
+        arrays[f"{name}_starts"] = encoded.starts
+    return arrays
+
+
+def _kind(values: Array, path: str) -> str:
+    """The name of the type that holds these values exactly."""
+    if values.dtype.kind == "f" and values.dtype.itemsize <= 8:
+        return "double" if values.dtype.itemsize == 8 else "float"
+    if values.dtype.kind not in "biu":
+        raise FormatError(Problem(path, f"BPCells holds no {values.dtype} values"))
+    if values.size and values.dtype.kind != "b" and not 0 <= int(values.min()) <= int(values.max()) <= _MOST:
+        what = f"BPCells holds integers of 0 … {_MOST}, got {values.min()} … {values.max()}; floating-point ones fit"
+        raise FormatError(Problem(path, what))
+    return "uint"
+
+
+def _names(tensor: Tensor, name: str, dimension: int) -> list[str]:
+    names = tensor.attributes.get(name, [])
+    if not isinstance(names, list) or not all(isinstance(text, str) for text in names):
+        raise FormatError(Problem(f"attributes.{name}", f"expected a list of texts, got {names!r:.60}"))
+    if len(names) not in (0, tensor.shape[dimension]):
+        what = f"expected none or {tensor.shape[dimension]} for dimension {dimension}, got {len(names)}"
+        raise FormatError(Problem(f"attributes.{name}", what))
+    wrong = next((k for k, text in enumerate(names) if not _is_line(text)), None)
+    if wrong is not None:
+        raise FormatError(Problem(f"attributes.{name}[{wrong}]", f"no line of text: {names[wrong]!r:.60}"))
+    return names
+
+
+def _is_line(text: str) -> bool:
+    """Whether a name comes back as it was, from a folder or from HDF5."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\n" not in text and "\0" not in text and not text.endswith("\r")
+
+
+def _write_folder(
+    path: str, overwrite: bool, version: str, arrays: Mapping[str, Array], texts: Mapping[str, list[str]]
+) -> None:
+    refuse_existing(path, overwrite)
+    real = os.path.realpath(path)
+    if os.path.isdir(real) and os.listdir(real) and not is_folder(real):
+        raise PathExistsError(Problem(path, "is a folder without a matrix of BPCells, and is not overwritten"))
+    with replacing_folder(path) as part:
+        for name, array in arrays.items():
+            with open(os.path.join(part, name), "wb") as file:
+                file.write(_TYPES[array.dtype.name])
+                file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
+        for name, lines in {**texts, "version": [version]}.items():
+            with open(os.path.join(part, name), "wb") as file:
+                file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def is_folder(path: str) -> bool:
+    """Whether a folder says that it is a matrix of BPCells."""
+    version = os.path.join(path, "version")
+    if os.path.islink(version) or not os.path.isfile(version):
+        return False
+    with open(version, "rb") as file:
+        return file.read(9).startswith((b"packed-", b"unpacked-"))
+
+
+def _write_group(
+    path: str,
+    group: str | None,
+    overwrite: bool,
+    version: str,
+    arrays: Mapping[str, Array],
+    texts: Mapping[str, list[str]],
+    chunks: int,
+    gzip: int,
+) -> None:
+    options = {"compression": "gzip", "compression_opts": gzip, "shuffle": True} if gzip else {}
+    with hdf5.writing(path, group, overwrite, DEFAULT_LIMITS, DEFAULT_STORAGE) as writer:
+        place = writer.group
+        if "version" in place.attrs:
+            if not overwrite:
+                raise PathExistsError(Problem(f"{path}:{group}", "has a matrix; nobody asked to overwrite it"))
+            _clear(place)
+        taken = {*arrays, *texts} & set(place.keys())
+        if taken:
+            what = "is there already, and is no array of a matrix of BPCells"
+            raise PathExistsError(Problem(f"{place.name}/{min(taken)}", what))
+        for name, array in arrays.items():
+            given = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            place.create_dataset(name, data=given, maxshape=(None,), chunks=(chunks,), **options)
+        for name, lines in texts.items():
+            place.create_dataset(name, shape=(len(lines),), dtype=h5py.string_dtype())[...] = lines
+        place.attrs["version"] = version
+
+
+def _clear(place: h5py.Group) -> None:
+    """Take away a matrix that is there."""
+    del place.attrs["version"]
+    parts = ["", "_data", "_idx", "_idx_offsets", "_starts"]
+    names = {"shape", "idxptr", "storage_order", *_NAMES.values()}
+    names |= {f"{name}{part}" for name in ("index", "val") for part in parts}
+    for name in names & set(place.keys()):
+        del place[name]

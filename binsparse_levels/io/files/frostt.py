@@ -1,0 +1,90 @@
+"""FROSTT text tensors (.tns, .tns.gz): a line for each entry, its coordinates from 1, then its value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...engine.emission import Duplicates
+from ...errors import ArrayError, FormatError, Problem
+from ...formats.format import coordinates
+from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
+from ...tensors.tensor import Tensor, pack
+from . import text_tables
+from .text_tables import Array
+
+COMMENT = "#"
+
+
+def read(
+    path: str,
+    *,
+    shape: int | Sequence[int] | None = None,
+    duplicates: Duplicates = "error",
+    limits: Limits = DEFAULT_LIMITS,
+) -> Tensor:
+    """The tensor in a .tns file, every entry with all its coordinates, in the order of the dimensions.
+
+    shape: the file names none; where it is not given the largest coordinates tell. The values are int64 where all are
+    written as integers, else float64. Raises ArrayError for what is no such table, ContainerError.
+    """
+    with text_tables.reading(path) as stream:
+        data = text_tables.read_rest(stream, path, limits)
+    width = _width(data, path)
+    *columns, values = _parse(data, width, path)
+    problems = [
+        Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}")
+        for k, x in enumerate(columns)
+        if len(x) and x.min() < 1
+    ]
+    if problems:
+        raise ArrayError(problems)
+    for x in columns:
+        x -= 1
+    if shape is None:
+        if not len(values):
+            raise ArrayError(Problem(path, "has no entries, so its shape must be given"))
+        shape = [int(x.max()) + 1 for x in columns]
+    if not len(values):
+        columns = [np.empty(0, np.int64)] * np.size(shape)
+    return pack(columns, values, shape, coordinates(len(columns)), duplicates=duplicates, limits=limits)
+
+
+def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
+    """Write the entries in stored order, the shape in a comment. Raises FormatError for what the text would lose."""
+    if tensor.ndim == 0:
+        raise FormatError(Problem(path, "a .tns file holds no scalars"))
+    if tensor.structure is not None:
+        raise FormatError(Problem(path, f"a .tns file cannot say {tensor.structure}"))
+    if tensor.fill_value is not None and tensor.fill_value != 0:
+        raise FormatError(Problem(path, f"a .tns file cannot say the fill value {tensor.fill_value}"))
+    if tensor.dtype.kind not in "biuf" or tensor.dtype.itemsize > 8:
+        raise FormatError(Problem(path, f"a .tns file holds no {tensor.dtype} values"))
+    coords, values = tensor.unpack()
+    if values.dtype == np.uint64 and len(values) and values.max() > INT64_MAX:
+        raise FormatError(Problem(path, "a .tns file holds no integers above 2**63 - 1"))
+    numbers = values.astype(np.uint8) if values.dtype.kind == "b" else values
+    with text_tables.writing(path, overwrite) as stream:
+        stream.write(f"{COMMENT} {' '.join(map(str, tensor.shape))}\n".encode())
+        text_tables.format_table(stream, [*(x + 1 for x in coords), numbers])
+
+
+def _width(data: bytes, path: str) -> int:
+    """How many numbers a line has."""
+    line = re.search(rb"^[ \t]*[^\s#][^\n#]*", data, re.MULTILINE)
+    if line is None:
+        return 1
+    width = len(line.group().split())
+    if width < 2:
+        raise ArrayError(Problem(path, f"expected coordinates and a value on a line, got {line.group()!r:.60}"))
+    return width
+
+
+def _parse(data: bytes, width: int, path: str) -> list[Array]:
+    types = ["i8"] * width
+    try:
+        return text_tables.parse_table(data, types, COMMENT, path)
+    except ArrayError:
+        return text_tables.parse_table(data, [*types[:-1], "f8"], COMMENT, path)

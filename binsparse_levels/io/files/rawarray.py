@@ -1,0 +1,135 @@
+"""RawArray (.ra): one array of any number of dimensions, as a tensor whose levels are all dense.
+
+The items are the values as they lie in the file. A file lists its first dimension fastest; which of two shapes that is,
+the writers of such files see differently:
+
+    order="F"   the shape is that of the file's dimensions; indices are those of Julia, C and Matlab
+    order="C"   the shape is the reversed one, as the format's own document has it; an array of numpy's is not copied
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...containers.base import refuse_existing, replacing
+from ...containers.ra_file import ArrayFile, Encoding, Header, Order, check_order, write_array
+from ...errors import ContainerError, FormatError, LimitError, OptionError, PathMissingError, Problem
+from ...formats.format import Format
+from ...levels import Dense
+from ...limits import DEFAULT_LIMITS, Limits
+from ...tensors.tensor import Tensor
+
+
+@contextlib.contextmanager
+def open_array(
+    path: str, *, dtype: npt.DTypeLike | None = None, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[ArrayFile]:
+    """The file's header, its flat items, of which parts are read by slices, its memory map and its trailer.
+
+    dtype: the type of the items where numpy has none for the file's, or another of the same width is wanted; in the
+    byte order of the file. Raises ContainerError for what is no .ra file, or not a whole one, OptionError.
+    """
+    try:
+        file = open(path, "rb")  # noqa: SIM115, what is raised inside is not of the opening
+    except FileNotFoundError:
+        raise PathMissingError(Problem(path, "no such file")) from None
+    except OSError as error:
+        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}")) from error
+    with file:
+        yield ArrayFile(file, path, limits, dtype)
+
+
+class Found(NamedTuple):
+    """An array in a file, as a tensor that has not been read."""
+
+    format: Format
+    shape: tuple[int, ...]
+    arrays: Mapping[str, Any]
+    values: ArrayFile
+    attributes: Mapping[str, Any]
+
+
+@contextlib.contextmanager
+def looking(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Found]:
+    """What `read` would give, of which values are read where they are sliced. Raises what `open_array` raises."""
+    with open_array(path, limits=limits) as array:
+        yield Found(*_place(array.header, "F"), {}, array, {})
+
+
+def read(
+    path: str, *, order: Order = "F", dtype: npt.DTypeLike | None = None, limits: Limits = DEFAULT_LIMITS
+) -> Tensor:
+    """The array in a .ra file as a dense tensor, copied into memory; a scalar where it has no dimensions.
+
+    What numpy has no type for (128-bit integers, user types, bfloat16 without the package ml_dtypes) are raw bytes, in
+    the byte order of this machine where the type says what that is; dtype: as for `open_array`. Bytes appended to the
+    file are left out. Raises ContainerError, ArrayError for booleans that are none, LimitError, OptionError.
+    """
+    check_order(order)
+    with open_array(path, dtype=dtype, limits=limits) as array:
+        return Tensor(*_place(array.header, order), {}, array.read(), limits=limits)
+
+
+def write(
+    path: str,
+    tensor: Tensor,
+    *,
+    overwrite: bool = False,
+    order: Order = "F",
+    eltype: int | None = None,
+    big_endian: bool = False,
+    encoding: Encoding | None = None,
+    trailer: bytes = b"",
+) -> None:
+    """Write a tensor whose levels are all dense; any other is to be converted first, since nothing is made dense
+    unasked. `read` with the same order gives an equal one.
+
+    eltype: the number of the type in the file: of raw bytes (128-bit integers are 1 and 2, else they are of a user
+    type, 0), of booleans 5 as Julia has them, or 0 or 2; with 0 the bytes of any type are written, without their type.
+    big_endian: the data, not the header. encoding: "bits" and "leb128" are read by Julia, "lz4" by C; where it is not
+    given, the data are plain. trailer: bytes to be appended, with which some programs refuse the file.
+
+    Raises FormatError for what the file would lose, OptionError.
+    """
+    check_order(order)
+    if tensor.structure is not None:
+        raise FormatError(Problem(path, f"an .ra file cannot say {tensor.structure}; expand the structure first"))
+    if tensor.arrays or len(tensor.values) != tensor.size:
+        every = ", ".join(["dense"] * tensor.ndim)
+        raise FormatError(
+            Problem(path, f"an .ra file holds dense arrays, not {tensor.format}; convert it to '{every}'")
+        )
+    if tensor.fill_value is not None and tensor.fill_value != np.zeros((), tensor.dtype):
+        raise FormatError(Problem(path, f"an .ra file cannot say the fill value {tensor.fill_value}"))
+    if type(trailer) is not bytes or type(big_endian) is not bool:
+        raise OptionError(
+            Problem(path, f"expected bytes to append and a boolean, got {trailer!r:.40}, {big_endian!r:.40}")
+        )
+    cells = _cells(tensor, path)
+    refuse_existing(path, overwrite)
+    with replacing(path) as part, open(part, "wb") as file:
+        options: dict[str, Any] = {"big_endian": big_endian, "encoding": encoding, "trailer": trailer}
+        write_array(file, cells.T if order == "F" else cells, path, eltype=eltype, **options)
+
+
+def _place(header: Header, order: Order) -> tuple[Format, tuple[int, ...]]:
+    """The format and the shape of the items as they lie."""
+    ndim = len(header.dims)
+    if order == "C":
+        return Format((Dense(),) * ndim), header.dims[::-1]
+    return Format((Dense(),) * ndim, tuple(range(ndim))[::-1] if ndim > 1 else None), header.dims
+
+
+def _cells(tensor: Tensor, path: str) -> npt.NDArray[Any]:
+    """The values as an array of the tensor's shape, a view."""
+    order = tensor.format.order
+    try:
+        cells = tensor.values.reshape([tensor.shape[k] for k in order])
+    except ValueError as error:
+        raise LimitError(Problem(path, f"numpy has no such array: {error}")) from None
+    return cells.transpose(np.argsort(order)) if order else cells

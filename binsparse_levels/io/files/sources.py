@@ -1,0 +1,220 @@
+"""Folders, and groups of HDF5 files, as places of arrays and texts. Arrays are read where they are sliced.
+
+Other programs store them as other types of numbers too: those that were asked for are given, or an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, Protocol, TypeAlias
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from ...containers import hdf5
+from ...containers.base import ArrayInfo, touching
+from ...containers.direct import open_file, parts_of
+from ...errors import ArrayError, BinsparseError, ContainerError, PathMissingError, Problem
+from ...formats.bitpacked import Sliceable
+from ...limits import Limits
+from ..decoding import Lazy
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+@contextlib.contextmanager
+def named(names: Mapping[str, str], place: str = "") -> Iterator[None]:
+    """Let faults be told with the place, and of arrays with the names that they have in the file."""
+    try:
+        yield
+    except BinsparseError as error:
+        problems = []
+        for problem in error.problems:
+            name, bracket, rest = problem.path.partition("[")
+            path = ": ".join(filter(None, [place, names.get(name, name) + bracket + rest]))
+            problems.append(Problem(path, problem.message))
+        raise type(error)(problems) from None
+
+
+class Place(Protocol):
+    """A folder or a group of arrays and texts."""
+
+    def numbers(self, name: str, dtype: str, *, unsigned: bool = False) -> Sliceable:
+        """An array of that type of numbers; `unsigned`: it must not be stored with signs. Raises ArrayError where it is
+        none, ContainerError where it is missing.
+        """
+
+    def texts(self, name: str) -> list[str]:
+        """A list of texts. Raises as `numbers` does."""
+
+    def version(self) -> str:
+        """What the place says that it is."""
+
+
+class Folder:
+    """A folder with a file for each array: 8 bytes that name the type, then its numbers; or lines of text.
+
+    types: what those bytes are, by numpy's name of the type. Symbolic links are not followed; files stay open until
+    `closing` ends.
+    """
+
+    def __init__(self, path: str, types: Mapping[str, bytes], limits: Limits, closing: contextlib.ExitStack) -> None:
+        self._path = path
+        self._types = types
+        self._limits = limits
+        self._closing = closing
+
+    def numbers(self, name: str, dtype: str, *, unsigned: bool = False) -> Sliceable:
+        file = self._open(name)
+        head, wanted = file.read(8), self._types[dtype]
+        if head != wanted:
+            raise ArrayError(Problem(name, f"expected a file that begins with {wanted!r}, got {head!r}"))
+        kind = np.dtype(dtype).newbyteorder("<")
+        count = (os.fstat(file.fileno()).st_size - 8) // kind.itemsize
+        parts = parts_of(file.fileno(), 8, kind, name, self._limits)
+        return Lazy(count, np.dtype(dtype), lambda begin, end: parts(begin, end).astype(dtype, copy=False), file)
+
+    def texts(self, name: str) -> list[str]:
+        file = self._open(name)
+        self._limits.hold("array_bytes", os.fstat(file.fileno()).st_size, name, "the size in bytes")
+        with touching(name):
+            data = file.read()
+        try:
+            lines = data.decode().split("\n")
+        except UnicodeDecodeError as error:
+            raise ArrayError(Problem(name, f"not UTF-8: {error}")) from None
+        if not lines[-1]:
+            lines.pop()
+        return [line.removesuffix("\r") for line in lines]
+
+    def version(self) -> str:
+        lines = self.texts("version")
+        if len(lines) != 1:
+            raise ContainerError(Problem(f"{self._path}/version", f"expected one line, got {len(lines)}"))
+        return lines[0]
+
+    def _open(self, name: str) -> IO[bytes]:
+        file = open_file(os.path.join(self._path, name), PathMissingError, buffering=0)
+        return self._closing.enter_context(file)
+
+
+class Group:
+    """A group of an HDF5 file, with a dataset for each array."""
+
+    def __init__(self, reader: hdf5.HDF5Reader, limits: Limits) -> None:
+        self._reader = reader
+        self._limits = limits
+
+    @property
+    def attributes(self) -> h5py.AttributeManager:
+        return self._reader.group.attrs
+
+    def names(self) -> set[str]:
+        """What lies in the group; that it is there is all that is known."""
+        with touching(self._reader.group.name):
+            return set(self._reader.group.keys())
+
+    def numbers(self, name: str, dtype: str | None = None, *, unsigned: bool = False) -> Sliceable:
+        """dtype: None for that which is stored."""
+        if dtype is None:
+            return self._numbers(name, "biuf", "numbers")
+        wanted = np.dtype(dtype)
+        kinds = "u" if unsigned else "iu" if wanted.kind in "iu" else wanted.kind
+        found = self._numbers(name, kinds, f"{'unsigned ' * unsigned}{wanted}")
+        if found.dtype == wanted:
+            return found
+        if wanted.kind == "f":
+            raise ArrayError(Problem(name, f"expected {wanted}, got {found.dtype}"))
+        return _converted(name, found, wanted)
+
+    def integers(self, name: str) -> Sliceable:
+        """Integers of the type that is stored. Raises as `numbers` does."""
+        return self._numbers(name, "iu", "integers")
+
+    def _numbers(self, name: str, kinds: str, expected: str) -> Lazy:
+        info = self._info(name)
+        if info.dtype.kind not in kinds:
+            raise ArrayError(Problem(name, f"expected {expected}, got {info.dtype}"))
+        return items(self._reader, name, info, info.shape[0], info.dtype.newbyteorder("="))
+
+    def texts(self, name: str) -> list[str]:
+        info = self._info(name)
+        if h5py.check_string_dtype(info.dtype) is None:
+            raise ArrayError(Problem(name, f"expected texts, got {info.dtype}"))
+        return [_as_text(text, f"{name}[{k}]") for k, text in enumerate(self._reader.read(name))]
+
+    def version(self) -> str:
+        return self.attribute_text("version")
+
+    def attribute_text(self, name: str) -> str:
+        """An attribute that is a text. Raises ContainerError."""
+        return attribute_text(self._reader.group, name, self._limits)
+
+    def attribute_numbers(self, name: str) -> list[int]:
+        """An attribute that is a list of integers. Raises ContainerError."""
+        with touching(name):
+            size = self.attributes.get_id(name).get_storage_size()
+            self._limits.hold("header_bytes", size, name, "the length of the attribute")
+            numbers = np.asarray(self.attributes[name])
+        if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+            raise ContainerError(Problem(name, f"expected integers, got {numbers.dtype} of shape {numbers.shape}"))
+        found: list[int] = numbers.tolist()
+        return found
+
+    def _info(self, name: str) -> ArrayInfo:
+        """Of a dataset of one dimension."""
+        info = self._reader.info(name)
+        if info is None:
+            raise PathMissingError(Problem(name, f"{self._reader.group.name} has no such dataset"))
+        if len(info.shape) != 1:
+            raise ArrayError(Problem(name, f"expected one dimension, got shape {info.shape}"))
+        return info
+
+
+def items(
+    reader: hdf5.HDF5Reader, name: str, info: ArrayInfo, length: int, dtype: np.dtype[Any], *, view: bool = False
+) -> Lazy:
+    """The first items of a dataset, as that type; view: their bytes as those of that type. Precondition: the file stays
+    open.
+    """
+    parts = functools.cache(lambda: reader.parts(name))
+
+    def read(begin: int, end: int) -> Array:
+        array = parts()(begin, end)
+        return array.view(dtype) if view else array.astype(dtype, copy=False)
+
+    return Lazy(length, dtype, read, stored=info.nbytes)
+
+
+def _converted(name: str, stored: Lazy, dtype: np.dtype[Any]) -> Lazy:
+    """Integers as integers of another type."""
+    limits = np.iinfo(dtype)
+
+    def read(begin: int, end: int) -> Array:
+        found = stored[begin:end]
+        wrong = (found < limits.min) | (found > limits.max)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise ArrayError(Problem(f"{name}[{begin + at}]", f"{found[at]} is out of the range of {dtype}"))
+        return found.astype(dtype)
+
+    return Lazy(len(stored), dtype, read)
+
+
+def attribute_text(group: h5py.Group, name: str, limits: Limits) -> str:
+    """An attribute as text. Raises ContainerError where it is missing or none."""
+    text = hdf5.read_text(group, name, limits)
+    if text is None:
+        raise ContainerError(Problem(name, "this attribute is missing"))
+    return _as_text(text, name)
+
+
+def _as_text(text: Any, path: str) -> str:
+    try:
+        return text.decode() if isinstance(text, bytes) else str(text).encode().decode()
+    except UnicodeError as error:
+        raise ArrayError(Problem(path, f"not UTF-8: {error}")) from None

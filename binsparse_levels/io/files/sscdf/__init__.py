@@ -1,0 +1,1 @@
+"""sscdf files of both dialects."""

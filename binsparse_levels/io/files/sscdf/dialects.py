@@ -1,0 +1,100 @@
+"""What the two dialects of sscdf have: formats, types, and objects by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+
+from ....containers.base import touching
+from ....errors import Problem, UnsafeError
+from ....formats.dtypes import INTEGERS
+from ....formats.format import Format, parse_format
+
+
+class Layout(NamedTuple):
+    """A format of a file: the levels that it is, and the names there of the arrays of the levels, by stored name."""
+
+    format: Format
+    arrays: Mapping[str, str]
+
+
+def _layouts(table: dict[str, tuple[str, dict[str, str]]]) -> dict[str, Layout]:
+    return {name: Layout(parse_format(format), arrays) for name, (format, arrays) in table.items()}
+
+
+# The names are those of GraphBLAS too, but for `scalar` and `scalar_empty`.
+NATIVE = _layouts(
+    {
+        "csr": ("CSR", {"pointers_to_1": "indptr", "indices_1": "col_indices"}),
+        "csc": ("CSC", {"pointers_to_1": "indptr", "indices_1": "row_indices"}),
+        "hypercsr": ("DCSR", {"pointers_to_1": "indptr", "indices_0": "rows", "indices_1": "col_indices"}),
+        "hypercsc": ("DCSC", {"pointers_to_1": "indptr", "indices_0": "cols", "indices_1": "row_indices"}),
+        "bitmapr": ("bitmap(2)", {"bitmap_0": "bitmap"}),
+        "bitmapc": ("bitmap(2) @ 1, 0", {"bitmap_0": "bitmap"}),
+        "fullr": ("DMATR", {}),
+        "fullc": ("DMATC", {}),
+        "coor": ("COOR", {"indices_0": "rows", "indices_1": "cols"}),
+        "cooc": ("COOC", {"indices_1": "rows", "indices_0": "cols"}),
+        "sparse": ("CVEC", {"indices_0": "indices"}),
+        "bitmap": ("bitmap", {"bitmap_0": "bitmap"}),
+        "full": ("DVEC", {}),
+        "scalar": ("element", {}),
+        "scalar_empty": ("bitmap(0)", {}),
+    }
+)
+JSON = _layouts(
+    {
+        "CSR": ("CSR", {"pointers_to_1": "pointers_0", "indices_1": "indices_1"}),
+        "CSC": ("CSC", {"pointers_to_1": "pointers_0", "indices_1": "indices_1"}),
+        "DCSR": ("DCSR", {"indices_0": "indices_0", "pointers_to_1": "pointers_0", "indices_1": "indices_1"}),
+        "DCSC": ("DCSC", {"indices_0": "indices_0", "pointers_to_1": "pointers_0", "indices_1": "indices_1"}),
+        "COOR": ("COOR", {"indices_0": "indices_0", "indices_1": "indices_1"}),
+        "COOC": ("COOC", {"indices_0": "indices_0", "indices_1": "indices_1"}),
+        "VEC": ("CVEC", {"indices_0": "indices_0"}),
+    }
+)
+DIALECTS = {"native": NATIVE, "json": JSON}
+SIZES: tuple[tuple[str, ...], ...] = ((), ("size",), ("nrows", "ncols"))
+INTEGER_TYPES = {name: np.dtype(name) for name in INTEGERS}
+NATIVE_TYPES = {"bool": np.dtype(bool), **INTEGER_TYPES, "fp32": np.dtype("f4"), "fp64": np.dtype("f8")}
+JSON_TYPES = {"bool": np.dtype(bool), **INTEGER_TYPES, "float32": np.dtype("f4"), "float64": np.dtype("f8")}
+VERSION = "1.0"
+RESERVED = {"values", "value", *SIZES[1], *SIZES[2]}.union(
+    *(layout.arrays.values() for known in DIALECTS.values() for layout in known.values())
+)
+
+
+def place_of(path: str, name: str | None) -> str:
+    """What an object is called in errors."""
+    return path if name is None else f"{path}:{name}"
+
+
+def groups_of(file: h5py.File) -> dict[str, h5py.Group]:
+    """The groups in the root. Raises UnsafeError for a link that leads out of it, or back to it."""
+    found = {}
+    root = h5py.h5o.get_info(file.id).addr
+    for name in file.keys():  # noqa: SIM118 (items would follow links)
+        link = file.get(name, getlink=True)
+        if not isinstance(link, h5py.HardLink):
+            raise UnsafeError(Problem(name, f"a {type(link).__name__} is not followed"))
+        child = file[name]
+        if isinstance(child, h5py.Group):
+            if h5py.h5o.get_info(child.id).addr == root:
+                raise UnsafeError(Problem(name, "is the root of the file once more"))
+            found[name] = child
+    return found
+
+
+def is_object(group: h5py.Group) -> bool:
+    """Whether a group says that it is one."""
+    return any(key in group.attrs for key in ("metadata", "format", "datatype"))
+
+
+def names_of(file: h5py.File) -> list[str | None]:
+    """The names of the objects, in the order of the file; None is the primary one."""
+    with touching(file.file.filename):
+        named = [name for name, group in groups_of(file).items() if is_object(group)]
+        return [None, *named] if is_object(file) else [*named]

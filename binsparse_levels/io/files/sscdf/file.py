@@ -1,0 +1,93 @@
+"""sscdf (.sscdf): matrices, vectors and scalars of GraphBLAS in NetCDF-4 files, several in one by name.
+
+There are two dialects, which both call themselves 1.0: in the *native* one attributes name the format and the type of
+an object, in the *JSON* one a text describes it. The primary object lies in the root, every other one in a group of its
+name. Files are read as HDF5, and written so that the NetCDF library opens and extends them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+
+import h5py
+
+from ....containers.base import touching
+from ....containers.hdf5 import opened, read_text
+from ....errors import BinsparseError, ContainerError, DialectWarning, Problem
+from ....limits import DEFAULT_LIMITS, Limits
+from ....tensors.encoding import has_empty_fibers
+from ....tensors.tensor import Check, Tensor
+from ..sources import named
+from .dialects import VERSION, groups_of, is_object, names_of, place_of
+from .reading import Object, look
+from .writing import write, write_all
+
+__all__ = ["claims", "list_groups", "looking", "read", "read_all", "write", "write_all"]
+
+
+def claims(path: str | h5py.Group) -> bool:
+    """Whether an HDF5 file is of this kind, by the attributes of its root or of the first group that has an object; a
+    file of the suffix also where it has no Binsparse tensor.
+    """
+    with contextlib.suppress(BinsparseError), opened(path) as file, touching(str(path)):
+        if "binsparse" in file.attrs or file.name != "/":
+            return False
+        if file.file.filename.lower().endswith(".sscdf"):
+            return True
+        for group in (file, *groups_of(file).values()):
+            if "binsparse" in group.attrs:
+                return False
+            if is_object(group):
+                native = read_text(file, "version", DEFAULT_LIMITS) in (VERSION, VERSION.encode())
+                return "metadata" in group.attrs or ("datatype" in group.attrs and native)
+    return False
+
+
+def list_groups(path: str, limits: Limits) -> list[str]:
+    """The names of the objects, in the order of the file; the primary one as an empty string."""
+    with opened(path) as file:
+        return [name or "" for name in names_of(file)]
+
+
+def read(path: str, *, name: str | None = None, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> Tensor:
+    """The primary object, or the one of that name. A comment becomes the attribute `comment`.
+
+    Raises ContainerError, UnsafeError, ArrayError, FormatError, LimitError for what is no sound object.
+    """
+    with opened(path) as file:
+        return _load(look(file, name, path, limits), place_of(path, name), check, limits)
+
+
+def read_all(path: str, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, Tensor]:
+    """All objects by name, the primary one under None. Raises what `read` raises."""
+    with opened(path) as file:
+        if not names_of(file):
+            raise ContainerError(Problem(path, "holds no sscdf object"))
+        return {
+            name: _load(look(file, name, path, limits), place_of(path, name), check, limits) for name in names_of(file)
+        }
+
+
+@contextlib.contextmanager
+def looking(path: str, *, name: str | None = None, limits: Limits = DEFAULT_LIMITS) -> Iterator[Object]:
+    """One object of a file that is open: what it says of itself, and arrays that are read where they are sliced.
+
+    Nothing that an array holds has been checked. Raises what `read` raises for the rest.
+    """
+    with opened(path) as file:
+        yield look(file, name, path, limits)
+
+
+def _load(found: Object, place: str, check: Check, limits: Limits) -> Tensor:
+    with named(found.names, place):
+        arrays = {name: part[:] for name, part in found.arrays.items()}
+        values = found.values[:] if found.values.shape else found.values
+        tensor = Tensor(
+            found.format, found.shape, arrays, values, attributes=found.attributes, check=check, limits=limits
+        )
+    if "indices_0" in arrays and "pointers_to_1" in arrays and has_empty_fibers(arrays["pointers_to_1"]):
+        what = f"{place}: {found.names['pointers_to_1']}: a row or column without an entry is stored"
+        warnings.warn(what, DialectWarning, stacklevel=5)
+    return tensor

@@ -1,0 +1,224 @@
+"""What an sscdf file says of an object: its attributes, held to the metadata of its arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from ....containers.base import ArrayInfo, load_json, touching
+from ....containers.hdf5 import HDF5Reader
+from ....engine.tree import length_problems
+from ....errors import ArrayError, ContainerError, PathMissingError, Problem, raise_if
+from ....formats.descriptor import array_classes
+from ....formats.format import Format
+from ....limits import INT64_MAX, Limits
+from ....tensors.validation import checked_fill
+from ...decoding import Lazy
+from ..sources import attribute_text, items, named
+from .dialects import (
+    INTEGER_TYPES,
+    JSON,
+    JSON_TYPES,
+    NATIVE,
+    NATIVE_TYPES,
+    SIZES,
+    VERSION,
+    Layout,
+    groups_of,
+    is_object,
+    names_of,
+    place_of,
+)
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+class Object(NamedTuple):
+    """What a file says of one object, all of it compared with the metadata of its arrays, of which none has been read.
+
+    arrays: by stored name. values: those at the positions of the last level; of an iso object a scalar, without a
+    dimension. names: what the arrays are called in the file, by stored name.
+    """
+
+    format: Format
+    shape: tuple[int, ...]
+    arrays: Mapping[str, Any]
+    values: Any
+    comment: str
+    names: Mapping[str, str]
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The user's JSON of a tensor."""
+        return {"comment": self.comment} if self.comment else {}
+
+
+def look(file: h5py.File, name: str | None, path: str, limits: Limits) -> Object:
+    """An object of a file that is open. Raises as `sscdf.read` does."""
+    with named({}, place_of(path, name)), touching("attributes"):
+        groups = groups_of(file)
+        if name is not None and name not in groups:
+            raise PathMissingError(Problem("", "no object of this name"))
+        group = file if name is None else groups[name]
+        if not is_object(group):
+            others = ", ".join(repr(other) for other in names_of(file)) or "none"
+            raise ContainerError(Problem("", f"is no sscdf object; those of the file: {others:.200}"))
+        look_in = _look_json if "metadata" in group.attrs else _look_native
+        return look_in(_Source(file, group, limits))
+
+
+class _Source:
+    """A group while it is looked at."""
+
+    def __init__(self, file: h5py.File, group: h5py.Group, limits: Limits) -> None:
+        self.file = file
+        self.group = group
+        self.limits = limits
+        self.reader = HDF5Reader(group, limits)
+
+    def text(self, name: str, *, root: bool = False) -> str:
+        """An attribute as text."""
+        return attribute_text(self.file if root else self.group, name, self.limits)
+
+    def info(self, name: str) -> ArrayInfo:
+        info = self.reader.info(name)
+        if info is None:
+            raise ArrayError(Problem(name, "missing"))
+        return info
+
+    def scalar(self, name: str) -> Array:
+        """A dataset without a dimension."""
+        if self.info(name).shape != ():
+            raise ArrayError(Problem(name, f"expected a scalar, got shape {self.info(name).shape}"))
+        return self.reader.read(name)
+
+    def size(self, name: str) -> int:
+        """The size of a dimension."""
+        if self.info(name).dtype.kind not in "iu":
+            raise ArrayError(Problem(name, f"expected an integer type, got {self.info(name).dtype}"))
+        size = int(self.scalar(name))
+        if not 0 <= size <= INT64_MAX:
+            raise ArrayError(Problem(name, f"{size} is not in 0 … 2**63 - 1"))
+        return size
+
+    def array(self, name: str, most: int | None, dtype: np.dtype[Any] | None = None) -> Lazy:
+        """A dataset of one dimension, of which only the first `most` items count; dtype: what it stands for.
+
+        Of booleans any byte but 0 is true, as in C, since cells that are not set may hold anything; but those of a
+        bitmap are kept as they are, to be checked.
+        """
+        info = self.info(name)
+        if len(info.shape) != 1:
+            raise ArrayError(Problem(name, f"expected one dimension, got shape {info.shape}"))
+        length = info.shape[0] if most is None else min(info.shape[0], most)
+        if length < info.shape[0]:
+            self.limits.hold("array_bytes", info.shape[0] * info.dtype.itemsize, name, "the size in bytes")
+        meant = dtype or info.dtype.newbyteorder("=")
+        return items(self.reader, name, info, length, meant, view=name == "bitmap")
+
+    def expect(self, name: str, dtype: np.dtype[Any], said: str) -> None:
+        """Raise ArrayError for a dataset of another type than is said."""
+        held = self.info(name).dtype.newbyteorder("=")
+        if held != dtype and not (dtype.kind == "b" and held.kind in "iu" and held.itemsize == 1):
+            raise ArrayError(Problem(name, f"declared {said}, stored as {held}"))
+
+
+def _known(table: Mapping[str, Any], word: Any, path: str) -> Any:
+    if not isinstance(word, str) or word not in table:
+        raise ContainerError(Problem(path, f"unknown {word!r:.60}; known are {', '.join(table)}"))
+    return table[word]
+
+
+def _look_native(source: _Source) -> Object:
+    version = source.text("version", root=True)
+    if version != VERSION:
+        raise ContainerError(Problem("version", f"expected {VERSION}, got {version!r:.60}"))
+    layout: Layout = _known(NATIVE, source.text("format"), "format")
+    dtype = _known(NATIVE_TYPES, said := source.text("datatype"), "datatype")
+    comment = source.text("comment") if "comment" in source.group.attrs else ""
+    if not layout.format.rank:
+        if layout.format.levels:
+            arrays, value = {"bitmap_0": np.zeros(1, bool)}, np.zeros(1, dtype)
+        else:
+            source.expect("value", dtype, said)
+            arrays, value = {}, source.scalar("value").astype(dtype).reshape(1)
+        return Object(layout.format, (), arrays, value, comment, {"values": "value"})
+    shape = tuple(source.size(name) for name in SIZES[layout.format.rank])
+    return _compared(source, layout, shape, dtype, said, None, comment)
+
+
+def _look_json(source: _Source) -> Object:
+    described = load_json(source.text("metadata"), source.limits, constants=True)
+    if not isinstance(described, dict):
+        raise ContainerError(Problem("metadata", f"expected an object, got {described!r:.60}"))
+    if described.get("version") != VERSION:
+        raise ContainerError(Problem("metadata.version", f"expected {VERSION}, got {described.get('version')!r:.60}"))
+    layout: Layout = _known({**JSON, "COO": JSON["COOR"]}, described.get("format"), "metadata.format")
+    shape: Any = described.get("shape")
+    sound = isinstance(shape, list) and all(type(size) is int and 0 <= size <= INT64_MAX for size in shape)
+    if not sound or len(shape) != layout.format.rank:
+        what = f"expected {layout.format.rank} integers in 0 … 2**63 - 1, got {shape!r:.60}"
+        raise ContainerError(Problem("metadata.shape", what))
+    types = described.get("data_types")
+    if not isinstance(types, dict):
+        raise ContainerError(Problem("metadata.data_types", f"expected an object, got {types!r:.60}"))
+    dtype = _known(JSON_TYPES, types.get("values"), "metadata.data_types.values")
+    comment = described.get("comment", "")
+    if not isinstance(comment, str):
+        raise ContainerError(Problem("metadata.comment", f"expected a string, got {comment!r:.60}"))
+    if layout.format.alias in ("COOR", "COOC") and source.reader.info("indices_0") is None:
+        layout = NATIVE[layout.format.alias.lower()]  # as the text of that state has it, not its program
+    for name in layout.arrays.values():
+        if name in types:
+            path = f"metadata.data_types.{name}"
+            source.expect(name, _known(INTEGER_TYPES, types[name], path), types[name])
+    iso = None
+    if "iso_value" in described:
+        given = described["iso_value"]
+        if type(given) not in ((bool,) if dtype.kind == "b" else (int, float)):
+            raise ContainerError(Problem("metadata.iso_value", f"expected a value of {dtype}, got {given!r:.60}"))
+        try:
+            iso = np.asarray(checked_fill(given, dtype))
+        except (ArrayError, OverflowError):
+            raise ContainerError(Problem("metadata.iso_value", f"{given!r:.60} is no {dtype}")) from None
+    return _compared(source, layout, tuple(shape), dtype, types["values"], iso, comment)
+
+
+def _compared(
+    source: _Source,
+    layout: Layout,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    said: str,
+    iso: Array | None,
+    comment: str,
+) -> Object:
+    """The object, where the metadata of all arrays fits. iso: its one value, where a file says it elsewhere."""
+    format = layout.format
+    dims = tuple(shape[k] for k in format.order)
+    # Programs write what they have allocated: of arrays with an item for each cell those behind the last one are none.
+    cells = math.prod(shape)
+    by_cell = all(level.gaps or level.padded for level in format.levels)
+    most = cells if by_cell else None
+    arrays = {}
+    for name, role_class in array_classes(format).items():
+        dtype_of = np.dtype(bool) if role_class == "bool" else None
+        if dtype_of:
+            source.expect(layout.arrays[name], dtype_of, "booleans")
+        arrays[name] = source.array(layout.arrays[name], most, dtype_of)
+    values: Any = iso
+    if iso is None:
+        source.expect("values", dtype, said)
+        if source.info("values").shape == ():
+            values = source.scalar("values").astype(dtype)
+        else:
+            values = source.array("values", most, dtype)
+    count = len(values) if isinstance(values, Lazy) else None
+    with named(layout.arrays):
+        raise_if(ArrayError, length_problems(format.levels, dims, arrays, count))
+    return Object(format, shape, arrays, values, comment, layout.arrays)

@@ -1,0 +1,257 @@
+"""Tensors → objects in sscdf files, written so that the NetCDF library opens and extends them."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from ....containers.base import DEFAULT_STORAGE, Storage, one_piece, refuse_existing, touching
+from ....containers.hdf5 import HDF5Writer, changing
+from ....errors import ContainerError, FormatError, PathExistsError, Problem, raise_if
+from ....limits import DEFAULT_LIMITS, Limits
+from ....tensors.encoding import has_empty_fibers
+from ....tensors.tensor import Tensor
+from .dialects import (
+    DIALECTS,
+    JSON_TYPES,
+    NATIVE_TYPES,
+    RESERVED,
+    SIZES,
+    VERSION,
+    Layout,
+    groups_of,
+    is_object,
+    place_of,
+)
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_DEFAULT_FILLS = {
+    "i2": -(2**15) + 1, "i4": -(2**31) + 1, "i8": -(2**63) + 2, "u2": 2**16 - 1, "u4": 2**32 - 1, "u8": 2**64 - 2,
+    "f4": np.float32(9.969209968386869e36), "f8": 9.969209968386869e36,
+}  # fmt: skip
+
+
+class _Written(NamedTuple):
+    """An object as a file holds it: its attributes, arrays, and datasets without a dimension."""
+
+    attributes: dict[str, str]
+    arrays: dict[str, Array]
+    scalars: dict[str, Array]
+
+
+def write(
+    path: str,
+    tensor: Tensor,
+    *,
+    name: str | None = None,
+    overwrite: bool = False,
+    storage: Storage = DEFAULT_STORAGE,
+    dialect: str = "native",
+    limits: Limits = DEFAULT_LIMITS,
+) -> None:
+    """Write the primary object of a new file, or an object of that name into a file, the rest of which is kept.
+
+    The attribute `comment`, where it is a text, becomes the comment; others are not kept. Raises FormatError for a
+    tensor of a format, type, structure or fill value that sscdf does not have, PathExistsError, OptionError, LimitError
+    for a comment that `read` would refuse.
+    """
+    _write(path, {name: tensor}, overwrite, storage, dialect, limits, keep=name is not None)
+
+
+def write_all(
+    path: str,
+    tensors: Mapping[str | None, Tensor],
+    *,
+    overwrite: bool = False,
+    storage: Storage = DEFAULT_STORAGE,
+    dialect: str = "native",
+    limits: Limits = DEFAULT_LIMITS,
+) -> None:
+    """Write a file of these objects by name, the primary one under None, in one step. Raises what `write` raises."""
+    primary_first = {None: tensors[None], **tensors} if None in tensors else tensors
+    _write(path, primary_first, overwrite, storage, dialect, limits)
+
+
+def _write(
+    path: str,
+    tensors: Mapping[str | None, Tensor],
+    overwrite: bool,
+    storage: Storage,
+    dialect: str,
+    limits: Limits,
+    *,
+    keep: bool = False,
+) -> None:
+    if not tensors:
+        raise FormatError(Problem(path, "no tensors were given"))
+    storage.refuse("sscdf", but=("compression", "chunks"), compressions=("gzip", "none"))
+    if storage.compression is None and dialect == "native":
+        storage = replace(storage, compression="gzip")
+    raise_if(FormatError, [problem for name in tensors if name is not None for problem in _name_problems(name)])
+    encode = {"native": _native, "json": _json}[dialect]
+    objects = {name: encode(tensor, place_of(path, name)) for name, tensor in tensors.items()}
+    for name, made in objects.items():
+        for key, text in made.attributes.items():
+            limits.hold(
+                "header_bytes", len(text.encode()), f"{place_of(path, name)}: {key}", "the length of the attribute"
+            )
+    storage.check_names({name for made in objects.values() for name in made.arrays})
+    refuse_existing(path, overwrite or keep)
+    # Only where what was made first is kept in mind does the NetCDF library extend the file.
+    with changing(path, keep=keep, track_order=True, libver=("v108", "v108")) as file, touching(path):
+        dimension = _prepare(file, path, dialect)
+        for name, made in objects.items():
+            group = file
+            if name is not None:
+                if name in file.keys():  # noqa: SIM118 (`in file` follows links)
+                    if not overwrite or name not in groups_of(file):
+                        raise PathExistsError(Problem(place_of(path, name), "is there; nobody asked to overwrite it"))
+                    del file[name]
+                group = file.create_group(name, track_order=True)
+            dimension = _put(group, made, storage, dimension)
+
+
+def _prepare(file: h5py.File, path: str, dialect: str) -> int:
+    """See to it that a file is one of this dialect; the number of its next dimension."""
+    if not len(file) and not len(file.attrs):
+        if dialect == "native":
+            file.attrs["version"] = np.bytes_(VERSION)
+        return 0
+    groups = [file, *groups_of(file).values()]
+    held = "native" if "version" in file.attrs else "json" if any(map(is_object, groups)) else None
+    if held != dialect:
+        raise ContainerError(Problem(path, f"is no sscdf file of the {dialect} dialect, and nothing is added to it"))
+    number = 0
+    for group in groups:
+        for name in group.keys():  # noqa: SIM118 (values would follow links)
+            if isinstance(group.get(name, getlink=True), h5py.HardLink):
+                number = max(number, int(group[name].attrs.get("_Netcdf4Dimid", -1)) + 1)
+    return number
+
+
+def _put(group: h5py.Group, made: _Written, storage: Storage, dimension: int) -> int:
+    """Write one object; the number of the next dimension."""
+    for key, text in made.attributes.items():
+        group.attrs[key] = np.bytes_(text) if text.isascii() else text
+    writer = HDF5Writer(group, storage)
+    for name, array in made.arrays.items():
+        writer.write(name, one_piece(array))
+        group[name].make_scale(name)  # a dimension of its own, as each array has
+        group[name].attrs["_Netcdf4Dimid"] = np.int32(dimension)
+        group[name].attrs["_Netcdf4Coordinates"] = np.array([dimension], np.int32)
+        dimension += 1
+    for name, value in made.scalars.items():
+        dataset = group.create_dataset(name, data=value)
+        if value == _DEFAULT_FILLS.get(value.dtype.str[1:]):  # a scalar that is the fill value shows as missing
+            dataset.attrs["_FillValue"] = np.zeros(1, value.dtype)
+    return dimension
+
+
+_FORBIDDEN = re.compile(r"[\x00-\x1f/\x7f]|^[^A-Za-z0-9\u0080-\U0010ffff]|[ ]$")
+
+
+def _name_problems(name: str) -> Iterator[Problem]:
+    """What keeps an object from having this name."""
+    if not isinstance(name, str) or not name:
+        yield Problem("name", f"expected a text, got {name!r:.40}")
+    elif name in RESERVED:
+        yield Problem("name", f"{name!r} is the name of an array")
+    elif _FORBIDDEN.search(name) or not unicodedata.is_normalized("NFC", name) or not _encodes(name):
+        yield Problem("name", f"{name!r:.60} is no name that NetCDF allows")
+    elif len(name.encode()) > 256:
+        yield Problem("name", "NetCDF allows no name of more than 256 bytes")
+
+
+def _encodes(text: str) -> bool:
+    try:
+        return "\0" not in text and text.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+def _native(tensor: Tensor, place: str) -> _Written:
+    word, layout, tensor, comment = _sayable(tensor, place, "native")
+    attributes = {"format": word, "datatype": _type_name(NATIVE_TYPES, tensor, place)}
+    if comment:
+        attributes["comment"] = comment
+    if not _encodes(comment):
+        raise FormatError(Problem(f"{place}: comment", "this text is none that NetCDF holds"))
+    values = _values(tensor)
+    if not tensor.ndim:
+        return _Written(attributes, {}, {"value": values.reshape(())} if word == "scalar" else {})
+    sizes = {name: np.array(size, np.uint64) for name, size in zip(SIZES[tensor.ndim], tensor.shape, strict=True)}
+    arrays = {held: _stored(tensor.arrays[name]) for name, held in layout.arrays.items()}
+    if values.ndim:
+        return _Written(attributes, {**arrays, "values": values}, sizes)
+    return _Written(attributes, arrays, {"values": values, **sizes})
+
+
+def _json(tensor: Tensor, place: str) -> _Written:
+    word, layout, tensor, comment = _sayable(tensor, place, "json")
+    arrays = {held: _stored(tensor.arrays[name]) for name, held in layout.arrays.items()}
+    said: dict[str, Any] = {"version": VERSION, "format": word, "shape": list(tensor.shape)}
+    types = {name: array.dtype.name for name, array in arrays.items()}
+    said["data_types"] = {**types, "values": _type_name(JSON_TYPES, tensor, place)}
+    values = _values(tensor)
+    if values.ndim:
+        arrays["values"] = values
+    else:
+        said["iso_value"] = values.astype(tensor.dtype).item()
+    if comment:
+        said["comment"] = comment
+    return _Written({"metadata": json.dumps(said)}, arrays, {})
+
+
+def _sayable(tensor: Tensor, place: str, dialect: str) -> tuple[str, Layout, Tensor, str]:
+    """The name of the tensor's format in the dialect, its layout, and the tensor without what a file does not have.
+
+    Raises FormatError for what it would lose.
+    """
+    known = DIALECTS[dialect]
+    words = {layout.format.canonical(): word for word, layout in known.items()}
+    word = words.get(tensor.format.canonical())
+    if word is None:
+        spelled = "; ".join(str(format) for format in words)
+        what = f"the {dialect} dialect has no {tensor.format!s:.80}; convert it to one of {spelled}"
+        raise FormatError(Problem(place, what))
+    if tensor.structure is not None:
+        raise FormatError(Problem(place, f"an sscdf file cannot say {tensor.structure}; expand_structure() first"))
+    if tensor.fill_value is not None and tensor.fill_value != 0:
+        raise FormatError(Problem(place, f"an sscdf file cannot say the fill value {tensor.fill_value}"))
+    if word == "scalar_empty" and tensor.number_of_stored_values:
+        word = "scalar"
+    if tensor.format.alias in ("DCSR", "DCSC") and has_empty_fibers(tensor.arrays["pointers_to_1"]):
+        tensor = tensor.convert("COOR" if tensor.format.alias == "DCSR" else "COOC").convert(tensor.format)
+    comment = tensor.attributes.get("comment")
+    return word, known[word], tensor, comment if isinstance(comment, str) else ""
+
+
+def _type_name(table: Mapping[str, np.dtype[Any]], tensor: Tensor, place: str) -> str:
+    for name, dtype in table.items():
+        if dtype == tensor.dtype:
+            return name
+    raise FormatError(Problem(place, f"an sscdf file has no {tensor.dtype} values; it has {', '.join(table)}"))
+
+
+def _values(tensor: Tensor) -> Array:
+    """The values as they are stored, of an iso tensor the one, without a dimension."""
+    values = tensor._tree.blanked().values
+    if tensor.iso and len(values):
+        values = values[0:1].reshape(())
+    return values.view(np.int8) if values.dtype.kind == "b" else values
+
+
+def _stored(array: Array) -> Array:
+    """Booleans as bytes, integers as the one type that indices and pointers have."""
+    if array.dtype.kind == "b":
+        return array.view(np.int8)
+    return array.view(np.uint64) if array.dtype == np.int64 else array.astype(np.uint64, copy=False)

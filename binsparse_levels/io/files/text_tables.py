@@ -1,0 +1,104 @@
+"""What the text formats share: streams that may be compressed, and tables of numbers in and out."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import IO, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ...containers.base import refuse_existing, replacing, touching
+from ...errors import ArrayError, ContainerError, Problem
+from ...limits import Limits
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[IO[bytes]]:
+    """The bytes of a file, decompressed where it is gzip. Raises ContainerError for a stream that is cut or broken."""
+    with open(path, "rb") as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        try:
+            yield gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[misc]
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ContainerError(Problem(path, f"not a whole gzip file: {error}")) from None
+
+
+def read_rest(stream: IO[bytes], path: str, limits: Limits) -> bytes:
+    """All that is left of a stream; raises LimitError for more than an array may have, however small it is packed."""
+    parts: list[bytes] = []
+    size = 0
+    with touching(path):
+        while part := stream.read(2**24):
+            parts.append(part)
+            size += len(part)
+            limits.hold("array_bytes", size, path, "the size in bytes of the text")
+        return b"".join(parts)
+
+
+@contextlib.contextmanager
+def writing(path: str, overwrite: bool) -> Iterator[IO[bytes]]:
+    """A stream that becomes the file when the block ends well, compressed where the path ends with .gz."""
+    refuse_existing(path, overwrite)
+    with replacing(path) as part, open(part, "wb") as raw:
+        if path.lower().endswith(".gz"):
+            # Without a name and a time in its header the same tensor gives the same bytes.
+            with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed:
+                yield packed  # type: ignore[misc]
+        else:
+            yield raw
+
+
+def parse_table(data: bytes, types: Sequence[str], comment: str, path: str) -> list[Array]:
+    """The columns of a table of numbers apart by white space, of the numpy types given (i8, u8, f8).
+
+    polars reads what is written with single spaces, where it is installed; it is as strict as numpy, which reads the
+    rest and tells what is wrong. Raises ArrayError, which names the row and the column.
+    """
+    fast = _parse_fast(data, types, comment)
+    if fast is not None:
+        return fast
+    columns = [(f"f{k}", kind) for k, kind in enumerate(types)]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)  # an integer written as 1.0
+            warnings.filterwarnings("ignore", "loadtxt: input contained no data")
+            table = np.loadtxt(io.BytesIO(data), dtype=columns, comments=comment, ndmin=1)
+    except (ValueError, OverflowError, DeprecationWarning) as error:
+        raise ArrayError(Problem(path, str(error))) from None
+    return [np.ascontiguousarray(table[name]) for name, _ in columns]
+
+
+def _parse_fast(data: bytes, types: Sequence[str], comment: str) -> list[Array] | None:
+    """The table by polars, or None where it is not installed, or finds anything odd."""
+    try:
+        import polars
+    except ImportError:
+        return None
+    if not data.isascii():
+        return None
+    kinds = {"i8": polars.Int64, "u8": polars.UInt64, "f8": polars.Float64}
+    schema = {str(k): kinds[kind] for k, kind in enumerate(types)}
+    try:
+        table = polars.read_csv(
+            io.BytesIO(data), has_header=False, separator=" ", quote_char=None, comment_prefix=comment, schema=schema
+        )
+    except polars.exceptions.PolarsError:
+        return None
+    return None if any(table.null_count().row(0)) else [table[name].to_numpy(writable=True) for name in schema]
+
+
+def format_table(stream: IO[bytes], columns: Sequence[Array]) -> None:
+    """Write the columns as rows of text; a floating-point number takes the fewest digits that read back the same."""
+    step = 2**16
+    for begin in range(0, len(columns[0]) if columns else 0, step):
+        texts = [x[begin : begin + step].astype(str).tolist() for x in columns]
+        stream.write("".join(" ".join(row) + "\n" for row in zip(*texts, strict=True)).encode())

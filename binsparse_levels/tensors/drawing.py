@@ -1,0 +1,298 @@
+"""Pictures as SVG: a small level tree with its arrays and pointers, the density of a large tensor, bars.
+
+Text may come from a file: whatever is drawn is escaped, and what no XML may hold is spelled out.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..engine import packing
+from ..engine.tree import Tree
+from ..levels.base import as_array, cells, items_at
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_STYLE = """
+.bsp text { font: 12px sans-serif; fill: #24292f; stroke: none } .bsp .mono { font-family: monospace }
+.bsp .small { font-size: 10px } .bsp .mid { text-anchor: middle } .bsp .end { text-anchor: end }
+.bsp rect, .bsp line { stroke: #57606a; fill: none } .bsp .soft { stroke-dasharray: 3 2 }
+.bsp .pointer { stroke: #0969da } .bsp .ink { stroke: none; fill: #0550ae } .bsp .rest { stroke: none; fill: #d4a72c }
+@media (prefers-color-scheme: dark) {
+.bsp text { fill: #e6edf3 } .bsp rect, .bsp line { stroke: #8c959f } .bsp .pointer { stroke: #54aeff }
+.bsp .ink { fill: #79c0ff } .bsp .rest { fill: #d4a72c } }
+"""
+_SMALL = 64  # items of any array, and nodes of any level, that are drawn one by one
+_SMALL_RANK = 16
+_LONGEST = 14  # characters of one item
+_CHARACTER, _BOX, _LINE = 7.5, 20, 18  # the width of one, the height of a box and of a line of text
+_BINS, _SIDE = 128, 384  # of a spy plot: cells along a side, and pixels
+_SHADES = 8
+_AT_ONCE = 2**20  # entries that are counted at once
+
+
+def is_small(tree: Tree) -> bool:
+    """Whether the tree can be drawn item by item."""
+    if len(tree.dims) > _SMALL_RANK or max([len(tree.values), *map(len, tree.arrays.values())]) > _SMALL:
+        return False
+    if any(level.shares for level in tree.levels) and cells(tree.dims) > _SMALL:  # few positions may list many entries
+        return False
+    n = 1
+    for place, arrays, above in tree.walk():
+        n = place.level.size(arrays, place.dims, above)
+        if n > _SMALL:
+            return False
+    return True
+
+
+# A small tree
+
+
+class _Row(NamedTuple):
+    """The nodes of one level: what each says, where it stands in the level, and which node of the row above it has."""
+
+    title: str
+    labels: list[str]
+    positions: list[int]
+    parents: list[int]
+    stored: bool
+
+
+def draw_tree(tree: Tree, order: Sequence[int]) -> str:
+    """The level tree above, its arrays below. A node is a coordinate: dashed where it is computed, not stored. An array
+    of pointers has a line from each to where its fiber begins in the array that follows.
+
+    order: which dimension each stored one is. Precondition: the tree is small.
+    """
+    rows = list(_rows(tree, order))
+    values = items_at(tree.values, as_array(_leaf_positions(rows)))
+    leaves = [_clipped(x) for x in values]
+    arrays = _arrays(tree)
+    words = [*leaves, *(label for row in rows for label in row.labels), *(x for _, items, _ in arrays for x in items)]
+    pitch = max([2, *map(len, words)]) * _CHARACTER + 10
+    margin = max([8, *(len(name) for name, *_ in arrays), *(len(row.title) for row in rows)]) * 6.5 + 16
+    nodes, slots = _slots(rows)
+    body: list[str] = []
+    y = 10.0
+    above = [margin + slots * pitch / 2]
+    for row, starts in zip(rows, nodes, strict=True):
+        y += 2 * _BOX
+        body.append(_text(margin - 8, y + 14, row.title, "end"))
+        xs = [margin + (start + width / 2) * pitch for start, width in starts]
+        for x, label, parent in zip(xs, row.labels, row.parents, strict=True):
+            body.append(_line(above[parent], y - (_BOX if row is not rows[0] else 8), x, y))
+            body.append(_box(x, y, pitch, label, "" if row.stored else "soft"))
+        above = xs
+    y += 2 * _BOX
+    body.append(_text(margin - 8, y + 14, "values", "end"))
+    for x, label in zip(above, leaves, strict=True):
+        body += [_line(x, y - _BOX, x, y), _text(x, y + 14, label, "mono mid")]
+    y += 2 * _BOX
+    widest = slots
+    for name, items, pointers in arrays:
+        body.append(_text(margin - 8, y + 14, name, "end"))
+        for k, label in enumerate(items):
+            x = margin + (k + 0.5) * pitch
+            body.append(_box(x, y, pitch, label, ""))
+            if pointers is not None:
+                body.append(_line(x, y + _BOX, margin + pointers[k] * pitch, y + 2 * _BOX, "pointer"))
+        widest = max(widest, len(items))
+        y += (2 if pointers is not None else 1.25) * _BOX
+    return _svg(margin + widest * pitch + 10, y + 6, body)
+
+
+def _rows(tree: Tree, order: Sequence[int]) -> Iterator[_Row]:
+    for place, coords, ends, positions in packing.expand_levels(tree):
+        covered = order[place.depth : place.depth + place.level.rank]
+        sizes = ", ".join(f"{k} (size {size})" for k, size in zip(covered, place.dims, strict=True))
+        at = as_array(positions).tolist()
+        places = zip(*(x.tolist() for x in coords), strict=True) if coords else [()] * len(at)
+        labels = [_clipped(", ".join(map(str, place)), 3 * _LONGEST) for place in places]
+        parents = np.searchsorted(ends, np.arange(len(at)), side="right").tolist()
+        yield _Row(
+            f"{place.level}: {f'dimension {sizes}' if covered else 'no dimension'}",
+            labels,
+            at,
+            parents,
+            bool(place.names),
+        )
+
+
+def _leaf_positions(rows: Sequence[_Row]) -> Array:
+    return np.array(rows[-1].positions if rows else [0], np.int64)
+
+
+def _slots(rows: Sequence[_Row]) -> tuple[list[list[tuple[float, float]]], int]:
+    """Where each node begins, and how wide it is, such that none is narrower than what hangs below it."""
+    widths: list[list[int]] = []
+    below: list[int] = []
+    parents: list[int] = []
+    for row in reversed(rows):
+        sums = [0] * len(row.labels)
+        for width, parent in zip(below, parents, strict=True):
+            sums[parent] += width
+        below, parents = [max(width, 1) for width in sums], row.parents
+        widths.insert(0, below)
+    found: list[list[tuple[float, float]]] = []
+    starts = [0.0]
+    for row, sizes in zip(rows, widths, strict=True):
+        free, here = list(starts), []
+        for width, parent in zip(sizes, row.parents, strict=True):
+            here.append((free[parent], float(width)))
+            free[parent] += width
+        found.append(here)
+        starts = [start for start, _ in here]
+    return found, max(sum(widths[0]) if widths else 1, 1)
+
+
+def _arrays(tree: Tree) -> list[tuple[str, list[str], list[int] | None]]:
+    """Each array with its items, and those of pointers once more as numbers."""
+    found: list[tuple[str, list[str], list[int] | None]] = []
+    for place, arrays, _ in tree.walk():
+        classes = place.level.roles()
+        ends = {x for role, array in arrays.items() if classes[role] == "pointer" for x in array[-1:].tolist()}
+        # What pointers lead to stands below them: arrays of the level, or where none is so long, what follows.
+        roles = sorted(arrays, key=lambda role: 1 if classes[role] == "pointer" else 2 * (len(arrays[role]) in ends))
+        for role in roles:
+            points = arrays[role].tolist() if classes[role] == "pointer" else None
+            found.append((place.names[role], [_clipped(x) for x in arrays[role]], points))
+    values = [_clipped(x) for x in (tree.values[:1] if tree.iso else tree.values)]
+    return [*found, ("values (iso)" if tree.iso else "values", values, None)]
+
+
+# A large tensor
+
+
+def spy(tree: Tree, order: Sequence[int], dimensions: Sequence[int]) -> str:
+    """How many entries lie where in two dimensions, the first downwards, the second to the right; of one, in a line.
+
+    At most 128 × 128 cells, each of as many coordinates; the darker, the more entries, by logarithm.
+    """
+    stored = [list(order).index(k) for k in dimensions]
+    sizes = [tree.dims[k] for k in stored]
+    steps = [max(-(-size // _BINS), 1) for size in sizes]
+    bins = [-(-size // step) for size, step in zip(sizes, steps, strict=True)]
+    if len(bins) == 1:
+        bins.insert(0, 1)
+    counts = _density(tree, stored, steps, bins)
+    scale = max(_SIDE // max([*bins, 1]), 1)
+    width, height = (max(n, 1) * scale for n in bins[::-1])
+    names = [f"dimension {k}: {size:,}" for k, size in zip(dimensions, sizes, strict=True)]
+    top = 2.2 * _LINE
+    body = [_text(8, 14, " down, ".join(names) + " across" if len(names) > 1 else names[0])]
+    most = int(counts.max(initial=0))
+    per_cell = " × ".join(f"{step:,}" for step in steps)
+    body.append(_text(8, 30, f"{int(counts.sum()):,} entries; a cell of {per_cell} has up to {most:,}", "small"))
+    body.append(f'<rect x="8" y="{top:g}" width="{width}" height="{height}"/>')
+    body.append(f'<g transform="translate(8 {top:g}) scale({scale})" shape-rendering="crispEdges">')
+    for shade in range(1, _SHADES + 1):
+        low, high = (most ** (k / _SHADES) if k else 0 for k in (shade - 1, shade))
+        chosen = (counts > low) & (counts <= (high if shade < _SHADES else most))
+        path = "".join(_strips(chosen))
+        if path:
+            body.append(f'<path class="ink" fill-opacity="{0.2 + 0.8 * shade / _SHADES:.2f}" d="{path}"/>')
+    body.append("</g>")
+    return _svg(max(width + 16, 8 * max(map(len, names)) * len(names) + 60), top + height + 8, body)
+
+
+def _density(tree: Tree, stored: Sequence[int], steps: Sequence[int], bins: Sequence[int]) -> Array:
+    levels, count = [], 1
+    kept: list[int] = []
+    for place, coords, ends, positions in packing.expand_levels(tree):
+        here = [k for k in range(place.level.rank) if place.depth + k in stored]
+        kept += [place.depth + k for k in here]
+        levels.append(([coords[k] for k in here], ends))
+        count = len(positions)
+    columns = packing.columns_of(levels, count)
+    chosen = [columns[kept.index(k)] for k in stored]
+    counts = np.zeros(cells(bins), np.int64)
+    for begin in range(0, count, _AT_ONCE):
+        cell: Any = 0
+        for x, step, size in zip(chosen, steps, bins[-len(chosen) :], strict=True):
+            cell = cell * size + x[begin : begin + _AT_ONCE] // step
+        counts += np.bincount(cell, minlength=len(counts))
+    return counts.reshape(bins)
+
+
+def _strips(chosen: Array) -> Iterator[str]:
+    """Rectangles of one row, as commands of a path."""
+    edges = np.diff(chosen.astype(np.int8), axis=1, prepend=0, append=0)
+    rows, starts = np.nonzero(edges == 1)
+    ends = np.nonzero(edges == -1)[1]
+    for y, begin, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        yield f"M{begin} {y}h{end - begin}v1h{begin - end}z"
+
+
+# Bars
+
+
+class Bar(NamedTuple):
+    """A line of a chart: its name, the parts that it is made of, and what stands behind them."""
+
+    label: str
+    parts: tuple[float, float]
+    text: str
+
+
+def bars(legend: tuple[str, str], rows: Sequence[Bar]) -> str:
+    """A bar for each row, of two parts; lengths are proportional."""
+    longest = max((sum(row.parts) for row in rows), default=0)
+    left = max([8, *(len(row.label) for row in rows)]) * 6.5 + 16
+    room, right = 300, max([0, *(len(row.text) for row in rows)]) * 6.5 + 16
+    body = [_text(left + 14, 14, legend[0], "small"), f'<rect class="ink" x="{left:g}" y="5" width="10" height="10"/>']
+    at = left + 14 + 6.5 * len(legend[0])
+    body += [f'<rect class="rest" x="{at:g}" y="5" width="10" height="10"/>', _text(at + 14, 14, legend[1], "small")]
+    for k, row in enumerate(rows):
+        y, x = 24 + k * _BOX, left
+        body.append(_text(left - 8, y + 12, row.label, "end"))
+        for part, style in zip(row.parts, ("ink", "rest"), strict=True):
+            width = room * part / longest if longest else 0
+            body.append(f'<rect class="{style}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_BOX - 6}"/>')
+            x += width
+        body.append(_text(x + 6, y + 12, row.text))
+    return _svg(left + room + right, 24 + len(rows) * _BOX + 4, body)
+
+
+# What all of them are made of
+
+
+def escaped(text: str) -> str:
+    """Text for HTML and XML, whatever it holds."""
+    return html.escape(_printable(text))
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+def _clipped(item: Any, longest: int = _LONGEST) -> str:
+    if isinstance(item, np.floating) and math.isfinite(item):
+        item = f"{item:.6g}"
+    text = _printable(str(item))
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _text(x: float, y: float, text: str, style: str = "") -> str:
+    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}">{escaped(text)}</text>'
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, style: str = "") -> str:
+    return f'<line class="{style}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def _box(x: float, y: float, pitch: float, label: str, style: str) -> str:
+    box = f'<rect class="{style}" x="{x - pitch / 2 + 1:.1f}" y="{y:.1f}" width="{pitch - 2:.1f}" height="{_BOX}"/>'
+    return box + _text(x, y + 14, label, "mono mid")
+
+
+def _svg(width: float, height: float, body: Sequence[str]) -> str:
+    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
+    return "\n".join(
+        [f'<svg xmlns="http://www.w3.org/2000/svg" class="bsp" {size}>', f"<style>{_STYLE}</style>", *body, "</svg>\n"]
+    )

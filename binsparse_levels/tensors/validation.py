@@ -1,0 +1,188 @@
+"""What callers give, checked and brought into one form: formats and shapes, coordinates, values, fill values, JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..containers.base import load_json
+from ..containers.checksums import RESERVED
+from ..engine.tree import same
+from ..errors import ArrayError, DescriptorError, FormatError, Problem, raise_if
+from ..formats.descriptor import NAMESPACE
+from ..formats.dtypes import sound_booleans
+from ..formats.format import Format, FormatLike, parse_format
+from ..formats.index_map import checked_shape
+from ..formats.structure import STRUCTURES
+from ..limits import Limits, as_integer
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limits) -> tuple[Format, tuple[int, ...]]:
+    parsed = parse_format(format)
+    several = as_integer(shape) is None and isinstance(shape, Sequence | np.ndarray)
+    sizes = checked_shape(shape if several else (shape,))
+    limits.hold("rank", len(sizes), "shape", "the number of dimensions")
+    if parsed.rank != len(sizes):
+        raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, but the shape is {sizes}"))
+    return parsed, sizes
+
+
+def checked_dimension(dimension: int, ndim: int) -> int:
+    """A dimension as numpy takes an axis, a negative one counted from the end. Raises TypeError, IndexError."""
+    number = as_integer(dimension)
+    if number is None:
+        raise TypeError(f"a dimension is an integer, got {dimension!r:.40}")
+    if not -ndim <= number < ndim:
+        raise IndexError(f"there is no dimension {number} of {ndim}; count from 0, or from -1 backwards")
+    return number % ndim
+
+
+def checked_values(values: npt.ArrayLike) -> Array:
+    """An array of values, or a scalar, of a type that a tensor holds. Raises ArrayError."""
+    return _as_values(checked_array(values, "values"))
+
+
+def checked_entries(coords: Any, values: npt.ArrayLike, ndim: int) -> tuple[list[Array], Array]:
+    """Coordinates by dimension, and values, an array or a scalar; entries whose value is masked are left out.
+
+    Raises ArrayError.
+    """
+    array, masked = split_mask(values, "values")
+    if masked is not None and not array.ndim:
+        raise _masked_error(masked, "values")
+    stored = _as_values(array)
+    columns = checked_coords(coords, ndim, stored)
+    return (columns, stored) if masked is None else ([x[~masked] for x in columns], stored[~masked])
+
+
+def _as_values(array: Array) -> Array:
+    if array.ndim > 1:
+        raise ArrayError(Problem("values", f"expected one dimension or a scalar, got shape {array.shape}"))
+    check_value_type(array.dtype)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def checked_array(given: npt.ArrayLike, path: str) -> Array:
+    """An array, its booleans as numpy makes them. Raises ArrayError for what is none, and where items are masked."""
+    array, masked = split_mask(given, path)
+    if masked is not None:
+        raise _masked_error(masked, path)
+    return array
+
+
+def split_mask(given: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
+    """An array, and which of its items are masked, None where none is. Raises ArrayError for what is no array."""
+    if isinstance(given, list | tuple) and _holds_mask(given):
+        raise ArrayError(Problem(path, "a list holds masked items, whose masks numpy drops; give one masked array"))
+    try:
+        array = sound_booleans(np.asarray(given))
+    except ValueError as error:
+        raise ArrayError(Problem(path, f"no array: {error}")) from None
+    if not isinstance(given, np.ma.MaskedArray):
+        return array, None
+    mask = np.ma.getmaskarray(given)
+    octets = np.ascontiguousarray(mask).view(np.uint8).reshape(*mask.shape, mask.dtype.itemsize)  # of records several
+    masked: Array = octets.max(axis=-1) != 0
+    return array, masked if masked.any() else None
+
+
+def _holds_mask(given: Any) -> bool:
+    if isinstance(given, list | tuple):
+        return any(map(_holds_mask, given))
+    return isinstance(given, np.ma.MaskedArray)
+
+
+def _masked_error(masked: Array, path: str) -> ArrayError:
+    count = np.count_nonzero(masked)
+    what = f"{count} item{'s are' if count > 1 else ' is'} masked; leave them out, or give them values by filled()"
+    return ArrayError(Problem(path, what))
+
+
+def check_value_type(dtype: np.dtype[Any]) -> None:
+    """Raise ArrayError for a type that no tensor holds: objects, texts, and what has no size."""
+    if dtype.hasobject or dtype.kind in "SU" or not dtype.itemsize:
+        what = f"expected numbers, or another type of fixed size but no texts, got {dtype}; store codes in their place"
+        raise ArrayError(Problem("values", what))
+
+
+def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[str, Any]:
+    """A copy of the attributes as a container will give them back. Raises TypeError, DescriptorError, LimitError."""
+    if attributes is None:
+        return {}
+    if not isinstance(attributes, Mapping) or not all(isinstance(key, str) for key in attributes):
+        raise TypeError(f"attributes are a mapping from names, got {attributes!r:.60}")
+    if NAMESPACE in attributes:
+        raise DescriptorError(Problem(f"attributes.{NAMESPACE}", "this name is the descriptor's"))
+    if any(key.startswith(RESERVED) for key in attributes):
+        raise DescriptorError(Problem("attributes", f"names that begin with {RESERVED} are the package's"))
+    try:
+        text = json.dumps(dict(attributes), allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise DescriptorError(Problem("attributes", f"no JSON: {error}")) from None
+    loaded: dict[str, Any] = load_json(text, limits)
+    return loaded
+
+
+def checked_coords(coords: Any, ndim: int, values: Array) -> list[Array]:
+    """An array of integers for each dimension, as many as there are values. Raises ArrayError."""
+    columns = [checked_array(x, f"coords[{k}]") for k, x in enumerate(coords)]
+    if len(columns) != ndim:
+        raise ArrayError(Problem("coords", f"expected an array for each of {ndim} dimensions, got {len(columns)}"))
+    count = len(columns[0]) if columns and columns[0].ndim == 1 else values.size
+    problems = []
+    for k, x in enumerate(columns):
+        if x.ndim != 1:
+            problems.append(Problem(f"coords[{k}]", f"expected one dimension, got shape {x.shape}"))
+        elif len(x) != count:
+            problems.append(Problem(f"coords[{k}]", f"expected a length of {count} like coords[0], got {len(x)}"))
+        elif x.dtype.kind not in "iu" and x.size:
+            problems.append(Problem(f"coords[{k}]", f"expected integers, got {x.dtype}"))
+    if values.ndim and columns and len(values) != count:
+        problems.append(Problem("values", f"expected a length of {count} like the coordinates, got {len(values)}"))
+    raise_if(ArrayError, problems)
+    return [x if x.dtype.kind in "iu" else x.astype(np.int64) for x in columns]
+
+
+def checked_places(coords: Any, shape: Sequence[int]) -> list[Array]:
+    """An array of integers for each dimension, all of one length and in range. Raises ArrayError, IndexError."""
+    columns = checked_coords(coords, len(shape), np.empty(()))
+    for k, (x, size) in enumerate(zip(columns, shape, strict=True)):
+        if len(x) and (x.min() < 0 or x.max() >= size):
+            raise IndexError(f"a coordinate is out of bounds for dimension {k} of size {size}")
+    return columns
+
+
+def checked_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
+    """The fill value as a scalar of that type; raises ArrayError where it would become another value."""
+    if fill_value is None:
+        return None
+    given = checked_array(fill_value, "fill_value")
+    if given.ndim:
+        raise ArrayError(Problem("fill_value", f"expected a scalar, got shape {given.shape}"))
+    exact = given if given.dtype.kind != "c" or dtype.kind == "c" else given.real
+    try:
+        with np.errstate(all="ignore"):
+            cast = exact.astype(dtype)[()]
+    except (TypeError, ValueError, OverflowError):
+        raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}")) from None
+    # A floating-point type may round a number, but makes none of a text, and no infinity of a finite one.
+    rounded = dtype.kind in "fc" and exact is given and given.dtype.kind in "biufc"
+    if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not same(cast, given[()]):
+        raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}: it would become {cast!r}"))
+    return cast
+
+
+def mirror_problems(structure: str, format: Format, pad: Any) -> list[Problem]:
+    """Cells that a padded level fills have to be worth the same in both triangles."""
+    mirrored = STRUCTURES[structure].mirrored(pad)
+    if not format.padded or same(mirrored, pad):
+        return []
+    return [
+        Problem("fill_value", f"{pad} would be {mirrored} in the other triangle of {structure}, stored as {format}")
+    ]
