@@ -448,12 +448,12 @@ def test_what_read_refuses_is_not_joined(data):
                 assert list(target) == ["old"]
                 assert bytes_of(bad) == before
                 continue
-            found = read(target if "old" not in target else bad)
+            found = read(target if "binsparse" in target else bad)
             if refused is None:
                 size = found.shape[first.format.order[0]]
                 assert size == kept.shape[first.format.order[0]] + second.shape[first.format.order[0]]
-            else:  # what a strict reader refuses of a name that forbids empty fibers, or what is not there at all
-                assert "has no fibers" in str(refused) or not len(first.values)
+            else:  # what is not there at all
+                assert not len(first.values)
 
 
 @pytest.mark.parametrize("name", ["a.zarr", "a.zarr:g", "a.h5", "a.npz"])
