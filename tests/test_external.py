@@ -30,7 +30,6 @@ from binsparse_levels import (
     external,
     pack,
     read,
-    system,
     testing,
     write,
 )
@@ -618,7 +617,7 @@ def test_a_file_system_without_locks_is_not_locked(tmp_path, monkeypatch):
     def none(*args):
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(system.fcntl, "flock", none)
+    monkeypatch.setattr("fcntl.flock", none)
     write(tmp_path / "a.h5", pack(*ROW))
     append(tmp_path / "a.h5", pack(*ROW))
     assert read(tmp_path / "a.h5").shape == (2, 4)

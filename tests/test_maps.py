@@ -569,7 +569,9 @@ def test_gcxs_with_its_arrays(data):
     np.testing.assert_array_equal(other.todense(), dense)
     key = data.draw(keys(shape))
     found = tensor[key]
-    np.testing.assert_array_equal(found.to_dense() if isinstance(found, MappedTensor | bl.Tensor) else found, dense[key])
+    np.testing.assert_array_equal(
+        found.to_dense() if isinstance(found, MappedTensor | bl.Tensor) else found, dense[key]
+    )
 
 
 def test_gcxs_of_one_dimension_and_none():

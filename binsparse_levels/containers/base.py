@@ -9,7 +9,6 @@ import os
 import re
 import secrets
 import shutil
-import sys
 import threading
 import time
 from collections import Counter
