@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import stat
 import sys
 import threading
-from typing import Any
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from typing import IO, Any
 
 _MOST = 2**30  # bytes of one read: macOS refuses 2**31 and more
 _seeking = threading.Lock()
@@ -130,14 +126,27 @@ def lock_file(handle: int) -> bool:
     """
     try:
         if sys.platform == "win32":
+            import msvcrt
+
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         else:
+            import fcntl
+
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         return False
     except OSError:  # the file system has no locks
         return True
     return True
+
+
+def drop_lock(file: IO[bytes]) -> None:
+    """Remove a file that is locked, and close it, which unlocks it."""
+    if sys.platform == "win32":  # no file is removed there as long as it is open
+        file.close()
+    with contextlib.suppress(OSError):  # on Windows, another may have it open
+        os.unlink(file.name)
+    file.close()
 
 
 def is_link(status: os.stat_result) -> bool:

@@ -141,7 +141,7 @@ def test_lenient_parsing_mends_and_tells(changes):
 def test_an_unknown_key_is_no_attribute():
     descriptor = parse(lenient=True, attrs={"a": 1}, number_of_diagonal_elements=3, attributes={"b": 2})
     assert descriptor.attributes == {"b": 2}
-    assert not descriptor.user
+    assert descriptor.user == {"author": "somebody"}
     assert {"attrs", "number_of_diagonal_elements"}.isdisjoint(descriptor.header()["binsparse"])
 
 

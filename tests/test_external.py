@@ -28,7 +28,6 @@ from binsparse_levels import (
     convert,
     pack,
     read,
-    system,
     testing,
     write,
 )
@@ -448,12 +447,12 @@ def test_what_read_refuses_is_not_joined(data):
                 assert list(target) == ["old"]
                 assert bytes_of(bad) == before
                 continue
-            found = read(target if "old" not in target else bad)
+            found = read(target if "binsparse" in target else bad)
             if refused is None:
                 size = found.shape[first.format.order[0]]
                 assert size == kept.shape[first.format.order[0]] + second.shape[first.format.order[0]]
-            else:  # what a strict reader refuses of a name that forbids empty fibers, or what is not there at all
-                assert "has no fibers" in str(refused) or not len(first.values)
+            else:  # what is not there at all
+                assert not len(first.values)
 
 
 @pytest.mark.parametrize("name", ["a.zarr", "a.zarr:g", "a.h5", "a.npz"])
@@ -618,7 +617,7 @@ def test_a_file_system_without_locks_is_not_locked(tmp_path, monkeypatch):
     def none(*args):
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(system.fcntl, "flock", none)
+    monkeypatch.setattr("fcntl.flock", none)
     write(tmp_path / "a.h5", pack(*ROW))
     append(tmp_path / "a.h5", pack(*ROW))
     assert read(tmp_path / "a.h5").shape == (2, 4)

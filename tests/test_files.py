@@ -155,7 +155,7 @@ def test_what_mtx_cannot_say(tmp_path):
     for tensor in (
         pack([[0]], [1.0], 3, "CVEC"),
         pack([[0], [0]], [1.0], (3, 3), "CSR", fill_value=7),
-        pack([[0], [0]], np.array(["a"]), (3, 3), "CSR"),
+        pack([[0], [0]], np.array([0], "M8[s]"), (3, 3), "CSR"),
     ):
         with pytest.raises(FormatError):
             write(tmp_path / "a.mtx", tensor)

@@ -126,7 +126,7 @@ def test_what_is_refused():
         from_graphblas(np.eye(3))
     with pytest.raises(TypeError, match="expected a Matrix"):
         from_graphblas(gb.Matrix(float, 3, 3).T)
-    for tensor in (pack([[0]] * 3, [1.5], (3, 3, 3), "sparse(3)"), pack([[0]], np.array(["a"]), 3, "CVEC")):
+    for tensor in (pack([[0]] * 3, [1.5], (3, 3, 3), "sparse(3)"), pack([[0]], np.array([0], "M8[s]"), 3, "CVEC")):
         with pytest.raises(FormatError):
             to_graphblas(tensor)
     pairs = gb.dtypes.register_anonymous(np.dtype([("x", int), ("y", float)]))

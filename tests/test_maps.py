@@ -295,7 +295,8 @@ def test_views_are_numpys(case, data):
         key = data.draw(keys(dense.shape))
         padded = tensor.format.padded
         tensor, dense, pattern = tensor[key], dense[key], pattern[key]
-        np.testing.assert_array_equal(tensor.to_dense() if isinstance(tensor, MappedTensor) else tensor, dense)
+        found = tensor.to_dense() if isinstance(tensor, MappedTensor | Tensor) else tensor
+        np.testing.assert_array_equal(found, dense)
         if not isinstance(tensor, MappedTensor):
             return
         assert tensor.shape == dense.shape
@@ -568,7 +569,9 @@ def test_gcxs_with_its_arrays(data):
     np.testing.assert_array_equal(other.todense(), dense)
     key = data.draw(keys(shape))
     found = tensor[key]
-    np.testing.assert_array_equal(found.to_dense() if isinstance(found, MappedTensor) else found, dense[key])
+    np.testing.assert_array_equal(
+        found.to_dense() if isinstance(found, MappedTensor | bl.Tensor) else found, dense[key]
+    )
 
 
 def test_gcxs_of_one_dimension_and_none():

@@ -89,8 +89,8 @@ def test_empty_and_rank_0(shape):
 
 
 def test_what_a_file_may_say_is_escaped():
-    values = np.array(["<script>", "&amp;\x01", "\ud800\n]]>"], "U20")
-    tensor = pack([[0, 1, 2]], values, 3, "CVEC", fill_value="</pre><b>")
+    values = np.array([("<script>",), ("&amp;\x01",), ("\ud800\n]]>",)], [("text", "U20")])
+    tensor = pack([[0, 1, 2]], values, 3, "CVEC", fill_value=np.array(("</pre><b>",), values.dtype)[()])
     shown = tensor._repr_html_()
     ElementTree.fromstring(f"<div>{shown}</div>")
     assert "<script>" not in shown

@@ -32,8 +32,8 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels import open as open_tensor
-from binsparse_levels.containers.base import split_path
-from binsparse_levels.io import describe, read_all
+from binsparse_levels.containers.base import Pieces, split_path
+from binsparse_levels.io import describe, read_all, write_arrays
 
 
 def small(value=1.0, format="CSR"):
@@ -61,7 +61,9 @@ def test_a_colon_of_an_address_never_splits(path, group):
     if group is None:
         if path != "../C:x":
             assert split_path(path) == (path, None)
-    elif len(path) > 1 and not (path.endswith(("h", "1", "e", "]")) and group.isdecimal()):  # else a drive, or a port
+    elif len(path) > 1 and not (
+        group.isdecimal() and "/" not in path.partition("://")[2] and "//" in path
+    ):  # else a port
         assert split_path(f"{path}:{group}") == (path, group.strip("/"))
 
 
@@ -356,26 +358,8 @@ def test_a_zarr_group_that_is_open_for_reading(tmp_path, make):
     assert everything(group) == before
 
 
-def failing(tensor):
-    """A tensor that is found to be damaged while it is written."""
-
-    class Damaged:
-        shape, dtype, nbytes = tensor.values.shape, tensor.values.dtype, tensor.values.nbytes
-
-        def __len__(self):
-            return len(tensor.values)
-
-        def __getitem__(self, key):
-            raise OSError("no longer there")
-
-    return Damaged()
-
-
-def refused(place, monkeypatch):
+def refused(place):
     """Every way for a write to fail: at once, half-way, at the end."""
-    from binsparse_levels.containers.base import Pieces
-    from binsparse_levels.io import main as package
-
     arrays = dict(small(9).convert("COO").arrays)
 
     def broken():
@@ -387,21 +371,19 @@ def refused(place, monkeypatch):
     yield lambda: write(place, small(2), overwrite=True, chunks="x")
     yield lambda: write(place, small(2), overwrite=True, compression="lzma")
     yield lambda: write(place, small(2), overwrite=True, kind="npz")
-    yield lambda: package.write_arrays(
-        place, header, {**whole, "values": Pieces(2, np.dtype(float), broken)}, overwrite=True
-    )
-    yield lambda: package.write_arrays(place, {"binsparse": {1, 2}}, {**whole, **arrays}, overwrite=True)
-    yield lambda: package.write_arrays(place, header, {**whole, "mine": np.zeros(2)}, overwrite=True)
+    yield lambda: write_arrays(place, header, {**whole, "values": Pieces(2, np.dtype(float), broken)}, overwrite=True)
+    yield lambda: write_arrays(place, {"binsparse": {1, 2}}, {**whole, **arrays}, overwrite=True)
+    yield lambda: write_arrays(place, header, {**whole, "mine": np.zeros(2)}, overwrite=True)
 
 
 @pytest.mark.parametrize("make", OPEN)
 @pytest.mark.parametrize("there", [True, False])
-def test_an_open_group_is_as_it_was_where_a_write_fails(tmp_path, monkeypatch, make, there):
+def test_an_open_group_is_as_it_was_where_a_write_fails(tmp_path, make, there):
     group = with_more(make(tmp_path))
     if there:
         write(group, small(1))
     before = everything(group)
-    for attempt in refused(group, monkeypatch):
+    for attempt in refused(group):
         with pytest.raises((BinsparseError, TypeError, KeyboardInterrupt)):
             attempt()
         assert everything(group) == before
@@ -518,12 +500,12 @@ def test_a_mapping_that_cannot_be_put_back_says_so():
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_mapping_is_as_it_was_where_a_write_fails(monkeypatch, there):
+def test_a_mapping_is_as_it_was_where_a_write_fails(there):
     mapping = collections.UserDict(mine="note")
     if there:
         write(mapping, small(1), overwrite=True)
     before = dict(mapping)
-    for attempt in list(refused(mapping, monkeypatch))[:4]:
+    for attempt in list(refused(mapping))[:4]:
         with pytest.raises((BinsparseError, KeyboardInterrupt)):
             attempt()
         assert dict(mapping) == before

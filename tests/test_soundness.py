@@ -34,6 +34,30 @@ def test_damage_is_found_or_does_not_matter(chain):
     assert not all(accepted) or not tensor.arrays
 
 
+WAYS = {
+    "load": lambda stored, target: bl.write(target, bl.open(stored).load()),
+    "write": lambda stored, target: bl.write(target, bl.open(stored)),
+    "convert": lambda stored, target: bl.convert(stored, target, f"sparse({bl.open(stored).ndim})"),
+    "concatenate": lambda stored, target: bl.concatenate([stored, stored], target),
+    "append": lambda stored, target: (bl.append(stored, bl.open(stored)), target.update(stored)),
+    "slabs": lambda stored, target: bl.write(target, next(bl.open(stored).slabs(0, max_bytes=2**20))[1]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(testing.tensors(max_size=3).filter(lambda tensor: tensor.ndim), st.randoms())
+def test_what_open_accepts_never_becomes_a_file_that_read_refuses(way, tensor, random):
+    stored = {}
+    bl.write(stored, tensor)
+    for changed in random.sample(every := list(testing.damaged(stored)), min(len(every), 4)):
+        target = {}
+        try:
+            WAYS[way](changed, target)
+        except (bl.BinsparseError, StopIteration):
+            continue
+        bl.read(target)
+
+
 @given(testing.tensors(max_size=3), st.randoms())
 def test_damage_of_any_tensor(tensor, random):
     stored = {}

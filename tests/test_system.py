@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import fcntl
 import functools
 import multiprocessing
 import os
@@ -42,6 +43,14 @@ def windows(monkeypatch):
     for module in (hdf5_direct, npz, zarr_direct):
         monkeypatch.setattr(module, "DIRECT", False)
     monkeypatch.setattr(system, "sys", SimpleNamespace(platform="win32"))
+    flock = fcntl.flock
+
+    def locking(handle, mode, count):
+        assert (mode, count) == (2, 1)
+        flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=2))
+    monkeypatch.delattr(fcntl, "flock")
     real = {name: getattr(os, name) for name in ("open", "fsync", "rename", "replace", "unlink")}
     real["CDLL"] = ctypes.CDLL
     writable = set()

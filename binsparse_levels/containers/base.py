@@ -9,7 +9,6 @@ import os
 import re
 import secrets
 import shutil
-import sys
 import threading
 import time
 from collections import Counter
@@ -31,7 +30,7 @@ from ..errors import (
     refuse_memory,
 )
 from ..limits import Limits, as_integers
-from ..system import exchange, is_running, lock_file, to_disk
+from ..system import drop_lock, exchange, is_running, lock_file, to_disk
 
 
 @dataclass(frozen=True)
@@ -454,10 +453,7 @@ def hold_lock(target: str, patience: float | None = None) -> Iterator[None]:
     finally:
         _locked.discard(me)
         if file is not None:
-            remove(file.name)  # while it is held, so it is no other's
-            file.close()
-            if sys.platform == "win32":
-                remove(file.name)  # no file is removed there as long as it is open
+            drop_lock(file)
 
 
 def _take_lock(target: str, patience: float) -> IO[bytes] | None:

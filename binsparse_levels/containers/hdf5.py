@@ -219,8 +219,8 @@ def _aside(place: h5py.Group, overwrite: bool, limits: Limits, storage: Storage)
     with touching(name):
         aside = place.create_group(os.path.basename(part_of("tensor")))
     try:
+        yield HDF5Writer(aside.create_group("new"), storage)
         with touching(name):
-            yield HDF5Writer(aside.create_group("new"), storage)
             place.file.flush()  # the disk may be full
             _exchange(place, old, aside)
             place.file.flush()

@@ -146,20 +146,23 @@ class _Undoable(WrapperStore[Store]):
             self._kept[key] = await self._store.get(key, default_buffer_prototype())
 
     async def set(self, key: str, value: Any) -> None:
-        await self._keep(key)
-        await self._store.set(key, value)
+        with touching(f"{self._store}/{key}"):
+            await self._keep(key)
+            await self._store.set(key, value)
 
     async def set_if_not_exists(self, key: str, value: Any) -> None:
-        await self._keep(key)
-        await self._store.set_if_not_exists(key, value)
+        with touching(f"{self._store}/{key}"):
+            await self._keep(key)
+            await self._store.set_if_not_exists(key, value)
 
     async def _set_many(self, values: Any) -> None:
         for key, value in values:
             await self.set(key, value)
 
     async def delete(self, key: str) -> None:
-        await self._keep(key)
-        await self._store.delete(key)
+        with touching(f"{self._store}/{key}"):
+            await self._keep(key)
+            await self._store.delete(key)
 
     async def delete_dir(self, prefix: str) -> None:
         for key in [key async for key in self._store.list_prefix(f"{prefix}/".lstrip("/"))]:
@@ -648,8 +651,7 @@ def _undone(place: Any) -> Iterator[Store | StorePath]:
     _check_store(path.store)
     store = _Undoable(path.store)
     try:
-        with touching(str(place)):
-            yield StorePath(store, path.path)
+        yield StorePath(store, path.path)
     except BaseException as error:
         if lost := sync(store.undo()):
             what = (

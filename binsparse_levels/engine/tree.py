@@ -130,7 +130,7 @@ class Tree:
                 if has_gaps and not problems:
                     if not place.level.padded and len(reached) < n:
                         problems = _unreached_problems(place, arrays, n, reached)
-                    reached = place.level.reached(arrays, place.dims, reached)
+                    reached = reached if place is self.places[-1] else place.level.reached(arrays, place.dims, reached)
                 found = [at_name(problem, place.names, called[place.depth :]) for problem in problems]
                 yield from found
                 if found:  # the sizes below this level mean nothing

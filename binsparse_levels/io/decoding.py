@@ -109,7 +109,7 @@ def lazy_tensor(found: Found, keep: object = None) -> Tensor:
     """
     format, shape = checked_format(found.format, found.shape, DEFAULT_LIMITS)
     dims = tuple(shape[k] for k in format.order)
-    held: Any = {name: Lazy(len(x), x.dtype, partial(_slice, x), keep) for name, x in found.arrays.items()}
+    held: Any = {name: Lazy(len(x), x.dtype, partial(_items, x), keep) for name, x in found.arrays.items()}
     values = found.values
     iso = not values.shape
     raise_if(ArrayError, length_problems(format.levels, dims, held, None if iso else len(values)))
@@ -118,7 +118,7 @@ def lazy_tensor(found: Found, keep: object = None) -> Tensor:
         stored = Lazy(count, values.dtype, repeated(lambda start, stop: np.asarray(values).reshape(1)))
     else:
         raise_if(ArrayError, value_problems(count, len(values)))
-        stored = Lazy(count, values.dtype, partial(_slice, values), keep)
+        stored = Lazy(count, values.dtype, partial(_values, values), keep)
     tree = Tree(format.levels, dims, held, cast(Any, stored), iso, True)
     return Tensor._trusted(format, shape, tree, None, None, dict(found.attributes), {})
 
@@ -137,7 +137,11 @@ def described(found: Found) -> tuple[Descriptor, dict[str, ArrayInfo]]:
     return Descriptor(tensor.format, tensor.shape, count, types, user=dict(found.attributes)), infos
 
 
-def _slice(stored: Sliceable, start: int, stop: int) -> npt.NDArray[Any]:
+def _items(stored: Sliceable, start: int, stop: int) -> npt.NDArray[Any]:
+    return stored[start:stop]
+
+
+def _values(stored: Sliceable, start: int, stop: int) -> npt.NDArray[Any]:
     return sound_booleans(stored[start:stop])
 
 

@@ -340,12 +340,12 @@ class MappedTensor:
 AnyTensor: TypeAlias = "Tensor | MappedTensor"
 
 
-@within_memory
 def without_map(tensor: AnyTensor) -> Tensor:
     """The same entries in a Tensor: one with a map without it, by all coordinates."""
     return tensor.to_tensor() if isinstance(tensor, MappedTensor) else tensor
 
 
+@within_memory
 def pack_mapped(
     coords: Sequence[npt.ArrayLike] | npt.ArrayLike,
     values: npt.ArrayLike,

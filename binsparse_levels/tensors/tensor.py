@@ -31,6 +31,7 @@ from ..engine.selection import (
 from ..engine.tree import Tree, count_positions, index_dtype, length_problems, repeat_one, same, value_problems
 from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from ..formats.descriptor import VERSION, array_classes
+from ..formats.dtypes import sound_booleans
 from ..formats.format import Format, FormatLike, checked_axes, coordinates, in_order
 from ..formats.structure import (
     STRUCTURES,
@@ -765,6 +766,7 @@ def pack_dense(
     for a pattern of another shape or a fill value that the type cannot hold, LimitError.
     """
     dense, masked = split_mask(array, "array")
+    dense = sound_booleans(dense)
     check_value_type(dense.dtype)
     fill = checked_fill(fill_value, dense.dtype)
     pad = np.zeros((), dense.dtype)[()] if fill is None else fill
@@ -772,7 +774,7 @@ def pack_dense(
         with np.errstate(invalid="ignore"):
             mask = dense != pad if pad == pad else dense == dense
     else:
-        mask = checked_array(pattern, "pattern")
+        mask = sound_booleans(checked_array(pattern, "pattern"))
         if mask.dtype != bool or mask.shape != dense.shape:
             raise ArrayError(
                 Problem("pattern", f"expected booleans of shape {dense.shape}, got {mask.dtype} of shape {mask.shape}")

@@ -65,11 +65,11 @@ def _as_values(array: Array) -> Array:
     if array.ndim > 1:
         raise ArrayError(Problem("values", f"expected one dimension or a scalar, got shape {array.shape}"))
     check_value_type(array.dtype)
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    return sound_booleans(array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
 
 
 def checked_array(given: npt.ArrayLike, path: str) -> Array:
-    """An array, its booleans as numpy makes them. Raises ArrayError for what is none, and where items are masked."""
+    """An array. Raises ArrayError for what is none, and where items are masked."""
     array, masked = split_mask(given, path)
     if masked is not None:
         raise _masked_error(masked, path)
@@ -81,7 +81,7 @@ def split_mask(given: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
     if isinstance(given, list | tuple) and _holds_mask(given):
         raise ArrayError(Problem(path, "a list holds masked items, whose masks numpy drops; give one masked array"))
     try:
-        array = sound_booleans(np.asarray(given))
+        array = np.asarray(given)
     except ValueError as error:
         raise ArrayError(Problem(path, f"no array: {error}")) from None
     if not isinstance(given, np.ma.MaskedArray):
@@ -162,7 +162,7 @@ def checked_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     """The fill value as a scalar of that type; raises ArrayError where it would become another value."""
     if fill_value is None:
         return None
-    given = checked_array(fill_value, "fill_value")
+    given = sound_booleans(checked_array(fill_value, "fill_value"))
     if given.ndim:
         raise ArrayError(Problem("fill_value", f"expected a scalar, got shape {given.shape}"))
     exact = given if given.dtype.kind != "c" or dtype.kind == "c" else given.real
