@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from .formats.format import parse_format as parse_format
     from .formats.index_map import IndexMap as IndexMap
     from .formats.index_map import parse_map as parse_map
-    from .interop.main import from_binsparse as from_binsparse
-    from .interop.main import from_gcxs as from_gcxs
-    from .interop.main import from_graphblas as from_graphblas
-    from .interop.main import from_numpy as from_numpy
-    from .interop.main import from_scipy as from_scipy
-    from .interop.main import from_sparse as from_sparse
-    from .interop.main import from_torch as from_torch
-    from .interop.main import to_gcxs as to_gcxs
-    from .interop.main import to_graphblas as to_graphblas
-    from .interop.main import to_numpy as to_numpy
-    from .interop.main import to_scipy as to_scipy
-    from .interop.main import to_sparse as to_sparse
-    from .interop.main import to_torch as to_torch
+    from .interop.graphblas import from_graphblas as from_graphblas
+    from .interop.graphblas import to_graphblas as to_graphblas
+    from .interop.numpy import from_numpy as from_numpy
+    from .interop.numpy import to_numpy as to_numpy
+    from .interop.protocol import from_binsparse as from_binsparse
+    from .interop.pydata_sparse import from_gcxs as from_gcxs
+    from .interop.pydata_sparse import from_sparse as from_sparse
+    from .interop.pydata_sparse import to_gcxs as to_gcxs
+    from .interop.pydata_sparse import to_sparse as to_sparse
+    from .interop.scipy import from_scipy as from_scipy
+    from .interop.scipy import to_scipy as to_scipy
+    from .interop.torch import from_torch as from_torch
+    from .interop.torch import to_torch as to_torch
     from .io import append as append
     from .io import concatenate as concatenate
     from .io import convert as convert
@@ -79,10 +79,12 @@ _MODULES = {
     ],
     "formats.format": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
     "formats.index_map": ["IndexMap", "parse_map"],
-    "interop.main": [
-        "from_binsparse", "from_gcxs", "from_graphblas", "from_numpy", "from_scipy", "from_sparse", "from_torch",
-        "to_gcxs", "to_graphblas", "to_numpy", "to_scipy", "to_sparse", "to_torch",
-    ],
+    "interop.graphblas": ["from_graphblas", "to_graphblas"],
+    "interop.numpy": ["from_numpy", "to_numpy"],
+    "interop.protocol": ["from_binsparse"],
+    "interop.pydata_sparse": ["from_gcxs", "from_sparse", "to_gcxs", "to_sparse"],
+    "interop.scipy": ["from_scipy", "to_scipy"],
+    "interop.torch": ["from_torch", "to_torch"],
     "io": [
         "append", "concatenate", "convert", "list_tensors", "open", "read", "read_all", "repair", "write", "write_all",
     ],

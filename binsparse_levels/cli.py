@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from . import __version__
-from .containers.base import clean_folder
+from .containers.replacing import clean_folder
 from .engine.emission import Duplicates
 from .errors import BinsparseError, ContainerError, DialectWarning, FormatError, OptionError, within_memory
 from .formats.format import ALIASES, SYNONYMS, Format, coordinates, parse_format

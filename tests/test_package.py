@@ -72,7 +72,7 @@ def test_the_readme_names_every_kind_and_command():
     [
         # Interpreted kernels are slow: not the largest of the tests of size.
         ({"NUMBA_DISABLE_JIT": "1"}, ["-k", "not 20000 and not 13000 and not 300000 and not heavy"]),
-        ({"NUMBA_BOUNDSCHECK": "1"}, [str(ROOT / "tests/test_soundness.py")]),
+        ({"NUMBA_BOUNDSCHECK": "1"}, [str(ROOT / "tests/engine/test_soundness.py")]),
     ],
     ids=["interpreted", "bounds checked"],
 )
@@ -80,7 +80,12 @@ def test_kernels_in_another_mode(mode, tests, tmp_path):
     environment = {**os.environ, **mode, "HYPOTHESIS_PROFILE": "few", "NUMBA_CACHE_DIR": str(tmp_path)}
     files = [
         str(ROOT / "tests" / name)
-        for name in ("test_bitpacking.py", "test_levels.py", "test_packing.py", "test_tensor.py")
+        for name in (
+            "formats/test_bitpacked.py",
+            "levels/test_levels.py",
+            "engine/test_packing.py",
+            "tensors/test_tensor.py",
+        )
     ]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *files, *tests]
     run = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, cwd=ROOT)

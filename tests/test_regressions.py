@@ -47,7 +47,8 @@ from binsparse_levels import (
     to_scipy,
     write,
 )
-from binsparse_levels.containers.base import clean_folder, load_json
+from binsparse_levels.containers.replacing import clean_folder
+from binsparse_levels.formats.json import load_json
 from binsparse_levels.io import describe, out_of_core
 
 

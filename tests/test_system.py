@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import binsparse_levels
 from binsparse_levels import ContainerError, UnsafeError, append, concatenate, convert, pack_dense, read, system, write
 from binsparse_levels.containers import direct, hdf5_direct, npz, zarr_direct
-from binsparse_levels.containers.base import clean_folder, part_of
+from binsparse_levels.containers.replacing import clean_folder, part_of
 from binsparse_levels.limits import DEFAULT_LIMITS
 
 PLACES = ["a.h5", "a.zarr", "a.zarr.zip", "a.npz", "a.bspnpy", "a.bspra", "a.nc", "a.mtx", "a.tns", "a.sscdf"]

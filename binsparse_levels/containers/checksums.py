@@ -15,11 +15,11 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import Pieces
 from ..errors import ContainerError, Problem
+from ..formats.json import RESERVED
 from ..parallel import each
-from .base import Pieces
 
-RESERVED = "binsparse_levels:"  # how names of ours begin
 SEAL = f"{RESERVED}crc32c"
 _MARK = f"{RESERVED}sealed"  # so that a seal whose own name was changed is missed
 

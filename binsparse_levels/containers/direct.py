@@ -15,11 +15,12 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import Parts
 from ..errors import ContainerError, Problem, UnsafeError
 from ..limits import Limits
 from ..parallel import each
 from ..system import is_link, read_at
-from .base import Parts, touching
+from .base import touching
 
 DIRECT = hasattr(os, "preadv")  # where there is none, the libraries read the files that they have open
 STEP = 2**22  # bytes that a thread reads at once

@@ -14,24 +14,14 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import Parts, Pieces
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
+from ..formats.json import load_json
 from ..limits import Limits
 from . import hdf5_direct
-from .base import (
-    DEFAULT_STORAGE,
-    ArrayInfo,
-    Parts,
-    Pieces,
-    Storage,
-    asked_for,
-    bounded_chunk,
-    load_json,
-    part_of,
-    refuse_existing,
-    replacing,
-    touching,
-)
+from .base import DEFAULT_STORAGE, ArrayInfo, Storage, asked_for, bounded_chunk, touching
 from .direct import parts_of
+from .replacing import part_of, refuse_existing, replacing
 
 ATTRIBUTE = "binsparse"
 # Large arrays begin at a page: to read 124 MB takes 8.7 ms, from where they would fall else 10.8.

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import Parts, Pieces
 from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
+from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
-from .base import ArrayInfo, Parts, Pieces, Storage, load_json
+from .base import ArrayInfo, Storage
 
 KEY = "binsparse"
 

@@ -17,10 +17,12 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import Pieces
 from ..errors import PathExistsError, PathMissingError, Problem
 from ..limits import Limits
-from .base import Pieces, Storage, refuse_existing, replacing, touching
+from .base import Storage, touching
 from .hdf5 import ATTRIBUTE, CHUNK, arrays_in, list_groups, reading, walk
+from .replacing import refuse_existing, replacing
 
 __all__ = ["list_groups", "reading", "writing"]
 

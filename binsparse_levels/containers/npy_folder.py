@@ -11,11 +11,14 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import Parts, Pieces
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem
+from ..formats.json import load_json
 from ..limits import Limits
-from .base import ArrayInfo, Parts, Pieces, Storage, load_json, refuse_existing, replacing_folder, touching
+from .base import ArrayInfo, Storage, touching
 from .direct import open_file, parts_of
 from .npz import read_npy_header, write_npy
+from .replacing import refuse_existing, replacing_folder
 
 HEADER = "binsparse.json"
 

@@ -14,10 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
+from ..arrays import Parts, Pieces
 from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
+from ..formats.json import load_json
 from ..limits import Limits
-from .base import ArrayInfo, Parts, Pieces, Storage, load_json, refuse_existing, replacing, touching
+from .base import ArrayInfo, Storage, touching
 from .direct import DIRECT, parts_of, read_into
+from .replacing import refuse_existing, replacing
 
 KEY = "binsparse"
 

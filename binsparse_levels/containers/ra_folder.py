@@ -8,8 +8,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import Parts, Pieces
 from . import npy_folder
-from .base import ArrayInfo, Parts, Pieces, touching
+from .base import ArrayInfo, touching
 from .ra_file import ArrayFile, Header, codes_of
 
 

@@ -26,6 +26,7 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, WrapperStore, ZipStore
 
+from ..arrays import Parts, Pieces
 from ..errors import (
     ContainerError,
     IncompleteError,
@@ -36,23 +37,11 @@ from ..errors import (
     Problem,
     UnsafeError,
 )
+from ..formats.json import load_json
 from ..limits import Limits
-from .base import (
-    ArrayInfo,
-    Parts,
-    Pieces,
-    Storage,
-    asked_for,
-    bounded_chunk,
-    is_url,
-    load_json,
-    refuse_existing,
-    remove,
-    replacing,
-    replacing_folder,
-    touching,
-)
+from .base import ArrayInfo, Storage, asked_for, bounded_chunk, is_url, touching
 from .direct import refuse_links
+from .replacing import refuse_existing, remove, replacing, replacing_folder
 from .zarr_direct import Chunks, chunks_of
 
 ATTRIBUTE = "binsparse"

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import zarr
 from numcodecs.zstd import Zstd
 
+from ..arrays import Pieces
 from ..parallel import each, get_threads
 from . import zstd
-from .base import Pieces
 from .direct import DIRECT, inflate, most_stored, opened, read_into, refuse_links
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import kernels
-from ..containers.base import Pieces
+from ..arrays import Pieces
 from ..errors import ArrayError, Problem
 from ..kernels.codecs import CHUNK, DELTA, PLAIN, STEPPING, ZIGZAG
 from ..parallel import each, shares

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..containers.checksums import RESERVED
 from ..errors import (
     ArrayError,
     BinsparseError,
@@ -35,6 +34,7 @@ from ..errors import (
     within_memory,
 )
 from ..limits import INT64_MAX, as_integer, as_integers
+from .json import RESERVED
 
 Array: TypeAlias = npt.NDArray[Any]
 Item: TypeAlias = "int | range | Array"  # of a dimension: one coordinate, some of any step, any in any order

@@ -11,13 +11,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..containers.base import (
-    DEFAULT_STORAGE,
-    Pieces,
-    hold_lock,
-)
+from ..arrays import Pieces
+from ..containers.base import DEFAULT_STORAGE
 from ..containers.checksums import sealed, summed
-from ..engine.blocks import Part, joined, read_block
+from ..containers.replacing import hold_lock
+from ..engine.blocks import read_block
+from ..engine.joining import Part, joined
 from ..engine.tree import Tree, shared_dtype
 from ..errors import (
     ArrayError,

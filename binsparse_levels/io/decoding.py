@@ -12,8 +12,9 @@ from typing import Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import Parts
 from ..containers import checksums
-from ..containers.base import ArrayInfo, Parts, Reader
+from ..containers.base import ArrayInfo, Reader
 from ..engine.emission import Duplicates
 from ..engine.tree import Tree, count_positions, length_problems, repeat_one, value_problems
 from ..errors import ArrayError, DescriptorError, FormatError, Problem, raise_if

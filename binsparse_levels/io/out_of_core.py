@@ -24,8 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import kernels, parallel
-from ..containers.base import is_url, part_of, remove, split_path
-from ..engine.blocks import Coords, Part, joined, read_block
+from ..containers.base import is_url, split_path
+from ..containers.replacing import part_of, remove
+from ..engine.blocks import read_block
+from ..engine.joining import Coords, Part, joined
 from ..engine.packing import Entries, ordered_dims, pack_entries
 from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, ContainerError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory

@@ -11,17 +11,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ..containers.base import (
-    DEFAULT_STORAGE,
-    Pieces,
-    Storage,
-    Writer,
-    is_url,
-    load_json,
-    one_piece,
-    refuse_existing,
-)
+from ..arrays import Pieces, one_piece
+from ..containers.base import DEFAULT_STORAGE, Storage, Writer, is_url
 from ..containers.checksums import sealed, summed, sums_of
+from ..containers.replacing import refuse_existing
 from ..engine.emission import Duplicates
 from ..errors import (
     ContainerError,
@@ -32,6 +25,7 @@ from ..errors import (
     within_memory,
 )
 from ..formats.descriptor import VERSION, parse_descriptor
+from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.mapped import AnyTensor, MappedTensor, as_stored, without_map
 from ..tensors.tensor import Tensor

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..containers.base import Pieces, one_piece
+from ..arrays import Pieces, one_piece
 from ..engine.tree import Tree
 from ..errors import OptionError, Problem
 from ..formats.bitpacked import best_wrapper, bitpack_pieces

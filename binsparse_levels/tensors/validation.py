@@ -9,14 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..containers.base import load_json
-from ..containers.checksums import RESERVED
 from ..engine.tree import same
 from ..errors import ArrayError, DescriptorError, FormatError, Problem, raise_if
 from ..formats.descriptor import NAMESPACE
 from ..formats.dtypes import sound_booleans
 from ..formats.format import Format, FormatLike, parse_format
 from ..formats.index_map import checked_shape
+from ..formats.json import RESERVED, load_json
 from ..formats.structure import STRUCTURES
 from ..limits import Limits, as_integer
 

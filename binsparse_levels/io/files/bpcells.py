@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...containers import hdf5
-from ...containers.base import DEFAULT_STORAGE, refuse_existing, replacing_folder
+from ...containers.base import DEFAULT_STORAGE
+from ...containers.replacing import refuse_existing, replacing_folder
 from ...errors import (
     ArrayError,
     BinsparseError,

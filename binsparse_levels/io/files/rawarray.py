@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...containers.base import refuse_existing, replacing
 from ...containers.ra_file import ArrayFile, Encoding, Header, Order, check_order, write_array
+from ...containers.replacing import refuse_existing, replacing
 from ...errors import ContainerError, FormatError, LimitError, OptionError, PathMissingError, Problem
 from ...formats.format import Format
 from ...levels import Dense

@@ -13,7 +13,8 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ...containers.base import refuse_existing, replacing, touching
+from ...containers.base import touching
+from ...containers.replacing import refuse_existing, replacing
 from ...errors import ArrayError, ContainerError, Problem
 from ...limits import Limits
 

@@ -10,12 +10,13 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from ....containers.base import ArrayInfo, load_json, touching
+from ....containers.base import ArrayInfo, touching
 from ....containers.hdf5 import HDF5Reader
 from ....engine.tree import length_problems
 from ....errors import ArrayError, ContainerError, PathMissingError, Problem, raise_if
 from ....formats.descriptor import array_classes
 from ....formats.format import Format
+from ....formats.json import load_json
 from ....limits import INT64_MAX, Limits
 from ....tensors.validation import checked_fill
 from ...decoding import Lazy

@@ -13,8 +13,10 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from ....containers.base import DEFAULT_STORAGE, Storage, one_piece, refuse_existing, touching
+from ....arrays import one_piece
+from ....containers.base import DEFAULT_STORAGE, Storage, touching
 from ....containers.hdf5 import HDF5Writer, changing
+from ....containers.replacing import refuse_existing
 from ....errors import ContainerError, FormatError, PathExistsError, Problem, raise_if
 from ....limits import DEFAULT_LIMITS, Limits
 from ....tensors.encoding import has_empty_fibers

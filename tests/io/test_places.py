@@ -32,7 +32,8 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels import open as open_tensor
-from binsparse_levels.containers.base import Pieces, split_path
+from binsparse_levels.arrays import Pieces
+from binsparse_levels.containers.base import split_path
 from binsparse_levels.io import describe, read_all, write_arrays
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_views import any_tensors, keys
+from strategies import any_tensors, keys
 
 import binsparse_levels
 from binsparse_levels import BinsparseError, ContainerError, Tensor, pack, read, testing, write

@@ -34,7 +34,7 @@ from binsparse_levels import (
 from binsparse_levels.io import describe
 from binsparse_levels.io.files.sscdf import dialects, file
 
-GOLDEN = Path(__file__).parent / "data" / "golden" / "sscdf"
+GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "sscdf"
 FILES = json.loads((GOLDEN / "manifest.json").read_text(encoding="utf-8"))["files"]
 TYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
 KINDS = {"native": "sscdf", "json": "sscdf_json"}

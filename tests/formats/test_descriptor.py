@@ -7,7 +7,7 @@ import pytest
 from binsparse_levels.formats.format.descriptor import parse_descriptor
 
 from binsparse_levels import DescriptorError, LimitError, Limits, pack, read, write
-from binsparse_levels.containers.base import load_json
+from binsparse_levels.formats.json import load_json
 
 CSR = {
     "version": "0.1",

@@ -35,7 +35,7 @@ from binsparse_levels.containers import ra_codecs, ra_file
 from binsparse_levels.io import describe, list_tensors
 from binsparse_levels.io.files.rawarray import open_array
 
-DATA = Path(__file__).parent / "data" / "rawarray"
+DATA = Path(__file__).parents[1] / "data" / "rawarray"
 MANIFEST = json.loads((DATA / "manifest.json").read_text())
 FILES, BAD = MANIFEST["files"], MANIFEST["bad"]
 EXPECTED = np.load(DATA / "expected.npz", allow_pickle=False)

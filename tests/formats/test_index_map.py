@@ -10,7 +10,7 @@ import pytest
 from binsparse_levels.formats.format.index_map import KEY, Digit, parse_header
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from test_views import keys
+from strategies import keys
 
 import binsparse_levels as bl
 from binsparse_levels import (

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_views import INTEGERS
+from strategies import INTEGERS
 
 import binsparse_levels as bl
 from binsparse_levels import (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from binsparse_levels import ArrayError, LimitError, Tensor, cli, pack, read, repair, write
-from binsparse_levels.containers.base import clean_folder, replacing
+from binsparse_levels.containers.replacing import clean_folder, replacing
 from binsparse_levels.io import write_arrays
 from binsparse_levels.limits import Limits
 

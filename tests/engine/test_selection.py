@@ -3,68 +3,13 @@
 import kinds  # noqa: F401 (registers kinds that only tests have)
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
+from strategies import any_tensors, keys
 
 from binsparse_levels import Tensor, pack_dense, testing
-from binsparse_levels.levels import LEVELS
 
 pytestmark = pytest.mark.usefixtures("both_ways")
-
-
-class Index:
-    """An integer that is none of Python's or numpy's."""
-
-    def __init__(self, number):
-        self.number = number
-
-    def __index__(self):
-        return self.number
-
-
-INTEGERS = [int, np.int64, np.int8, np.array, Index]  # what makes an integer
-
-
-@st.composite
-def keys(draw, shape, *, arrays=True):
-    """An index that numpy takes for an array of that shape; an ellipsis stands anywhere, perhaps for no dimension."""
-    with_array = draw(st.sets(st.sampled_from(range(len(shape))))) if arrays and shape else set()
-    length = draw(st.integers(0, 4))  # of the arrays, where there are several
-    several = len(with_array) > 1 or (len(with_array) == 1 and draw(st.booleans()))
-    items = []
-    for k, size in enumerate(shape):
-        if k in with_array:
-            if several:
-                index = st.integers(-size, size - 1) if size else st.nothing()
-                length = length if size else 0
-                wide = draw(st.sampled_from([(length,), (1, length), (2, 1), (1,), ()])) if size else (length,)
-                made = draw(st.lists(index, min_size=int(np.prod(wide)), max_size=int(np.prod(wide))))
-                items.append(np.array(made, np.int64).reshape(wide))
-            elif draw(st.booleans()):
-                made = np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)), bool)
-                items.append(made.tolist() if size and draw(st.booleans()) else made)
-            else:
-                index = st.integers(-size, size - 1) if size else st.nothing()
-                made = draw(st.lists(index, max_size=6)) if size else []
-                kind = draw(st.sampled_from([list, np.int64, np.int8, *([np.uint64] * all(x >= 0 for x in made))]))
-                items.append(made if kind is list else np.array(made, kind))
-            continue
-        ends = st.none() | st.integers(-size - 2, size + 2)
-        step = st.sampled_from([None, 1, 2, 3, -1, np.int64(-2)])
-        sliced = st.builds(slice, ends, ends, step)
-        whole = st.builds(lambda make, x: make(x), st.sampled_from(INTEGERS), st.integers(-size, size - 1))
-        items.append(draw(sliced | whole if size and draw(st.booleans()) else sliced))
-    if draw(st.booleans()):
-        begin = draw(st.integers(0, len(items)))
-        items[begin : draw(st.sampled_from([begin, *range(begin, len(items) + 1)]))] = [Ellipsis]
-    else:
-        while items and isinstance(items[-1], slice) and items[-1] == slice(None, None, None):
-            items.pop()
-    try:
-        np.broadcast_to(False, shape)[tuple(items)]
-    except IndexError:  # arrays that do not fit together
-        assume(False)
-    return tuple(items)
 
 
 @st.composite
@@ -95,13 +40,6 @@ def wrong_keys(draw, shape):
     else:
         items = [*items, ..., ...] if draw(st.booleans()) else [*[0] * (len(shape) + 1), ...]
     return tuple(items)
-
-
-@st.composite
-def any_tensors(draw, **options):
-    return draw(
-        testing.tensors(kinds=tuple(LEVELS.values()), dtypes=("bool", "int16", "float64", "complex64"), **options)
-    )
 
 
 def alike(found, expected):

@@ -38,7 +38,7 @@ from binsparse_levels.formats.format import bitpacked
 from binsparse_levels.io import describe
 from binsparse_levels.io.files import anndata, bpcells
 
-GOLDEN = Path(__file__).parent / "data" / "bpcells" / "matrices"
+GOLDEN = Path(__file__).parents[1] / "data" / "bpcells" / "matrices"
 CASES = json.loads((GOLDEN / "manifest.json").read_text())
 PACKED = GOLDEN / "n129_uint_packed_row_dir" / "mat"
 counter = itertools.count()

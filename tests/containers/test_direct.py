@@ -29,9 +29,10 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels import parallel as threads_module
+from binsparse_levels.arrays import one_piece
 from binsparse_levels.containers import direct, hdf5, hdf5_direct, zarr_direct
 from binsparse_levels.containers import zarr as zarr_container
-from binsparse_levels.containers.base import Storage, one_piece
+from binsparse_levels.containers.base import Storage
 from binsparse_levels.io import describe
 
 LIMITS = Limits()

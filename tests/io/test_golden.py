@@ -11,7 +11,7 @@ import pytest
 
 from binsparse_levels import BinsparseError, DialectWarning, read, write
 
-GOLDEN = Path(__file__).parent / "data" / "golden"
+GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 FILES = json.loads((GOLDEN / "manifest.json").read_text())["files"]
 MALFORMED = json.loads((GOLDEN / "malformed" / "manifest.json").read_text())["files"]
 

@@ -19,7 +19,7 @@ from binsparse_levels.io import describe
 from binsparse_levels.kernels import bitpacking
 from binsparse_levels.kernels.codecs import CHUNK, DELTA, LESS_ONE, PLAIN, ZIGZAG
 
-GOLDEN = Path(__file__).parent / "data" / "bpcells" / "codecs"
+GOLDEN = Path(__file__).parents[1] / "data" / "bpcells" / "codecs"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
 NAMED = {"bp128": PLAIN, "m1": LESS_ONE, "d1": DELTA, "d1z": ZIGZAG}
 MASK = 0xFFFFFFFF

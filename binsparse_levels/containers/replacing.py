@@ -1,0 +1,268 @@
+"""Files and folders are replaced in one step, under a lock where they are read and written again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+from ..errors import (
+    ContainerError,
+    PathExistsError,
+    Problem,
+)
+from ..system import drop_lock, exchange, is_running, lock_file, to_disk
+
+
+def refuse_existing(path: str, overwrite: bool) -> None:
+    """Raise PathExistsError for what is there, however the path is spelled, unless `overwrite`."""
+    if not overwrite and (os.path.lexists(path) or os.path.lexists(os.path.realpath(path))):
+        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
+
+
+def remove(path: str) -> None:
+    """Remove a file or a folder, as far as it can be. An interrupt is raised when that is done."""
+    try:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+    except KeyboardInterrupt:
+        remove(path)
+        raise
+
+
+@contextlib.contextmanager
+def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
+    """A path beside `target` to write to; when the block ends well it takes the place of the target, in one step.
+
+    keep: the file begins as a copy of the target, which nobody else may change meanwhile. Where the block fails nothing
+    has changed. The recipe of a whole write: everything, the file to the disk, the rename, the folder to the disk.
+    """
+    if target.endswith(("/", os.sep)):
+        raise ContainerError(Problem(target, "is the path of a folder"))
+    target = os.path.realpath(target)
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise ContainerError(Problem(target, "is a directory, a pipe or a device, and is not replaced"))
+    folder, part = os.path.dirname(target), part_of(target)
+    with hold_lock(target) if keep else contextlib.nullcontext():
+        exists = _is_there(target)
+        try:
+            try:
+                os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            except OSError as error:
+                raise ContainerError(Problem(target, f"cannot be written: {error.strerror}")) from error
+            if keep and exists:
+                shutil.copyfile(target, part)
+            yield part
+            to_disk(part)
+            if exists:
+                shutil.copymode(target, part)
+            os.replace(part, target)
+        except BaseException:
+            remove(part)
+            raise
+        to_disk(folder)
+
+
+@contextlib.contextmanager
+def replacing_folder(
+    target: str, *, keep: bool = False, copy: Callable[[str, str], Any] = shutil.copy2
+) -> Iterator[str]:
+    """A folder beside `target` to fill; when the block ends well it takes the place of the target, in one step where
+    the system can exchange two folders.
+
+    keep: the folder begins as a copy of the target, file by file by `copy`; nobody else may change it meanwhile. Where
+    the block fails nothing has changed.
+    """
+    target = os.path.realpath(target)
+    parent, part = os.path.dirname(target), part_of(target)
+    with hold_lock(target) if keep else contextlib.nullcontext():
+        exists = _is_there(target)
+        if exists and not os.path.isdir(target):
+            raise PathExistsError(Problem(target, "is there, and is no folder"))
+        try:
+            try:
+                if keep and exists:
+                    shutil.copytree(target, part, symlinks=True, copy_function=copy)
+                else:
+                    os.mkdir(part)
+            except OSError as error:
+                raise ContainerError(Problem(target, f"cannot be written: {error.strerror}")) from error
+            yield part
+            for folder, _, files in os.walk(part):
+                for file in (folder, *(os.path.join(folder, file) for file in files)):
+                    to_disk(file)
+            if exists:
+                _exchange(part, target)
+            else:
+                os.rename(part, target)
+            to_disk(parent)
+        finally:
+            remove(part)
+
+
+_PATIENCE = 60.0  # seconds that one waits for another
+
+
+_locked: set[tuple[int, str]] = set()  # by thread
+
+
+@contextlib.contextmanager
+def hold_lock(target: str, patience: float | None = None) -> Iterator[None]:
+    """Nobody else holds the lock of a target within the block: whoever reads it and writes it again waits for others
+    that do, in this process and in others.
+
+    The lock is that of the system on a file beside the target, so a process that is killed holds none. Where a file
+    system has no locks nobody waits. patience: seconds. Raises ContainerError where another holds it for longer.
+    """
+    target = os.path.realpath(target)
+    me = threading.get_ident(), target
+    if me in _locked:
+        yield
+        return
+    file: IO[bytes] | None = None
+    try:
+        file = _take_lock(target, _PATIENCE if patience is None else patience)
+        _locked.add(me)
+        yield
+    finally:
+        _locked.discard(me)
+        if file is not None:
+            drop_lock(file)
+
+
+def _take_lock(target: str, patience: float) -> IO[bytes] | None:
+    """The file of a lock, open and locked; None where there is no folder for it."""
+    folder, name = os.path.split(target)
+    path, end = os.path.join(folder, f".{_short(name)}{_LOCK}"), time.monotonic() + patience
+    while True:
+        try:
+            file = open(path, "r+b", 0, opener=_create)  # noqa: SIM115 (it is closed by whoever holds it)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise ContainerError(Problem(target, f"cannot be locked: {error.strerror}")) from error
+        if lock_file(file.fileno()):
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                    return file
+            file.close()  # its owner has removed it
+            continue
+        file.close()
+        if time.monotonic() > end:
+            what = f"another process or thread has been writing it for {patience:.0f} seconds; try again later"
+            raise ContainerError(Problem(target, what))
+        time.sleep(0.01)
+
+
+def _create(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
+def part_of(target: str) -> str:
+    """A name beside the target that tells which process writes it."""
+    folder, name = os.path.split(target)
+    return os.path.join(folder, f".{_short(name)}.{os.getpid()}-{secrets.token_hex(4)}.part")
+
+
+# What is written or filled (.d: to be zipped), and a folder that stood aside for a new one (.old).
+_LEFTOVER = re.compile(r"\.(.+)\.([0-9]+)-[0-9a-f]{8}\.part(\.d|\.old)?", re.DOTALL)
+
+
+_LOCK = ".binsparse_levels.lock"  # how the name of a lock ends
+
+
+def clean_folder(folder: str) -> list[tuple[str, str]]:
+    """Remove what writing processes that are no more have left in a folder; each path, and what became of it.
+
+    What a living process of this machine writes is kept. A tensor that stood aside, and whose place is empty, is put
+    back. Raises ContainerError for what is no folder.
+    """
+    found = []
+    try:
+        names = sorted(os.listdir(folder))
+    except (OSError, ValueError) as error:
+        raise ContainerError(Problem(ascii(folder), f"cannot be cleaned: {error}")) from None
+    for name in names:
+        if name.startswith(".") and name.endswith(_LOCK):
+            found.append((os.path.join(folder, name), _clean_lock(os.path.join(folder, name[1 : -len(_LOCK)]))))
+            continue
+        match = _LEFTOVER.fullmatch(name)
+        if match is None:
+            continue
+        path, target = os.path.join(folder, name), os.path.join(folder, match[1])
+        if is_running(int(match[2])):
+            found.append((path, f"kept, process {match[2]} is writing it"))
+        elif match[3] == ".old" and len(os.fsencode(match[1])) > _LONGEST - 4:
+            found.append((path, "kept, its own name was cut short"))
+        else:
+            try:
+                found.append((path, _clean_up(path, target if match[3] == ".old" else None)))
+            except OSError as error:
+                found.append((path, f"kept: {error}"))
+    return found
+
+
+def _clean_lock(target: str) -> str:
+    """Remove a lock that nobody holds; what became of it."""
+    try:
+        with hold_lock(target, 0):
+            return "removed"
+    except ContainerError:
+        return "kept, a process holds it"
+
+
+def _clean_up(path: str, target: str | None) -> str:
+    """Remove a leftover, or put it back where nothing took its place; what became of it."""
+    if target is not None and not os.path.lexists(target):
+        os.rename(path, target)
+        return f"put back as {target}"
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
+    return "removed"
+
+
+def _is_there(path: str) -> bool:
+    """Whether something is there; raises ContainerError for a path that nothing can have."""
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise ContainerError(Problem(path, f"cannot be written: {error.strerror}")) from error
+    return True
+
+
+def _exchange(a: str, b: str) -> None:
+    """Let two folders change places: in one step on Linux, elsewhere with a moment between two."""
+    if exchange(a, b):
+        return
+    aside = f"{a}.old"
+    try:
+        os.rename(b, aside)
+        os.rename(a, b)
+    except BaseException:
+        if not os.path.lexists(b):
+            os.rename(aside, b)
+        raise
+    remove(aside)
+
+
+_LONGEST = 200  # bytes
+
+
+def _short(name: str) -> str:
+    """A part of a file name that leaves room for more: a name has at most 255 bytes. No character is cut in two."""
+    while len(os.fsencode(name)) > _LONGEST:
+        name = name[:-1]
+    return name

@@ -1,0 +1,89 @@
+"""Strict JSON, limited in length and depth."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from typing import Any
+
+from ..errors import (
+    DescriptorError,
+    LimitError,
+    Problem,
+)
+from ..limits import Limits
+
+RESERVED = "binsparse_levels:"  # how names of ours begin
+
+
+def load_json(text: str | bytes, limits: Limits, *, constants: bool = False) -> Any:
+    """Strict JSON: UTF-8, no key twice, no NaN or infinity (unless `constants` lets the bare words pass), limited in
+    length and depth before it is parsed. Raises DescriptorError or LimitError.
+    """
+    limits.hold("header_bytes", len(text), "binsparse", "the length of the JSON header")
+    try:
+        text = text.decode() if isinstance(text, bytes) else text
+        text.encode()  # what a library could not decode it gives as lone surrogates
+    except UnicodeError as error:
+        raise DescriptorError(Problem("binsparse", f"not UTF-8: {error}")) from None
+    limits.hold("nesting", _depth(text), "binsparse", "the depth of the JSON header")
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_constant=float if constants else _no_constant,
+            parse_int=_integer,
+            parse_float=_float,
+        )
+    except json.JSONDecodeError as error:
+        raise DescriptorError(Problem("binsparse", f"not JSON: {error}")) from None
+    except RecursionError:
+        raise LimitError(Problem("binsparse", "nested deeper than this Python can parse")) from None
+
+
+def _depth(text: str) -> int:
+    """The deepest nesting of brackets outside of strings."""
+    depth = deepest = 0
+    quoted = escaped = False
+    for c in text:
+        if quoted:
+            if escaped:
+                escaped = False
+            elif c == "\\":
+                escaped = True
+            elif c == '"':
+                quoted = False
+        elif c == '"':
+            quoted = True
+        elif c in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif c in "]}":
+            depth -= 1
+    return deepest
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise DescriptorError(Problem(name[:60], "this key is there twice"))
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise DescriptorError(Problem("binsparse", f"{name} is not JSON"))
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 40:
+        raise DescriptorError(Problem("binsparse", f"an integer of {len(digits)} digits"))
+    return int(digits)
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise DescriptorError(Problem("binsparse", f"{digits[:40]} is out of range"))
+    return number
