@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from binsparse_levels.formats.format.descriptor import parse_descriptor
+from binsparse_levels.formats.descriptor import parse_descriptor
 from zarr.storage import MemoryStore
 
 import binsparse_levels

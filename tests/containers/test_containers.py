@@ -1,6 +1,5 @@
 """One body of tests for all containers."""
 
-import itertools
 import json
 import os
 import shutil
@@ -9,11 +8,10 @@ from pathlib import Path
 import h5py
 import netCDF4
 import numpy as np
-import obstore.store
 import pytest
 import zarr
 from hypothesis import given
-from zarr.storage import LocalStore, MemoryStore, ObjectStore
+from places import CONTAINERS, counter
 
 from binsparse_levels import (
     ArrayError,
@@ -29,29 +27,7 @@ from binsparse_levels import (
 )
 from binsparse_levels.io import KINDS, describe
 
-counter = itertools.count()
-
 # The name of a container, what makes a place for it, and what `write` is to be told.
-CONTAINERS = {
-    "hdf5": (lambda folder: folder / "a.h5", {}),
-    "hdf5, gzip": (lambda folder: folder / "b.h5", {"compression": "gzip", "chunks": 3}),
-    "zarr": (lambda folder: folder / "a.zarr", {}),
-    "zarr, version 2": (lambda folder: folder / "b.zarr", {"kind": "zarr2"}),
-    "zarr, gzip": (lambda folder: folder / "c.zarr", {"compression": "gzip", "chunks": 2, "shards": 4}),
-    "zarr, plain": (lambda folder: folder / "d.zarr", {"compression": "none", "checksum": False}),
-    "zarr, zip": (lambda folder: folder / "a.zarr.zip", {}),
-    "zarr, store": (lambda folder: LocalStore(folder / "e.zarr"), {}),
-    "zarr, memory": (lambda folder: MemoryStore(), {}),
-    "zarr, obstore": (lambda folder: ObjectStore(obstore.store.MemoryStore()), {}),
-    "zarr, URL": (lambda folder: f"memory://{folder.name}{next(counter)}/a.zarr", {}),
-    "npz": (lambda folder: folder / "a.npz", {}),
-    "npz, deflate": (lambda folder: folder / "b.npz", {"compression": {"values": "gzip"}}),
-    "directory": (lambda folder: folder / "a.bspnpy", {}),
-    "rawarray_directory": (lambda folder: folder / "a.bspra", {}),
-    "netcdf": (lambda folder: folder / "a.nc", {}),
-    "netcdf, gzip": (lambda folder: folder / "b.nc", {"compression": "gzip"}),
-    "memory": (lambda folder: {}, {}),
-}
 LOCAL = [name for name, (make, _) in CONTAINERS.items() if isinstance(make(Path("x")), Path)]
 
 

@@ -14,7 +14,7 @@ from strategies import cases
 
 import binsparse_levels as bl
 from binsparse_levels import ArrayError, parallel
-from binsparse_levels.formats.format import bitpacked
+from binsparse_levels.formats import bitpacked
 from binsparse_levels.io import describe
 from binsparse_levels.kernels import bitpacking
 from binsparse_levels.kernels.codecs import CHUNK, DELTA, LESS_ONE, PLAIN, ZIGZAG

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from binsparse_levels.formats.format.index_map import KEY, Digit, parse_header
+from binsparse_levels.formats.index_map import KEY, Digit, parse_header
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import keys

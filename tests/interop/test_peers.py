@@ -9,10 +9,10 @@ import binsparse
 import h5py
 import numpy as np
 import pytest
+from golden import FILES, GOLDEN, read_leniently, target
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_cli import converters, reformat
-from test_golden import FILES, GOLDEN, read_leniently, target
 
 from binsparse_levels import Dense, Sparse, compliance, pack, parse_format, read, testing, write
 

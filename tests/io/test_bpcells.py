@@ -34,7 +34,7 @@ from binsparse_levels import (
     read_all,
     write,
 )
-from binsparse_levels.formats.format import bitpacked
+from binsparse_levels.formats import bitpacked
 from binsparse_levels.io import describe
 from binsparse_levels.io.files import anndata, bpcells
 

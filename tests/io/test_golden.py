@@ -3,31 +3,14 @@
 import json
 import subprocess
 import sys
-import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
+from golden import FILES, GOLDEN, read_leniently, target
 
 from binsparse_levels import BinsparseError, DialectWarning, read, write
 
-GOLDEN = Path(__file__).parents[1] / "data" / "golden"
-FILES = json.loads((GOLDEN / "manifest.json").read_text())["files"]
 MALFORMED = json.loads((GOLDEN / "malformed" / "manifest.json").read_text())["files"]
-
-
-def target(entry):
-    return f"{GOLDEN / entry['file']}" + (f":{entry['group']}" if entry.get("group") else "")
-
-
-def read_leniently(path):
-    """The tensor, and the repairs that it took: none in strict mode."""
-    try:
-        return read(path), []
-    except BinsparseError:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            return read(path, lenient=True), [str(warning.message) for warning in told]
 
 
 @pytest.mark.parametrize("entry", FILES, ids=lambda entry: entry["file"])

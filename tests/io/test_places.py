@@ -15,7 +15,7 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
-from test_containers import CONTAINERS
+from places import CONTAINERS
 from zarr.storage import LocalStore, MemoryStore, StorePath, ZipStore
 
 from binsparse_levels import (

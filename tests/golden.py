@@ -1,0 +1,26 @@
+"""Real files by the real programs, and how the tests read them."""
+
+import json
+import warnings
+from pathlib import Path
+
+from binsparse_levels import BinsparseError, read
+
+GOLDEN = Path(__file__).parent / "data" / "golden"
+
+
+FILES = json.loads((GOLDEN / "manifest.json").read_text())["files"]
+
+
+def target(entry):
+    return f"{GOLDEN / entry['file']}" + (f":{entry['group']}" if entry.get("group") else "")
+
+
+def read_leniently(path):
+    """The tensor, and the repairs that it took: none in strict mode."""
+    try:
+        return read(path), []
+    except BinsparseError:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            return read(path, lenient=True), [str(warning.message) for warning in told]
