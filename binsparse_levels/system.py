@@ -141,11 +141,21 @@ def lock_file(handle: int) -> bool:
 
 
 def drop_lock(file: IO[bytes]) -> None:
-    """Remove a file that is locked, and close it, which unlocks it."""
-    if sys.platform == "win32":  # no file is removed there as long as it is open
-        file.close()
-    with contextlib.suppress(OSError):  # on Windows, another may have it open
-        os.unlink(file.name)
+    """Remove a file that is locked, and close it, which unlocks it. An interrupt is raised when that is done."""
+    try:
+        _drop_lock(file)
+    except KeyboardInterrupt:
+        _drop_lock(file)
+        raise
+
+
+def _drop_lock(file: IO[bytes]) -> None:
+    with contextlib.suppress(OSError, ValueError):  # it is closed, or another has it open
+        if sys.platform == "win32":  # no file is removed there as long as it is open
+            file.close()
+            os.unlink(file.name)
+        elif os.path.samestat(os.fstat(file.fileno()), os.stat(file.name)):  # and not another's by now
+            os.unlink(file.name)
     file.close()
 
 

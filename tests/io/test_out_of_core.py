@@ -32,9 +32,9 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels.cli import main
-from binsparse_levels.containers import base, checksums, zarr_direct
-from binsparse_levels.engine import blocks
-from binsparse_levels.io import out_of_core
+from binsparse_levels.containers import checksums, replacing, zarr_direct
+from binsparse_levels.engine import joining
+from binsparse_levels.io import appending, out_of_core
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 
@@ -42,12 +42,12 @@ SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 @contextlib.contextmanager
 def blocks_of(size):
     """Blocks of a few entries, arrays joined a few items at a time."""
-    before = out_of_core._block_size, blocks._AT_ONCE, out_of_core._AT_ONCE
-    out_of_core._block_size, blocks._AT_ONCE, out_of_core._AT_ONCE = (lambda memory, tree: size), size - 1, size - 1
+    before = out_of_core._block_size, joining._AT_ONCE, appending._AT_ONCE
+    out_of_core._block_size, joining._AT_ONCE, appending._AT_ONCE = (lambda memory, tree: size), size - 1, size - 1
     try:
         yield
     finally:
-        out_of_core._block_size, blocks._AT_ONCE, out_of_core._AT_ONCE = before
+        out_of_core._block_size, joining._AT_ONCE, appending._AT_ONCE = before
 
 
 @pytest.mark.parametrize("size", [3, 7])
@@ -321,7 +321,7 @@ def stored_somehow(draw, tensor, folder):
 
 def described(place):
     """How a tensor is stored, of every array: whether it is sealed, bit-packed, in chunks, compressed."""
-    kept = binsparse_levels.io.kept(place)
+    kept = appending.kept(place)
     by_name = {
         option: {name: value for name, value in (kept.options[option] or {}).items() if name != "fill_value"}
         for option in ("compression", "chunks", "shards")
@@ -381,17 +381,17 @@ def test_other_containers_keep_seals_and_what_is_bit_packed(tmp_path):
     write(tmp_path / "plain.npz", tensor)
     write(tmp_path / "a.h5", tensor, bitpacked=["indices_1", "values"], checksum=True, compression="gzip", chunks=20)
     concatenate([tmp_path / "a.h5", tmp_path / "plain.npz"], tmp_path / "b.zarr")
-    found = binsparse_levels.io.kept(tmp_path / "b.zarr")
+    found = appending.kept(tmp_path / "b.zarr")
     assert found.options["checksum"]
     assert set(found.wrappers) == {"indices_1", "values"}
     assert found.options["compression"]["values"] == "zstd"
     concatenate([tmp_path / "plain.npz", tmp_path / "a.h5"], tmp_path / "c.npz")
-    assert binsparse_levels.io.kept(tmp_path / "c.npz").options["checksum"]
+    assert appending.kept(tmp_path / "c.npz").options["checksum"]
     append(tmp_path / "a.h5", tensor, checksum=False, compression="none", chunks=30)
     with h5py.File(tmp_path / "a.h5") as file:
         assert file["values"].chunks == (30,)
         assert file["values"].compression is None
-    assert not binsparse_levels.io.kept(tmp_path / "a.h5").options["checksum"]
+    assert not appending.kept(tmp_path / "a.h5").options["checksum"]
     assert read(tmp_path / "a.h5").equals(read(tmp_path / "c.npz"))
 
 
@@ -562,7 +562,7 @@ def test_threads_append_every_row_and_write_every_group(tmp_path):
 
 HOLD = """
 import sys, time
-from binsparse_levels.containers.base import hold_lock
+from binsparse_levels.containers.replacing import hold_lock
 with hold_lock(sys.argv[1]):
     print("held", flush=True)
     time.sleep(600)
@@ -576,7 +576,7 @@ def test_who_lives_is_waited_for_and_who_is_killed_is_not(tmp_path, monkeypatch)
     owner = subprocess.Popen([sys.executable, "-c", HOLD, str(place)], stdout=subprocess.PIPE)
     assert owner.stdout.readline() == b"held\n"
     (lock,) = set(os.listdir(tmp_path)) - {"a.h5"}
-    monkeypatch.setattr(base, "_PATIENCE", 0.1)
+    monkeypatch.setattr(replacing, "_PATIENCE", 0.1)
     for call in (
         lambda: append(place, pack(*ROW)),
         lambda: concatenate([place, place], place, overwrite=True),
@@ -584,10 +584,10 @@ def test_who_lives_is_waited_for_and_who_is_killed_is_not(tmp_path, monkeypatch)
     ):
         with pytest.raises(ContainerError, match="another process or thread"):
             call()
-    assert base.clean_folder(str(tmp_path)) == [(str(tmp_path / lock), "kept, a process holds it")]
+    assert replacing.clean_folder(str(tmp_path)) == [(str(tmp_path / lock), "kept, a process holds it")]
     assert place.read_bytes() == before
     assert read(place).shape == (1, 4)
-    monkeypatch.setattr(base, "_PATIENCE", 60)
+    monkeypatch.setattr(replacing, "_PATIENCE", 60)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         waiting = pool.submit(append, place, pack(*ROW))
         time.sleep(0.1)
@@ -601,12 +601,12 @@ def test_who_lives_is_waited_for_and_who_is_killed_is_not(tmp_path, monkeypatch)
 
 def test_a_lock_that_is_left_is_taken_over_or_cleaned(tmp_path):
     write(tmp_path / "a.h5", pack(*ROW))
-    lock = tmp_path / f".a.h5{base._LOCK}"
+    lock = tmp_path / f".a.h5{replacing._LOCK}"
     lock.touch()
     append(tmp_path / "a.h5", pack(*ROW))
     assert os.listdir(tmp_path) == ["a.h5"]
     lock.touch()
-    assert base.clean_folder(str(tmp_path)) == [(str(lock), "removed")]
+    assert replacing.clean_folder(str(tmp_path)) == [(str(lock), "removed")]
     lock.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ContainerError, match="cannot be locked"):
         append(tmp_path / "a.h5", pack(*ROW))
