@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from ...arrays import Sliceable, cut
 from ...engine.emission import Duplicates
 from ...errors import ArrayError, Problem, raise_if
-from ...formats.bitpacked import Section, Sliceable
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.tensor import Tensor, pack
 from .sources import named
@@ -76,7 +76,7 @@ def compressed(
     """
     fibers = shape[0 if by == "row" else 1]
     if fibers == 0 and len(pointers) == 2 and not pointers[:].any():  # so BPCells writes no rows or columns
-        pointers = Section(pointers, 0, 1)
+        pointers = cut(pointers, 0, 1)
     if len(pointers) != fibers + 1:
         what = f"expected a length of {fibers + 1} for shape {shape[0]} × {shape[1]}, got {len(pointers)}"
         raise ArrayError(Problem(names[0], what))
@@ -98,7 +98,7 @@ def first_items(stored: Sliceable, count: int, name: str) -> Sliceable:
     """As many of an array as are wanted; it may have more. Raises ArrayError where it has fewer."""
     if len(stored) < count:
         raise ArrayError(Problem(name, f"expected a length of {count}, got {len(stored)}"))
-    return stored if len(stored) == count else Section(stored, 0, count)
+    return stored if len(stored) == count else cut(stored, 0, count)
 
 
 def read_matrix(

@@ -9,21 +9,17 @@ import contextlib
 import functools
 import os
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, Protocol, TypeAlias
+from typing import IO, Any, Protocol
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
+from ...arrays import Array, LazyArray, Sliceable, lazy
 from ...containers import hdf5
 from ...containers.base import ArrayInfo, touching
 from ...containers.direct import open_file, parts_of
 from ...errors import ArrayError, BinsparseError, ContainerError, PathMissingError, Problem
-from ...formats.bitpacked import Sliceable
 from ...limits import Limits
-from ..decoding import Lazy
-
-Array: TypeAlias = npt.NDArray[Any]
 
 
 @contextlib.contextmanager
@@ -76,7 +72,7 @@ class Folder:
         kind = np.dtype(dtype).newbyteorder("<")
         count = (os.fstat(file.fileno()).st_size - 8) // kind.itemsize
         parts = parts_of(file.fileno(), 8, kind, name, self._limits)
-        return Lazy(count, np.dtype(dtype), lambda begin, end: parts(begin, end).astype(dtype, copy=False), file)
+        return lazy(count, np.dtype(dtype), lambda start, stop: parts(start, stop).astype(dtype, copy=False))
 
     def texts(self, name: str) -> list[str]:
         file = self._open(name)
@@ -135,7 +131,7 @@ class Group:
         """Integers of the type that is stored. Raises as `numbers` does."""
         return self._numbers(name, "iu", "integers")
 
-    def _numbers(self, name: str, kinds: str, expected: str) -> Lazy:
+    def _numbers(self, name: str, kinds: str, expected: str) -> LazyArray:
         info = self._info(name)
         if info.dtype.kind not in kinds:
             raise ArrayError(Problem(name, f"expected {expected}, got {info.dtype}"))
@@ -177,7 +173,7 @@ class Group:
 
 def items(
     reader: hdf5.HDF5Reader, name: str, info: ArrayInfo, length: int, dtype: np.dtype[Any], *, view: bool = False
-) -> Lazy:
+) -> LazyArray:
     """The first items of a dataset, as that type; view: their bytes as those of that type. Precondition: the file stays
     open.
     """
@@ -187,10 +183,10 @@ def items(
         array = parts()(begin, end)
         return array.view(dtype) if view else array.astype(dtype, copy=False)
 
-    return Lazy(length, dtype, read, stored=info.nbytes)
+    return lazy(length, dtype, read, nbytes=info.nbytes)
 
 
-def _converted(name: str, stored: Lazy, dtype: np.dtype[Any]) -> Lazy:
+def _converted(name: str, stored: LazyArray, dtype: np.dtype[Any]) -> LazyArray:
     """Integers as integers of another type."""
     limits = np.iinfo(dtype)
 
@@ -202,7 +198,7 @@ def _converted(name: str, stored: Lazy, dtype: np.dtype[Any]) -> Lazy:
             raise ArrayError(Problem(f"{name}[{begin + at}]", f"{found[at]} is out of the range of {dtype}"))
         return found.astype(dtype)
 
-    return Lazy(len(stored), dtype, read)
+    return lazy(len(stored), dtype, read)
 
 
 def attribute_text(group: h5py.Group, name: str, limits: Limits) -> str:

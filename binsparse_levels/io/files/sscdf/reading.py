@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
+from ....arrays import Array, LazyArray
 from ....containers.base import ArrayInfo, touching
 from ....containers.hdf5 import HDF5Reader
 from ....engine.tree import length_problems
@@ -19,7 +19,6 @@ from ....formats.format import Format
 from ....formats.json import load_json
 from ....limits import INT64_MAX, Limits
 from ....tensors.validation import checked_fill
-from ...decoding import Lazy
 from ..sources import attribute_text, items, named
 from .dialects import (
     INTEGER_TYPES,
@@ -35,8 +34,6 @@ from .dialects import (
     names_of,
     place_of,
 )
-
-Array: TypeAlias = npt.NDArray[Any]
 
 
 class Object(NamedTuple):
@@ -107,7 +104,7 @@ class _Source:
             raise ArrayError(Problem(name, f"{size} is not in 0 … 2**63 - 1"))
         return size
 
-    def array(self, name: str, most: int | None, dtype: np.dtype[Any] | None = None) -> Lazy:
+    def array(self, name: str, most: int | None, dtype: np.dtype[Any] | None = None) -> LazyArray:
         """A dataset of one dimension, of which only the first `most` items count; dtype: what it stands for.
 
         Of booleans any byte but 0 is true, as in C, since cells that are not set may hold anything; but those of a
@@ -219,7 +216,7 @@ def _compared(
             values = source.scalar("values").astype(dtype)
         else:
             values = source.array("values", most, dtype)
-    count = len(values) if isinstance(values, Lazy) else None
+    count = len(values) if isinstance(values, LazyArray) else None
     with named(layout.arrays):
         raise_if(ArrayError, length_problems(format.levels, dims, arrays, count))
     return Object(format, shape, arrays, values, comment, layout.arrays)
