@@ -265,13 +265,18 @@ def writing(
         return
     refuse_existing(path, overwrite or group is not None)
     with changing(path, keep=group is not None) as file:
-        place = walk(file, group, make=True)
-        writer = HDF5Writer(place, storage)
-        if ATTRIBUTE in place.attrs:
-            if not overwrite:
-                raise PathExistsError(Problem(f"{path}:{group}", "has a tensor; nobody asked to overwrite it"))
-            writer.clear(limits)
+        writer = HDF5Writer(walk(file, group, make=True), storage)
+        make_room(writer, f"{path}:{group}", overwrite, limits)
         yield writer
+
+
+def make_room(writer: HDF5Writer, place: str, overwrite: bool, limits: Limits) -> None:
+    """Delete the tensor in a group. Raises PathExistsError where there is one, unless `overwrite`."""
+    if ATTRIBUTE in writer.group.attrs:
+        if not overwrite:
+            raise PathExistsError(Problem(place, "has a tensor; pass overwrite=True"))
+        with touching(place):
+            writer.clear(limits)
 
 
 @contextlib.contextmanager
@@ -335,8 +340,8 @@ def opened(
         raise ContainerError(Problem(path, f"cannot be opened as HDF5: {error}")) from error
 
 
-def walk(file: h5py.Group, group: str | None, *, make: bool = False) -> h5py.Group:
-    """The group of that path; `make` makes what is missing."""
+def walk(file: h5py.Group, group: str | None, *, make: bool = False, track_order: bool | None = None) -> h5py.Group:
+    """The group of that path; `make` makes what is missing. track_order: of h5py, for new groups."""
     place: h5py.Group = file
     for part in filter(None, (group or "").split("/")):
         if part in (".", ".."):
@@ -344,7 +349,7 @@ def walk(file: h5py.Group, group: str | None, *, make: bool = False) -> h5py.Gro
         child = _child(place, part, h5py.Group)
         if child is None and not make:
             raise PathMissingError(Problem(str(group), f"no group {part!r} in {place.name}"))
-        place = place.create_group(part) if child is None else child
+        place = place.create_group(part, track_order=track_order) if child is None else child
     return place
 
 
