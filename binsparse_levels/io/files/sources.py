@@ -102,17 +102,17 @@ class Group:
     """A group of an HDF5 file, with a dataset for each array."""
 
     def __init__(self, reader: hdf5.HDF5Reader, limits: Limits) -> None:
-        self._reader = reader
-        self._limits = limits
+        self.reader = reader
+        self.limits = limits
 
     @property
     def attributes(self) -> h5py.AttributeManager:
-        return self._reader.group.attrs
+        return self.reader.group.attrs
 
     def names(self) -> set[str]:
         """What lies in the group; that it is there is all that is known."""
-        with touching(self._reader.group.name):
-            return set(self._reader.group.keys())
+        with touching(self.reader.group.name):
+            return set(self.reader.group.keys())
 
     def numbers(self, name: str, dtype: str | None = None, *, unsigned: bool = False) -> Sliceable:
         """dtype: None for that which is stored."""
@@ -132,58 +132,61 @@ class Group:
         return self._numbers(name, "iu", "integers")
 
     def _numbers(self, name: str, kinds: str, expected: str) -> LazyArray:
-        info = self._info(name)
+        info = self.one_dimension(name)
         if info.dtype.kind not in kinds:
             raise ArrayError(Problem(name, f"expected {expected}, got {info.dtype}"))
-        return items(self._reader, name, info, info.shape[0], info.dtype.newbyteorder("="))
+        return self.items(name, info.shape[0], info.dtype.newbyteorder("="))
 
     def texts(self, name: str) -> list[str]:
-        info = self._info(name)
+        info = self.one_dimension(name)
         if h5py.check_string_dtype(info.dtype) is None:
             raise ArrayError(Problem(name, f"expected texts, got {info.dtype}"))
-        return [_as_text(text, f"{name}[{k}]") for k, text in enumerate(self._reader.read(name))]
+        return [_as_text(text, f"{name}[{k}]") for k, text in enumerate(self.reader.read(name))]
 
     def version(self) -> str:
         return self.attribute_text("version")
 
     def attribute_text(self, name: str) -> str:
         """An attribute that is a text. Raises ContainerError."""
-        return attribute_text(self._reader.group, name, self._limits)
+        return attribute_text(self.reader.group, name, self.limits)
 
     def attribute_numbers(self, name: str) -> list[int]:
         """An attribute that is a list of integers. Raises ContainerError."""
         with touching(name):
             size = self.attributes.get_id(name).get_storage_size()
-            self._limits.hold("header_bytes", size, name, "the length of the attribute")
+            self.limits.hold("header_bytes", size, name, "the length of the attribute")
             numbers = np.asarray(self.attributes[name])
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
             raise ContainerError(Problem(name, f"expected integers, got {numbers.dtype} of shape {numbers.shape}"))
         found: list[int] = numbers.tolist()
         return found
 
-    def _info(self, name: str) -> ArrayInfo:
-        """Of a dataset of one dimension."""
-        info = self._reader.info(name)
+    def info(self, name: str) -> ArrayInfo:
+        """The metadata of a dataset."""
+        info = self.reader.info(name)
         if info is None:
-            raise PathMissingError(Problem(name, f"{self._reader.group.name} has no such dataset"))
+            raise self._missing(name)
+        return info
+
+    def one_dimension(self, name: str) -> ArrayInfo:
+        """The metadata of a dataset of one dimension."""
+        info = self.info(name)
         if len(info.shape) != 1:
             raise ArrayError(Problem(name, f"expected one dimension, got shape {info.shape}"))
         return info
 
+    def items(self, name: str, length: int, dtype: np.dtype[Any], *, view: bool = False) -> LazyArray:
+        """The first items of a dataset, as `dtype`; view: their bytes, taken for items of `dtype`."""
+        parts = functools.cache(lambda: self.reader.parts(name))
 
-def items(
-    reader: hdf5.HDF5Reader, name: str, info: ArrayInfo, length: int, dtype: np.dtype[Any], *, view: bool = False
-) -> LazyArray:
-    """The first items of a dataset, as that type; view: their bytes as those of that type. Precondition: the file stays
-    open.
-    """
-    parts = functools.cache(lambda: reader.parts(name))
+        def read(start: int, stop: int) -> Array:
+            array = parts()(start, stop)
+            return array.view(dtype) if view else array.astype(dtype, copy=False)
 
-    def read(begin: int, end: int) -> Array:
-        array = parts()(begin, end)
-        return array.view(dtype) if view else array.astype(dtype, copy=False)
+        return lazy(length, dtype, read, nbytes=self.info(name).nbytes)
 
-    return lazy(length, dtype, read, nbytes=info.nbytes)
+    def _missing(self, name: str) -> BinsparseError:
+        return PathMissingError(Problem(name, f"{self.reader.group.name} has no such dataset"))
 
 
 def _converted(name: str, stored: LazyArray, dtype: np.dtype[Any]) -> LazyArray:

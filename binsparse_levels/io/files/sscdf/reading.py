@@ -10,16 +10,16 @@ import h5py
 import numpy as np
 
 from ....arrays import Array, LazyArray
-from ....containers.base import ArrayInfo, touching
+from ....containers.base import touching
 from ....containers.hdf5 import HDF5Reader
 from ....engine.tree import length_problems
-from ....errors import ArrayError, ContainerError, PathMissingError, Problem, raise_if
+from ....errors import ArrayError, BinsparseError, ContainerError, PathMissingError, Problem, raise_if
 from ....formats.descriptor import array_classes
 from ....formats.format import Format
 from ....formats.json import load_json
 from ....limits import INT64_MAX, Limits
 from ....tensors.validation import checked_fill
-from ..sources import attribute_text, items, named
+from ..sources import Group, attribute_text, named
 from .dialects import (
     INTEGER_TYPES,
     JSON,
@@ -70,24 +70,15 @@ def look(file: h5py.File, name: str | None, path: str, limits: Limits) -> Object
         return look_in(_Source(file, group, limits))
 
 
-class _Source:
+class _Source(Group):
     """A group while it is looked at."""
 
     def __init__(self, file: h5py.File, group: h5py.Group, limits: Limits) -> None:
+        super().__init__(HDF5Reader(group, limits), limits)
         self.file = file
-        self.group = group
-        self.limits = limits
-        self.reader = HDF5Reader(group, limits)
 
-    def text(self, name: str, *, root: bool = False) -> str:
-        """An attribute as text."""
-        return attribute_text(self.file if root else self.group, name, self.limits)
-
-    def info(self, name: str) -> ArrayInfo:
-        info = self.reader.info(name)
-        if info is None:
-            raise ArrayError(Problem(name, "missing"))
-        return info
+    def _missing(self, name: str) -> BinsparseError:
+        return ArrayError(Problem(name, "missing"))
 
     def scalar(self, name: str) -> Array:
         """A dataset without a dimension."""
@@ -110,14 +101,12 @@ class _Source:
         Of booleans any byte but 0 is true, as in C, since cells that are not set may hold anything; but those of a
         bitmap are kept as they are, to be checked.
         """
-        info = self.info(name)
-        if len(info.shape) != 1:
-            raise ArrayError(Problem(name, f"expected one dimension, got shape {info.shape}"))
+        info = self.one_dimension(name)
         length = info.shape[0] if most is None else min(info.shape[0], most)
         if length < info.shape[0]:
             self.limits.hold("array_bytes", info.shape[0] * info.dtype.itemsize, name, "the size in bytes")
         meant = dtype or info.dtype.newbyteorder("=")
-        return items(self.reader, name, info, length, meant, view=name == "bitmap")
+        return self.items(name, length, meant, view=name == "bitmap")
 
     def expect(self, name: str, dtype: np.dtype[Any], said: str) -> None:
         """Raise ArrayError for a dataset of another type than is said."""
@@ -133,12 +122,12 @@ def _known(table: Mapping[str, Any], word: Any, path: str) -> Any:
 
 
 def _look_native(source: _Source) -> Object:
-    version = source.text("version", root=True)
+    version = attribute_text(source.file, "version", source.limits)
     if version != VERSION:
         raise ContainerError(Problem("version", f"expected {VERSION}, got {version!r:.60}"))
-    layout: Layout = _known(NATIVE, source.text("format"), "format")
-    dtype = _known(NATIVE_TYPES, said := source.text("datatype"), "datatype")
-    comment = source.text("comment") if "comment" in source.group.attrs else ""
+    layout: Layout = _known(NATIVE, source.attribute_text("format"), "format")
+    dtype = _known(NATIVE_TYPES, said := source.attribute_text("datatype"), "datatype")
+    comment = source.attribute_text("comment") if "comment" in source.attributes else ""
     if not layout.format.rank:
         if layout.format.levels:
             arrays, value = {"bitmap_0": np.zeros(1, bool)}, np.zeros(1, dtype)
@@ -151,7 +140,7 @@ def _look_native(source: _Source) -> Object:
 
 
 def _look_json(source: _Source) -> Object:
-    described = load_json(source.text("metadata"), source.limits, constants=True)
+    described = load_json(source.attribute_text("metadata"), source.limits, constants=True)
     if not isinstance(described, dict):
         raise ContainerError(Problem("metadata", f"expected an object, got {described!r:.60}"))
     if described.get("version") != VERSION:
