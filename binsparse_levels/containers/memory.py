@@ -98,7 +98,7 @@ def writing(
         raise OptionError(Problem("kind", f"expected a mapping that can be changed, got {type(mapping).__name__}"))
     storage.refuse("a mapping", but=("checksum",))
     if mapping and not overwrite:
-        raise PathExistsError(Problem("mapping", "is not empty; nobody asked to overwrite it"))
+        raise PathExistsError(Problem("mapping", "is not empty; pass overwrite=True"))
     writer = MemoryWriter()
     yield writer
     new = writer.collected

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays import Array, Pieces
 from ..limits import Limits
-from .base import Storage
+from .base import Storage, touching
 from .hdf5 import HDF5Writer, arrays_in, changing, list_groups, make_room, reading, walk
 from .replacing import refuse_existing
 
@@ -97,6 +97,7 @@ def writing(path: str, group: str | None, overwrite: bool, limits: Limits, stora
             file.attrs["_NCProperties"] = np.bytes_(
                 f"version=2,h5py={h5py.version.version},hdf5={h5py.version.hdf5_version}"
             )
-        writer = NetCDFWriter(walk(file, group, make=True, track_order=True), storage)
+        with touching(path):
+            writer = NetCDFWriter(walk(file, group, make=True, track_order=True), storage)
         make_room(writer, f"{path}:{group}", overwrite, limits)
         yield writer

@@ -21,9 +21,9 @@ from ..system import drop_lock, exchange, is_running, lock_file, to_disk
 
 
 def refuse_existing(path: str, overwrite: bool) -> None:
-    """Raise PathExistsError for what is there, however the path is spelled, unless `overwrite`."""
+    """Raise PathExistsError where the path exists, however it is spelled, unless `overwrite`."""
     if not overwrite and (os.path.lexists(path) or os.path.lexists(os.path.realpath(path))):
-        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
+        raise PathExistsError(Problem(path, "already exists; pass overwrite=True"))
 
 
 def remove(path: str) -> None:

@@ -584,7 +584,7 @@ def _filling(
         place = root.require_group(group) if group else root
         if ATTRIBUTE in place.attrs:
             if not overwrite:
-                raise PathExistsError(Problem(f"group {group or '/'}", "has a tensor; nobody asked to overwrite it"))
+                raise PathExistsError(Problem(f"group {group or '/'}", "has a tensor; pass overwrite=True"))
             _clear(place, limits)
         # Consolidated metadata would no longer be true: of version 2 they are a key, of version 3 a part of the root's.
         if root.metadata.zarr_format == 2:

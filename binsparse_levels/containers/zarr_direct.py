@@ -114,7 +114,7 @@ class Chunks:
         raw = np.empty(size - at, np.uint8)
         read_into(handle, raw, at)
         if _checksum(raw[:-4]) != raw[-4:].tobytes():
-            raise ValueError("the index of a shard is not what its checksum says")
+            raise ValueError("checksum mismatch in the index of a shard")
         return raw[:-4].view(np.uint64).reshape(-1, 2)
 
     def _check_sizes(self, offset: int, stored: int, size: int) -> None:
@@ -132,7 +132,7 @@ class Chunks:
             kept = np.empty(4, np.uint8)
             read_into(handle, kept, offset + payload)
             if _checksum(raw) != kept.tobytes():
-                raise ValueError("a chunk is not what its checksum says")
+                raise ValueError("checksum mismatch in a chunk")
         if self.compression == "zstd":
             zstd.expand(raw, out)
         elif self.compression == "gzip":

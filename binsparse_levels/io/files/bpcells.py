@@ -334,7 +334,7 @@ def _write_group(
         place = writer.group
         if "version" in place.attrs:
             if not overwrite:
-                raise PathExistsError(Problem(f"{path}:{group}", "has a matrix; nobody asked to overwrite it"))
+                raise PathExistsError(Problem(f"{path}:{group}", "has a matrix; pass overwrite=True"))
             _clear(place)
         taken = {*arrays, *texts} & set(place.keys())
         if taken:

@@ -111,7 +111,7 @@ def _write(
             if name is not None:
                 if name in file.keys():  # noqa: SIM118 (`in file` follows links)
                     if not overwrite or name not in groups_of(file):
-                        raise PathExistsError(Problem(place_of(path, name), "is there; nobody asked to overwrite it"))
+                        raise PathExistsError(Problem(place_of(path, name), "already exists; pass overwrite=True"))
                     del file[name]
                 group = file.create_group(name, track_order=True)
             dimension = _put(group, made, storage, dimension)
