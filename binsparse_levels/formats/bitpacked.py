@@ -1,7 +1,7 @@
-"""Arrays of integers, bit-packed in chunks of 128: encoded whole, decoded where they are asked for.
+"""Arrays of integers, bit-packed in chunks of 128. A slice decodes only the chunks that it needs.
 
-A `Stream` is what every layout of such chunks comes to: words, and where each chunk begins among them. `BitPacked` is
-the layout of the data types `bitpacked[…]`, one array of uint32:
+A `Stream` decodes any layout of such chunks: words, and the offset of each chunk. `BitPacked` is the layout of the data
+types `bitpacked[…]`, one array of uint32:
 
     count of the numbers (2 words, the lower first), number of planes
     for each plane: the rows of four words before each chunk and in all, then the first number of each chunk, if the
@@ -41,7 +41,7 @@ class Encoded(NamedTuple):
 
 
 def encode(values: Array, codec: int) -> Encoded:
-    """Pack one-dimensional uint32 numbers. The last chunk is filled up with the last number."""
+    """Pack one-dimensional uint32 numbers. The last chunk is padded with the last number."""
     given = kernels.readable(values)
     chunks, whole = -(-len(given) // CHUNK), len(given) // CHUNK
     widths = np.zeros(chunks, np.int64)
@@ -106,7 +106,7 @@ class Stream(LazyArray):
         return out[start - first * CHUNK : stop - first * CHUNK]
 
     def _part(self, stored: Sliceable, begin: int, end: int, what: str) -> Array:
-        """What is stored from `begin` to `end`, as kernels take it."""
+        """The stored items from `begin` to `end`, as kernels take them."""
         part = stored[begin:end] if begin < end else np.empty(0, np.uint32)
         if len(part) != end - begin:
             raise ArrayError(Problem(self._path, f"its {what} end at {begin + len(part)}, before {end}"))
@@ -132,7 +132,7 @@ class Stream(LazyArray):
 
 
 def shares_of_chunks(count: int) -> Sequence[tuple[int, int]]:
-    """`shares`, cut where chunks are."""
+    """`shares`, cut at chunks."""
     return [(a // CHUNK * CHUNK, b // CHUNK * CHUNK) for a, b in shares(count)]
 
 
@@ -204,7 +204,7 @@ def bitpack(values: Array, wrapper: str) -> Array:
 
 
 def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
-    """`bitpack` of an array that comes in pieces. They are made twice: what stands before the words is known last."""
+    """`bitpack` of an array in pieces. They are made twice, because the offsets before the words are known last."""
     codec = CODECS[wrapper]
     offsets = [[np.zeros(1, np.int64)], [np.zeros(1, np.int64)]]  # of each plane, piece by piece
     starts: list[list[Array]] = [[], []]
@@ -229,7 +229,7 @@ def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
 
 
 def _head(count: int, wrapper: str, planes: Sequence[tuple[Array, Array]]) -> Array:
-    """What stands before the words, from the offsets and the first numbers of the chunks of each plane."""
+    """The array before the words, from the offsets and the first numbers of the chunks of each plane."""
     if any(offsets[-1] > 4 * 0xFFFFFFFF for offsets, _ in planes):
         raise ArrayError(Problem("", "64 GiB is the most that can be bit-packed"))
     head = [np.array([count & 0xFFFFFFFF, count >> 32, len(planes)], np.uint32)]
@@ -239,7 +239,7 @@ def _head(count: int, wrapper: str, planes: Sequence[tuple[Array, Array]]) -> Ar
 
 
 def best_wrapper(values: Array) -> str:
-    """The wrapper in which an array takes the least."""
+    """The wrapper with the smallest result for an array."""
     planes = _planes(values)
 
     def size(wrapper: str) -> int:
@@ -250,7 +250,7 @@ def best_wrapper(values: Array) -> str:
 
 
 def _planes(values: Array, *, both: bool = False) -> list[Array]:
-    """The lower 32 bits of integers, and the higher ones where they say anything, or `both` are asked for."""
+    """The lower 32 bits of integers; the higher 32 bits too where they are not all zero, or with `both`."""
     if values.dtype.itemsize < 8:
         return [values.astype(np.int32 if values.dtype.kind == "i" else np.uint32, copy=False).view(np.uint32)]
     halves = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).view("<u4").reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""The header and the arrays of a container → a tensor, strictly, or leniently with a list of repairs."""
+"""From the header and the arrays of a container to a tensor: strictly, or leniently with a list of repairs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ from ..tensors.mapped import labelled
 from ..tensors.tensor import Check, Tensor, pack
 from ..tensors.validation import checked_format
 
-_AT_ONCE = 2**20  # items that are compared with a seal at once
+_AT_ONCE = 2**20  # items of which the checksum is computed at once
 
 
 class Found(Protocol):
-    """A tensor in another system's file, which is open: its arrays by stored name, and its user's JSON. Values without
-    a dimension are one for all.
+    """A tensor in an open file of another system: its arrays by stored name, and the user's JSON.
+
+    Values without a dimension are one value for all entries.
     """
 
     @property
@@ -123,7 +124,7 @@ class Loading:
         self._compare()
 
     def _parse_map(self) -> IndexMap | None:
-        """The map that stands beside the descriptor. Raises DescriptorError where it is not one of what is stored."""
+        """The map beside the descriptor. Raises DescriptorError for a map that does not fit the stored tensor."""
         if KEY not in self.descriptor.user:
             return None
         if self.descriptor.structure is not None:
@@ -131,7 +132,7 @@ class Loading:
         return parse_header(self.descriptor.user[KEY], self.descriptor.shape)
 
     def _compare(self) -> None:
-        """Raise ArrayError for arrays that are missing, or of another rank, type or length than the descriptor says."""
+        """Raise ArrayError for missing arrays, and for ranks, types and lengths that differ from the descriptor."""
         descriptor = self.descriptor
         problems = []
         for name, data_type in descriptor.data_types.items():
@@ -165,7 +166,7 @@ class Loading:
         raise_if(ArrayError, self._value_length_problems(count))
 
     def _look_into(self, name: str) -> None:
-        """Of a bit-packed array, take the metadata of what it holds in place of those of what is stored."""
+        """Replace the metadata of a bit-packed array by those of the numbers in it."""
         data_type, info = self.descriptor.data_types[name], self.infos[name]
         if not data_type.wrapper or name in self._left_out:
             return
@@ -197,8 +198,9 @@ class Loading:
         return problems
 
     def tensor(self, check: Check, duplicates: Duplicates = "error") -> Tensor:
-        """Read and decode every array. duplicates: what lenient reading makes of entries that are there more than once.
-        Where there is a map, it stands among the attributes. Raises ArrayError for what they hold.
+        """Read and decode every array. A map is put among the attributes.
+
+        duplicates: what lenient reading does with duplicate entries. Raises ArrayError for invalid arrays.
         """
         descriptor = self.descriptor
         if check == "none":
@@ -270,7 +272,7 @@ class Loading:
             yield Problem("pointers_to_1", f"{self.descriptor.name} has no fibers without an entry")
 
     def _hold_count(self, count: int) -> None:
-        """Raise ArrayError for another number of values than the levels, or the descriptor, ask for."""
+        """Raise ArrayError for a number of values that the levels, or the descriptor, do not allow."""
         values = self.descriptor.data_types["values"]
         if not values.iso:
             raise_if(ArrayError, value_problems(count, self.infos["values"].shape[0] // values.parts))
@@ -325,21 +327,21 @@ class Loading:
         return lazy(length, data_type.dtype, read_ascending if ascending else read, verify=stored.verify)
 
     def parts(self, name: str) -> Parts:
-        """How the container reads parts of an array."""
+        """The container's function that reads parts of an array."""
         if name not in self._parts:
             self._parts[name] = self._reader.parts(name)
         return self._parts[name]
 
     @contextlib.contextmanager
     def _in_place(self) -> Iterator[None]:
-        """What is read in the block is of the container that was opened, or else that is the fault."""
+        """After the block, raise ContainerError if the container was replaced since it was opened."""
         try:
             yield
         finally:
             self._unreplaced()
 
     def fill_value(self) -> Any:
-        """The fill value, in the type that it is stored in, or None."""
+        """The fill value in its stored type, or None."""
         if not self.descriptor.fill:
             return None
         data_type = self.descriptor.data_types["fill_value"]
@@ -371,7 +373,7 @@ class Loading:
 
 
 def _may_stand_for(stored: np.dtype[Any], declared: DataType) -> bool:
-    """Whether lenient reading looks at the values of another type than the declared one."""
+    """Whether lenient reading converts arrays of a stored type to the declared one."""
     if declared.wrapper:
         return False
     if declared.dtype.kind == "b":

@@ -208,9 +208,9 @@ def _contents(
     if tensor.ndim != 2:
         raise FormatError(Problem(path, f"BPCells holds matrices, not {tensor.ndim} dimensions"))
     if tensor.structure is not None:
-        raise FormatError(Problem(path, f"BPCells cannot say {tensor.structure}"))
+        raise FormatError(Problem(path, f"BPCells cannot represent {tensor.structure}"))
     if tensor.fill_value is not None and tensor.fill_value != 0:
-        raise FormatError(Problem(path, f"BPCells cannot say the fill value {tensor.fill_value}"))
+        raise FormatError(Problem(path, f"BPCells cannot represent the fill value {tensor.fill_value}"))
     if max(tensor.shape) > _MOST:
         raise FormatError(Problem(path, f"BPCells holds no dimension above {_MOST}, got shape {tensor.shape}"))
     texts = {theirs: _names(tensor, ours, k) for k, (ours, theirs) in enumerate(_NAMES.items())}

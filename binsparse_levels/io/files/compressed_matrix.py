@@ -1,8 +1,4 @@
-"""What files of compressed rows or columns share: what they hold, still in the file, and the tensor that is made of it.
-
-Arrays in files are one-dimensional objects with `shape`, `dtype`, a length, and `[a:b]`, which reads that part, or
-decodes it.
-"""
+"""Matrices of compressed rows or columns in files: their lazy arrays, and the tensor made of them."""
 
 from __future__ import annotations
 
@@ -95,7 +91,7 @@ def compressed(
 
 
 def first_items(stored: Sliceable, count: int, name: str) -> Sliceable:
-    """As many of an array as are wanted; it may have more. Raises ArrayError where it has fewer."""
+    """The first `count` items of an array. Raises ArrayError for a shorter array."""
     if len(stored) < count:
         raise ArrayError(Problem(name, f"expected a length of {count}, got {len(stored)}"))
     return stored if len(stored) == count else cut(stored, 0, count)

@@ -1,6 +1,6 @@
-"""Folders, and groups of HDF5 files, as places of arrays and texts. Arrays are read where they are sliced.
+"""Folders, and groups of HDF5 files, as sources of lazy arrays and texts.
 
-Other programs store them as other types of numbers too: those that were asked for are given, or an error.
+Other programs store other types of numbers. Arrays are converted to the requested type, or refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...limits import Limits
 
 @contextlib.contextmanager
 def named(names: Mapping[str, str], place: str = "") -> Iterator[None]:
-    """Let faults be told with the place, and of arrays with the names that they have in the file."""
+    """Prefix errors with the place, and name arrays as in the file."""
     try:
         yield
     except BinsparseError as error:
@@ -40,22 +40,23 @@ class Place(Protocol):
     """A folder or a group of arrays and texts."""
 
     def numbers(self, name: str, dtype: str, *, unsigned: bool = False) -> Sliceable:
-        """An array of that type of numbers; `unsigned`: it must not be stored with signs. Raises ArrayError where it is
-        none, ContainerError where it is missing.
+        """An array of that type of numbers. unsigned: refuse an array that is stored with signs.
+
+        Raises ArrayError for another array, ContainerError for a missing one.
         """
 
     def texts(self, name: str) -> list[str]:
         """A list of texts. Raises as `numbers` does."""
 
     def version(self) -> str:
-        """What the place says that it is."""
+        """The text by which the place names its format."""
 
 
 class Folder:
     """A folder with a file for each array: 8 bytes that name the type, then its numbers; or lines of text.
 
-    types: what those bytes are, by numpy's name of the type. Symbolic links are not followed; files stay open until
-    `closing` ends.
+    types: those bytes by numpy's name of the type. Symbolic links are not followed. Files stay open until `closing`
+    ends.
     """
 
     def __init__(self, path: str, types: Mapping[str, bytes], limits: Limits, closing: contextlib.ExitStack) -> None:
@@ -110,12 +111,12 @@ class Group:
         return self.reader.group.attrs
 
     def names(self) -> set[str]:
-        """What lies in the group; that it is there is all that is known."""
+        """The names of the members of the group. Nothing else of them is known."""
         with touching(self.reader.group.name):
             return set(self.reader.group.keys())
 
     def numbers(self, name: str, dtype: str | None = None, *, unsigned: bool = False) -> Sliceable:
-        """dtype: None for that which is stored."""
+        """dtype: None for the stored type."""
         if dtype is None:
             return self._numbers(name, "biuf", "numbers")
         wanted = np.dtype(dtype)
@@ -147,7 +148,7 @@ class Group:
         return self.attribute_text("version")
 
     def attribute_text(self, name: str) -> str:
-        """An attribute that is a text. Raises ContainerError."""
+        """A text attribute. Raises ContainerError."""
         return attribute_text(self.reader.group, name, self.limits)
 
     def attribute_numbers(self, name: str) -> list[int]:
@@ -205,7 +206,7 @@ def _converted(name: str, stored: LazyArray, dtype: np.dtype[Any]) -> LazyArray:
 
 
 def attribute_text(group: h5py.Group, name: str, limits: Limits) -> str:
-    """An attribute as text. Raises ContainerError where it is missing or none."""
+    """An attribute as text. Raises ContainerError for a missing attribute, or one that is not text."""
     text = hdf5.read_text(group, name, limits)
     if text is None:
         raise ContainerError(Problem(name, "this attribute is missing"))

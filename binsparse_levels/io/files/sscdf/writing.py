@@ -216,9 +216,11 @@ def _sayable(tensor: Tensor, place: str, dialect: str) -> tuple[str, Layout, Ten
         what = f"the {dialect} dialect has no {tensor.format!s:.80}; convert it to one of {spelled}"
         raise FormatError(Problem(place, what))
     if tensor.structure is not None:
-        raise FormatError(Problem(place, f"an sscdf file cannot say {tensor.structure}; expand_structure() first"))
+        raise FormatError(
+            Problem(place, f"an sscdf file cannot represent {tensor.structure}; expand_structure() first")
+        )
     if tensor.fill_value is not None and tensor.fill_value != 0:
-        raise FormatError(Problem(place, f"an sscdf file cannot say the fill value {tensor.fill_value}"))
+        raise FormatError(Problem(place, f"an sscdf file cannot represent the fill value {tensor.fill_value}"))
     if word == "scalar_empty" and tensor.number_of_stored_values:
         word = "scalar"
     if tensor.format.alias in ("DCSR", "DCSC") and has_empty_fibers(tensor.arrays["pointers_to_1"]):
