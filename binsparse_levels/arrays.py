@@ -1,40 +1,187 @@
-"""Arrays that are somewhere else."""
+"""Arrays of one dimension that are not in memory.
+
+A `LazyArray` is read, decoded or made where it is sliced; `lazy`, `cut` and `repeated` make one. A `Pieces` is an array
+that is still to be written, from its beginning to its end.
+"""
 
 from __future__ import annotations
 
+import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-# The items from … up to … of an array of one dimension, copied. Precondition: in range.
-Parts: TypeAlias = Callable[[int, int], npt.NDArray[Any]]
+from .errors import LimitError, Problem
+from .limits import INT64_MAX
+
+Array: TypeAlias = npt.NDArray[Any]
+
+# Reads the items start … stop - 1 of an array, as a copy. Precondition: 0 <= start <= stop <= length.
+Parts: TypeAlias = Callable[[int, int], Array]
+
+_GAP = 2**12  # bytes: items that are closer to each other are read at once
+
+
+class Sliceable(Protocol):
+    """An array of one dimension, in memory or lazy: a slice of it is a numpy array."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def nbytes(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, window: slice, /) -> Array: ...
+
+
+class LazyArray(ABC):
+    """An array whose items are read at a slice or at positions, when they are asked for. No item is kept.
+
+    nbytes: the bytes that the array takes where it is stored.
+    """
+
+    def __init__(self, length: int, dtype: np.dtype[Any], nbytes: int | None = None) -> None:
+        self.shape = (length,)
+        self.dtype = dtype
+        self.nbytes = length * dtype.itemsize if nbytes is None else nbytes
+
+    @abstractmethod
+    def _read(self, start: int, stop: int) -> Array:
+        """The items start … stop - 1. Precondition: 0 <= start < stop <= length."""
+
+    def verify(self) -> None:  # noqa: B027, most arrays have no checksum
+        """Compare the whole array with its checksum, if there is one. Raises ContainerError."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: slice | Array) -> Array:
+        if not isinstance(key, slice):
+            return self._gather(key)
+        found = range(self.shape[0])[key]
+        if not found:
+            return np.empty(0, self.dtype)
+        start, stop = sorted((found[0], found[-1]))
+        items = self._read(start, stop + 1)
+        return items if found.step == 1 else items[:: found.step]
+
+    def _gather(self, positions: Array) -> Array:
+        """The items at positions. Items that are close to each other are read at once, with those between them."""
+        apart = np.diff(positions)
+        if (apart < 0).any():
+            ascending, inverse = np.unique(positions, return_inverse=True)
+            return self._gather(ascending)[inverse]
+        cuts = [0, *(np.flatnonzero(apart > _GAP // self.dtype.itemsize) + 1).tolist(), len(positions)]
+        found = np.empty(len(positions), self.dtype)
+        for begin, end in itertools.pairwise(cuts) if len(positions) else ():
+            first = int(positions[begin])
+            found[begin:end] = self._read(first, int(positions[end - 1]) + 1)[positions[begin:end] - first]
+        return found
+
+
+class _Function(LazyArray):
+    """What `lazy` makes."""
+
+    def __init__(
+        self,
+        length: int,
+        dtype: np.dtype[Any],
+        read: Parts,
+        verify: Callable[[], None] | None,
+        nbytes: int | None,
+        keep: object,
+    ) -> None:
+        super().__init__(length, dtype, nbytes)
+        self._parts = read
+        self._verify = verify
+        self._keep = keep
+
+    def _read(self, start: int, stop: int) -> Array:
+        return self._parts(start, stop)
+
+    def verify(self) -> None:
+        if self._verify is not None:
+            self._verify()
+
+
+def lazy(
+    length: int,
+    dtype: np.dtype[Any],
+    read: Parts,
+    *,
+    verify: Callable[[], None] | None = None,
+    nbytes: int | None = None,
+    keep: object = None,
+) -> LazyArray:
+    """An array that a function reads. keep: an object that lives as long as the array.
+
+    >>> squares = lazy(10, np.dtype(int), lambda start, stop: np.arange(start, stop) ** 2)
+    >>> squares[2:5].tolist(), squares[np.array([7, 3])].tolist()
+    ([4, 9, 16], [49, 9])
+    """
+    return _Function(length, dtype, read, verify, nbytes, keep)
+
+
+def cut(array: Sliceable, start: int, length: int) -> LazyArray:
+    """A section of an array.
+
+    >>> cut(np.arange(10), 4, 3)[1:].tolist()
+    [5, 6]
+    """
+    return lazy(length, array.dtype, lambda a, b: array[start + a : start + b])
+
+
+def repeated(one: Sliceable, length: int, keep: object = None) -> LazyArray:
+    """The first item of an array, `length` times.
+
+    >>> repeated(np.array([2.5]), 3)[:].tolist()
+    [2.5, 2.5, 2.5]
+    """
+    return lazy(length, one.dtype, lambda start, stop: repeat_one(one[:1], stop - start), keep=keep)
+
+
+def repeat_one(values: Array, count: int) -> Array:
+    """The first value `count` times, without memory for more than one; zero where there is none.
+
+    Raises LimitError for more than numpy can count.
+    """
+    one = values[:1] if len(values) else np.zeros(1, values.dtype)
+    if count * values.itemsize > INT64_MAX:
+        raise LimitError(Problem("values", f"numpy cannot count {count} values"))
+    return np.broadcast_to(one.reshape(()), (count,))
 
 
 class Pieces(NamedTuple):
-    """An array that is written: how long it is, of what type, and a function that gives its pieces, from the beginning,
-    each time that it is called: of each its length, and a function that makes it.
+    """An array that is still to be written.
+
+    plan: gives the pieces in order, each time that it is called: the length of a piece, and a function that makes it.
     """
 
     length: int
     dtype: np.dtype[Any]
-    plan: Callable[[], Iterable[tuple[int, Callable[[], npt.NDArray[Any]]]]]
+    plan: Callable[[], Iterable[tuple[int, Callable[[], Array]]]]
 
     @property
     def nbytes(self) -> int:
         return self.length * self.dtype.itemsize
 
-    def each(self, start: int = 0) -> Iterator[npt.NDArray[Any]]:
-        """The items from `start` on, piece by piece; what lies before is not made."""
+    def each(self, start: int = 0) -> Iterator[Array]:
+        """The items from `start` on, piece by piece. Pieces before `start` are not made."""
         for length, make in self.plan():
             if length > start:
                 yield make()[start:]
             start = max(start - length, 0)
 
-    def regrouped(self, size: int, start: int = 0) -> Iterator[npt.NDArray[Any]]:
-        """The same in pieces of multiples of `size` items, but for the last; what fits is passed on as it is."""
-        held: list[npt.NDArray[Any]] = []
+    def regrouped(self, size: int, start: int = 0) -> Iterator[Array]:
+        """The items from `start` on in pieces of multiples of `size` items; the last piece may be shorter.
+
+        Pieces that fit are passed on without a copy.
+        """
+        held: list[Array] = []
         count = 0
         for piece in self.each(start):
             if count:
@@ -53,13 +200,13 @@ class Pieces(NamedTuple):
         if held:
             yield np.concatenate(held)
 
-    def whole(self) -> npt.NDArray[Any]:
-        """The array; without a copy where it is one piece."""
+    def whole(self) -> Array:
+        """The array in memory; without a copy where it is one piece."""
         pieces = list(self.each())
         return pieces[0] if len(pieces) == 1 else np.concatenate([np.empty(0, self.dtype), *pieces])
 
-    def mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], parts: int, dtype: Any) -> Pieces:
-        """The same with every piece changed, to `parts` items of that type for each."""
+    def mapped(self, change: Callable[[Array], Array], parts: int, dtype: Any) -> Pieces:
+        """The array with `change` applied to each piece. It gives `parts` items of `dtype` for each item."""
         return Pieces(
             self.length * parts,
             dtype,
@@ -67,6 +214,6 @@ class Pieces(NamedTuple):
         )
 
 
-def one_piece(array: npt.NDArray[Any]) -> Pieces:
-    """An array that is there."""
+def one_piece(array: Array) -> Pieces:
+    """An array in memory as one piece."""
     return Pieces(len(array), array.dtype, lambda: ((len(array), lambda: array),))

@@ -1,4 +1,4 @@
-"""What a container is, its JSON, its paths, and how a file is replaced in one step."""
+"""The interface of containers, options of storage, and paths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..limits import Limits, as_integers
 
 @dataclass(frozen=True)
 class ArrayInfo:
-    """What a container knows of an array without reading it. nbytes: the bytes that it takes in the container."""
+    """The metadata of an array. nbytes: the bytes that it takes in the container."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -37,23 +37,23 @@ class Reader(Protocol):
     """A container that is open for reading."""
 
     def read_header(self) -> Any:
-        """The parsed JSON; raises ContainerError where there is none, DescriptorError for what is not JSON."""
+        """The parsed JSON. Raises ContainerError for a container without a header, DescriptorError for invalid JSON."""
 
     def info(self, name: str) -> ArrayInfo | None:
-        """What is known of an array without reading it, or None where there is none of that name.
+        """The metadata of an array, or None for an unknown name.
 
-        Raises ContainerError or UnsafeError for what is no array, or none that may be read.
+        Raises ContainerError for an object that is not an array, UnsafeError for an array that must not be read.
         """
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        """An array, as it is stored. Precondition: `info` has been asked."""
+        """A whole array, as it is stored. Precondition: `info` was called."""
 
     def parts(self, name: str) -> Parts:
-        """How to read parts of an array, for as long as the container is open. Precondition: `info` has been asked."""
+        """A function that reads parts of an array while the container is open. Precondition: `info` was called."""
 
 
 class Writer(Protocol):
-    """A container that is open for writing. The header is written last: it tells that all arrays are there."""
+    """A container that is open for writing. The header is written last: it marks the container as complete."""
 
     def write(self, name: str, pieces: Pieces) -> None:
         """Write an array, from its beginning to its end."""
@@ -63,10 +63,18 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Storage:
-    """How arrays are stored, where the container has a choice: each for all arrays, or by name in a mapping.
+    """How a container stores arrays. An option holds for all arrays, or is a mapping by name of the array.
 
-    compression: `gzip` or `zstd` or `none`. chunks, shards: their lengths in items. checksum: of every chunk. None is
-    the container's own default.
+    Parameters
+    ----------
+    compression: `gzip`, `zstd` or `none`
+    chunks, shards: lengths in items
+    checksum: whether every chunk has a checksum
+
+    None is the default of the container.
+
+    >>> Storage(chunks={"values": 1024}).of("chunks", "values")
+    1024
     """
 
     compression: str | Mapping[str, str] | None = None
@@ -92,7 +100,7 @@ class Storage:
             raise OptionError(Problem("checksum", f"expected True or False, got {self.checksum!r:.40}"))
 
     def check_names(self, names: Collection[str]) -> None:
-        """Raise OptionError for a mapping that speaks of arrays that are not there."""
+        """Raise OptionError for a mapping with a name that no array has."""
         for field in fields(self):
             given = getattr(self, field.name)
             unknown = set(given) - set(names) if isinstance(given, Mapping) else set()
@@ -105,7 +113,7 @@ class Storage:
         return value.get(name) if isinstance(value, Mapping) else value
 
     def refuse(self, container: str, *, but: Collection[str] = (), compressions: Collection[str] = ()) -> None:
-        """Raise OptionError for what was asked for and the container does not have."""
+        """Raise OptionError for an option that the container does not have."""
         for field in fields(self):
             if getattr(self, field.name) is not None and field.name not in but:
                 raise OptionError(Problem(field.name, f"{container} has no such option"))
@@ -120,9 +128,7 @@ DEFAULT_STORAGE = Storage()
 
 
 def asked_for(size: int, length: int, usual: int) -> int:
-    """The size of chunks that was asked for, as far as it can be told. One chunk of a whole array may have been cut to
-    it; as the array grows, it may be as long as is usual.
-    """
+    """The chunk size to use when an array grows. The only chunk of a short array may grow to the usual size."""
     return size if size < length else max(size, usual)
 
 
@@ -141,7 +147,7 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
     try:
         os.fsencode(text)
     except UnicodeEncodeError:
-        raise ContainerError(Problem(ascii(text), "no path can be written so")) from None
+        raise ContainerError(Problem(ascii(text), "this path cannot be encoded for the file system")) from None
     if "\0" in text:
         raise ContainerError(Problem(ascii(text), "a path has no NUL character"))
     text = _FILE.sub("", text)
@@ -160,7 +166,7 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
 
 
 def is_url(path: Any) -> bool:
-    """Whether a path is a URL, for zarr to open."""
+    """Whether a path is a URL, which zarr opens."""
     return isinstance(path, str) and "://" in path
 
 
@@ -176,7 +182,7 @@ _ADDRESS = re.compile(
 
 @contextlib.contextmanager
 def touching(name: str) -> Iterator[None]:
-    """What a library raises over a damaged file, as one error of ours: each raises what its parts raise."""
+    """Turn any exception of a library into ContainerError or LimitError."""
     try:
         yield
     except (BinsparseError, KeyboardInterrupt):
@@ -187,7 +193,7 @@ def touching(name: str) -> Iterator[None]:
 
 
 def bounded_chunk(name: str, chunk: int, length: int, itemsize: int, limits: Limits) -> None:
-    """Raise LimitError for a chunk that is too large, or is expanded for far more than the array has; both in items."""
+    """Raise LimitError for a chunk that is too large, or far larger than its array. chunk, length: in items."""
     limits.hold("array_bytes", chunk * itemsize, name, "the size in bytes of a chunk")
     if chunk * itemsize > max(length * itemsize, _LARGE_CHUNK):
         raise LimitError(Problem(name, f"an array of {length} items is stored in a chunk of {chunk}"))

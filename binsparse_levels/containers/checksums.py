@@ -1,6 +1,6 @@
-"""A seal: checksums of the header and of every array, kept in the header, so that no change goes unnoticed.
+"""A seal: checksums (CRC-32C) of the header and of every array, kept in the header.
 
-It stands beside the descriptor, where other programs leave it alone: {"header": crc32c, "arrays": {name: crc32c}}.
+The seal stands beside the descriptor, and other programs leave it alone: {"header": crc32c, "arrays": {name: crc32c}}.
 The checksum of the header is that of its JSON without the seal, keys sorted, without white space.
 """
 
@@ -21,7 +21,7 @@ from ..formats.json import RESERVED
 from ..parallel import each
 
 SEAL = f"{RESERVED}crc32c"
-_MARK = f"{RESERVED}sealed"  # so that a seal whose own name was changed is missed
+_MARK = f"{RESERVED}sealed"  # a second key, so that renaming the seal is detected
 
 
 def sealed(header: Mapping[str, Any], sums: Mapping[str, int]) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def sums_of(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, int]:
 
 
 def summed(name: str, pieces: Pieces, sums: dict[str, int]) -> Pieces:
-    """The same pieces, of which the checksum is in `sums` when all have been given."""
+    """The same pieces. After the last piece, `sums` has the checksum of the array."""
 
     def plan() -> Iterator[tuple[int, Callable[[], npt.NDArray[Any]]]]:
         total = 0
@@ -54,26 +54,26 @@ def summed(name: str, pieces: Pieces, sums: dict[str, int]) -> Pieces:
 
 
 def opened(header: Any) -> tuple[Any, dict[str, int]]:
-    """The header without its seal, and the checksums of the arrays. Raises ContainerError where it was changed."""
+    """The header without its seal, and the checksums of the arrays. Raises ContainerError for a changed header."""
     if not isinstance(header, dict) or not {SEAL, _MARK} & set(header):
         return header, {}
     rest = {key: value for key, value in header.items() if key not in (SEAL, _MARK)}
     seal = header.get(SEAL) if header.get(_MARK) is True else None
     if not isinstance(seal, dict) or not isinstance(seal.get("arrays"), dict) or seal.get("header") != _of_header(rest):
-        raise ContainerError(Problem("header", "is not what its checksum says"))
+        raise ContainerError(Problem("header", "checksum mismatch"))
     return rest, seal["arrays"]
 
 
 def check_array(name: str, array: npt.NDArray[Any], sums: Mapping[str, int]) -> None:
-    """Raise ContainerError for an array that is not what its checksum says, if it has one."""
+    """Raise ContainerError for an array that differs from its checksum, if it has one."""
     if sums and sums.get(name) != _of_array(array):
-        raise ContainerError(Problem(name, "is not what its checksum says"))
+        raise ContainerError(Problem(name, "checksum mismatch"))
 
 
 def check_pieces(name: str, pieces: Iterable[npt.NDArray[Any]], sums: Mapping[str, int]) -> None:
-    """`check_array` for an array that comes in pieces, one at least."""
+    """`check_array` for an array in one piece or more."""
     if sums and sums.get(name) != _of_pieces(pieces):
-        raise ContainerError(Problem(name, "is not what its checksum says"))
+        raise ContainerError(Problem(name, "checksum mismatch"))
 
 
 def _of_array(array: npt.NDArray[Any]) -> int:
@@ -93,7 +93,7 @@ def _bytes(piece: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 
 def _ended(total: int, dtype: np.dtype[Any], size: int) -> int:
-    """With the type and the length, since others may have the same bytes."""
+    """The checksum with the type and the length, since other arrays may have the same bytes."""
     return int(google_crc32c.extend(total, f"{dtype.newbyteorder('<').str} {size}".encode()))
 
 

@@ -1,5 +1,7 @@
-"""Local files, read past the libraries: nothing through a symbolic link, bytes straight to where they belong, no more
-of a compressed chunk than there can be. What is wrong with a file is an exception that `touching` makes one of ours.
+"""Local files, read without the libraries of their formats.
+
+Symbolic links are not followed. Bytes are read straight into their array. A compressed chunk is expanded to its
+declared size at most. `touching` turns the exceptions raised here into ContainerError.
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ from ..parallel import each
 from ..system import is_link, read_at
 from .base import touching
 
-DIRECT = hasattr(os, "preadv")  # where there is none, the libraries read the files that they have open
-STEP = 2**22  # bytes that a thread reads at once
+DIRECT = hasattr(os, "preadv")  # without preadv, the libraries read the files
+STEP = 2**22  # bytes that a thread reads in one call
 
 
 def refuse_links(root: str, key: str) -> None:
-    """Raise UnsafeError for a symbolic link on the way from the root to the key, ValueError for a pipe or a device,
-    which would be waited for. What is missing is left to whoever opens it.
+    """Raise UnsafeError for a symbolic link between the root and the key, ValueError for a pipe or a device.
+
+    Opening a pipe would wait for a writer. A missing file is no error here.
     """
     path = root
     for part in filter(None, key.split("/")):
@@ -40,12 +43,12 @@ def refuse_links(root: str, key: str) -> None:
         if is_link(status):
             raise UnsafeError(Problem(path, "a symbolic link is not followed"))
         if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{path} is no file")
+            raise ValueError(f"{path} is not a file")
 
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[tuple[int, int]]:
-    """A file, open for reading, and its size. Raises as `refuse_links` does, of the file itself."""
+    """A file that is open for reading, and its size. Raises what `refuse_links` raises, for the file itself."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -55,15 +58,16 @@ def opened(path: str) -> Iterator[tuple[int, int]]:
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{path} is no file")
+            raise ValueError(f"{path} is not a file")
         yield handle, status.st_size
     finally:
         os.close(handle)
 
 
 def open_file(path: str, missing: type[ContainerError] = ContainerError, buffering: int = -1) -> IO[bytes]:
-    """A file, open for reading. Raises UnsafeError for a symbolic link, the error of `missing` where there is no file,
-    ContainerError where it cannot be opened.
+    """A file that is open for reading.
+
+    Raises UnsafeError for a symbolic link, `missing` for a missing file, ContainerError where opening fails.
     """
     if os.path.islink(path):
         raise UnsafeError(Problem(path, "a symbolic link is not followed"))
@@ -76,7 +80,7 @@ def open_file(path: str, missing: type[ContainerError] = ContainerError, bufferi
 
 
 def read_into(handle: int, array: npt.NDArray[Any], at: int) -> None:
-    """Fill an array with the bytes at that place of a file. Raises EOFError where the file ends before."""
+    """Fill an array with the bytes at an offset of a file. Raises EOFError where the file is too short."""
     left = array.view(np.uint8).data
     while left:
         count = read_at(handle, left, at)
@@ -86,7 +90,7 @@ def read_into(handle: int, array: npt.NDArray[Any], at: int) -> None:
 
 
 def parts_of(handle: int, at: int, dtype: np.dtype[Any], name: str, limits: Limits) -> Parts:
-    """How to read parts of an array whose items lie from that place of a file on."""
+    """A function that reads parts of an array whose items begin at an offset of a file."""
 
     def read(start: int, stop: int) -> npt.NDArray[Any]:
         limits.hold("array_bytes", (stop - start) * dtype.itemsize, name, "the size in bytes")
@@ -107,14 +111,14 @@ def read_in_steps(handle: int, array: npt.NDArray[Any], at: int) -> None:
 
 
 def most_stored(size: int) -> int:
-    """More bytes than any compressor makes of that many: what is larger is not read."""
+    """A bound on the compressed size of so many bytes. A larger chunk is not read."""
     return 2 * size + 2**16
 
 
 def inflate(stored: npt.NDArray[np.uint8], size: int, wbits: int) -> npt.NDArray[np.uint8]:
-    """The bytes of a deflated chunk: by zlib (wbits 15), or by gzip (31), of which several may follow each other.
+    """The bytes of a deflated chunk: a zlib stream (wbits 15), or one or more gzip members (wbits 31).
 
-    Raises ValueError where they are not `size`; no more are expanded.
+    Raises ValueError for another size than `size`. No more than `size` bytes are expanded.
     """
     data = b""
     rest: bytes | memoryview = stored.data

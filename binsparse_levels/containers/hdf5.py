@@ -28,14 +28,15 @@ ATTRIBUTE = "binsparse"
 _ALIGNED = {"alignment_threshold": 2**16, "alignment_interval": 2**12}
 CHUNK = 2**17  # items: half of the speed is lost in chunks of a thousand
 
-# The numbers of the HDF5 filters that are let run: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, lzf, blosc,
+# The HDF5 filters that may run: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, lzf, blosc,
 # lz4, bitshuffle, zstd, blosc2.
 _FILTERS = {1, 2, 3, 4, 5, 6, 32000, 32001, 32004, 32008, 32015, 32026}
 
 
 class HDF5Reader:
-    """A group that is open for reading. Nothing is followed out of the file: no soft or external link, no virtual
-    dataset, no external storage, no filter that is not on the list.
+    """A group that is open for reading. Nothing outside of the file is read.
+
+    Soft and external links, virtual datasets, external storage and unknown filters are refused.
     """
 
     def __init__(self, group: h5py.Group, limits: Limits) -> None:
@@ -44,7 +45,7 @@ class HDF5Reader:
 
     @property
     def group(self) -> h5py.Group:
-        """For those who know another layout of it."""
+        """The h5py group, for modules that read or write another layout."""
         return self._group
 
     def read_header(self) -> Any:
@@ -60,12 +61,12 @@ class HDF5Reader:
         with touching(name):
             properties = dataset.id.get_create_plist()
             if properties.get_external_count():
-                raise UnsafeError(Problem(name, "its data lies in another file"))
+                raise UnsafeError(Problem(name, "its data is in another file"))
             if properties.get_layout() == h5py.h5d.VIRTUAL:
                 raise UnsafeError(Problem(name, "a virtual dataset is not followed"))
             for k in range(properties.get_nfilters()):
                 if (number := properties.get_filter(k)[0]) not in _FILTERS:
-                    raise UnsafeError(Problem(name, f"the HDF5 filter {number} is not on the list"))
+                    raise UnsafeError(Problem(name, f"the HDF5 filter {number} is not allowed"))
             return ArrayInfo(dataset.shape or (), dataset.dtype, dataset.id.get_storage_size())
 
     def read(self, name: str) -> npt.NDArray[Any]:
@@ -78,12 +79,13 @@ class HDF5Reader:
 
     @property
     def kind(self) -> str:
-        """Which kind of file it is; both are read alike."""
+        """The kind of file. Both kinds are read alike."""
         return "netcdf" if "_NCProperties" in self._group.file.attrs else "hdf5"
 
     def storage(self, name: str) -> Storage:
-        """How an array is stored, as it is said to a writer, to whom every compression is gzip. Precondition: `info`
-        has been asked.
+        """How an array is stored, as options for a writer. Any compression counts as gzip.
+
+        Precondition: `info` was called.
         """
         dataset = self._group[name]
         if not dataset.chunks or not dataset.size:
@@ -105,7 +107,7 @@ class HDF5Reader:
                 return parts_of(*place, dataset.dtype, name, self._limits)
 
         def read(start: int, stop: int) -> npt.NDArray[Any]:
-            if (start, stop) == (0, dataset.size):  # of which the chunks are expanded by threads
+            if (start, stop) == (0, dataset.size):  # threads expand the chunks of a whole array
                 return self.read(name)
             self._limits.hold("array_bytes", (stop - start) * dataset.dtype.itemsize, name, "the size in bytes")
             with touching(name):
@@ -121,7 +123,7 @@ class HDF5Reader:
 
 
 def read_text(group: h5py.Group, name: str, limits: Limits) -> str | bytes | None:
-    """An attribute that is a string of any kind, or None where it is missing. Raises ContainerError, LimitError."""
+    """An attribute that is a string of any kind, or None for a missing one. Raises ContainerError, LimitError."""
     with touching(name):
         if name not in group.attrs:
             return None
@@ -137,8 +139,9 @@ def read_text(group: h5py.Group, name: str, limits: Limits) -> str | bytes | Non
 
 
 class HDF5Writer:
-    """A group that is open for writing. Arrays are stored contiguous, so that they can be mapped, or where compression
-    or chunks are asked for, in chunks with a checksum.
+    """A group that is open for writing.
+
+    Arrays are contiguous, so that they can be mapped. With compression or chunks, they are chunked with a checksum.
     """
 
     def __init__(self, group: h5py.Group, storage: Storage) -> None:
@@ -147,14 +150,12 @@ class HDF5Writer:
 
     @property
     def group(self) -> h5py.Group:
-        """For those who know another layout of it."""
+        """The h5py group, for modules that read or write another layout."""
         return self._group
 
     def write(self, name: str, pieces: Pieces) -> None:
         if name in self._group.keys():  # noqa: SIM118 (`in group` follows links)
-            raise PathExistsError(
-                Problem(f"{self._group.name}/{name}", "is there already, and is no array of a tensor")
-            )
+            raise PathExistsError(Problem(f"{self._group.name}/{name}", "already exists, and is no array of a tensor"))
         compression = self._storage.of("compression", name)
         chunks = self._storage.of("chunks", name)
         options: dict[str, Any] = {}
@@ -162,7 +163,7 @@ class HDF5Writer:
             options["chunks"] = (min(chunks or CHUNK, pieces.length),)
             checksum = self._storage.checksum
             if checksum is None:
-                checksum = compression != "gzip"  # what is deflated has one of its own, Adler-32
+                checksum = compression != "gzip"  # a deflated chunk has its own, Adler-32
             options["fletcher32"] = checksum
         if options and compression == "gzip":
             options |= {"compression": "gzip", "compression_opts": hdf5_direct.LEVEL, "shuffle": True}
@@ -178,7 +179,7 @@ class HDF5Writer:
         self._group.attrs.create(ATTRIBUTE, text, dtype=h5py.string_dtype("utf-8"))
 
     def clear(self, limits: Limits) -> None:
-        """Take away a tensor that is there: its header, and the arrays that this names."""
+        """Delete the tensor in the group: its header, and the arrays that the header names."""
         names = arrays_in(self._group, limits)
         del self._group.attrs[ATTRIBUTE]
         for name in names:
@@ -186,7 +187,7 @@ class HDF5Writer:
 
 
 def arrays_in(group: h5py.Group, limits: Limits) -> list[str]:
-    """The arrays of the tensor that is in a group, as its header names them."""
+    """The names of the arrays of the tensor in a group."""
     header = HDF5Reader(group, limits).read_header()
     descriptor = header.get(ATTRIBUTE, header) if isinstance(header, dict) else {}
     names = descriptor.get("data_types") if isinstance(descriptor, dict) else None
@@ -196,15 +197,16 @@ def arrays_in(group: h5py.Group, limits: Limits) -> list[str]:
 
 @contextlib.contextmanager
 def _aside(place: h5py.Group, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[HDF5Writer]:
-    """A group within one that is open, from which the tensor moves into that one when the block ends well; where it
-    fails, what was there is there.
+    """A new group within an open group. When the block ends well, the tensor moves from the new group to the open one.
+
+    Where the block fails, the open group keeps its content.
     """
     name = str(place)
     if place.file.mode == "r":
         raise ContainerError(Problem(name, "is open for reading only; open the file with mode='r+'"))
     there = ATTRIBUTE in place.attrs
     if there and not overwrite:
-        raise PathExistsError(Problem(name, "has a tensor; nobody asked to overwrite it"))
+        raise PathExistsError(Problem(name, "has a tensor; pass overwrite=True"))
     old = arrays_in(place, limits) if there else []
     with touching(name):
         aside = place.create_group(os.path.basename(part_of("tensor")))
@@ -219,12 +221,12 @@ def _aside(place: h5py.Group, overwrite: bool, limits: Limits, storage: Storage)
 
 
 def _exchange(place: h5py.Group, old: Sequence[str], aside: h5py.Group) -> None:
-    """Let the old arrays of a place, and the new tensor in the group aside, change places: all of it or nothing."""
+    """Exchange the old arrays of a group and the new tensor in the group `aside`, atomically."""
     new, out = aside["new"], aside.create_group("old")
     names = list(new.keys())
     for name in names:
         if name not in old and name in place.keys():  # noqa: SIM118 (`in place` follows links)
-            raise PathExistsError(Problem(f"{place.name}/{name}", "is there already, and is no array of a tensor"))
+            raise PathExistsError(Problem(f"{place.name}/{name}", "already exists, and is no array of a tensor"))
     moves = [(place, name, out) for name in old] + [(new, name, place) for name in names]
     done = []
     try:
@@ -253,10 +255,10 @@ def reading(path: str | h5py.Group, group: str | None, limits: Limits) -> Iterat
 def writing(
     path: str | h5py.Group, group: str | None, overwrite: bool, limits: Limits, storage: Storage
 ) -> Iterator[HDF5Writer]:
-    """A group of a new file, or of a copy of the file, which takes its place when the block ends well.
+    """A group of a new file, or of a copy of the file. The new file replaces the old one when the block ends well.
 
-    Without a group the file is replaced whole. Into an open group the tensor moves when the block ends well, and
-    what else is there is kept. Raises PathExistsError for what is there, unless `overwrite`, and OptionError.
+    Without a group, the whole file is replaced. An open group keeps everything but its tensor.
+    Raises OptionError, and PathExistsError for an existing tensor, unless `overwrite`.
     """
     storage.refuse("HDF5", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
     if isinstance(path, h5py.Group):
@@ -265,18 +267,23 @@ def writing(
         return
     refuse_existing(path, overwrite or group is not None)
     with changing(path, keep=group is not None) as file:
-        place = walk(file, group, make=True)
-        writer = HDF5Writer(place, storage)
-        if ATTRIBUTE in place.attrs:
-            if not overwrite:
-                raise PathExistsError(Problem(f"{path}:{group}", "has a tensor; nobody asked to overwrite it"))
-            writer.clear(limits)
+        writer = HDF5Writer(walk(file, group, make=True), storage)
+        make_room(writer, f"{path}:{group}", overwrite, limits)
         yield writer
+
+
+def make_room(writer: HDF5Writer, place: str, overwrite: bool, limits: Limits) -> None:
+    """Delete the tensor in a group. Raises PathExistsError where there is one, unless `overwrite`."""
+    if ATTRIBUTE in writer.group.attrs:
+        if not overwrite:
+            raise PathExistsError(Problem(place, "has a tensor; pass overwrite=True"))
+        with touching(place):
+            writer.clear(limits)
 
 
 @contextlib.contextmanager
 def changing(path: str, *, keep: bool, **options: Any) -> Iterator[h5py.File]:
-    """A new file, or with `keep` a copy of the one that is there, which takes its place when the block ends well.
+    """A new file, or with `keep` a copy of the old one. It replaces the old file when the block ends well.
 
     options: of h5py, for a new file. Raises ContainerError.
     """
@@ -288,8 +295,9 @@ def changing(path: str, *, keep: bool, **options: Any) -> Iterator[h5py.File]:
 
 
 class _Disk(io.FileIO):
-    """The file that the HDF5 library writes to. It never hears that a write has failed, as when the disk is full, for
-    it would crash the process when it closes the file, or at the exit; `raise_failure` tells it afterwards.
+    """The file that the HDF5 library writes to. A failed write, as on a full disk, is hidden from the library.
+
+    The library would crash the process when it closes the file. `raise_failure` raises the failure afterwards.
     """
 
     _failure: OSError | None = None
@@ -320,7 +328,10 @@ class _Disk(io.FileIO):
 def opened(
     path: str | h5py.Group, mode: str = "r", disk: _Disk | None = None, **options: Any
 ) -> contextlib.AbstractContextManager[h5py.Group]:
-    """A file that is open, or a group of one that stays so. Raises ContainerError, PathMissingError."""
+    """An open file, which the block closes; or the given group, which stays open.
+
+    Raises ContainerError, PathMissingError.
+    """
     if isinstance(path, h5py.Group):
         if not path:
             raise ContainerError(Problem("h5py.Group", "its file is closed; open it again"))
@@ -335,8 +346,8 @@ def opened(
         raise ContainerError(Problem(path, f"cannot be opened as HDF5: {error}")) from error
 
 
-def walk(file: h5py.Group, group: str | None, *, make: bool = False) -> h5py.Group:
-    """The group of that path; `make` makes what is missing."""
+def walk(file: h5py.Group, group: str | None, *, make: bool = False, track_order: bool | None = None) -> h5py.Group:
+    """The group of that path; `make` makes what is missing. track_order: of h5py, for new groups."""
     place: h5py.Group = file
     for part in filter(None, (group or "").split("/")):
         if part in (".", ".."):
@@ -344,7 +355,7 @@ def walk(file: h5py.Group, group: str | None, *, make: bool = False) -> h5py.Gro
         child = _child(place, part, h5py.Group)
         if child is None and not make:
             raise PathMissingError(Problem(str(group), f"no group {part!r} in {place.name}"))
-        place = place.create_group(part) if child is None else child
+        place = place.create_group(part, track_order=track_order) if child is None else child
     return place
 
 
@@ -363,7 +374,7 @@ def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
 
 
 def marks(path: str | h5py.Group, group: str | None) -> set[str]:
-    """The names of the attributes of a group, and of what lies in it; none where there is no such group."""
+    """The names of the attributes and members of a group; none for a missing group."""
     with opened(path) as file, touching(str(path)):
         try:
             place = walk(file, group)
@@ -375,8 +386,9 @@ def marks(path: str | h5py.Group, group: str | None) -> set[str]:
 def list_groups(
     path: str | h5py.Group, limits: Limits, claims: Sequence[Callable[[h5py.Group], bool]] = ()
 ) -> list[str]:
-    """The groups of a file, or in a group that is open, that have a header, or that one of `claims` knows; the root as
-    an empty string. Links are not followed.
+    """The groups with a header, or that one of `claims` accepts, in a file or an open group.
+
+    The root is an empty string. Links are not followed.
     """
     found = []
     with opened(path) as file:

@@ -1,5 +1,6 @@
-"""Datasets of one dimension past the HDF5 library: contiguous ones, and chunks that are deflated, or shuffled and
-deflated, which threads compress and expand.
+"""Datasets of one dimension, read and written without the HDF5 library, by threads.
+
+They are contiguous, or their chunks are deflated, or shuffled and deflated.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ LEVEL = 4  # h5py's own
 
 
 def read(dataset: h5py.Dataset) -> npt.NDArray[Any] | None:
-    """The array, or None where only the library knows how it lies in the file.
+    """The array, or None where only the library can read it.
 
-    The file is read through the library's own descriptor, so it is the same file whatever becomes of its path.
+    The file is read through the library's own descriptor: it is the same file even if the path changes.
     """
     if (place := contiguous(dataset)) is not None:
         array: npt.NDArray[Any] = np.empty(dataset.shape, dataset.dtype)
@@ -51,7 +52,7 @@ def _is_plain(dataset: h5py.Dataset) -> bool:
 
 
 def contiguous(dataset: h5py.Dataset) -> tuple[int, int] | None:
-    """The descriptor of the file, and where in it the items lie one behind the other; None where they do not."""
+    """The descriptor of the file, and the offset of the items; None where they are not contiguous."""
     if not _is_plain(dataset) or dataset.id.get_create_plist().get_layout() != h5py.h5d.CONTIGUOUS:
         return None
     offset = dataset.id.get_offset()  # None: nothing was ever written, or it lies elsewhere
@@ -62,7 +63,7 @@ def contiguous(dataset: h5py.Dataset) -> tuple[int, int] | None:
 
 
 def check(dataset: h5py.Dataset) -> None:
-    """Raise ValueError for a chunk that cannot be one: of a filtered one without a byte the library crashes."""
+    """Raise ValueError for a chunk of no bytes: the library crashes when it filters one."""
     sizes: list[int] = []
     if hasattr(dataset.id, "chunk_iter") and dataset.ndim:
         dataset.id.chunk_iter(lambda info: sizes.append(info.size))

@@ -21,7 +21,7 @@ KEY = "binsparse"
 
 
 class MemoryReader:
-    """Arrays are given as they are, without a copy, but for those that another process may change."""
+    """Arrays are not copied, except memory-mapped ones, which another process may change."""
 
     def __init__(self, mapping: Mapping[str, Any], limits: Limits) -> None:
         self._mapping = mapping
@@ -58,7 +58,7 @@ class MemoryReader:
 
 
 def _is_mapped(array: Any) -> bool:
-    """Whether the items lie in a file that is mapped."""
+    """Whether the items lie in a memory-mapped file."""
     while isinstance(array, np.ndarray):
         if isinstance(array, np.memmap):
             return True
@@ -67,7 +67,7 @@ def _is_mapped(array: Any) -> bool:
 
 
 class MemoryWriter:
-    """Collects everything; the mapping is changed at the end."""
+    """Collects the header and the arrays. The mapping is changed at the end."""
 
     def __init__(self) -> None:
         self.collected: dict[str, Any] = {}
@@ -89,16 +89,15 @@ def reading(mapping: Mapping[str, Any], group: str | None, limits: Limits) -> It
 def writing(
     mapping: MutableMapping[str, Any], group: str | None, overwrite: bool, limits: Limits, storage: Storage
 ) -> Iterator[MemoryWriter]:
-    """Fill a mapping, in which a tensor takes the place of the one that is there; the rest is kept. Where that fails,
-    everything is put back.
+    """Fill a mapping. The tensor replaces the tensor in the mapping; other items are kept. A failure is undone.
 
-    Raises PathExistsError for one that has something, unless `overwrite`.
+    Raises PathExistsError for a mapping that is not empty, unless `overwrite`.
     """
     if not isinstance(mapping, MutableMapping):
         raise OptionError(Problem("kind", f"expected a mapping that can be changed, got {type(mapping).__name__}"))
     storage.refuse("a mapping", but=("checksum",))
     if mapping and not overwrite:
-        raise PathExistsError(Problem("mapping", "is not empty; nobody asked to overwrite it"))
+        raise PathExistsError(Problem("mapping", "is not empty; pass overwrite=True"))
     writer = MemoryWriter()
     yield writer
     new = writer.collected
@@ -113,7 +112,7 @@ def writing(
 
 
 def _names(mapping: Mapping[str, Any]) -> set[str]:
-    """What a tensor in the mapping takes: its header, and the arrays that this names; of what is no header, nothing."""
+    """The keys of the tensor in the mapping: its header, and the arrays that the header names."""
     try:
         header = MemoryReader(mapping, DEFAULT_LIMITS).read_header()
         return {KEY, *header[KEY]["data_types"]}
@@ -122,7 +121,7 @@ def _names(mapping: Mapping[str, Any]) -> set[str]:
 
 
 def _put_back(mapping: MutableMapping[str, Any], old: Mapping[str, Any], added: Collection[str], cause: Any) -> None:
-    """Take back a change, as far as the mapping lets it. Raises ContainerError for what it does not."""
+    """Undo a change. Raises ContainerError for keys that cannot be restored."""
     lost = []
     for name in (*added, *old):
         try:

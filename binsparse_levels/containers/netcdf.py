@@ -1,127 +1,103 @@
 """NetCDF-4: one variable on a dimension of its own for each array; the header is the global attribute `binsparse`.
 
-A NetCDF-4 file is an HDF5 file and is read as one. It is written by netCDF4, with a fill value that is none of the
-numbers in it, so that its readers take none for a missing one.
+A NetCDF-4 file is an HDF5 file with dimension scales. It is read and written by h5py, such that the NetCDF library
+opens and extends it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import threading
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
-from ..arrays import Pieces
-from ..errors import PathExistsError, PathMissingError, Problem
+from ..arrays import Array, Pieces
 from ..limits import Limits
 from .base import Storage, touching
-from .hdf5 import ATTRIBUTE, CHUNK, arrays_in, list_groups, reading, walk
-from .replacing import refuse_existing, replacing
+from .hdf5 import HDF5Writer, arrays_in, changing, list_groups, make_room, reading, walk
+from .replacing import refuse_existing
 
 __all__ = ["list_groups", "reading", "writing"]
 
-_ONE_AT_A_TIME = threading.RLock()  # the library crashes where two threads write, even to two files
+# The NetCDF library extends only files that keep the order in which objects were made.
+OPTIONS = {"track_order": True, "libver": ("v108", "v108")}
+
+# The library takes an item of this value for a missing one; of bytes none.
+DEFAULT_FILLS = {
+    "i2": -(2**15) + 1, "i4": -(2**31) + 1, "i8": -(2**63) + 2, "u2": 2**16 - 1, "u4": 2**32 - 1, "u8": 2**64 - 2,
+    "f4": np.float32(9.969209968386869e36), "f8": 9.969209968386869e36,
+}  # fmt: skip
+_CANDIDATES = 2**16  # one of them is no item, or a 16-bit array has every item
 
 
-class NetCDFWriter:
+def next_dimension(file: h5py.File) -> int:
+    """The number of the next dimension of a file."""
+    found = [-1]
+    file.visititems(lambda _, item: found.append(int(item.attrs.get("_Netcdf4Dimid", -1))))
+    return max(found) + 1
+
+
+class NetCDFWriter(HDF5Writer):
     """A group of a file that is open for writing."""
 
-    def __init__(self, file: Any, storage: Storage) -> None:
-        self._file = file
-        self._storage = storage
+    def __init__(self, group: h5py.Group, storage: Storage) -> None:
+        super().__init__(group, storage)
+        self._dimension = next_dimension(group.file)
 
     def write(self, name: str, pieces: Pieces) -> None:
-        if name in self._file.variables:
-            raise PathExistsError(Problem(f"{self._file.path}/{name}", "is there already, and is no array of a tensor"))
-        array = pieces.whole()  # whose fill value depends on all items
-        compression = self._storage.of("compression", name)
-        chunks = self._storage.of("chunks", name)
-        options: dict[str, Any] = {"contiguous": True}
-        if array.size and (compression == "gzip" or chunks):
-            options = {
-                "fletcher32": self._storage.checksum is not False,
-                "chunksizes": (min(chunks or CHUNK, array.size),),
-            }
-        if "chunksizes" in options and compression == "gzip":
-            options |= {"compression": "zlib", "shuffle": True}
-        dimension = f"dim_{name}"
-        while dimension in self._file.dimensions:  # of a variable that is not ours
-            dimension += "_"
-        self._file.createDimension(dimension, array.size or None)  # the library has no fixed dimension of length 0
-        if not array.size:
-            options = {}
-        kind = array.dtype.newbyteorder("<").str
-        variable = self._file.createVariable(name, kind, (dimension,), fill_value=_fill_value(array), **options)
-        variable.set_auto_maskandscale(False)
-        variable[:] = array
+        default, width = DEFAULT_FILLS.get(pieces.dtype.str[1:]), pieces.dtype.itemsize
+        taken = np.zeros(_CANDIDATES, bool)  # by how much the bits of items are below those of the default fill value
+        first = np.array([default or 0], pieces.dtype).view(f"u{width}")
 
-    def write_header(self, header: Mapping[str, Any]) -> None:
-        self._file.setncattr(ATTRIBUTE, json.dumps(header))
+        def note(piece: Array) -> Array:
+            below = first - np.ascontiguousarray(piece, pieces.dtype).view(first.dtype)
+            taken[below[below < _CANDIDATES]] = True
+            return piece
 
+        super().write(name, pieces if default is None else pieces.mapped(note, 1, pieces.dtype))
+        dataset = self._group[name]
+        if taken[0] and not taken.all():
+            fill = first - np.array(np.argmin(taken)).astype(first.dtype)
+            dataset.attrs["_FillValue"] = fill.view(pieces.dtype)
+        self._lay_on_dimension(dataset, f"dim_{name}")
 
-def _fill_value(array: npt.NDArray[Any]) -> Any:
-    """False where the library's own fill value is no item of the array, else a number that is none.
+    def _lay_on_dimension(self, dataset: h5py.Dataset, name: str) -> None:
+        """Make a dimension for an array. It has no coordinates, and takes no bytes."""
+        while name in self._group.keys():  # noqa: SIM118 (`in group` follows links)
+            name += "_"  # the other dimension has a variable that is not ours
+        scale = self._group.create_dataset(name, dataset.shape, ">f4")
+        scale.make_scale(f"This is a netCDF dimension but not a netCDF variable.{dataset.size:10}")
+        scale.attrs["_Netcdf4Dimid"] = np.int32(self._dimension)
+        dataset.attrs["_Netcdf4Coordinates"] = np.array([self._dimension], np.int32)
+        dataset.dims[0].attach_scale(scale)
+        self._dimension += 1
 
-    Its readers take an item that equals the fill value of a variable for a missing one, whatever mode it was written
-    in; of bytes they take none.
-    """
-    import netCDF4
-
-    default = array.dtype.type(netCDF4.default_fillvals[array.dtype.str[1:]])
-    if array.dtype.itemsize == 1 or not (array == default).any():
-        return False
-    for bits in range(2**16):  # one of them is none of the items, or all of a 16-bit type are
-        other = np.array([default]).view(f"u{array.dtype.itemsize}") - np.array(bits).astype(f"u{array.dtype.itemsize}")
-        candidate = other.view(array.dtype)[0]
-        if not (array == candidate).any():
-            return candidate
-    return False
+    def clear(self, limits: Limits) -> None:
+        """Delete the tensor in the group: its header, its arrays, and their dimensions that no other variable has."""
+        for name in arrays_in(self._group, limits):
+            lies_on = self._group[name].dims[0]
+            for dimension in lies_on.values():
+                lies_on.detach_scale(dimension)
+                if "REFERENCE_LIST" not in dimension.attrs:  # no other variable lies on it
+                    del self._group[dimension.name]
+        super().clear(limits)
 
 
 @contextlib.contextmanager
 def writing(path: str, group: str | None, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[NetCDFWriter]:
     """A new file, or a group of a copy of it, which takes its place when the block ends well.
 
-    Raises PathExistsError, OptionError, and ImportError where netCDF4 is not installed.
+    Raises PathExistsError, OptionError.
     """
-    import netCDF4
-
     storage.refuse("NetCDF", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
     refuse_existing(path, overwrite or group is not None)
-    with replacing(path, keep=group is not None) as part, _ONE_AT_A_TIME:
-        adding = group is not None and os.path.getsize(part) > 0
-        if adding:
-            _make_room(part, f"{path}:{group}", group or "", overwrite, limits)
+    with changing(path, keep=group is not None, **OPTIONS) as file:
+        if not len(file) and not len(file.attrs):
+            file.attrs["_NCProperties"] = np.bytes_(
+                f"version=2,h5py={h5py.version.version},hdf5={h5py.version.hdf5_version}"
+            )
         with touching(path):
-            file = netCDF4.Dataset(part, "a" if adding else "w")
-        with file:
-            with touching(f"{path}:{group or ''}"):
-                place = file.createGroup(group) if group else file
-            yield NetCDFWriter(place, storage)
-
-
-def _make_room(part: str, place: str, group: str, overwrite: bool, limits: Limits) -> None:
-    """Take a tensor out of its group, by h5py, because the netCDF library deletes nothing; what else is there stays."""
-    with touching(place), h5py.File(part, "r+") as file:
-        try:
-            there = walk(file, group)
-        except PathMissingError:
-            return
-        if ATTRIBUTE not in there.attrs:
-            return
-        if not overwrite:
-            raise PathExistsError(Problem(place, "has a tensor; nobody asked to overwrite it"))
-        for name in arrays_in(there, limits):
-            lies_on = there[name].dims[0]
-            for dimension in lies_on.values():
-                lies_on.detach_scale(dimension)
-                if "REFERENCE_LIST" not in dimension.attrs:  # no other variable lies on it
-                    del there[dimension.name]
-            del there[name]
-        del there.attrs[ATTRIBUTE]
+            writer = NetCDFWriter(walk(file, group, make=True, track_order=True), storage)
+        make_room(writer, f"{path}:{group}", overwrite, limits)
+        yield writer

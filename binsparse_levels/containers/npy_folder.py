@@ -48,7 +48,7 @@ class DirectoryReader:
             return self._read(file, name)
 
     def _info(self, file: IO[bytes], name: str) -> ArrayInfo:
-        """What the file says of its array."""
+        """The metadata of the array in a file."""
         shape, _, dtype = read_npy_header(file, name)
         size = os.fstat(file.fileno()).st_size
         declared = file.tell() + dtype.itemsize * int(np.prod(shape, dtype=object))
@@ -118,7 +118,7 @@ def writing(
     *,
     by: type[DirectoryWriter] = DirectoryWriter,
 ) -> Iterator[DirectoryWriter]:
-    """A new folder, which takes its place when the block ends well. Only a folder of ours is overwritten."""
+    """A new folder, which replaces the old one when the block ends well. Only a folder with a header is overwritten."""
     storage.refuse(f"a folder of {by.suffix} files", but=("checksum",))
     if group:
         raise ContainerError(Problem(f"{path}:{group}", f"a folder of {by.suffix} files has no groups"))

@@ -46,7 +46,7 @@ def header_text(array: npt.NDArray[Any], limits: Limits) -> Any:
 
 
 def write_npy(file: IO[bytes], pieces: Pieces) -> None:
-    """Write a .npy file. By Python's own stream: `np.save` does not notice that the disk is full."""
+    """Write a .npy file through a Python stream: `np.save` does not notice a full disk."""
     shape = {"descr": npy.dtype_to_descr(pieces.dtype), "fortran_order": False, "shape": (pieces.length,)}
     npy.write_array_header_1_0(file, shape)
     for piece in pieces.each():
@@ -90,12 +90,12 @@ class NPZReader:
         return array
 
     def storage(self, name: str) -> Storage:
-        """How an array is stored, as it is said to a writer. Precondition: `info` has been asked."""
+        """How an array is stored, as options for a writer. Precondition: `info` was called."""
         plain = self._archive.getinfo(f"{name}.npy").compress_type == zipfile.ZIP_STORED
         return Storage(None if plain else "gzip")
 
     def parts(self, name: str) -> Parts:
-        """Of what is deflated, the whole array is read with the first part."""
+        """A function that reads parts of an array. Of a deflated array, the first call reads all of it."""
         member = self._archive.getinfo(f"{name}.npy")
         handle = self._archive.fp
         if member.compress_type != zipfile.ZIP_STORED or handle is None or not DIRECT:
@@ -118,7 +118,7 @@ class NPZReader:
 
 
 class NPZWriter:
-    """A zip file that is open for writing. The members carry no time, so the same tensor gives the same bytes."""
+    """A zip file that is open for writing. Members have no times: equal tensors give equal bytes."""
 
     def __init__(self, archive: zipfile.ZipFile, storage: Storage) -> None:
         self._archive = archive
@@ -153,7 +153,7 @@ def reading(path: str, group: str | None, limits: Limits) -> Iterator[NPZReader]
 
 @contextlib.contextmanager
 def writing(path: str, group: str | None, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[NPZWriter]:
-    """A new zip file, which takes its place when the block ends well. Raises PathExistsError, OptionError."""
+    """A new zip file, which replaces the old one when the block ends well. Raises PathExistsError, OptionError."""
     storage.refuse("NPZ", but=("compression", "checksum"), compressions=("gzip", "none"))
     if group:
         raise ContainerError(Problem(f"{path}:{group}", "an NPZ file has no groups"))

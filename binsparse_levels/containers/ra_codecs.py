@@ -1,4 +1,4 @@
-"""The encodings of .ra files: raw LZ4 blocks, LEB128 integers. No more is expanded than there can be."""
+"""The encodings of .ra files: raw LZ4 blocks, LEB128 integers. Expansion is bounded."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _MOST_EXPANDED = 2**31 - 1
 
 
 def lz4_may_hold(stored: int, size: int) -> bool:
-    """Whether a block of that many bytes may expand to `size`: a byte stands for at most 255."""
+    """Whether a block of so many bytes may expand to `size` bytes: one byte gives at most 255."""
     return size <= min(255 * stored + 64, _MOST_EXPANDED)
 
 
 def expand_lz4(block: Bytes, size: int) -> Bytes | None:
-    """The `size` bytes of a block, or None where it is not one, or of another size."""
+    """The `size` bytes of a block, or None for an invalid block or another size."""
     if not size:  # the library knows no empty block, which is one token without literals
         return np.empty(0, np.uint8) if block.tobytes() == b"\0" else None
     if not lz4_may_hold(block.size, size):
@@ -34,22 +34,22 @@ def expand_lz4(block: Bytes, size: int) -> Bytes | None:
 
 
 def compress_lz4(raw: Bytes) -> bytes:
-    """The bytes as one block. Raises ValueError for more than a block holds."""
+    """The bytes as one block. Raises ValueError for too many bytes."""
     if raw.size > _MOST_LZ4:
         raise ValueError(f"an LZ4 block holds {_MOST_LZ4} bytes, not {raw.size}")
     return bytes(lz4.compress(raw)[4:])  # without the length, which the library puts before it
 
 
 def most_leb128(width: int) -> int:
-    """The bytes that an integer of that many bytes may take: each has seven of its bits."""
+    """The most bytes that an integer of so many bytes takes: seven bits in each."""
     return -(-8 * width // 7)
 
 
 def expand_leb128(payload: Bytes, count: int, width: int, signed: bool) -> tuple[Bytes, int]:
-    """The first `count` integers as bytes in little-endian order, `width` of each, and the length of what they took.
+    """The first `count` integers as little-endian bytes, `width` each, and the length of their encoding.
 
-    What an integer has above its width is dropped. Raises ValueError where the payload ends before, or an integer
-    takes more bytes than its width can need.
+    Bits above the width are dropped. Raises ValueError for a payload that is too short, or an integer with more bytes
+    than its width can need.
     """
     ends = np.flatnonzero(payload < 128)[:count] + 1
     if len(ends) < count:

@@ -18,12 +18,12 @@ from typing import IO, Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import Array, LazyArray
 from ..errors import ArrayError, ContainerError, FormatError, LimitError, OptionError, Problem
 from ..limits import INT32_MAX, INT64_MAX, Limits, as_integer
 from . import direct, ra_codecs
 from .base import touching
 
-Array: TypeAlias = npt.NDArray[Any]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Order: TypeAlias = Literal["F", "C"]
 Encoding: TypeAlias = Literal["bits", "leb128", "lz4"]
@@ -167,9 +167,8 @@ def _bfloat16() -> np.dtype[Any]:
     return found
 
 
-class ArrayFile:
-    """The items of an .ra file that is open, in the order of the file: `shape`, `dtype`, `len`, and `[a:b]`, which
-    reads those and checks them.
+class ArrayFile(LazyArray):
+    """The items of an open .ra file, in the order of the file. A slice is read and checked.
 
     dtype: as for `element_type`. Whoever opened the file closes it.
     """
@@ -182,35 +181,32 @@ class ArrayFile:
         file.seek(0)
         with touching(name):
             self.header = read_header(file, self._length, name, limits)
-        self.dtype = element_type(self.header, name, dtype)
-        self.shape = (self.header.count,)
-        self.nbytes = self.header.size  # in the file
+        super().__init__(self.header.count, element_type(self.header, name, dtype), self.header.size)
         self._used = self.header.size  # bytes of data; of LEB128 only the data tells
 
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, items: slice) -> Array:
-        begin, end, step = items.indices(len(self))
-        if step != 1:
+    def __getitem__(self, key: slice | Array) -> Array:
+        if isinstance(key, slice) and key.step not in (None, 1):
             raise ValueError("items of a file are read without a step")
-        count = max(end - begin, 0)
+        return super().__getitem__(key)
+
+    def _read(self, start: int, stop: int) -> Array:
+        count = stop - start
         self._limits.hold("array_bytes", count * self.dtype.itemsize, self._name, "the size in bytes")
         with touching(self._name):
             if self.header.flags & BITS:
-                return self._bits(begin, count)
+                return self._bits(start, count)
             width = self.header.elbyte
             if self._expanded is None:
-                raw = self._bytes(self.header.offset + begin * width, count * width)
+                raw = self._bytes(self.header.offset + start * width, count * width)
             else:
-                raw = self._expanded[begin * width : (begin + count) * width].copy()
+                raw = self._expanded[start * width : stop * width].copy()
             array = self._native(raw)
-        _check_bool(array, begin, self._name)
+        _check_bool(array, start, self._name)
         return array
 
     def read(self) -> Array:
         """All items."""
-        return self[:]
+        return self._read(0, len(self))
 
     def trailer(self) -> bytes:
         """What was appended to the file. Raises LimitError for more than an array may have."""

@@ -1,4 +1,4 @@
-"""Files and folders are replaced in one step, under a lock where they are read and written again."""
+"""Atomic replacement of files and folders, and the lock for those that are read and written again."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ..system import drop_lock, exchange, is_running, lock_file, to_disk
 
 
 def refuse_existing(path: str, overwrite: bool) -> None:
-    """Raise PathExistsError for what is there, however the path is spelled, unless `overwrite`."""
+    """Raise PathExistsError where the path exists, however it is spelled, unless `overwrite`."""
     if not overwrite and (os.path.lexists(path) or os.path.lexists(os.path.realpath(path))):
-        raise PathExistsError(Problem(path, "exists; nobody asked to overwrite it"))
+        raise PathExistsError(Problem(path, "already exists; pass overwrite=True"))
 
 
 def remove(path: str) -> None:
-    """Remove a file or a folder, as far as it can be. An interrupt is raised when that is done."""
+    """Remove a file or a folder as far as possible. An interrupt is raised after the removal."""
     try:
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path, ignore_errors=True)
@@ -41,10 +41,10 @@ def remove(path: str) -> None:
 
 @contextlib.contextmanager
 def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
-    """A path beside `target` to write to; when the block ends well it takes the place of the target, in one step.
+    """A path beside `target` to write to. The new file replaces the target atomically when the block ends well.
 
-    keep: the file begins as a copy of the target, which nobody else may change meanwhile. Where the block fails nothing
-    has changed. The recipe of a whole write: everything, the file to the disk, the rename, the folder to the disk.
+    keep: the file begins as a copy of the target, which is locked meanwhile. Where the block fails, nothing changes.
+    The file is synchronized to the disk before the rename, the folder after it.
     """
     if target.endswith(("/", os.sep)):
         raise ContainerError(Problem(target, "is the path of a folder"))
@@ -76,18 +76,17 @@ def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
 def replacing_folder(
     target: str, *, keep: bool = False, copy: Callable[[str, str], Any] = shutil.copy2
 ) -> Iterator[str]:
-    """A folder beside `target` to fill; when the block ends well it takes the place of the target, in one step where
-    the system can exchange two folders.
+    """A folder beside `target` to fill. The new folder replaces the target when the block ends well.
 
-    keep: the folder begins as a copy of the target, file by file by `copy`; nobody else may change it meanwhile. Where
-    the block fails nothing has changed.
+    The replacement is atomic where the system can exchange two folders. keep: the folder begins as a copy of the
+    target, file by file by `copy`; the target is locked meanwhile. Where the block fails, nothing changes.
     """
     target = os.path.realpath(target)
     parent, part = os.path.dirname(target), part_of(target)
     with hold_lock(target) if keep else contextlib.nullcontext():
         exists = _is_there(target)
         if exists and not os.path.isdir(target):
-            raise PathExistsError(Problem(target, "is there, and is no folder"))
+            raise PathExistsError(Problem(target, "already exists, and is not a folder"))
         try:
             try:
                 if keep and exists:
@@ -117,11 +116,10 @@ _locked: set[tuple[int, str]] = set()  # by thread
 
 @contextlib.contextmanager
 def hold_lock(target: str, patience: float | None = None) -> Iterator[None]:
-    """Nobody else holds the lock of a target within the block: whoever reads it and writes it again waits for others
-    that do, in this process and in others.
+    """Hold the lock of a target within the block. Other threads and processes that want the lock wait.
 
-    The lock is that of the system on a file beside the target, so a process that is killed holds none. Where a file
-    system has no locks nobody waits. patience: seconds. Raises ContainerError where another holds it for longer.
+    The lock is the system's, on a file beside the target, so a killed process releases it. Without locks in the file
+    system, nobody waits. patience: seconds to wait. Raises ContainerError where the lock stays taken for longer.
     """
     target = os.path.realpath(target)
     me = threading.get_ident(), target
@@ -140,7 +138,7 @@ def hold_lock(target: str, patience: float | None = None) -> Iterator[None]:
 
 
 def _take_lock(target: str, patience: float) -> IO[bytes] | None:
-    """The file of a lock, open and locked; None where there is no folder for it."""
+    """The open and locked file of a lock; None without a folder for it."""
     folder, name = os.path.split(target)
     path, end = os.path.join(folder, f".{_short(name)}{_LOCK}"), time.monotonic() + patience
     while True:
@@ -168,7 +166,7 @@ def _create(path: str, flags: int) -> int:
 
 
 def part_of(target: str) -> str:
-    """A name beside the target that tells which process writes it."""
+    """A temporary name beside the target, with the number of the writing process."""
     folder, name = os.path.split(target)
     return os.path.join(folder, f".{_short(name)}.{os.getpid()}-{secrets.token_hex(4)}.part")
 
@@ -181,10 +179,10 @@ _LOCK = ".binsparse_levels.lock"  # how the name of a lock ends
 
 
 def clean_folder(folder: str) -> list[tuple[str, str]]:
-    """Remove what writing processes that are no more have left in a folder; each path, and what became of it.
+    """Remove the leftovers of killed writers from a folder. Returns each path and its outcome.
 
-    What a living process of this machine writes is kept. A tensor that stood aside, and whose place is empty, is put
-    back. Raises ContainerError for what is no folder.
+    Files of a running process of this machine are kept. A tensor that was set aside returns to its empty place.
+    Raises ContainerError for a path that is not a folder.
     """
     found = []
     try:
@@ -212,7 +210,7 @@ def clean_folder(folder: str) -> list[tuple[str, str]]:
 
 
 def _clean_lock(target: str) -> str:
-    """Remove a lock that nobody holds; what became of it."""
+    """Remove a lock that nobody holds. Returns the outcome."""
     try:
         with hold_lock(target, 0):
             return "removed"
@@ -221,7 +219,7 @@ def _clean_lock(target: str) -> str:
 
 
 def _clean_up(path: str, target: str | None) -> str:
-    """Remove a leftover, or put it back where nothing took its place; what became of it."""
+    """Remove a leftover, or put it back where its place is empty. Returns the outcome."""
     if target is not None and not os.path.lexists(target):
         os.rename(path, target)
         return f"put back as {target}"
@@ -233,7 +231,7 @@ def _clean_up(path: str, target: str | None) -> str:
 
 
 def _is_there(path: str) -> bool:
-    """Whether something is there; raises ContainerError for a path that nothing can have."""
+    """Whether the path exists. Raises ContainerError for an impossible path."""
     try:
         os.lstat(path)
     except FileNotFoundError:
@@ -244,7 +242,7 @@ def _is_there(path: str) -> bool:
 
 
 def _exchange(a: str, b: str) -> None:
-    """Let two folders change places: in one step on Linux, elsewhere with a moment between two."""
+    """Exchange two folders: atomically on Linux, elsewhere by two renames."""
     if exchange(a, b):
         return
     aside = f"{a}.old"
@@ -262,7 +260,7 @@ _LONGEST = 200  # bytes
 
 
 def _short(name: str) -> str:
-    """A part of a file name that leaves room for more: a name has at most 255 bytes. No character is cut in two."""
+    """The beginning of a file name, short enough for an affix: a name has at most 255 bytes. Characters stay whole."""
     while len(os.fsencode(name)) > _LONGEST:
         name = name[:-1]
     return name

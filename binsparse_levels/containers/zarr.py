@@ -1,6 +1,6 @@
-"""Zarr, versions 3 and 2, in any store that zarr takes: a group with one array for each; the header is an attribute.
+"""Zarr, versions 3 and 2, in any store of zarr's: a group with a Zarr array for each array; the header is an attribute.
 
-It is written double, as other programs read it: attributes["binsparse"] = {"binsparse": {…}, the user's own JSON}.
+The header is nested twice, as other programs read it: attributes["binsparse"] = {"binsparse": {…}, the user's JSON}.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .replacing import refuse_existing, remove, replacing, replacing_folder
 from .zarr_direct import Chunks, chunks_of
 
 ATTRIBUTE = "binsparse"
-_COMPLETE = "binsparse_levels:all_chunks_stored"  # marks our arrays, in which a missing chunk is none of zeros
+_COMPLETE = "binsparse_levels:all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
 _CHUNK = 2**16  # items: a small slice reads little
 _SHARD = 2**20  # items: a large array makes few files
 _NAMES = {"zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"}
@@ -54,12 +54,12 @@ _MOST_FILES = 2**10  # of one array that grows, as long as they are small
 _MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
 _AT_ONCE = 2**6  # requests to a web server
 
-# The codecs that are let run; of version 2 by their numcodecs names.
+# The codecs that may run; those of version 2 by their numcodecs names.
 _CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "blosc", "lz4", "crc32c", "shuffle"}
 
 
 class _Folder(LocalStore):
-    """A local folder in which no symbolic link is followed, whatever zarr asks for."""
+    """A local folder in which zarr follows no symbolic link."""
 
     async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
         refuse_links(str(self.root), key)
@@ -81,7 +81,7 @@ class _Folder(LocalStore):
 
 
 class _Web(ObjectStore[Any]):
-    """What a web server has: only read, and not listed. A server may give no parts of a file, but the whole."""
+    """A store on a web server: read-only, without a listing. A server that cannot send a range sends the whole file."""
 
     supports_listing = False
 
@@ -106,7 +106,7 @@ class _Web(ObjectStore[Any]):
 
 
 def _at_url(url: str) -> Any:
-    """What zarr takes for a URL: itself, or of a web server a store, which needs no more than obstore."""
+    """The argument for zarr at a URL: the URL, or for a web server a store that needs only obstore."""
     with touching(url):
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):
@@ -122,7 +122,7 @@ def _at_url(url: str) -> Any:
 
 
 class _Undoable(WrapperStore[Store]):
-    """A store that can be given back as it was: what a key had is kept before it is changed."""
+    """A store whose changes can be undone: the old value of a key is kept before it changes."""
 
     _supports_sync_io = False  # else newer versions of zarr write past `set` and `delete`
 
@@ -158,7 +158,7 @@ class _Undoable(WrapperStore[Store]):
             await self.delete(key)
 
     async def undo(self) -> list[str]:
-        """Put everything back; the keys with which that failed."""
+        """Restore every key. Returns the keys where that failed."""
         lost = []
         for key, value in reversed(self._kept.items()):
             try:
@@ -169,13 +169,14 @@ class _Undoable(WrapperStore[Store]):
 
 
 def _direct(array: zarr.Array[Any]) -> Chunks | None:
-    """How an array is read and written past zarr, or None where it is not."""
+    """How an array is read and written without zarr, or None where only zarr can."""
     return chunks_of(array, str(array.store.root)) if isinstance(array.store, _Folder) else None
 
 
 def _prefix(array: zarr.Array[Any]) -> str:
-    """What the keys of an array begin with. zarr itself leaves out the slash, and takes those of `indices_10` for keys
-    of `indices_1` in a zip file or in memory.
+    """The prefix of the keys of an array.
+
+    zarr leaves out the slash: in a zip file or in memory it takes keys of `indices_10` for keys of `indices_1`.
     """
     return f"{array.store_path.path}/".lstrip("/")
 
@@ -198,7 +199,7 @@ def _has_all_chunks(array: zarr.Array[Any]) -> bool:
 
 
 class ZarrReader:
-    """A group that is open for reading. Codecs that are not on the list are refused before any of them runs."""
+    """A group that is open for reading. Unknown codecs are refused before any codec runs."""
 
     def __init__(self, group: zarr.Group, limits: Limits) -> None:
         self._group = group
@@ -212,7 +213,7 @@ class ZarrReader:
             if self._group.store.supports_listing and any(
                 True for _ in self._group.array_keys()
             ):  # the header is written last
-                raise IncompleteError(Problem(str(self._group.store_path), "arrays without a header: not whole"))
+                raise IncompleteError(Problem(str(self._group.store_path), "arrays without a header; write it again"))
             raise ContainerError(Problem(self._group.path, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
         header = attributes[ATTRIBUTE]
         header = load_json(header if isinstance(header, str) else json.dumps(header), self._limits)
@@ -222,9 +223,9 @@ class ZarrReader:
         return header
 
     def _strict_attributes(self) -> dict[str, Any]:
-        """The attributes, from the JSON as it is stored: zarr takes the last of two equal keys, and one version of two.
+        """The attributes, from the stored JSON. zarr itself accepts duplicate keys, and metadata of two versions.
 
-        Metadata may list all arrays of the store, so they have a limit of their own.
+        Metadata may list all arrays of the store, so they have a larger limit.
         """
         limits = replace(self._limits, header_bytes=max(self._limits.header_bytes, _METADATA))
         _refuse_two_versions(self._group, ".zgroup")
@@ -244,7 +245,7 @@ class ZarrReader:
         with touching(name):
             bad = sorted(_codec_names(array.metadata.to_dict()) - _CODECS)
             if bad:
-                raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not on the list"))
+                raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not allowed"))
             _refuse_two_versions(array, ".zarray")
             if array.metadata.to_dict().get("storage_transformers"):
                 raise UnsafeError(Problem(name, "has storage transformers"))
@@ -268,11 +269,11 @@ class ZarrReader:
 
     @property
     def kind(self) -> str:
-        """Which kind of file it is; both versions are read alike."""
+        """The kind of file. Both versions are read alike."""
         return "zarr2" if self._group.metadata.zarr_format == 2 else "zarr"
 
     def storage(self, name: str) -> Storage:
-        """How an array is stored, as it is said to a writer. Precondition: `info` has been asked."""
+        """How an array is stored, as options for a writer. Precondition: `info` was called."""
         array = self._arrays[name]
         newer = array.metadata.zarr_format == 3
         codecs: Sequence[Any] = array.compressors
@@ -311,7 +312,7 @@ class ZarrReader:
 
 
 def _stored(node: zarr.Group | zarr.Array[Any], key: str) -> bytes | None:
-    """What a store has under a key beside the node; from a folder without zarr, which takes 0.3 ms for each."""
+    """The value of a key beside the node, or None. A folder is read without zarr, which takes 0.3 ms a key."""
     if not isinstance(node.store, _Folder):
         buffer = sync((node.store_path / key).get())
         return None if buffer is None else buffer.to_bytes()
@@ -325,7 +326,7 @@ def _stored(node: zarr.Group | zarr.Array[Any], key: str) -> bytes | None:
 
 
 def _refuse_two_versions(node: zarr.Group | zarr.Array[Any], older: str) -> None:
-    """Raise ContainerError where one program would see other metadata than another."""
+    """Raise ContainerError for a node with metadata of both versions, of which programs take one or the other."""
     if _stored(node, older if node.metadata.zarr_format == 3 else "zarr.json") is not None:
         raise ContainerError(Problem(str(node.store_path), "has metadata of two versions of Zarr"))
 
@@ -349,7 +350,7 @@ def _version_2_name(codec: Any) -> str:
 
 
 class ZarrWriter:
-    """A group that is being filled. All chunks are stored, also those of zeros, so that a missing one can be told."""
+    """A group that is being filled. Chunks of zeros are stored too, so that a missing chunk is detected."""
 
     def __init__(self, group: zarr.Group, storage: Storage) -> None:
         self._group = group
@@ -358,7 +359,7 @@ class ZarrWriter:
 
     def write(self, name: str, pieces: Pieces) -> None:
         if name in self._group:
-            raise PathExistsError(Problem(f"{self._group.path}/{name}", "is there, and is no array of a tensor"))
+            raise PathExistsError(Problem(f"{self._group.path}/{name}", "already exists, and is no array of a tensor"))
         compression = self._storage.of("compression", name) or "zstd"
         self.written.append(name)
         layout = self._version_2 if self._group.metadata.zarr_format == 2 else self._version_3
@@ -406,13 +407,13 @@ class ZarrWriter:
 
 
 def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
-    """What an array holds where nothing was written: of indices and pointers, a number that is out of range."""
+    """The fill value of a Zarr array: for indices and pointers, a number out of range."""
     return 0 if name in ("values", "fill_value") or dtype.kind not in "iu" else np.iinfo(dtype).max
 
 
 @contextlib.contextmanager
 def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader]:
-    """Open a group of a store: a path, a URL, a zip file, any store of zarr's, or a group that is open."""
+    """Open a group of a store: a path, a URL, a zip file, any store of zarr's, or an open group."""
     _check_place(path)
     with _opened(path) as store:
         with touching(str(path)):
@@ -425,8 +426,9 @@ def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader
 
 @contextlib.contextmanager
 def _opened(path: Any) -> Iterator[Any]:
-    """What zarr takes for a path: itself, or of a zip file a store, which is closed at the end, or of a folder one that
-    follows no links.
+    """The argument for zarr at a path: the path, a store of a zip file, or a store of a folder.
+
+    The zip file is closed at the end. The store of a folder follows no links.
     """
     if isinstance(path, zarr.Group):
         path = path.store_path
@@ -454,10 +456,10 @@ def _opened(path: Any) -> Iterator[Any]:
 def writing(
     path: Any, group: str | None, overwrite: bool, limits: Limits, storage: Storage, *, zarr_format: int = 3
 ) -> Iterator[ZarrWriter]:
-    """A group of a new store, or of a copy of the store, which takes its place when the block ends well.
+    """A group of a new store, or of a copy of the store. It replaces the old store when the block ends well.
 
-    A store that is no local folder or zip file is written in place, the header last; where that fails, it is given back
-    as it was. A group that is open keeps what else it has. Raises PathExistsError and OptionError.
+    Other stores than local folders and zip files are written in place, the header last. Where that fails, the store
+    is restored. An open group keeps everything but its tensor. Raises PathExistsError, OptionError.
     """
     _check_place(path)
     if isinstance(path, zarr.Group):
@@ -509,11 +511,10 @@ def writing(
 def extend(
     path: Any, group: str | None, header: Callable[[], Mapping[str, Any]], pieces: Mapping[str, Pieces], limits: Limits
 ) -> bool:
-    """Let the arrays of a group in a local folder become these longer ones, which begin as they are; whether it could.
-    The header is made when they are.
+    """Extend the arrays of a group in a local folder to longer ones with the same beginning. False where it cannot.
 
-    The files of whole chunks, or shards, are not written again: a folder of hard links to them is filled with what is
-    new, and takes the place of the old one in one step.
+    header: is called after the arrays are written. Files of whole chunks or shards are not written again: hard links
+    to them are put into a new folder, which replaces the old one atomically.
     """
     if not isinstance(path, str) or not os.path.isdir(path):
         return False
@@ -546,7 +547,7 @@ def extend(
 
 
 def _link(source: str, target: str) -> None:
-    """A hard link, or a copy where the system has none for this file."""
+    """A hard link, or a copy where the system has no hard links."""
     try:
         os.link(source, target)
     except OSError:
@@ -554,7 +555,7 @@ def _link(source: str, target: str) -> None:
 
 
 def _zip(folder: str, target: str) -> None:
-    """Store the files of a folder in a zip file, in order and without times, so that the same gives the same bytes."""
+    """Store the files of a folder in a zip file, sorted and without times: equal folders give equal bytes."""
     files = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
     with zipfile.ZipFile(target, "w") as archive:
         for file in files:
@@ -584,7 +585,7 @@ def _filling(
         place = root.require_group(group) if group else root
         if ATTRIBUTE in place.attrs:
             if not overwrite:
-                raise PathExistsError(Problem(f"group {group or '/'}", "has a tensor; nobody asked to overwrite it"))
+                raise PathExistsError(Problem(f"group {group or '/'}", "has a tensor; pass overwrite=True"))
             _clear(place, limits)
         # Consolidated metadata would no longer be true: of version 2 they are a key, of version 3 a part of the root's.
         if root.metadata.zarr_format == 2:
@@ -608,7 +609,7 @@ def _check_place(path: Any) -> None:
 
 
 def _check_store(store: Store) -> None:
-    """Raise ContainerError for a store that cannot be written, or not be given back as it was."""
+    """Raise ContainerError for a store that cannot be written, or whose changes cannot be undone."""
     if store.read_only:
         raise ContainerError(
             Problem(str(store), "is open for reading only; open it for writing, or give another place")
@@ -618,9 +619,7 @@ def _check_store(store: Store) -> None:
 
 
 def _within(group: zarr.Group) -> tuple[Any, str]:
-    """The store of a group that is open, and the path in it; where the root of the store is no group, the group itself
-    is the root.
-    """
+    """The store of an open group, and the path in it. If the root of the store is no group, the group is it."""
     store, path = group.store, group.path
     try:
         zarr.open_group(store, mode="r", use_consolidated=False)
@@ -631,7 +630,7 @@ def _within(group: zarr.Group) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def _undone(place: Any) -> Iterator[Store | StorePath]:
-    """The store at a place, to be written to. Where the block fails, it is given back as it was."""
+    """The store at a place, open for writing. Where the block fails, its changes are undone."""
     with touching(str(place)):
         if isinstance(place, str):
             place = _at_url(place)
@@ -652,7 +651,7 @@ def _undone(place: Any) -> Iterator[Store | StorePath]:
 
 @contextlib.contextmanager
 def _settled() -> Iterator[None]:
-    """After a fault, wait for what zarr still does: it would write into what is being removed."""
+    """After a fault, wait for pending writes of zarr: they would write into a folder that is being removed."""
     try:
         yield
     except BaseException:
@@ -665,7 +664,7 @@ async def _settle() -> None:
 
 
 def _clear(group: zarr.Group, limits: Limits) -> None:
-    """Take away a tensor that is there: its header first, then the arrays that this names."""
+    """Delete the tensor in a group: its header first, then the arrays that the header names."""
     header = ZarrReader(group, limits).read_header()
     descriptor = header.get(ATTRIBUTE) if isinstance(header, dict) else None
     names = descriptor.get("data_types") if isinstance(descriptor, dict) else None
@@ -676,7 +675,7 @@ def _clear(group: zarr.Group, limits: Limits) -> None:
 
 
 def list_groups(path: Any, limits: Limits) -> list[str]:
-    """The groups of a store that have a header, the root as an empty string."""
+    """The groups of a store that have a header. The root is an empty string."""
     with _opened(path) as store, touching(str(path)):
         root = zarr.open_group(store, mode="r", use_consolidated=False)
         if not root.store.supports_listing:

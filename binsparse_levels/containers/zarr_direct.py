@@ -1,5 +1,6 @@
-"""Zarr arrays of one dimension in a local folder, past zarr: chunks in files of their own or in shards, plain, or by
-zstd or gzip, with or without a checksum. Threads read, write, compress and expand the files.
+"""Zarr arrays of one dimension in a local folder, read and written without zarr, by threads.
+
+Chunks are files of their own or lie in shards; they are plain or compressed (zstd, gzip), with a checksum or without.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 _ABSENT = 2**64 - 1  # offset and length of a chunk that is not there, in the index of a shard
 _BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 _GZIP = 31  # zlib's number for gzip
-_FEW_FILES = 16  # so many are looked for one by one, of more the folder is listed
+_FEW_FILES = 16  # so many files are looked for one by one; for more, the folder is listed
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,9 @@ class Chunks:
         return self.per_file // self.chunk
 
     def read(self, start: int, stop: int) -> tuple[npt.NDArray[Any], bool]:
-        """The items start … stop, and whether all their chunks are there; those that are missing are fill values.
+        """The items start … stop - 1, and whether all their chunks exist. Missing items are fill values.
 
-        Raises UnsafeError for a link, and what else is wrong with the files.
+        Raises UnsafeError for a link, and any error of reading damaged files.
         """
         files = range(start // self.per_file, -(-stop // self.per_file))
         there = [k for k in files if self._is_there(k)] if len(files) <= _FEW_FILES else self._listed(files)
@@ -86,7 +87,7 @@ class Chunks:
         return sorted(k for k in there if k in files)
 
     def _read(self, array: npt.NDArray[Any], start: int, number: int, first: int, last: int) -> bool:
-        """Read some chunks of a file into the array, which begins at item `start`; whether all were there."""
+        """Read some chunks of a file into the array, which begins at item `start`; whether all of them exist."""
         path = os.path.join(self.folder, str(number))
         whole = True
         with opened(path) as (handle, size):
@@ -114,11 +115,11 @@ class Chunks:
         raw = np.empty(size - at, np.uint8)
         read_into(handle, raw, at)
         if _checksum(raw[:-4]) != raw[-4:].tobytes():
-            raise ValueError("the index of a shard is not what its checksum says")
+            raise ValueError("checksum mismatch in the index of a shard")
         return raw[:-4].view(np.uint64).reshape(-1, 2)
 
     def _check_sizes(self, offset: int, stored: int, size: int) -> None:
-        """Raise ValueError for a chunk that cannot be one, before anything is made for it."""
+        """Raise ValueError for an impossible chunk, before memory is allocated for it."""
         expanded, payload = self.chunk * self.dtype.itemsize, stored - 4 * self.checksum
         plain = self.compression == "none"
         if offset + stored > size or (payload != expanded if plain else not 0 < payload <= most_stored(expanded)):
@@ -132,7 +133,7 @@ class Chunks:
             kept = np.empty(4, np.uint8)
             read_into(handle, kept, offset + payload)
             if _checksum(raw) != kept.tobytes():
-                raise ValueError("a chunk is not what its checksum says")
+                raise ValueError("checksum mismatch in a chunk")
         if self.compression == "zstd":
             zstd.expand(raw, out)
         elif self.compression == "gzip":
@@ -147,7 +148,7 @@ class Chunks:
         each(lambda k: self._write(first + k, given[k * self.per_file :][: self.per_file]), files)
 
     def extend(self, old: int, pieces: Pieces) -> None:
-        """Write what is behind the first `old` items of an array that was shorter, and the file that these end in."""
+        """Extend an array of `old` items: write the new items, and again the file in which the old ones end."""
         at = old // self.per_file * self.per_file
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self.folder, str(at // self.per_file)))  # a link, of which the file stays as it is
@@ -180,7 +181,7 @@ class Chunks:
 
 
 def chunks_of(array: zarr.Array[Any], root: str) -> Chunks | None:
-    """How an array in this folder is stored, or None where only zarr knows. Raises UnsafeError."""
+    """How an array in this folder is stored, or None where only zarr can read it. Raises UnsafeError."""
     dtype = np.dtype(array.dtype)
     if not DIRECT or sys.byteorder != "little" or array.metadata.zarr_format != 3 or dtype.kind not in "iuf":
         return None
@@ -214,7 +215,7 @@ def chunks_of(array: zarr.Array[Any], root: str) -> Chunks | None:
 
 
 def _chain(codecs: Any) -> tuple[str, dict[str, Any], bool] | None:
-    """The compression, its settings, and whether there is a checksum; None for codecs that are not ours."""
+    """The compression, its settings, and whether there is a checksum; None for other codecs."""
     match codecs:
         case [first, *rest] if first in (_BYTES, {"name": "bytes"}):  # a type of one byte has no order
             checksum = rest[-1:] == [{"name": "crc32c"}]

@@ -1,4 +1,4 @@
-"""zstd frames, of which no more is expanded than there is room for."""
+"""zstd frames, expanded to a bounded size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 def expand(raw: Bytes, out: Bytes) -> None:
-    """Fill `out` from the frames in `raw`; no more is expanded. Raises ValueError, and what the decoder raises."""
+    """Fill `out` from the frames in `raw`, and expand no more. Raises ValueError, and the errors of the decoder."""
     decode = Zstd().decode
     if _frame_size(raw) == out.size:
         decode(raw, out)
@@ -28,7 +28,7 @@ def expand(raw: Bytes, out: Bytes) -> None:
 
 
 def _frame_size(raw: Bytes) -> int | None:
-    """How many bytes the first zstd frame says that it expands to (RFC 8878, section 3.1.1), or None."""
+    """The declared size of the first zstd frame when expanded (RFC 8878, section 3.1.1), or None."""
     head = raw[:18].tobytes().ljust(18, b"\0")
     single, width = head[4] >> 5 & 1, (0, 2, 4, 8)[head[4] >> 6]
     at = 6 - single + (0, 1, 2, 4)[head[4] & 3]

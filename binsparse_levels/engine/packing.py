@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import kernels
+from ..arrays import repeat_one
 from ..errors import ArrayError, Problem
 from ..levels import Level, Place, places
 from ..levels.base import Positions, as_array, cells, items_at
 from ..limits import Limits
 from . import emission, plain, sorting
 from .emission import Duplicates
-from .tree import Tree, index_dtype, repeat_one, same, shared_dtype
+from .tree import Tree, index_dtype, same, shared_dtype
 
 Array: TypeAlias = npt.NDArray[Any]
 

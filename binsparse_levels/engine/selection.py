@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import repeat_one
 from ..errors import ArrayError, Problem, raise_if
 from ..formats.dtypes import sound_booleans
 from ..formats.format import Format, in_order
@@ -23,7 +24,7 @@ from ..levels.base import Positions, as_array, items_at, ranges
 from ..limits import Limits, as_integer
 from . import packing
 from .packing import Entries
-from .tree import Tree, at_name, repeat_one
+from .tree import Tree, at_name
 
 Array: TypeAlias = npt.NDArray[Any]
 Item: TypeAlias = "int | range | Array"  # of a dimension: one coordinate, some of any step, any in any order

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ArrayError, LimitError, Problem, raise_if
+from ..errors import ArrayError, Problem, raise_if
 from ..levels import Level, Place, places
 from ..levels.base import Positions, as_array, wrong_type
-from ..limits import INT32_MAX, INT64_MAX
+from ..limits import INT32_MAX
 
 Array = npt.NDArray[Any]
 
@@ -242,17 +242,6 @@ def at_name(problem: Problem, names: Mapping[str, str], dimensions: Sequence[int
 def same(a: Any, b: Any) -> bool:
     """Equal, where NaN equals NaN."""
     return bool(a == b or (a != a and b != b))
-
-
-def repeat_one(values: Array, count: int) -> Array:
-    """The first value `count` times, without memory for more than one; zero where there is none.
-
-    Raises LimitError for more than numpy can count.
-    """
-    one = values[:1] if len(values) else np.zeros(1, values.dtype)
-    if count * values.itemsize > INT64_MAX:
-        raise LimitError(Problem("values", f"numpy cannot count {count} values"))
-    return np.broadcast_to(one.reshape(()), (count,))
 
 
 def index_dtype(dims: Sequence[int], count: int) -> np.dtype[Any]:

@@ -1,7 +1,7 @@
-"""Arrays of integers, bit-packed in chunks of 128: encoded whole, decoded where they are asked for.
+"""Arrays of integers, bit-packed in chunks of 128. A slice decodes only the chunks that it needs.
 
-A `Stream` is what every layout of such chunks comes to: words, and where each chunk begins among them. `BitPacked` is
-the layout of the data types `bitpacked[…]`, one array of uint32:
+A `Stream` decodes any layout of such chunks: words, and the offset of each chunk. `BitPacked` is the layout of the data
+types `bitpacked[…]`, one array of uint32:
 
     count of the numbers (2 words, the lower first), number of planes
     for each plane: the rows of four words before each chunk and in all, then the first number of each chunk, if the
@@ -15,34 +15,19 @@ the lower, and the higher where these are not all zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import kernels
-from ..arrays import Pieces
+from ..arrays import Array, LazyArray, Pieces, Sliceable, cut
 from ..errors import ArrayError, Problem
 from ..kernels.codecs import CHUNK, DELTA, PLAIN, STEPPING, ZIGZAG
 from ..parallel import each, shares
 
-Array: TypeAlias = npt.NDArray[Any]
-
 # The wrappers of the data-type grammar.
 CODECS = {"bitpacked": PLAIN, "bitpacked_delta": DELTA, "bitpacked_zigzag": ZIGZAG}
 _HEAD = 3  # words
-
-
-class Sliceable(Protocol):
-    """One dimension of numbers, perhaps still in a file: a slice of it is a numpy array."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    def __len__(self) -> int: ...
-    def __getitem__(self, window: slice, /) -> Array: ...
 
 
 class Encoded(NamedTuple):
@@ -56,7 +41,7 @@ class Encoded(NamedTuple):
 
 
 def encode(values: Array, codec: int) -> Encoded:
-    """Pack one-dimensional uint32 numbers. The last chunk is filled up with the last number."""
+    """Pack one-dimensional uint32 numbers. The last chunk is padded with the last number."""
     given = kernels.readable(values)
     chunks, whole = -(-len(given) // CHUNK), len(given) // CHUNK
     widths = np.zeros(chunks, np.int64)
@@ -82,116 +67,76 @@ def encode(values: Array, codec: int) -> Encoded:
     return Encoded(words[:end], offsets, given[::CHUNK])
 
 
-@dataclass(frozen=True, eq=False)
-class Stream:
-    """Packed uint32 numbers, of which `[a:b]` decodes the chunks that are needed, after it has checked them.
+class Stream(LazyArray):
+    """Packed uint32 numbers; a slice decodes the chunks that it needs, after it has checked them.
 
-    path: its name in errors. offsets(c, d): int64, the words before the chunks c … d - 1, as they are stored. starts:
-    the first number of each chunk, where the codec goes by steps. Slices raise ArrayError.
+    path: the name in errors. offsets(c, d): int64, the words before the chunks c … d - 1, as they are stored. starts:
+    the first number of each chunk, where the codec stores differences. `nbytes` is the size of the words. Slices raise
+    ArrayError.
     """
 
-    path: str
-    codec: int
-    count: int
-    words: Sliceable
-    offsets: Callable[[int, int], Array]
-    starts: Sliceable | None = None
+    def __init__(
+        self,
+        path: str,
+        codec: int,
+        count: int,
+        words: Sliceable,
+        offsets: Callable[[int, int], Array],
+        starts: Sliceable | None = None,
+    ) -> None:
+        super().__init__(count, np.dtype(np.uint32), 4 * len(words))
+        self._path = path
+        self._codec = codec
+        self._words = words
+        self._offsets = offsets
+        self._starts = starts
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.count,)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(np.uint32)
-
-    @property
-    def nbytes(self) -> int:
-        """Of the words."""
-        return 4 * len(self.words)
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, window: slice) -> Array:
-        begin, end = bounds(window, self.count)
-        first, last = begin // CHUNK, -(-end // CHUNK)
-        if begin >= end:
-            return np.empty(0, np.uint32)
+    def _read(self, start: int, stop: int) -> Array:
+        first, last = start // CHUNK, -(-stop // CHUNK)
         offsets = self._checked(first, last)
-        words = self._part(self.words, int(offsets[0]), int(offsets[-1]), "words")
+        words = self._part(self._words, int(offsets[0]), int(offsets[-1]), "words")
         starts = np.empty(0, np.uint32)
-        if self.codec in STEPPING:
-            assert self.starts is not None
-            starts = self._part(self.starts, first, last, "first numbers of chunks")
+        if self._codec in STEPPING:
+            assert self._starts is not None
+            starts = self._part(self._starts, first, last, "first numbers of chunks")
         out = np.empty((last - first) * CHUNK, np.uint32)
-        unpack, codec = kernels.bitpacking.unpack, (0,) * self.codec
+        unpack, codec = kernels.bitpacking.unpack, (0,) * self._codec
         given = codec, words, kernels.readable(offsets - offsets[0]), starts
         each(lambda part: unpack(*given, part[0] // CHUNK, part[1] // CHUNK, out), shares_of_chunks(len(out)))
-        return out[begin - first * CHUNK : end - first * CHUNK]
+        return out[start - first * CHUNK : stop - first * CHUNK]
 
     def _part(self, stored: Sliceable, begin: int, end: int, what: str) -> Array:
-        """What is stored from `begin` to `end`, as kernels take it."""
+        """The stored items from `begin` to `end`, as kernels take them."""
         part = stored[begin:end] if begin < end else np.empty(0, np.uint32)
         if len(part) != end - begin:
-            raise ArrayError(Problem(self.path, f"its {what} end at {begin + len(part)}, before {end}"))
+            raise ArrayError(Problem(self._path, f"its {what} end at {begin + len(part)}, before {end}"))
         return kernels.readable(part, np.uint32)
 
     def _checked(self, first: int, last: int) -> Array:
         """The offsets of these chunks and of the end of the last."""
-        offsets = self.offsets(first, last + 1)
+        offsets = self._offsets(first, last + 1)
         if len(offsets) != last + 1 - first:
-            raise ArrayError(Problem(self.path, f"has {first + len(offsets)} offsets of chunks, fewer than {last + 1}"))
+            raise ArrayError(
+                Problem(self._path, f"has {first + len(offsets)} offsets of chunks, fewer than {last + 1}")
+            )
         steps = np.diff(offsets)
         wrong = (steps < 0) | (steps > CHUNK) | (steps % 4 != 0)
         if wrong.any():
             at = int(np.argmax(wrong))
             what = f"expected 0 … 32 times four words, got {int(steps[at])}"
-            raise ArrayError(Problem(f"{self.path}: chunk {first + at}", what))
-        if offsets[0] < 0 or offsets[-1] > len(self.words) or (first == 0 and offsets[0] != 0):
-            what = f"lie at words {int(offsets[0])} … {int(offsets[-1])} of {len(self.words)}"
-            raise ArrayError(Problem(self.path, f"the chunks {first} … {last - 1} {what}"))
+            raise ArrayError(Problem(f"{self._path}: chunk {first + at}", what))
+        if offsets[0] < 0 or offsets[-1] > len(self._words) or (first == 0 and offsets[0] != 0):
+            what = f"lie at words {int(offsets[0])} … {int(offsets[-1])} of {len(self._words)}"
+            raise ArrayError(Problem(self._path, f"the chunks {first} … {last - 1} {what}"))
         return offsets
 
 
 def shares_of_chunks(count: int) -> Sequence[tuple[int, int]]:
-    """`shares`, cut where chunks are."""
+    """`shares`, cut at chunks."""
     return [(a // CHUNK * CHUNK, b // CHUNK * CHUNK) for a, b in shares(count)]
 
 
-def bounds(window: slice, length: int) -> tuple[int, int]:
-    """Where a slice of step 1 begins and ends."""
-    begin, end, step = window.indices(length)
-    if step != 1:
-        raise ValueError(f"expected a slice of step 1, got {window}")
-    return begin, max(begin, end)
-
-
-@dataclass(frozen=True, eq=False)
-class Section:
-    """A part of a sliceable array."""
-
-    stored: Sliceable
-    begin: int
-    length: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.length,)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.stored.dtype
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, window: slice) -> Array:
-        begin, end = bounds(window, self.length)
-        return self.stored[self.begin + begin : self.begin + end]
-
-
-class BitPacked:
+class BitPacked(LazyArray):
     """The numbers in an array of a `bitpacked[…]` type; a slice decodes only the chunks that it needs.
 
     stored: uint32 in the layout above, perhaps still in a file. wrapper: one of CODECS. dtype: of the numbers. path:
@@ -199,7 +144,6 @@ class BitPacked:
     """
 
     def __init__(self, stored: Sliceable, wrapper: str, dtype: np.dtype[Any], path: str) -> None:
-        self.dtype = dtype
         self._path = path
         codec = CODECS[wrapper]
         head = stored[:_HEAD]
@@ -214,14 +158,14 @@ class BitPacked:
         begin = _HEAD + planes * each_plane  # of the words
         if begin > len(stored):
             raise self._wrong(f"{count} numbers take {begin} words and more, got {len(stored)}")
-        self.shape = (count,)
+        super().__init__(count, dtype, 4 * len(stored))
         self._planes = []
         for plane in range(planes):
             at = _HEAD + plane * each_plane
-            rows = Section(stored, at, chunks + 1)
+            rows = cut(stored, at, chunks + 1)
             length = 4 * int(rows[chunks:][0])
-            words = Section(stored, begin, length)
-            starts = Section(stored, at + chunks + 1, chunks) if codec in STEPPING else None
+            words = cut(stored, begin, length)
+            starts = cut(stored, at + chunks + 1, chunks) if codec in STEPPING else None
             self._planes.append(Stream(path, codec, count, words, _in_words(rows), starts))
             begin += length
         if begin != len(stored) or (count == 0 and begin != _HEAD + planes):
@@ -230,11 +174,8 @@ class BitPacked:
     def _wrong(self, what: str) -> ArrayError:
         return ArrayError(Problem(self._path, f"is not bit-packed: {what}"))
 
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, window: slice) -> Array:
-        low, *high = [plane[window] for plane in self._planes]
+    def _read(self, start: int, stop: int) -> Array:
+        low, *high = [plane[start:stop] for plane in self._planes]
         if self.dtype.itemsize == 4:
             return low.view(self.dtype)
         if self.dtype.itemsize == 8:
@@ -247,8 +188,7 @@ class BitPacked:
         wrong = narrow != wide
         if wrong.any():
             at = int(np.argmax(wrong))
-            place = bounds(window, len(self))[0] + at
-            raise ArrayError(Problem(f"{self._path}[{place}]", f"{wide[at]} is out of the range of {self.dtype}"))
+            raise ArrayError(Problem(f"{self._path}[{start + at}]", f"{wide[at]} is out of the range of {self.dtype}"))
         return narrow
 
 
@@ -264,7 +204,7 @@ def bitpack(values: Array, wrapper: str) -> Array:
 
 
 def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
-    """`bitpack` of an array that comes in pieces. They are made twice: what stands before the words is known last."""
+    """`bitpack` of an array in pieces. They are made twice, because the offsets before the words are known last."""
     codec = CODECS[wrapper]
     offsets = [[np.zeros(1, np.int64)], [np.zeros(1, np.int64)]]  # of each plane, piece by piece
     starts: list[list[Array]] = [[], []]
@@ -289,7 +229,7 @@ def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
 
 
 def _head(count: int, wrapper: str, planes: Sequence[tuple[Array, Array]]) -> Array:
-    """What stands before the words, from the offsets and the first numbers of the chunks of each plane."""
+    """The array before the words, from the offsets and the first numbers of the chunks of each plane."""
     if any(offsets[-1] > 4 * 0xFFFFFFFF for offsets, _ in planes):
         raise ArrayError(Problem("", "64 GiB is the most that can be bit-packed"))
     head = [np.array([count & 0xFFFFFFFF, count >> 32, len(planes)], np.uint32)]
@@ -299,7 +239,7 @@ def _head(count: int, wrapper: str, planes: Sequence[tuple[Array, Array]]) -> Ar
 
 
 def best_wrapper(values: Array) -> str:
-    """The wrapper in which an array takes the least."""
+    """The wrapper with the smallest result for an array."""
     planes = _planes(values)
 
     def size(wrapper: str) -> int:
@@ -310,7 +250,7 @@ def best_wrapper(values: Array) -> str:
 
 
 def _planes(values: Array, *, both: bool = False) -> list[Array]:
-    """The lower 32 bits of integers, and the higher ones where they say anything, or `both` are asked for."""
+    """The lower 32 bits of integers; the higher 32 bits too where they are not all zero, or with `both`."""
     if values.dtype.itemsize < 8:
         return [values.astype(np.int32 if values.dtype.kind == "i" else np.uint32, copy=False).view(np.uint32)]
     halves = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).view("<u4").reshape(-1, 2)

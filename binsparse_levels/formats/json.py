@@ -14,17 +14,18 @@ from ..errors import (
 )
 from ..limits import Limits
 
-RESERVED = "binsparse_levels:"  # how names of ours begin
+RESERVED = "binsparse_levels:"  # the prefix of our own names
 
 
 def load_json(text: str | bytes, limits: Limits, *, constants: bool = False) -> Any:
-    """Strict JSON: UTF-8, no key twice, no NaN or infinity (unless `constants` lets the bare words pass), limited in
-    length and depth before it is parsed. Raises DescriptorError or LimitError.
+    """Parse strict JSON: UTF-8, no duplicate keys, no NaN or infinity. Length and depth are limited before parsing.
+
+    constants: accept the bare words NaN and Infinity. Raises DescriptorError or LimitError.
     """
     limits.hold("header_bytes", len(text), "binsparse", "the length of the JSON header")
     try:
         text = text.decode() if isinstance(text, bytes) else text
-        text.encode()  # what a library could not decode it gives as lone surrogates
+        text.encode()  # libraries give bytes that they could not decode as lone surrogates
     except UnicodeError as error:
         raise DescriptorError(Problem("binsparse", f"not UTF-8: {error}")) from None
     limits.hold("nesting", _depth(text), "binsparse", "the depth of the JSON header")

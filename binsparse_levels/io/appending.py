@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import Pieces
+from ..arrays import LazyArray, Pieces
 from ..containers.base import DEFAULT_STORAGE
 from ..containers.checksums import sealed, summed
 from ..containers.replacing import hold_lock
@@ -33,7 +33,7 @@ from ..tensors.encoding import stored_pieces
 from ..tensors.mapped import AnyTensor, as_stored
 from ..tensors.tensor import Tensor
 from . import reading
-from .decoding import Lazy, Loading
+from .decoding import Loading
 from .kinds import KINDS, Place, in_place, kind_at, kind_to_write, module_of, split_place
 from .writing import write_pieces
 
@@ -122,7 +122,7 @@ def check_source(tree: Tree, name: str, order: Sequence[int]) -> None:
         return
     held: list[Any] = [*tree.arrays.values(), tree.values]
     for array in held:
-        if isinstance(array, Lazy):
+        if isinstance(array, LazyArray):
             array.verify()
     problems = tree.check_in_parts(_AT_ONCE, order)
     raise_if(ArrayError, [Problem(f"{name}: {problem.path}", problem.message) for problem in problems])

@@ -1,27 +1,25 @@
-"""The header and the arrays of a container → a tensor, strictly, or leniently with a list of repairs."""
+"""From the header and the arrays of a container to a tensor: strictly, or leniently with a list of repairs."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from ..arrays import Parts
+from ..arrays import Array, LazyArray, Parts, Sliceable, lazy, repeated
 from ..containers import checksums
 from ..containers.base import ArrayInfo, Reader
 from ..engine.emission import Duplicates
-from ..engine.tree import Tree, count_positions, length_problems, repeat_one, value_problems
+from ..engine.tree import Tree, count_positions, length_problems, value_problems
 from ..errors import ArrayError, DescriptorError, FormatError, Problem, raise_if
-from ..formats.bitpacked import BitPacked, Sliceable
+from ..formats.bitpacked import BitPacked
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..formats.dtypes import INTEGERS, DataType, decode, sound_booleans
-from ..formats.format import FormatLike
+from ..formats.format import Format, FormatLike
 from ..formats.index_map import KEY, IndexMap, parse_header
 from ..formats.structure import structure_problems
 from ..levels import places
@@ -31,65 +29,13 @@ from ..tensors.mapped import labelled
 from ..tensors.tensor import Check, Tensor, pack
 from ..tensors.validation import checked_format
 
-_AT_ONCE = 2**20  # items that are compared with a seal at once
-_GAP = 2**12  # bytes between two items that are read rather than left out
-
-
-class Lazy:
-    """An array that stays where it is: items at a slice, or at positions, are read when they are asked for, and none
-    is kept. read(a, b): the items a … b, as numpy's native type. keep: what has to live as long as this. verify: what
-    compares all of it with a seal, piece by piece, and raises ContainerError. stored: the bytes that it takes there,
-    where they are known.
-    """
-
-    def __init__(
-        self,
-        length: int,
-        dtype: np.dtype[Any],
-        read: Parts,
-        keep: object = None,
-        verify: Callable[[], None] = lambda: None,
-        *,
-        stored: int | None = None,
-    ) -> None:
-        self.shape = (length,)
-        self.dtype = dtype
-        self.nbytes = length * dtype.itemsize if stored is None else stored
-        self.verify = verify
-        self._read = read
-        self._keep = keep
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, key: slice | npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if not isinstance(key, slice):
-            return self._gather(key)
-        start, stop, step = key.indices(len(self))
-        return self._read(start, stop)[::step] if start < stop else np.empty(0, self.dtype)
-
-    def _gather(self, positions: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The items at positions; those that are close to each other are read at once, with what lies between them."""
-        apart = np.diff(positions)
-        if (apart < 0).any():
-            ascending, places = np.unique(positions, return_inverse=True)
-            return self._gather(ascending)[places]
-        cuts = [0, *(np.flatnonzero(apart > _GAP // self.dtype.itemsize) + 1).tolist(), len(positions)]
-        found = np.empty(len(positions), self.dtype)
-        for begin, end in itertools.pairwise(cuts) if len(positions) else ():
-            first = int(positions[begin])
-            found[begin:end] = self._read(first, int(positions[end - 1]) + 1)[positions[begin:end] - first]
-        return found
-
-
-def repeated(one: Parts) -> Parts:
-    """How to read an array of one value, which `one(0, 1)` reads, as often as it is asked for."""
-    return lambda start, stop: repeat_one(one(0, 1), stop - start)
+_AT_ONCE = 2**20  # items of which the checksum is computed at once
 
 
 class Found(Protocol):
-    """A tensor in another system's file, which is open: its arrays by stored name, and its user's JSON. Values without
-    a dimension are one for all.
+    """A tensor in an open file of another system: its arrays by stored name, and the user's JSON.
+
+    Values without a dimension are one value for all entries.
     """
 
     @property
@@ -105,44 +51,54 @@ class Found(Protocol):
 
 
 def lazy_tensor(found: Found, keep: object = None) -> Tensor:
-    """The tensor, whose arrays are read where they are asked for. Raises ArrayError for lengths that do not fit,
-    FormatError.
+    """The tensor, whose arrays are read where they are sliced. keep: an object that lives as long as its arrays.
+
+    Raises ArrayError for lengths that do not fit, FormatError.
     """
     format, shape = checked_format(found.format, found.shape, DEFAULT_LIMITS)
-    dims = tuple(shape[k] for k in format.order)
-    held: Any = {name: Lazy(len(x), x.dtype, partial(_items, x), keep) for name, x in found.arrays.items()}
-    values = found.values
-    iso = not values.shape
-    raise_if(ArrayError, length_problems(format.levels, dims, held, None if iso else len(values)))
-    count = count_positions(places(format.levels, dims), held)
+    arrays = {name: lazy(len(x), x.dtype, partial(_items, x), keep=keep) for name, x in found.arrays.items()}
+    values, iso = found.values, not found.values.shape
     if iso:
-        stored = Lazy(count, values.dtype, repeated(lambda start, stop: np.asarray(values).reshape(1)))
-    else:
+        values = np.asarray(values).reshape(1)
+    values = lazy(len(values), values.dtype, partial(_values, values), keep=keep)
+    return _lazy_tensor(format, shape, arrays, values, iso, None, None, dict(found.attributes), {})
+
+
+def _lazy_tensor(
+    format: Format, shape: tuple[int, ...], arrays: Mapping[str, Any], values: LazyArray, iso: bool, *beside: Any
+) -> Tensor:
+    """values: as they are stored; of an iso tensor the one. beside: what travels beside the arrays.
+
+    Raises ArrayError for lengths that do not fit.
+    """
+    dims = tuple(shape[k] for k in format.order)
+    raise_if(ArrayError, length_problems(format.levels, dims, arrays, None if iso else len(values)))
+    count = count_positions(places(format.levels, dims), dict(arrays))
+    if not iso:
         raise_if(ArrayError, value_problems(count, len(values)))
-        stored = Lazy(count, values.dtype, partial(_values, values), keep)
-    tree = Tree(format.levels, dims, held, cast(Any, stored), iso, True)
-    return Tensor._trusted(format, shape, tree, None, None, dict(found.attributes), {})
+    held: Any = repeated(values, count) if iso else values
+    return Tensor._trusted(format, shape, Tree(format.levels, dims, dict(arrays), held, iso, True), *beside)
 
 
 def described(found: Found) -> tuple[Descriptor, dict[str, ArrayInfo]]:
-    """The tensor as a descriptor of Binsparse would say it, with the metadata of its arrays, of which none is read."""
+    """The descriptor that Binsparse would have for the tensor, and the metadata of its arrays. No array is read."""
     tensor = lazy_tensor(found)
     stored = {**found.arrays, "values": found.values}
     types = {name: DataType(x.dtype) for name, x in stored.items()}
     types["values"] = DataType(found.values.dtype, not found.values.shape)
-    infos = {}
-    for name, x in stored.items():
-        count = math.prod(x.shape) * types[name].parts
-        infos[name] = ArrayInfo((count,), types[name].stored, getattr(x, "nbytes", count * types[name].stored.itemsize))
+    infos = {
+        name: ArrayInfo((math.prod(x.shape) * types[name].parts,), types[name].stored, x.nbytes)
+        for name, x in stored.items()
+    }
     count = len(tensor._source.values)
     return Descriptor(tensor.format, tensor.shape, count, types, user=dict(found.attributes)), infos
 
 
-def _items(stored: Sliceable, start: int, stop: int) -> npt.NDArray[Any]:
+def _items(stored: Sliceable, start: int, stop: int) -> Array:
     return stored[start:stop]
 
 
-def _values(stored: Sliceable, start: int, stop: int) -> npt.NDArray[Any]:
+def _values(stored: Sliceable, start: int, stop: int) -> Array:
     return sound_booleans(stored[start:stop])
 
 
@@ -163,13 +119,12 @@ class Loading:
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, ArrayInfo] = {}
         self._left_out: set[str] = set()
-        self.packed: dict[str, BitPacked] = {}
-        self._words: dict[str, Lazy] = {}
+        self._packed: dict[str, tuple[LazyArray, BitPacked]] = {}  # the words, and the numbers in them
         self._parts: dict[str, Parts] = {}
         self._compare()
 
     def _parse_map(self) -> IndexMap | None:
-        """The map that stands beside the descriptor. Raises DescriptorError where it is not one of what is stored."""
+        """The map beside the descriptor. Raises DescriptorError for a map that does not fit the stored tensor."""
         if KEY not in self.descriptor.user:
             return None
         if self.descriptor.structure is not None:
@@ -177,7 +132,7 @@ class Loading:
         return parse_header(self.descriptor.user[KEY], self.descriptor.shape)
 
     def _compare(self) -> None:
-        """Raise ArrayError for arrays that are missing, or of another rank, type or length than the descriptor says."""
+        """Raise ArrayError for missing arrays, and for ranks, types and lengths that differ from the descriptor."""
         descriptor = self.descriptor
         problems = []
         for name, data_type in descriptor.data_types.items():
@@ -211,14 +166,13 @@ class Loading:
         raise_if(ArrayError, self._value_length_problems(count))
 
     def _look_into(self, name: str) -> None:
-        """Of a bit-packed array, take the metadata of what it holds in place of those of what is stored."""
+        """Replace the metadata of a bit-packed array by those of the numbers in it."""
         data_type, info = self.descriptor.data_types[name], self.infos[name]
         if not data_type.wrapper or name in self._left_out:
             return
-        self._words[name] = words = Lazy(
-            info.shape[0], data_type.stored, self._reading(name, DataType(data_type.stored))
-        )
-        self.packed[name] = packed = BitPacked(words, data_type.wrapper, data_type.dtype, name)
+        words = self._stored(name)
+        packed = BitPacked(words, data_type.wrapper, data_type.dtype, name)
+        self._packed[name] = words, packed
         self._limits.hold("array_bytes", len(packed) * packed.dtype.itemsize, name, "the size in bytes, unpacked,")
         self.infos[name] = ArrayInfo(packed.shape, packed.dtype, info.nbytes)
 
@@ -244,8 +198,9 @@ class Loading:
         return problems
 
     def tensor(self, check: Check, duplicates: Duplicates = "error") -> Tensor:
-        """Read and decode every array. duplicates: what lenient reading makes of entries that are there more than once.
-        Where there is a map, it stands among the attributes. Raises ArrayError for what they hold.
+        """Read and decode every array. A map is put among the attributes.
+
+        duplicates: what lenient reading does with duplicate entries. Raises ArrayError for invalid arrays.
         """
         descriptor = self.descriptor
         if check == "none":
@@ -300,50 +255,24 @@ class Loading:
         return tensor if self.map is None else labelled(tensor, self.map)
 
     def lazy_tensor(self) -> Tensor:
-        """As `tensor`, of arrays that stay where they are until they are asked for."""
+        """As `tensor`, of arrays that are read where they are sliced."""
         descriptor = self.descriptor
-        types = descriptor.data_types
-        data_type = types["values"]
-        arrays: dict[str, Any] = {
-            name: Lazy(
-                self.infos[name].shape[0], of.dtype, self._level_reading(name, of), self, partial(self.verify, name)
-            )
-            for name, of in types.items()
-            if name not in ("values", "fill_value")
-        }
-        count = count_positions(places(descriptor.format.levels, descriptor.dims), arrays)
-        self._hold_count(count)
-        read = self._reading("values", data_type)
-        read = repeated(read) if data_type.iso else read
-        values: Any = Lazy(count, data_type.dtype, read, self, partial(self.verify, "values"))
-        tree = Tree(descriptor.format.levels, descriptor.dims, arrays, values, data_type.iso, True)
-        fill = self.fill_value()
+        arrays = {name: self._array(name) for name in descriptor.data_types if name != "fill_value"}
+        values, iso = arrays.pop("values"), descriptor.data_types["values"].iso
         raise_if(FormatError, list(self._structure_problems()))
         attributes = dict(descriptor.attributes)
         attributes.pop("number_of_diagonal_elements", None)  # it is counted anew when the tensor is written
-        kept = fill, descriptor.structure, descriptor.user, attributes
-        return Tensor._trusted(descriptor.format, descriptor.shape, tree, *kept)
+        beside = self.fill_value(), descriptor.structure, descriptor.user, attributes
+        tensor = _lazy_tensor(descriptor.format, descriptor.shape, arrays, values, iso, *beside)
+        self._hold_count(len(tensor._source.values))
+        return tensor
 
-    def _level_reading(self, name: str, data_type: DataType) -> Parts:
-        """How to read parts of an array of a level, under the checks of a predefined format where it has its own."""
-        read = self._reading(name, data_type)
-        if name != "pointers_to_1" or self.descriptor.name not in NO_EMPTY_FIBERS:
-            return read
-
-        def read_ascending(start: int, stop: int) -> npt.NDArray[Any]:
-            """A pointer is read with the next one, which is larger."""
-            found = read(start, min(stop + 1, self.infos[name].shape[0]))
-            raise_if(ArrayError, self._empty_fiber_problems(found))
-            return found[: stop - start]
-
-        return read_ascending
-
-    def _empty_fiber_problems(self, pointers: npt.NDArray[Any]) -> Iterator[Problem]:
+    def _empty_fiber_problems(self, pointers: Array) -> Iterator[Problem]:
         if self.descriptor.name in NO_EMPTY_FIBERS and has_empty_fibers(pointers):
             yield Problem("pointers_to_1", f"{self.descriptor.name} has no fibers without an entry")
 
     def _hold_count(self, count: int) -> None:
-        """Raise ArrayError for another number of values than the levels, or the descriptor, ask for."""
+        """Raise ArrayError for a number of values that the levels, or the descriptor, do not allow."""
         values = self.descriptor.data_types["values"]
         if not values.iso:
             raise_if(ArrayError, value_problems(count, self.infos["values"].shape[0] // values.parts))
@@ -356,56 +285,69 @@ class Loading:
             dtype = descriptor.data_types["values"].dtype
             yield from structure_problems(descriptor.structure, descriptor.shape, dtype)
 
-    def _reading(self, name: str, data_type: DataType) -> Parts:
-        """How to read and decode parts of an array, which is looked for when it is first asked for."""
-        stored = self._stored_length(name)
+    def _stored(self, name: str) -> LazyArray:
+        """An array as it is stored, in this machine's byte order. A whole array is compared with its checksum."""
+        (length,), dtype = self.infos[name].shape, self.descriptor.data_types[name].stored
 
-        def read(start: int, stop: int) -> npt.NDArray[Any]:
-            if data_type.wrapper and self._sums and stop - start == len(self.packed[name]):
-                return decode(self._words[name][:], data_type, name)
-            if data_type.wrapper:
-                return self.packed[name][start:stop]
+        def read(start: int, stop: int) -> Array:
             with self._in_place():
-                raw = self.parts(name)(start * data_type.parts, stop * data_type.parts)
-            if len(raw) == stored:
-                checksums.check_array(name, raw, self._sums)  # what can be compared, which is a whole array
-            return decode(raw.astype(raw.dtype.newbyteorder("="), copy=False), data_type, name)
+                stored = self.parts(name)(start, stop)
+            if stop - start == length:
+                checksums.check_array(name, stored, self._sums)
+            return stored.astype(dtype, copy=False)
 
-        return read
+        def verify() -> None:
+            if self._sums:
+                starts = range(0, max(length, 1), _AT_ONCE)
+                pieces = (self.parts(name)(start, min(start + _AT_ONCE, length)) for start in starts)
+                checksums.check_pieces(name, pieces, self._sums)
 
-    def _stored_length(self, name: str) -> int:
-        """The length of an array as it is stored: of one that is bit-packed, that of its words."""
-        return len(self._words[name]) if name in self._words else self.infos[name].shape[0]
+        return lazy(length, dtype, read, verify=verify)
+
+    def _array(self, name: str) -> LazyArray:
+        """An array, decoded, under the checks of a predefined format where it has its own."""
+        data_type = self.descriptor.data_types[name]
+        length = self.infos[name].shape[0] // data_type.parts
+        stored, packed = self._packed[name] if name in self._packed else (self._stored(name), None)
+        ascending = name == "pointers_to_1" and self.descriptor.name in NO_EMPTY_FIBERS
+
+        def read(start: int, stop: int) -> Array:
+            if packed is None:
+                return decode(stored[start * data_type.parts : stop * data_type.parts], data_type, name)
+            if self._sums and stop - start == length:  # only a whole array can be compared with its checksum
+                return decode(stored[:], data_type, name)
+            return packed[start:stop]
+
+        def read_ascending(start: int, stop: int) -> Array:
+            """A pointer is read with the next one, which is larger."""
+            found = read(start, min(stop + 1, length))
+            raise_if(ArrayError, self._empty_fiber_problems(found))
+            return found[: stop - start]
+
+        return lazy(length, data_type.dtype, read_ascending if ascending else read, verify=stored.verify)
 
     def parts(self, name: str) -> Parts:
-        """How the container reads parts of an array."""
+        """The container's function that reads parts of an array."""
         if name not in self._parts:
             self._parts[name] = self._reader.parts(name)
         return self._parts[name]
 
     @contextlib.contextmanager
     def _in_place(self) -> Iterator[None]:
-        """What is read in the block is of the container that was opened, or else that is the fault."""
+        """After the block, raise ContainerError if the container was replaced since it was opened."""
         try:
             yield
         finally:
             self._unreplaced()
 
-    def verify(self, name: str) -> None:
-        """Compare an array with the seal, where there is one, a piece at a time."""
-        if self._sums:
-            read, length = self.parts(name), self._stored_length(name)
-            starts = range(0, max(length, 1), _AT_ONCE)
-            checksums.check_pieces(name, (read(start, min(start + _AT_ONCE, length)) for start in starts), self._sums)
-
     def fill_value(self) -> Any:
-        """The fill value, in the type that it is stored in, or None."""
+        """The fill value in its stored type, or None."""
         if not self.descriptor.fill:
             return None
         data_type = self.descriptor.data_types["fill_value"]
         return self._decode("fill_value", self._read("fill_value"), data_type)[0]
 
-    def _read(self, name: str) -> npt.NDArray[Any]:
+    def _read(self, name: str) -> Array:
         if name in self._left_out:
             return np.empty(0, self.infos[name].dtype)
         array = self._reader.read(name)
@@ -421,7 +363,7 @@ class Loading:
             self.repairs.append(f"{name}: declared {wanted}, stored as {array.dtype}")
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
-    def _decode(self, name: str, stored: npt.NDArray[Any], data_type: DataType) -> npt.NDArray[Any]:
+    def _decode(self, name: str, stored: Array, data_type: DataType) -> Array:
         if data_type.dtype.kind == "b" and self._lenient and stored.dtype.kind != "b" and (stored > 1).any():
             self.repairs.append(f"{name}: bint8 other than 0 and 1, taken as true")
             stored = (stored != 0).astype(np.uint8)
@@ -431,7 +373,7 @@ class Loading:
 
 
 def _may_stand_for(stored: np.dtype[Any], declared: DataType) -> bool:
-    """Whether lenient reading looks at the values of another type than the declared one."""
+    """Whether lenient reading converts arrays of a stored type to the declared one."""
     if declared.wrapper:
         return False
     if declared.dtype.kind == "b":

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import kernels, parallel
+from ..arrays import LazyArray, lazy
 from ..containers.base import is_url, split_path
 from ..containers.replacing import part_of, remove
 from ..engine.blocks import read_block
@@ -254,7 +255,7 @@ def _pack_partition(plan: _Plan, runs: Sequence[Sequence[int]], number: int) -> 
     for k in range(len(plan.order) + 1):
         dtype = coordinate if k < len(plan.order) else tree.values.dtype
         pieces = [
-            _Scratch(plan.file(f"run{run}.{k}"), dtype, starts[-1])[starts[number] : starts[number + 1]]
+            _saved(plan.file(f"run{run}.{k}"), dtype, starts[-1])[starts[number] : starts[number + 1]]
             for run, starts in enumerate(runs)
         ]
         gathered.append(np.concatenate(pieces))
@@ -285,7 +286,7 @@ def _packed(plan: _Plan, number: int, columns: list[Array], values: Array) -> Pa
     arrays: dict[str, Any] = {}
     for name, array in {**tree.arrays, "values": tree.values}.items():
         _save(plan.file(f"part{number}.{name}"), array)
-        arrays[name] = _Scratch(plan.file(f"part{number}.{name}"), array.dtype, len(array))
+        arrays[name] = _saved(plan.file(f"part{number}.{name}"), array.dtype, len(array))
     kept: Any = arrays.pop("values")
     first, last = _ends(columns, origin)
     return Part(Tree(plan.levels, tuple(dims), arrays, kept), tuple(origin), first, last)
@@ -307,24 +308,16 @@ def _ends(columns: Sequence[Array], origin: Sequence[int]) -> tuple[Coords, Coor
     return found[0], found[1]
 
 
-class _Scratch:
-    """An array in a file of its own, read at a slice."""
+def _saved(path: str, dtype: np.dtype[Any], length: int) -> LazyArray:
+    """An array in a file of its own. It can be pickled."""
+    return lazy(length, dtype, partial(_read_saved, path, dtype))
 
-    def __init__(self, path: str, dtype: np.dtype[Any], length: int) -> None:
-        self._path = path
-        self.dtype = dtype
-        self.shape = (length,)
 
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, key: slice) -> Array:
-        start, stop, _ = key.indices(len(self))
-        count = max(stop - start, 0)
-        found = np.fromfile(self._path, self.dtype, count, offset=start * self.dtype.itemsize)
-        if len(found) != count:
-            raise ContainerError(Problem(self._path, "is shorter than it was"))
-        return found
+def _read_saved(path: str, dtype: np.dtype[Any], start: int, stop: int) -> Array:
+    found = np.fromfile(path, dtype, stop - start, offset=start * dtype.itemsize)
+    if len(found) != stop - start:
+        raise ContainerError(Problem(path, "is shorter than it was"))
+    return found
 
 
 def _save(path: str, array: Array) -> None:

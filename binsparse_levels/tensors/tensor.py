@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import repeat_one
 from ..engine import packing
 from ..engine.blocks import read_slab, slab_ranges
 from ..engine.dense import gather_tree, scatter_tree
@@ -28,7 +29,7 @@ from ..engine.selection import (
     value_reader,
     view_of,
 )
-from ..engine.tree import Tree, count_positions, index_dtype, length_problems, repeat_one, same, value_problems
+from ..engine.tree import Tree, count_positions, index_dtype, length_problems, same, value_problems
 from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from ..formats.descriptor import VERSION, array_classes
 from ..formats.dtypes import sound_booleans

@@ -309,7 +309,7 @@ def test_an_open_group_is_that_group(tmp_path, make):
     assert list_tensors(group) == ["/", "below"]
     assert set(read_all(group)) == {None, "below"}
     assert describe(group["below"]).descriptor.name == "COOR"
-    with pytest.raises(FileExistsError, match="nobody asked"):
+    with pytest.raises(FileExistsError, match="pass overwrite=True"):
         write(group, small(3))
     write(group, small(3, "COO"), overwrite=True)
     append(group, small(4, "COO"))

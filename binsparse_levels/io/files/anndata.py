@@ -14,9 +14,9 @@ from typing import TypeAlias
 
 import h5py
 
+from ...arrays import Sliceable
 from ...containers import hdf5
 from ...errors import ArrayError, BinsparseError, ContainerError, Problem
-from ...formats.bitpacked import Sliceable
 from ...limits import DEFAULT_LIMITS, Limits
 from .compressed_matrix import Axis, Compressed, compressed, first_items, read_matrix
 from .sources import Group, attribute_text

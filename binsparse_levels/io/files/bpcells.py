@@ -12,12 +12,12 @@ import functools
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
+from ...arrays import Array, Sliceable
 from ...containers import hdf5
 from ...containers.base import DEFAULT_STORAGE
 from ...containers.replacing import refuse_existing, replacing_folder
@@ -31,14 +31,12 @@ from ...errors import (
     PathMissingError,
     Problem,
 )
-from ...formats.bitpacked import Sliceable, Stream, encode
+from ...formats.bitpacked import Stream, encode
 from ...kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
 from ...limits import DEFAULT_LIMITS, Limits, as_integers
 from ...tensors.tensor import Tensor
 from .compressed_matrix import Axis, Compressed, compressed, first_items, read_matrix
 from .sources import Folder, Group, Place, attribute_text
-
-Array: TypeAlias = npt.NDArray[Any]
 
 _VALUES = {"uint": "uint32", "float": "float32", "double": "float64", "ulong": "uint64"}
 _TYPES = {"uint32": b"UINT32v1", "uint64": b"UINT64v1", "float32": b"FLOATSv1", "float64": b"DOUBLEv1"}
@@ -210,9 +208,9 @@ def _contents(
     if tensor.ndim != 2:
         raise FormatError(Problem(path, f"BPCells holds matrices, not {tensor.ndim} dimensions"))
     if tensor.structure is not None:
-        raise FormatError(Problem(path, f"BPCells cannot say {tensor.structure}"))
+        raise FormatError(Problem(path, f"BPCells cannot represent {tensor.structure}"))
     if tensor.fill_value is not None and tensor.fill_value != 0:
-        raise FormatError(Problem(path, f"BPCells cannot say the fill value {tensor.fill_value}"))
+        raise FormatError(Problem(path, f"BPCells cannot represent the fill value {tensor.fill_value}"))
     if max(tensor.shape) > _MOST:
         raise FormatError(Problem(path, f"BPCells holds no dimension above {_MOST}, got shape {tensor.shape}"))
     texts = {theirs: _names(tensor, ours, k) for k, (ours, theirs) in enumerate(_NAMES.items())}
@@ -336,7 +334,7 @@ def _write_group(
         place = writer.group
         if "version" in place.attrs:
             if not overwrite:
-                raise PathExistsError(Problem(f"{path}:{group}", "has a matrix; nobody asked to overwrite it"))
+                raise PathExistsError(Problem(f"{path}:{group}", "has a matrix; pass overwrite=True"))
             _clear(place)
         taken = {*arrays, *texts} & set(place.keys())
         if taken:

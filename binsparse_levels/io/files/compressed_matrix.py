@@ -1,8 +1,4 @@
-"""What files of compressed rows or columns share: what they hold, still in the file, and the tensor that is made of it.
-
-Arrays in files are one-dimensional objects with `shape`, `dtype`, a length, and `[a:b]`, which reads that part, or
-decodes it.
-"""
+"""Matrices of compressed rows or columns in files: their lazy arrays, and the tensor made of them."""
 
 from __future__ import annotations
 
@@ -11,9 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from ...arrays import Sliceable, cut
 from ...engine.emission import Duplicates
 from ...errors import ArrayError, Problem, raise_if
-from ...formats.bitpacked import Section, Sliceable
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.tensor import Tensor, pack
 from .sources import named
@@ -76,7 +72,7 @@ def compressed(
     """
     fibers = shape[0 if by == "row" else 1]
     if fibers == 0 and len(pointers) == 2 and not pointers[:].any():  # so BPCells writes no rows or columns
-        pointers = Section(pointers, 0, 1)
+        pointers = cut(pointers, 0, 1)
     if len(pointers) != fibers + 1:
         what = f"expected a length of {fibers + 1} for shape {shape[0]} × {shape[1]}, got {len(pointers)}"
         raise ArrayError(Problem(names[0], what))
@@ -95,10 +91,10 @@ def compressed(
 
 
 def first_items(stored: Sliceable, count: int, name: str) -> Sliceable:
-    """As many of an array as are wanted; it may have more. Raises ArrayError where it has fewer."""
+    """The first `count` items of an array. Raises ArrayError for a shorter array."""
     if len(stored) < count:
         raise ArrayError(Problem(name, f"expected a length of {count}, got {len(stored)}"))
-    return stored if len(stored) == count else Section(stored, 0, count)
+    return stored if len(stored) == count else cut(stored, 0, count)
 
 
 def read_matrix(

@@ -27,8 +27,8 @@ def read(
 ) -> Tensor:
     """The tensor in a .tns file, every entry with all its coordinates, in the order of the dimensions.
 
-    shape: the file names none; where it is not given the largest coordinates tell. The values are int64 where all are
-    written as integers, else float64. Raises ArrayError for what is no such table, ContainerError.
+    shape: by default from the largest coordinates, because the file has no shape. The values are int64 where all are
+    written as integers, else float64. Raises ArrayError for another table, ContainerError.
     """
     with text_tables.reading(path) as stream:
         data = text_tables.read_rest(stream, path, limits)
@@ -45,7 +45,7 @@ def read(
         x -= 1
     if shape is None:
         if not len(values):
-            raise ArrayError(Problem(path, "has no entries, so its shape must be given"))
+            raise ArrayError(Problem(path, "has no entries to tell its shape; pass shape="))
         shape = [int(x.max()) + 1 for x in columns]
     if not len(values):
         columns = [np.empty(0, np.int64)] * np.size(shape)
@@ -53,13 +53,16 @@ def read(
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
-    """Write the entries in stored order, the shape in a comment. Raises FormatError for what the text would lose."""
+    """Write the entries in stored order, the shape in a comment.
+
+    Raises FormatError for a tensor that the text cannot represent.
+    """
     if tensor.ndim == 0:
         raise FormatError(Problem(path, "a .tns file holds no scalars"))
     if tensor.structure is not None:
-        raise FormatError(Problem(path, f"a .tns file cannot say {tensor.structure}"))
+        raise FormatError(Problem(path, f"a .tns file cannot represent {tensor.structure}"))
     if tensor.fill_value is not None and tensor.fill_value != 0:
-        raise FormatError(Problem(path, f"a .tns file cannot say the fill value {tensor.fill_value}"))
+        raise FormatError(Problem(path, f"a .tns file cannot represent the fill value {tensor.fill_value}"))
     if tensor.dtype.kind not in "biuf" or tensor.dtype.itemsize > 8:
         raise FormatError(Problem(path, f"a .tns file holds no {tensor.dtype} values"))
     coords, values = tensor.unpack()

@@ -61,17 +61,17 @@ def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAUL
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
-    """Write a matrix: as an array where nothing but values is stored, else by coordinates, in stored order.
+    """Write a matrix: as an array where only values are stored, else by coordinates, in stored order.
 
     A structure is written with the lower triangle. Of an iso tensor the boolean True is written as a pattern. Raises
-    FormatError for what the text would lose.
+    FormatError for a tensor that the text cannot represent.
     """
     if tensor.ndim != 2:
         raise FormatError(Problem(path, f"a .mtx file holds matrices, not {tensor.ndim} dimensions"))
     if tensor.fill_value is not None and tensor.fill_value != 0:
-        raise FormatError(Problem(path, f"a .mtx file cannot say the fill value {tensor.fill_value}"))
+        raise FormatError(Problem(path, f"a .mtx file cannot represent the fill value {tensor.fill_value}"))
     if tensor.structure is not None and tensor.structure.startswith("skew") and tensor.dtype.kind == "u":
-        raise FormatError(Problem(path, f"a .mtx file cannot say {tensor.structure} of unsigned numbers"))
+        raise FormatError(Problem(path, f"a .mtx file cannot represent {tensor.structure} of unsigned numbers"))
     coords, values = tensor.unpack()
     as_array = not tensor.arrays and tensor.structure is None
     pattern = tensor.iso and tensor.dtype.kind == "b" and not as_array and bool(values[:1].all())

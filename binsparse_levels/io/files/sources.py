@@ -1,6 +1,6 @@
-"""Folders, and groups of HDF5 files, as places of arrays and texts. Arrays are read where they are sliced.
+"""Folders, and groups of HDF5 files, as sources of lazy arrays and texts.
 
-Other programs store them as other types of numbers too: those that were asked for are given, or an error.
+Other programs store other types of numbers. Arrays are converted to the requested type, or refused.
 """
 
 from __future__ import annotations
@@ -9,26 +9,22 @@ import contextlib
 import functools
 import os
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, Protocol, TypeAlias
+from typing import IO, Any, Protocol
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
+from ...arrays import Array, LazyArray, Sliceable, lazy
 from ...containers import hdf5
 from ...containers.base import ArrayInfo, touching
 from ...containers.direct import open_file, parts_of
 from ...errors import ArrayError, BinsparseError, ContainerError, PathMissingError, Problem
-from ...formats.bitpacked import Sliceable
 from ...limits import Limits
-from ..decoding import Lazy
-
-Array: TypeAlias = npt.NDArray[Any]
 
 
 @contextlib.contextmanager
 def named(names: Mapping[str, str], place: str = "") -> Iterator[None]:
-    """Let faults be told with the place, and of arrays with the names that they have in the file."""
+    """Prefix errors with the place, and name arrays as in the file."""
     try:
         yield
     except BinsparseError as error:
@@ -44,22 +40,23 @@ class Place(Protocol):
     """A folder or a group of arrays and texts."""
 
     def numbers(self, name: str, dtype: str, *, unsigned: bool = False) -> Sliceable:
-        """An array of that type of numbers; `unsigned`: it must not be stored with signs. Raises ArrayError where it is
-        none, ContainerError where it is missing.
+        """An array of that type of numbers. unsigned: refuse an array that is stored with signs.
+
+        Raises ArrayError for another array, ContainerError for a missing one.
         """
 
     def texts(self, name: str) -> list[str]:
         """A list of texts. Raises as `numbers` does."""
 
     def version(self) -> str:
-        """What the place says that it is."""
+        """The text by which the place names its format."""
 
 
 class Folder:
     """A folder with a file for each array: 8 bytes that name the type, then its numbers; or lines of text.
 
-    types: what those bytes are, by numpy's name of the type. Symbolic links are not followed; files stay open until
-    `closing` ends.
+    types: those bytes by numpy's name of the type. Symbolic links are not followed. Files stay open until `closing`
+    ends.
     """
 
     def __init__(self, path: str, types: Mapping[str, bytes], limits: Limits, closing: contextlib.ExitStack) -> None:
@@ -76,7 +73,7 @@ class Folder:
         kind = np.dtype(dtype).newbyteorder("<")
         count = (os.fstat(file.fileno()).st_size - 8) // kind.itemsize
         parts = parts_of(file.fileno(), 8, kind, name, self._limits)
-        return Lazy(count, np.dtype(dtype), lambda begin, end: parts(begin, end).astype(dtype, copy=False), file)
+        return lazy(count, np.dtype(dtype), lambda start, stop: parts(start, stop).astype(dtype, copy=False))
 
     def texts(self, name: str) -> list[str]:
         file = self._open(name)
@@ -106,20 +103,20 @@ class Group:
     """A group of an HDF5 file, with a dataset for each array."""
 
     def __init__(self, reader: hdf5.HDF5Reader, limits: Limits) -> None:
-        self._reader = reader
-        self._limits = limits
+        self.reader = reader
+        self.limits = limits
 
     @property
     def attributes(self) -> h5py.AttributeManager:
-        return self._reader.group.attrs
+        return self.reader.group.attrs
 
     def names(self) -> set[str]:
-        """What lies in the group; that it is there is all that is known."""
-        with touching(self._reader.group.name):
-            return set(self._reader.group.keys())
+        """The names of the members of the group. Nothing else of them is known."""
+        with touching(self.reader.group.name):
+            return set(self.reader.group.keys())
 
     def numbers(self, name: str, dtype: str | None = None, *, unsigned: bool = False) -> Sliceable:
-        """dtype: None for that which is stored."""
+        """dtype: None for the stored type."""
         if dtype is None:
             return self._numbers(name, "biuf", "numbers")
         wanted = np.dtype(dtype)
@@ -135,62 +132,65 @@ class Group:
         """Integers of the type that is stored. Raises as `numbers` does."""
         return self._numbers(name, "iu", "integers")
 
-    def _numbers(self, name: str, kinds: str, expected: str) -> Lazy:
-        info = self._info(name)
+    def _numbers(self, name: str, kinds: str, expected: str) -> LazyArray:
+        info = self.one_dimension(name)
         if info.dtype.kind not in kinds:
             raise ArrayError(Problem(name, f"expected {expected}, got {info.dtype}"))
-        return items(self._reader, name, info, info.shape[0], info.dtype.newbyteorder("="))
+        return self.items(name, info.shape[0], info.dtype.newbyteorder("="))
 
     def texts(self, name: str) -> list[str]:
-        info = self._info(name)
+        info = self.one_dimension(name)
         if h5py.check_string_dtype(info.dtype) is None:
             raise ArrayError(Problem(name, f"expected texts, got {info.dtype}"))
-        return [_as_text(text, f"{name}[{k}]") for k, text in enumerate(self._reader.read(name))]
+        return [_as_text(text, f"{name}[{k}]") for k, text in enumerate(self.reader.read(name))]
 
     def version(self) -> str:
         return self.attribute_text("version")
 
     def attribute_text(self, name: str) -> str:
-        """An attribute that is a text. Raises ContainerError."""
-        return attribute_text(self._reader.group, name, self._limits)
+        """A text attribute. Raises ContainerError."""
+        return attribute_text(self.reader.group, name, self.limits)
 
     def attribute_numbers(self, name: str) -> list[int]:
         """An attribute that is a list of integers. Raises ContainerError."""
         with touching(name):
             size = self.attributes.get_id(name).get_storage_size()
-            self._limits.hold("header_bytes", size, name, "the length of the attribute")
+            self.limits.hold("header_bytes", size, name, "the length of the attribute")
             numbers = np.asarray(self.attributes[name])
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
             raise ContainerError(Problem(name, f"expected integers, got {numbers.dtype} of shape {numbers.shape}"))
         found: list[int] = numbers.tolist()
         return found
 
-    def _info(self, name: str) -> ArrayInfo:
-        """Of a dataset of one dimension."""
-        info = self._reader.info(name)
+    def info(self, name: str) -> ArrayInfo:
+        """The metadata of a dataset."""
+        info = self.reader.info(name)
         if info is None:
-            raise PathMissingError(Problem(name, f"{self._reader.group.name} has no such dataset"))
+            raise self._missing(name)
+        return info
+
+    def one_dimension(self, name: str) -> ArrayInfo:
+        """The metadata of a dataset of one dimension."""
+        info = self.info(name)
         if len(info.shape) != 1:
             raise ArrayError(Problem(name, f"expected one dimension, got shape {info.shape}"))
         return info
 
+    def items(self, name: str, length: int, dtype: np.dtype[Any], *, view: bool = False) -> LazyArray:
+        """The first items of a dataset, as `dtype`; view: their bytes, taken for items of `dtype`."""
+        parts = functools.cache(lambda: self.reader.parts(name))
 
-def items(
-    reader: hdf5.HDF5Reader, name: str, info: ArrayInfo, length: int, dtype: np.dtype[Any], *, view: bool = False
-) -> Lazy:
-    """The first items of a dataset, as that type; view: their bytes as those of that type. Precondition: the file stays
-    open.
-    """
-    parts = functools.cache(lambda: reader.parts(name))
+        def read(start: int, stop: int) -> Array:
+            array = parts()(start, stop)
+            return array.view(dtype) if view else array.astype(dtype, copy=False)
 
-    def read(begin: int, end: int) -> Array:
-        array = parts()(begin, end)
-        return array.view(dtype) if view else array.astype(dtype, copy=False)
+        return lazy(length, dtype, read, nbytes=self.info(name).nbytes)
 
-    return Lazy(length, dtype, read, stored=info.nbytes)
+    def _missing(self, name: str) -> BinsparseError:
+        return PathMissingError(Problem(name, f"{self.reader.group.name} has no such dataset"))
 
 
-def _converted(name: str, stored: Lazy, dtype: np.dtype[Any]) -> Lazy:
+def _converted(name: str, stored: LazyArray, dtype: np.dtype[Any]) -> LazyArray:
     """Integers as integers of another type."""
     limits = np.iinfo(dtype)
 
@@ -202,11 +202,11 @@ def _converted(name: str, stored: Lazy, dtype: np.dtype[Any]) -> Lazy:
             raise ArrayError(Problem(f"{name}[{begin + at}]", f"{found[at]} is out of the range of {dtype}"))
         return found.astype(dtype)
 
-    return Lazy(len(stored), dtype, read)
+    return lazy(len(stored), dtype, read)
 
 
 def attribute_text(group: h5py.Group, name: str, limits: Limits) -> str:
-    """An attribute as text. Raises ContainerError where it is missing or none."""
+    """An attribute as text. Raises ContainerError for a missing attribute, or one that is not text."""
     text = hdf5.read_text(group, name, limits)
     if text is None:
         raise ContainerError(Problem(name, "this attribute is missing"))

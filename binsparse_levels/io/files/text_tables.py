@@ -1,4 +1,4 @@
-"""What the text formats share: streams that may be compressed, and tables of numbers in and out."""
+"""Shared by the text formats: streams, perhaps compressed, and tables of numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def reading(path: str) -> Iterator[IO[bytes]]:
 
 
 def read_rest(stream: IO[bytes], path: str, limits: Limits) -> bytes:
-    """All that is left of a stream; raises LimitError for more than an array may have, however small it is packed."""
+    """The rest of a stream. Raises LimitError for more bytes than an array may have, after decompression."""
     parts: list[bytes] = []
     size = 0
     with touching(path):
@@ -47,7 +47,7 @@ def read_rest(stream: IO[bytes], path: str, limits: Limits) -> bytes:
 
 @contextlib.contextmanager
 def writing(path: str, overwrite: bool) -> Iterator[IO[bytes]]:
-    """A stream that becomes the file when the block ends well, compressed where the path ends with .gz."""
+    """A stream that becomes the file when the block ends well. It is compressed if the path ends with .gz."""
     refuse_existing(path, overwrite)
     with replacing(path) as part, open(part, "wb") as raw:
         if path.lower().endswith(".gz"):
@@ -59,10 +59,10 @@ def writing(path: str, overwrite: bool) -> Iterator[IO[bytes]]:
 
 
 def parse_table(data: bytes, types: Sequence[str], comment: str, path: str) -> list[Array]:
-    """The columns of a table of numbers apart by white space, of the numpy types given (i8, u8, f8).
+    """The columns of a table of numbers separated by white space. types: of numpy (i8, u8, f8).
 
-    polars reads what is written with single spaces, where it is installed; it is as strict as numpy, which reads the
-    rest and tells what is wrong. Raises ArrayError, which names the row and the column.
+    polars, where it is installed, reads tables with single spaces. numpy reads all others, and names errors.
+    Raises ArrayError with the row and the column.
     """
     fast = _parse_fast(data, types, comment)
     if fast is not None:
@@ -79,7 +79,7 @@ def parse_table(data: bytes, types: Sequence[str], comment: str, path: str) -> l
 
 
 def _parse_fast(data: bytes, types: Sequence[str], comment: str) -> list[Array] | None:
-    """The table by polars, or None where it is not installed, or finds anything odd."""
+    """The table by polars, or None where polars is missing or refuses the text."""
     try:
         import polars
     except ImportError:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
-from ....containers.base import ArrayInfo, touching
+from ....arrays import Array, LazyArray
+from ....containers.base import touching
 from ....containers.hdf5 import HDF5Reader
 from ....engine.tree import length_problems
-from ....errors import ArrayError, ContainerError, PathMissingError, Problem, raise_if
+from ....errors import ArrayError, BinsparseError, ContainerError, PathMissingError, Problem, raise_if
 from ....formats.descriptor import array_classes
 from ....formats.format import Format
 from ....formats.json import load_json
 from ....limits import INT64_MAX, Limits
 from ....tensors.validation import checked_fill
-from ...decoding import Lazy
-from ..sources import attribute_text, items, named
+from ..sources import Group, attribute_text, named
 from .dialects import (
     INTEGER_TYPES,
     JSON,
@@ -35,8 +34,6 @@ from .dialects import (
     names_of,
     place_of,
 )
-
-Array: TypeAlias = npt.NDArray[Any]
 
 
 class Object(NamedTuple):
@@ -73,24 +70,15 @@ def look(file: h5py.File, name: str | None, path: str, limits: Limits) -> Object
         return look_in(_Source(file, group, limits))
 
 
-class _Source:
+class _Source(Group):
     """A group while it is looked at."""
 
     def __init__(self, file: h5py.File, group: h5py.Group, limits: Limits) -> None:
+        super().__init__(HDF5Reader(group, limits), limits)
         self.file = file
-        self.group = group
-        self.limits = limits
-        self.reader = HDF5Reader(group, limits)
 
-    def text(self, name: str, *, root: bool = False) -> str:
-        """An attribute as text."""
-        return attribute_text(self.file if root else self.group, name, self.limits)
-
-    def info(self, name: str) -> ArrayInfo:
-        info = self.reader.info(name)
-        if info is None:
-            raise ArrayError(Problem(name, "missing"))
-        return info
+    def _missing(self, name: str) -> BinsparseError:
+        return ArrayError(Problem(name, "missing"))
 
     def scalar(self, name: str) -> Array:
         """A dataset without a dimension."""
@@ -107,20 +95,18 @@ class _Source:
             raise ArrayError(Problem(name, f"{size} is not in 0 … 2**63 - 1"))
         return size
 
-    def array(self, name: str, most: int | None, dtype: np.dtype[Any] | None = None) -> Lazy:
+    def array(self, name: str, most: int | None, dtype: np.dtype[Any] | None = None) -> LazyArray:
         """A dataset of one dimension, of which only the first `most` items count; dtype: what it stands for.
 
         Of booleans any byte but 0 is true, as in C, since cells that are not set may hold anything; but those of a
         bitmap are kept as they are, to be checked.
         """
-        info = self.info(name)
-        if len(info.shape) != 1:
-            raise ArrayError(Problem(name, f"expected one dimension, got shape {info.shape}"))
+        info = self.one_dimension(name)
         length = info.shape[0] if most is None else min(info.shape[0], most)
         if length < info.shape[0]:
             self.limits.hold("array_bytes", info.shape[0] * info.dtype.itemsize, name, "the size in bytes")
         meant = dtype or info.dtype.newbyteorder("=")
-        return items(self.reader, name, info, length, meant, view=name == "bitmap")
+        return self.items(name, length, meant, view=name == "bitmap")
 
     def expect(self, name: str, dtype: np.dtype[Any], said: str) -> None:
         """Raise ArrayError for a dataset of another type than is said."""
@@ -136,12 +122,12 @@ def _known(table: Mapping[str, Any], word: Any, path: str) -> Any:
 
 
 def _look_native(source: _Source) -> Object:
-    version = source.text("version", root=True)
+    version = attribute_text(source.file, "version", source.limits)
     if version != VERSION:
         raise ContainerError(Problem("version", f"expected {VERSION}, got {version!r:.60}"))
-    layout: Layout = _known(NATIVE, source.text("format"), "format")
-    dtype = _known(NATIVE_TYPES, said := source.text("datatype"), "datatype")
-    comment = source.text("comment") if "comment" in source.group.attrs else ""
+    layout: Layout = _known(NATIVE, source.attribute_text("format"), "format")
+    dtype = _known(NATIVE_TYPES, said := source.attribute_text("datatype"), "datatype")
+    comment = source.attribute_text("comment") if "comment" in source.attributes else ""
     if not layout.format.rank:
         if layout.format.levels:
             arrays, value = {"bitmap_0": np.zeros(1, bool)}, np.zeros(1, dtype)
@@ -154,7 +140,7 @@ def _look_native(source: _Source) -> Object:
 
 
 def _look_json(source: _Source) -> Object:
-    described = load_json(source.text("metadata"), source.limits, constants=True)
+    described = load_json(source.attribute_text("metadata"), source.limits, constants=True)
     if not isinstance(described, dict):
         raise ContainerError(Problem("metadata", f"expected an object, got {described!r:.60}"))
     if described.get("version") != VERSION:
@@ -219,7 +205,7 @@ def _compared(
             values = source.scalar("values").astype(dtype)
         else:
             values = source.array("values", most, dtype)
-    count = len(values) if isinstance(values, Lazy) else None
+    count = len(values) if isinstance(values, LazyArray) else None
     with named(layout.arrays):
         raise_if(ArrayError, length_problems(format.levels, dims, arrays, count))
     return Object(format, shape, arrays, values, comment, layout.arrays)

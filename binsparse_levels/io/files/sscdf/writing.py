@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ....arrays import one_piece
 from ....containers.base import DEFAULT_STORAGE, Storage, touching
 from ....containers.hdf5 import HDF5Writer, changing
+from ....containers.netcdf import DEFAULT_FILLS, OPTIONS, next_dimension
 from ....containers.replacing import refuse_existing
 from ....errors import ContainerError, FormatError, PathExistsError, Problem, raise_if
 from ....limits import DEFAULT_LIMITS, Limits
@@ -35,11 +36,6 @@ from .dialects import (
 )
 
 Array: TypeAlias = npt.NDArray[Any]
-
-_DEFAULT_FILLS = {
-    "i2": -(2**15) + 1, "i4": -(2**31) + 1, "i8": -(2**63) + 2, "u2": 2**16 - 1, "u4": 2**32 - 1, "u8": 2**64 - 2,
-    "f4": np.float32(9.969209968386869e36), "f8": 9.969209968386869e36,
-}  # fmt: skip
 
 
 class _Written(NamedTuple):
@@ -108,15 +104,14 @@ def _write(
             )
     storage.check_names({name for made in objects.values() for name in made.arrays})
     refuse_existing(path, overwrite or keep)
-    # Only where what was made first is kept in mind does the NetCDF library extend the file.
-    with changing(path, keep=keep, track_order=True, libver=("v108", "v108")) as file, touching(path):
+    with changing(path, keep=keep, **OPTIONS) as file, touching(path):
         dimension = _prepare(file, path, dialect)
         for name, made in objects.items():
             group = file
             if name is not None:
                 if name in file.keys():  # noqa: SIM118 (`in file` follows links)
                     if not overwrite or name not in groups_of(file):
-                        raise PathExistsError(Problem(place_of(path, name), "is there; nobody asked to overwrite it"))
+                        raise PathExistsError(Problem(place_of(path, name), "already exists; pass overwrite=True"))
                     del file[name]
                 group = file.create_group(name, track_order=True)
             dimension = _put(group, made, storage, dimension)
@@ -132,12 +127,7 @@ def _prepare(file: h5py.File, path: str, dialect: str) -> int:
     held = "native" if "version" in file.attrs else "json" if any(map(is_object, groups)) else None
     if held != dialect:
         raise ContainerError(Problem(path, f"is no sscdf file of the {dialect} dialect, and nothing is added to it"))
-    number = 0
-    for group in groups:
-        for name in group.keys():  # noqa: SIM118 (values would follow links)
-            if isinstance(group.get(name, getlink=True), h5py.HardLink):
-                number = max(number, int(group[name].attrs.get("_Netcdf4Dimid", -1)) + 1)
-    return number
+    return next_dimension(file)
 
 
 def _put(group: h5py.Group, made: _Written, storage: Storage, dimension: int) -> int:
@@ -153,7 +143,7 @@ def _put(group: h5py.Group, made: _Written, storage: Storage, dimension: int) ->
         dimension += 1
     for name, value in made.scalars.items():
         dataset = group.create_dataset(name, data=value)
-        if value == _DEFAULT_FILLS.get(value.dtype.str[1:]):  # a scalar that is the fill value shows as missing
+        if value == DEFAULT_FILLS.get(value.dtype.str[1:]):  # a scalar that is the fill value shows as missing
             dataset.attrs["_FillValue"] = np.zeros(1, value.dtype)
     return dimension
 
@@ -226,9 +216,11 @@ def _sayable(tensor: Tensor, place: str, dialect: str) -> tuple[str, Layout, Ten
         what = f"the {dialect} dialect has no {tensor.format!s:.80}; convert it to one of {spelled}"
         raise FormatError(Problem(place, what))
     if tensor.structure is not None:
-        raise FormatError(Problem(place, f"an sscdf file cannot say {tensor.structure}; expand_structure() first"))
+        raise FormatError(
+            Problem(place, f"an sscdf file cannot represent {tensor.structure}; expand_structure() first")
+        )
     if tensor.fill_value is not None and tensor.fill_value != 0:
-        raise FormatError(Problem(place, f"an sscdf file cannot say the fill value {tensor.fill_value}"))
+        raise FormatError(Problem(place, f"an sscdf file cannot represent the fill value {tensor.fill_value}"))
     if word == "scalar_empty" and tensor.number_of_stored_values:
         word = "scalar"
     if tensor.format.alias in ("DCSR", "DCSC") and has_empty_fibers(tensor.arrays["pointers_to_1"]):
