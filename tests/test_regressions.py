@@ -15,7 +15,6 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from binsparse_levels.formats.descriptor import parse_descriptor
 from zarr.storage import MemoryStore
 
 import binsparse_levels
@@ -48,6 +47,7 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels.containers.replacing import clean_folder
+from binsparse_levels.formats.descriptor import parse_descriptor
 from binsparse_levels.formats.json import load_json
 from binsparse_levels.io import describe, out_of_core
 

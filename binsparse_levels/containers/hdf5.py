@@ -364,7 +364,7 @@ def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
 
 def marks(path: str | h5py.Group, group: str | None) -> set[str]:
     """The names of the attributes of a group, and of what lies in it; none where there is no such group."""
-    with opened(path) as file, touching(str(path)):
+    with opened(path) as file, touching(file.file.filename):
         try:
             place = walk(file, group)
         except PathMissingError:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from ..arrays import Pieces
-from ..containers.base import DEFAULT_STORAGE
+from ..containers.base import DEFAULT_STORAGE, is_url
 from ..containers.checksums import sealed, summed
 from ..containers.replacing import hold_lock
 from ..engine.blocks import read_block
@@ -34,7 +34,7 @@ from ..tensors.mapped import AnyTensor, as_stored
 from ..tensors.tensor import Tensor
 from . import reading
 from .decoding import Lazy, Loading
-from .kinds import KINDS, Place, in_place, kind_at, kind_to_write, module_of, split_place
+from .kinds import Location, Place, in_place, resolved, split_place, target_at
 from .writing import write_pieces
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -61,20 +61,19 @@ def concatenate(
     shards are kept where the target is the same kind of container. options: as for `write`, in place of what is kept.
     Raises FormatError, ArrayError for what does not fit together, and what `read` and `write` raise.
     """
-    with locked(target):
-        tensors = [_apart(as_stored(reading.open(source, limits=limits)), source, target) for source in sources]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_locked(target))
+        locations = [stack.enter_context(resolved(source)) for source in sources]
+        tensors = [_apart(as_stored(reading.open(location, limits=limits)), location, target) for location in locations]
         if not tensors:
             raise OptionError(Problem("sources", "there is nothing to concatenate"))
         joint = _join(tensors, list(map(name_of, sources)), values=in_place(target))
-        found = kept_at(target, sources, options, limits)
-        write_joint(
-            target,
-            *described_joint(joint, found.wrappers),
-            progress,
-            overwrite=overwrite,
-            limits=limits,
-            **found.options,
-        )
+        first, *others = [_storage_of(location, limits) for location in locations]
+        kept = first.options if first.options.get("kind") == target_at(target, options.get("kind")).name else {}
+        if any(stored.options.get("checksum") for stored in (first, *others)):
+            kept = {**kept, "checksum": True}
+        header, pieces = described_joint(joint, first.wrappers)
+        write_joint(target, header, pieces, progress, overwrite=overwrite, limits=limits, **{**kept, **options})
 
 
 @within_memory
@@ -90,18 +89,19 @@ def append(path: Place, tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS, *
     a ContainerError. Nobody waits for others where there are no locks: in a mapping, another store, or on a file system
     without them. Raises what `concatenate` raises, OptionError for files of other systems.
     """
-    refuse_files(path)
-    with locked(path):
-        there = _apart(as_stored(reading.open(path, limits=limits)), path, path)
-        found = kept(path, limits=limits)
+    with _locked(path), resolved(path) as location:
+        if location.kind.tensors:
+            raise OptionError(Problem(str(path), "this kind of file is not appended to; convert it first"))
+        there = _apart(as_stored(reading.open(location, limits=limits)), path, path)
+        stored = _storage_of(location, limits)
         joint = _join([there, as_stored(tensor).convert(there.format, limits=limits)], [name_of(path), "tensor"])
-        header, pieces = described_joint(joint, found.wrappers)
-        # What is bit-packed, or has one value for no entries, does not begin as it was.
-        grows = not options and not found.wrappers and len(there._source.values) > 0
+        header, pieces = described_joint(joint, stored.wrappers)
+        # A bit-packed array, or one value of no entries, does not begin with the bytes that are there.
+        grows = not options and not stored.wrappers and len(there._source.values) > 0
         if grows:
             _check_values(there._source)
-        if not grows or not extend(path, header, pieces, checksum=found.options.get("checksum"), limits=limits):
-            write_joint(path, header, pieces, None, overwrite=True, limits=limits, **{**found.options, **options})
+        if not grows or not _extend(location, header, pieces, stored.options["checksum"], limits):
+            write_joint(path, header, pieces, None, overwrite=True, limits=limits, **{**stored.options, **options})
 
 
 def name_of(source: Place) -> str:
@@ -232,73 +232,50 @@ def same_store(a: Place, b: Place) -> bool:
     return bool(one == other)
 
 
-def refuse_files(path: Place) -> None:
-    """Raise OptionError for a file of another system, to which nothing is appended."""
-    place, group = split_place(path)
-    if KINDS[kind_at(place, group)].holds_tensors:
-        raise OptionError(Problem(str(path), "this kind of file is not appended to; convert it first"))
-
-
-def locked(path: Place) -> contextlib.AbstractContextManager[None]:
-    """Nobody else reads and writes again what is at a path within the block; of a mapping, or of a store that is no
-    local folder or file, there is no lock. Raises ContainerError where another does so for long.
+def _locked(path: Place) -> contextlib.AbstractContextManager[None]:
+    """Hold the lock of a local file or folder within the block; mappings and other stores have no lock. Raises
+    ContainerError where another process or thread holds it for long.
     """
     place, _ = split_place(path)
     place = os.fspath(root) if isinstance(root := getattr(place, "root", None), os.PathLike) else place
-    return hold_lock(place) if isinstance(place, str) and "://" not in place else contextlib.nullcontext()
+    return hold_lock(place) if isinstance(place, str) and not is_url(place) else contextlib.nullcontext()
 
 
-class Kept(NamedTuple):
-    """How a tensor is stored in a container: as options of `write_pieces`, and the wrappers of bit-packed arrays."""
+class _Stored(NamedTuple):
+    """How a container stores a tensor: as options of `write_pieces`, and the wrappers of bit-packed arrays by name."""
 
     options: Mapping[str, Any] = {}
     wrappers: Mapping[str, str] = {}
 
 
-def kept(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Kept:
-    """How the tensor in PATH[:GROUP] is stored; of a file of another system nothing."""
-    place, group = split_place(path)
-    kind = kind_at(place, group)
-    if KINDS[kind].holds_tensors:
-        return Kept()
-    with module_of(KINDS[kind]).reading(place, group, limits) as reader:
+def _storage_of(location: Location, limits: Limits) -> _Stored:
+    """How the tensor at a location is stored; nothing for a file of another system."""
+    if location.kind.tensors:
+        return _Stored()
+    with location.module.reading(location.handle, location.group, limits) as reader:
         loading = Loading(reader, limits, False)
-        stored = {}
+        storages = {}
         if hasattr(reader, "storage"):
-            stored = {name: reader.storage(name) for name in loading.infos}
-            of_others = next((x for x in stored.values() if x != DEFAULT_STORAGE), DEFAULT_STORAGE)
+            storages = {name: reader.storage(name) for name in loading.infos}
+            usual = next((x for x in storages.values() if x != DEFAULT_STORAGE), DEFAULT_STORAGE)
             empty = [name for name, info in loading.infos.items() if 0 in info.shape]
-            stored |= {name: of_others for name in empty if stored[name] == DEFAULT_STORAGE}
-        options: dict[str, Any] = {"kind": getattr(reader, "kind", kind)}
+            storages |= {name: usual for name in empty if storages[name] == DEFAULT_STORAGE}
+        options: dict[str, Any] = {"kind": getattr(reader, "kind", location.name)}
         for option in ("compression", "chunks", "shards"):
-            by_name = {name: getattr(x, option) for name, x in stored.items() if getattr(x, option) is not None}
+            by_name = {name: getattr(x, option) for name, x in storages.items() if getattr(x, option) is not None}
             options[option] = by_name or None
-        plain = False in (x.checksum for x in stored.values())
+        plain = False in (x.checksum for x in storages.values())
         options["checksum"] = True if loading.sealed else False if plain else None
         types = loading.descriptor.data_types
-        return Kept(options, {name: x.wrapper for name, x in types.items() if x.wrapper})
+        return _Stored(options, {name: x.wrapper for name, x in types.items() if x.wrapper})
 
 
-def kept_at(path: Place, sources: Iterable[Place], options: Mapping[str, Any], limits: Limits) -> Kept:
-    """How tensors that are joined at a path are stored: sealed if one of them is, else as the first, as far as the kind
-    of container is the same; and as the options say.
-    """
-    first, *others = (kept(source, limits=limits) for source in sources)
-    place, _ = split_place(path)
-    kind = kind_to_write(place, options.get("kind"))
-    sealed = any(each.options.get("checksum") for each in (first, *others))
-    same = first.options if first.options.get("kind") == kind else {}
-    return Kept({**same, **({"checksum": True} if sealed else {}), **options}, first.wrappers)
-
-
-def extend(
-    path: Place, header: Mapping[str, Any], pieces: Mapping[str, Pieces], *, checksum: bool | None, limits: Limits
+def _extend(
+    location: Location, header: Mapping[str, Any], pieces: Mapping[str, Pieces], checksum: bool | None, limits: Limits
 ) -> bool:
-    """Let the arrays at PATH[:GROUP] become these, which begin as they are, without writing again what is there; False,
-    and nothing done, where the container cannot. checksum: True if it is sealed.
+    """Write only the new items of these arrays, which begin with the items that are stored. Returns False, and changes
+    nothing, where the container cannot.
     """
-    place, group = split_place(path)
-    module = module_of(KINDS[kind_at(place, group)])
 
     def now_sealed() -> Mapping[str, Any]:
         sums: dict[str, int] = {}
@@ -306,6 +283,6 @@ def extend(
             deque(summed(name, x, sums).each(), 0)
         return sealed(header, sums)
 
-    return hasattr(module, "extend") and bool(
-        module.extend(place, group, now_sealed if checksum else lambda: header, pieces, limits)
-    )
+    made = now_sealed if checksum else lambda: header
+    extend = getattr(location.module, "extend", None)
+    return extend is not None and bool(extend(location.path, location.group, made, pieces, limits))

@@ -40,7 +40,7 @@ from ..tensors.mapped import as_stored, as_written
 from ..tensors.validation import checked_format, mirror_problems
 from . import reading
 from .appending import Joint, Progress, check_source, described_joint, name_of, one_value, write_joint
-from .kinds import Place, is_mapping
+from .kinds import Place, in_memory
 from .writing import check_target, write
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -87,7 +87,7 @@ def convert(
     if tensor.structure is not None:
         raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
     tree, order = tensor._source, tensor.format.order
-    if memory is None or not tree.lazy or is_mapping(source) or len(tree.values) <= (size := _block_size(memory, tree)):
+    if memory is None or not tree.lazy or in_memory(source) or len(tree.values) <= (size := _block_size(memory, tree)):
         write(target, as_written(tensor.convert(parsed, limits=limits)), overwrite=overwrite, limits=limits, **options)
         return
     stored_at = [order.index(k) for k in parsed.order]

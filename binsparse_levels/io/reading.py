@@ -27,7 +27,7 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.mapped import AnyTensor, as_stored, as_written
 from ..tensors.tensor import Check, Tensor
 from .decoding import Found, Loading, described, lazy_tensor
-from .kinds import KINDS, Kind, Place, Split, chosen, kind_at, kind_of, module_of, placed, refuse, split_place
+from .kinds import Location, Place, claims_of_groups, refuse, resolved
 
 
 @within_memory
@@ -52,20 +52,21 @@ def read(
 
     Raises FileNotFoundError, and BinsparseError of every kind with all that is wrong.
     """
-    place, group = split_place(path)
-    kind = KINDS[kind_at(place, group)]
-    module = module_of(kind)
-    if kind.holds_tensors:
-        given = placed(kind, place, group, {"shape": shape, "duplicates": duplicates, **options})
-        given |= {"lenient": lenient or None, "check": check if check != "full" else None}
-        tensor: Tensor = module.read(place, limits=limits, **chosen(place, given, kind.reads))
-        return tensor
-    refuse(place, shape=shape, duplicates=None if lenient else duplicates, **options)
-    with _one_folder(place), module.reading(place, group, limits) as reader:
-        loading = Loading(reader, limits, lenient)
-        found = loading.tensor(check, duplicates or "error")
+    with resolved(path) as location:
+        if location.kind.tensors:
+            given = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
+            given |= {"check": check if check != "full" else None}
+            tensor: Tensor = location.module.read(
+                location.handle, limits=limits, **location.options(given, location.kind.reads)
+            )
+            return tensor
+        refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
+        with _one_folder(location.path), _reading(location, limits) as reader:
+            loading = Loading(reader, limits, lenient)
+            found = loading.tensor(check, duplicates or "error")
     for repair in loading.repairs:
-        warnings.warn(f"{place}: {repair}" if isinstance(place, str) else repair, DialectWarning, stacklevel=3)
+        told = f"{location.path}: {repair}" if isinstance(location.path, str) else repair
+        warnings.warn(told, DialectWarning, stacklevel=3)
     return as_written(found)
 
 
@@ -77,14 +78,17 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> AnyTensor:
     a view is there. It has to stay as it is: a write of this package makes a new one. A text file has no header, and is
     read. Raises what `read` raises.
     """
-    place, group = split_place(path)
-    kind = KINDS[kind_at(place, group)]
-    if kind.holds_tensors:
-        return _opened(path, kind, place, group, limits)
     with contextlib.ExitStack() as stack:
-        unreplaced = stack.enter_context(_same_folder(place))
-        reader = stack.enter_context(module_of(kind).reading(place, group, limits))
-        loading = Loading(reader, limits, False, unreplaced)
+        location = stack.enter_context(resolved(path))
+        if location.kind.tensors and not hasattr(location.module, "looking"):
+            return read(location, limits=limits)
+        if location.kind.tensors:
+            keep = _Open()
+            tensor = lazy_tensor(stack.enter_context(_looking(location, limits)), keep)
+            weakref.finalize(keep, stack.pop_all().close)
+            return tensor
+        unreplaced = stack.enter_context(_same_folder(location.path))
+        loading = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
         tensor = loading.lazy_tensor()
         unreplaced()
         weakref.finalize(loading, stack.pop_all().close)
@@ -92,26 +96,19 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> AnyTensor:
 
 
 class _Open:
-    """What closes a file when nobody asks it any more."""
+    """Closes a file when nothing refers to it any more."""
 
 
-def _opened(path: Place, kind: Kind, place: Any, group: str | None, limits: Limits) -> AnyTensor:
-    """A tensor in another system's file; where the module cannot read it in parts, it is read."""
-    if not hasattr(module_of(kind), "looking"):
-        return read(path, limits=limits)
-    keep = _Open()
-    with contextlib.ExitStack() as stack:
-        found = stack.enter_context(_looking(kind, place, group, limits))
-        tensor = lazy_tensor(found, keep)
-        weakref.finalize(keep, stack.pop_all().close)
-    return tensor
-
-
-def _looking(kind: Kind, place: Any, group: str | None, limits: Limits) -> contextlib.AbstractContextManager[Found]:
-    """A tensor in another system's file, as long as it is open."""
-    given = chosen(place, placed(kind, place, group, {}), kind.reads)
-    found: contextlib.AbstractContextManager[Found] = module_of(kind).looking(place, limits=limits, **given)
+def _looking(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Found]:
+    """A tensor in another system's file, as long as the file is open."""
+    given = location.options({}, location.kind.reads)
+    found: contextlib.AbstractContextManager[Found] = location.module.looking(location.handle, limits=limits, **given)
     return found
+
+
+def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Reader]:
+    reader: contextlib.AbstractContextManager[Reader] = location.module.reading(location.handle, location.group, limits)
+    return reader
 
 
 @within_memory
@@ -119,21 +116,19 @@ def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIM
     """All tensors of a file or store by name: of the groups of a container, or of the objects of an sscdf file. The one
     at the root, the primary object, is under None. Raises what `read` raises.
     """
-    place, _ = split_place(path)
-    kind = KINDS[kind_of(place)]
-    if kind.named:
-        found: dict[str | None, AnyTensor] = module_of(kind).read_all(place, check=check, limits=limits)
-        return found
-    names = list_tensors(path, limits=limits)
-    groups = {None if name == "/" else name: None if name == "/" else name for name in names}
-    return {name: read(Split(place, group), check=check, limits=limits) for name, group in groups.items()}
+    with resolved(path, whole=True) as file:
+        if file.kind.named:
+            found: dict[str | None, AnyTensor] = file.module.read_all(file.handle, check=check, limits=limits)
+            return found
+        groups = [None if name == "/" else name for name in list_tensors(file, limits=limits)]
+        return {group: read(file.within(group), check=check, limits=limits) for group in groups}
 
 
-def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> contextlib.AbstractContextManager[Reader]:
+@contextlib.contextmanager
+def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Reader]:
     """The container at PATH[:GROUP], open for reading."""
-    place, group = split_place(path)
-    reader: contextlib.AbstractContextManager[Reader] = module_of(KINDS[kind_of(place)]).reading(place, group, limits)
-    return reader
+    with resolved(path, whole=True) as location, _reading(location, limits) as reader:
+        yield reader
 
 
 class Description(NamedTuple):
@@ -152,19 +147,18 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
     """The descriptor in PATH[:GROUP], compared with the metadata of its arrays. No array is read, where there is a
     header to say what they are; a text file has none, and is read. Raises what `read` raises.
     """
-    place, group = split_place(path)
-    kind = KINDS[kind_at(place, group)]
-    if hasattr(module_of(kind), "looking"):
-        refuse(place, lenient=lenient or None)
-        with _looking(kind, place, group, limits) as found:
-            return Description(*described(found))
-    if kind.holds_tensors:
-        header, arrays = as_stored(read(path, lenient=lenient, limits=limits))._stored()
-        infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
-        return Description(parse_descriptor(header, limits), infos)
-    with module_of(kind).reading(place, group, limits) as reader:
-        loading = Loading(reader, limits, lenient)
-        return Description(loading.descriptor, loading.infos, loading.repairs, loading.map)
+    with resolved(path) as location:
+        if hasattr(location.module, "looking"):
+            refuse(location.path, lenient=lenient or None)
+            with _looking(location, limits) as found:
+                return Description(*described(found))
+        if location.kind.tensors:
+            header, arrays = as_stored(read(location, lenient=lenient, limits=limits))._stored()
+            infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
+            return Description(parse_descriptor(header, limits), infos)
+        with _reading(location, limits) as reader:
+            loading = Loading(reader, limits, lenient)
+            return Description(loading.descriptor, loading.infos, loading.repairs, loading.map)
 
 
 @within_memory
@@ -173,17 +167,13 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
 
     Only that each has a header is looked at. Raises what `read` raises for the file itself.
     """
-    place, _ = split_place(path)
-    kind = kind_of(place)
-    module = module_of(KINDS[kind])
-    if hasattr(module, "list_groups"):
-        more = (
-            {"claims": [module_of(KINDS[other]).claims for other in ("bpcells", "anndata")]} if kind == "hdf5" else {}
-        )
-        return [name or "/" for name in module.list_groups(place, limits, **more)]
-    if hasattr(module, "reading"):
-        with module.reading(place, None, limits) as reader:
-            reader.read_header()
+    with resolved(path, whole=True) as file:
+        if hasattr(file.module, "list_groups"):
+            claims = {"claims": claims_of_groups()} if hasattr(file.module, "marks") else {}
+            return [name or "/" for name in file.module.list_groups(file.handle, limits, **claims)]
+        if not file.kind.tensors:
+            with _reading(file, limits) as reader:
+                reader.read_header()
     return ["/"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -20,7 +19,6 @@ from ..errors import (
     ContainerError,
     DialectWarning,
     OptionError,
-    PathMissingError,
     Problem,
     within_memory,
 )
@@ -29,7 +27,7 @@ from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.mapped import AnyTensor, MappedTensor, as_stored, without_map
 from ..tensors.tensor import Tensor
-from .kinds import KINDS, Kind, Place, chosen, kind_at, kind_to_write, module_of, placed, refuse, split_place
+from .kinds import Place, refuse, resolved, target_at
 from .reading import read
 
 
@@ -73,22 +71,21 @@ def write(
     """
     if not isinstance(tensor, Tensor | MappedTensor):
         raise TypeError(f"expected a Tensor, got {type(tensor).__name__}")
-    place, group = split_place(path)
-    found = KINDS[kind_to_write(place, kind)]
-    check_folder(place)
+    target = target_at(path, kind)
     storage = Storage(compression, chunks, shards, checksum)
-    if found.holds_tensors:
-        refuse(place, narrow=narrow or None, bitpacked=bitpacked or None)
-        given = placed(found, place, group, options)
-        if "storage" in found.writes:
-            given |= {"storage": storage, "limits": limits}
+    if target.kind.tensors:
+        refuse(target.path, narrow=narrow or None, bitpacked=bitpacked or None)
+        if "storage" in target.kind.writes:
+            options |= {"storage": storage, "limits": limits}
         else:
-            storage.refuse("this kind of file", but=found.writes)
-            given |= {"chunks": chunks} if chunks is not None else {}
-        options = {**found.options, **chosen(place, given, found.writes)}
-        _writer(found, place)(place, without_map(tensor), overwrite=overwrite, **options)
+            storage.refuse("this kind of file", but=target.kind.writes)
+            options |= {"chunks": chunks} if chunks is not None else {}
+        if not hasattr(target.module, "write"):
+            raise OptionError(Problem(str(target.path), "this kind of file is only read; choose another kind"))
+        given = {**target.kind.options, **target.options(options, target.kind.writes)}
+        target.module.write(target.path, without_map(tensor), overwrite=overwrite, **given)
         return
-    refuse(place, **options)
+    refuse(target.path, **options)
     if not isinstance(spec_version, str):
         raise TypeError(f"a version is a string, got {spec_version!r:.40}")
     header, arrays = as_stored(tensor)._stored(spec_version, narrow=narrow, bitpacked=bitpacked)
@@ -132,19 +129,11 @@ def write_pieces(
 
 def check_target(path: Place, *, overwrite: bool, kind: str | None = None) -> None:
     """Raise what `write_pieces` would, as far as can be told before there is anything to write."""
-    place, group = split_place(path)
-    if KINDS[kind_to_write(place, kind)].holds_tensors:
-        raise OptionError(Problem(str(place), "this kind of file is not written in pieces"))
-    check_folder(place)
-    if isinstance(place, str) and not is_url(place) and group is None:
-        refuse_existing(place, overwrite)
-
-
-def check_folder(place: Any) -> None:
-    if isinstance(place, str) and not is_url(place):
-        folder = os.path.dirname(os.path.realpath(place))
-        if not os.path.isdir(folder):
-            raise PathMissingError(Problem(folder, "no such folder"))
+    target = target_at(path, kind)
+    if target.kind.tensors:
+        raise OptionError(Problem(str(target.path), "this kind of file is not written in pieces; choose another kind"))
+    if isinstance(target.path, str) and not is_url(target.path) and target.group is None:
+        refuse_existing(target.path, overwrite)
 
 
 @within_memory
@@ -161,18 +150,15 @@ def write_all(
     """Write an sscdf file of several tensors by name, the primary object under None, in one step; options as for
     `write`. Into the groups of a container each is written on its own. Raises what `write` raises.
     """
-    place, group = split_place(path)
-    found = KINDS[kind_to_write(place, kind)]
-    if not found.named:
-        raise OptionError(
-            Problem(str(place), "is no kind of file that holds several by name; write each to PATH:GROUP")
-        )
-    refuse(place, group=group)
+    target = target_at(path, kind)
+    if not target.kind.named:
+        what = "is no kind of file that holds several by name; write each to PATH:GROUP"
+        raise OptionError(Problem(str(target.path), what))
+    refuse(target.path, group=target.group)
     if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise TypeError(f"expected a mapping from names to tensors, got {tensors!r:.60}")
-    check_folder(place)
-    storage = Storage(compression, chunks)
-    module_of(found).write_all(place, tensors, overwrite=overwrite, storage=storage, limits=limits, **found.options)
+    given = {"storage": Storage(compression, chunks), "limits": limits, **target.kind.options}
+    target.module.write_all(target.path, tensors, overwrite=overwrite, **given)
 
 
 @within_memory
@@ -185,10 +171,9 @@ def repair(
     declared, and the dialects of other programs: nothing that would have to be invented. Raises what `read` and `write`
     raise.
     """
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, resolved(path) as location:
         warnings.simplefilter("always", DialectWarning)
-        text = KINDS[kind_at(*split_place(path))].holds_tensors
-        tensor = read(path, lenient=not text, duplicates=duplicates, limits=limits)
+        tensor = read(location, lenient=not location.kind.tensors, duplicates=duplicates, limits=limits)
     write(out, tensor, limits=limits)
     return [str(found.message) for found in caught if issubclass(found.category, DialectWarning)]
 
@@ -206,23 +191,15 @@ def write_arrays(
     """Write a header and the arrays that it names into a container, as they are; see `write`. A header may be made when
     the arrays are written.
     """
-    place, group = split_place(path)
-    found = KINDS[kind_to_write(place, kind)]
-    opened: contextlib.AbstractContextManager[Writer] = module_of(found).writing(
-        place, group, overwrite, limits, storage, **found.options
+    target = target_at(path, kind)
+    writing: contextlib.AbstractContextManager[Writer] = target.module.writing(
+        target.path, target.group, overwrite, limits, storage, **target.kind.options
     )
     try:
-        with opened as writer:
+        with writing as writer:
             for name, array in arrays.items():
                 writer.write(name, array if isinstance(array, Pieces) else one_piece(array))
             # last, for it tells that all arrays are there
             writer.write_header(header() if callable(header) else header)
     except RuntimeError as error:  # so the HDF5 libraries say that the disk is full
-        raise ContainerError(Problem(str(place), f"cannot be written: {error}")) from error
-
-
-def _writer(kind: Kind, place: Any) -> Any:
-    module = module_of(kind)
-    if not hasattr(module, "write"):
-        raise OptionError(Problem(str(place), "this kind of file is only read"))
-    return module.write
+        raise ContainerError(Problem(str(target.path), f"cannot be written: {error}")) from error

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from binsparse_levels.formats.index_map import KEY, Digit, parse_header
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import keys
@@ -28,6 +27,7 @@ from binsparse_levels import (
     testing,
 )
 from binsparse_levels.cli import main
+from binsparse_levels.formats.index_map import KEY, Digit, parse_header
 
 SHAPES = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 MATRIX = np.array([[0, 1.5, 0, 2, 0], [0, 0, 0, 0, 0], [3, 0, 4, 0, 5]])
