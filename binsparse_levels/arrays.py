@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+Array: TypeAlias = npt.NDArray[Any]
+
 # The items from … up to … of an array of one dimension, copied. Precondition: in range.
 Parts: TypeAlias = Callable[[int, int], npt.NDArray[Any]]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ..arrays import Pieces
+from ..arrays import Array, Pieces
 from ..containers.base import DEFAULT_STORAGE, is_url
 from ..containers.checksums import sealed, summed
 from ..containers.replacing import hold_lock
@@ -23,22 +22,18 @@ from ..errors import (
     FormatError,
     OptionError,
     Problem,
-    raise_if,
     within_memory,
 )
-from ..formats.format import Format
 from ..formats.index_map import KEY
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.encoding import stored_pieces
 from ..tensors.mapped import AnyTensor, as_stored
 from ..tensors.tensor import Tensor
 from . import reading
-from .decoding import Lazy, Loading
-from .kinds import Location, Place, in_place, resolved, split_place, target_at
-from .writing import write_pieces
-
-Array: TypeAlias = npt.NDArray[Any]
-Progress: TypeAlias = Callable[[str, int, int], None]  # what is being done, how much of it is, and of how much
+from .decoding import Loading
+from .kinds import Location, Place, in_place, name_of, resolved, split_place, target_at
+from .reading import check_lazy
+from .writing import Progress, write_pieces
 
 _AT_ONCE = 2**20  # items that are checked at once
 
@@ -67,13 +62,13 @@ def concatenate(
         tensors = [_apart(as_stored(reading.open(location, limits=limits)), location, target) for location in locations]
         if not tensors:
             raise OptionError(Problem("sources", "there is nothing to concatenate"))
-        joint = _join(tensors, list(map(name_of, sources)), values=in_place(target))
         first, *others = [_storage_of(location, limits) for location in locations]
         kept = first.options if first.options.get("kind") == target_at(target, options.get("kind")).name else {}
         if any(stored.options.get("checksum") for stored in (first, *others)):
             kept = {**kept, "checksum": True}
-        header, pieces = described_joint(joint, first.wrappers)
-        write_joint(target, header, pieces, progress, overwrite=overwrite, limits=limits, **{**kept, **options})
+        header, pieces = _joined(tensors, list(map(name_of, sources)), first.wrappers, values=in_place(target))
+        given = {**kept, **options}
+        write_pieces(target, header, pieces, progress=progress, overwrite=overwrite, limits=limits, **given)
 
 
 @within_memory
@@ -94,38 +89,19 @@ def append(path: Place, tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS, *
             raise OptionError(Problem(str(path), "this kind of file is not appended to; convert it first"))
         there = _apart(as_stored(reading.open(location, limits=limits)), path, path)
         stored = _storage_of(location, limits)
-        joint = _join([there, as_stored(tensor).convert(there.format, limits=limits)], [name_of(path), "tensor"])
-        header, pieces = described_joint(joint, stored.wrappers)
+        more = as_stored(tensor).convert(there.format, limits=limits)
+        header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers)
         # A bit-packed array, or one value of no entries, does not begin with the bytes that are there.
         grows = not options and not stored.wrappers and len(there._source.values) > 0
         if grows:
             _check_values(there._source)
         if not grows or not _extend(location, header, pieces, stored.options["checksum"], limits):
-            write_joint(path, header, pieces, None, overwrite=True, limits=limits, **{**stored.options, **options})
-
-
-def name_of(source: Place) -> str:
-    """What errors call a place: its path, or what it is."""
-    return os.fspath(source) if isinstance(source, str | os.PathLike) else f"the {type(source).__name__}"
+            write_pieces(path, header, pieces, overwrite=True, limits=limits, **{**stored.options, **options})
 
 
 def _apart(tensor: Tensor, source: Place, target: Place) -> Tensor:
     """The tensor, in memory where the store that it lies in is overwritten in place, and not replaced."""
-    return tensor.load() if in_place(target) and same_store(source, target) else tensor
-
-
-def check_source(tree: Tree, name: str, order: Sequence[int]) -> None:
-    """Check arrays in a file as `read` does, which are then read in parts: compare them with its seal, and the levels
-    with each other. order: the tensor's dimension at each of the stored ones. Raises ArrayError, ContainerError.
-    """
-    if not tree.lazy:
-        return
-    held: list[Any] = [*tree.arrays.values(), tree.values]
-    for array in held:
-        if isinstance(array, Lazy):
-            array.verify()
-    problems = tree.check_in_parts(_AT_ONCE, order)
-    raise_if(ArrayError, [Problem(f"{name}: {problem.path}", problem.message) for problem in problems])
+    return tensor.load() if in_place(target) and _same_store(source, target) else tensor
 
 
 def _check_values(tree: Tree) -> None:
@@ -134,17 +110,7 @@ def _check_values(tree: Tree) -> None:
         tree.values[start : start + _AT_ONCE]
 
 
-class Joint(NamedTuple):
-    """What is written: a tensor that it is like, and what is different; the one value, where it is iso."""
-
-    like: Tensor
-    format: Format
-    shape: tuple[int, ...]
-    arrays: Mapping[str, Pieces]
-    one: Array | None
-
-
-def one_value(tensors: Sequence[Tensor]) -> Array | None:
+def _one_value(tensors: Sequence[Tensor]) -> Array | None:
     """The one value of all entries, where each tensor that has some is iso with the same one."""
     filled = [tensor for tensor in tensors if len(tensor._source.values)]
     if not filled or not all(tensor.iso for tensor in filled):
@@ -153,9 +119,13 @@ def one_value(tensors: Sequence[Tensor]) -> Array | None:
     return ones[0] if len({one.tobytes() for one in ones}) == 1 else None
 
 
-def _join(tensors: Sequence[Tensor], names: Sequence[str], *, values: bool = False) -> Joint:
-    """Tensors one behind the other along the outermost stored dimension, checked; `values`: their values as well, which
-    are else checked when they are copied.
+def _joined(
+    tensors: Sequence[Tensor], names: Sequence[str], wrappers: Mapping[str, str], *, values: bool = False
+) -> tuple[dict[str, Any], dict[str, Pieces]]:
+    """The header and the arrays of these tensors behind each other along the outermost stored dimension, checked.
+
+    names: for errors. wrappers: of arrays that are to be bit-packed. values: check all values first; by default they
+    are checked when they are copied.
     """
     first = tensors[0]
     if not first.format.order or first.structure is not None:
@@ -179,7 +149,7 @@ def _join(tensors: Sequence[Tensor], names: Sequence[str], *, values: bool = Fal
     parts, at, count = [], 0, 0
     for tensor, name in zip(tensors, names, strict=True):
         tree = tensor._source
-        check_source(tree, name, tensor.format.order)
+        check_lazy(tree, name, tensor.format.order)
         if values:
             _check_values(tree)
         if len(tree.values):
@@ -194,39 +164,12 @@ def _join(tensors: Sequence[Tensor], names: Sequence[str], *, values: bool = Fal
     arrays = joined(
         first.format.levels, dims, parts, first._pad(), shared_dtype(first._source.arrays, dims, count), first.dtype
     )
-    return Joint(first, first.format, shape, arrays, one_value(tensors))
+    one = None if first.format.padded else _one_value(tensors)
+    rest = first.fill_value, first.structure, first.descriptor_attributes, first.attributes
+    return stored_pieces(arrays, first.format, shape, one, *rest, wrappers)
 
 
-def described_joint(joint: Joint, wrappers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Pieces]]:
-    """The header, and the arrays as a container holds them. wrappers: of those that are bit-packed."""
-    like = joint.like
-    one = None if joint.format.padded else joint.one
-    rest = like.fill_value, like.structure, like.descriptor_attributes, like.attributes
-    return stored_pieces(joint.arrays, joint.format, joint.shape, one, *rest, wrappers)
-
-
-def write_joint(
-    target: Place,
-    header: Mapping[str, Any],
-    pieces: Mapping[str, Pieces],
-    progress: Progress | None,
-    **options: Any,
-) -> None:
-    total = sum(x.length for x in pieces.values())
-    done = 0
-
-    def told(piece: Array) -> Array:
-        nonlocal done
-        done += len(piece)
-        if progress:
-            progress("writing", done, total)
-        return piece
-
-    pieces = {name: x.mapped(told, 1, x.dtype) for name, x in pieces.items()}
-    write_pieces(target, header, pieces, **options)
-
-
-def same_store(a: Place, b: Place) -> bool:
+def _same_store(a: Place, b: Place) -> bool:
     """Whether two paths are of the same store, whatever the groups."""
     one, other = (getattr(place, "store", place) for place, _ in map(split_place, (a, b)))
     return bool(one == other)

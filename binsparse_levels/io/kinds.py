@@ -245,6 +245,11 @@ def split_place(place: Place) -> tuple[Any, str | None]:
     return split_path(place) if isinstance(place, str | os.PathLike) else (place, None)
 
 
+def name_of(place: Place) -> str:
+    """What errors call a place: its path, or the type of the open object."""
+    return os.fspath(place) if isinstance(place, str | os.PathLike) else f"the {type(place).__name__}"
+
+
 def in_place(place: Place) -> bool:
     """Whether a write overwrites the data where they are, as in stores that are no local files or folders."""
     path, _ = split_place(place)

@@ -1,4 +1,4 @@
-"""What is larger than memory: converted by external ordering, joined, appended to.
+"""Convert a tensor that is larger than memory, by external ordering.
 
 Ordering goes by partitions. The source is read block by block; the entries of each are written to scratch files, those
 of a partition, which is a range of the target's order, one behind the other; each partition is read, sorted and packed
@@ -18,12 +18,12 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import kernels, parallel
+from ..arrays import Array
 from ..containers.base import is_url, split_path
 from ..containers.replacing import part_of, remove
 from ..engine.blocks import read_block
@@ -36,14 +36,13 @@ from ..formats.structure import in_triangle, read_problems
 from ..levels import Level
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
+from ..tensors.encoding import stored_pieces
 from ..tensors.mapped import as_stored, as_written
 from ..tensors.validation import checked_format, mirror_problems
 from . import reading
-from .appending import Joint, Progress, check_source, described_joint, name_of, one_value, write_joint
-from .kinds import Place, in_memory
-from .writing import check_target, write
-
-Array: TypeAlias = npt.NDArray[Any]
+from .kinds import Place, in_memory, name_of
+from .reading import check_lazy
+from .writing import Progress, check_target, write, write_pieces
 
 
 class Executor(Protocol):
@@ -92,7 +91,7 @@ def convert(
         return
     stored_at = [order.index(k) for k in parsed.order]
     check_target(target, overwrite=overwrite, kind=options.get("kind"))
-    check_source(tree, name_of(source), tensor.format.order)
+    check_lazy(tree, name_of(source), tensor.format.order)
     with scratch(target) as folder:
         plan = _Plan(
             source=source,
@@ -109,8 +108,10 @@ def convert(
         arrays = joined(
             parsed.levels, plan.dims(tree), parts, plan.pad, index_dtype(tree.dims, len(tree.values)), tensor.dtype
         )
-        joint = Joint(tensor, parsed, tensor.shape, arrays, one_value([tensor]))
-        write_joint(target, *described_joint(joint, {}), progress, overwrite=overwrite, limits=limits, **options)
+        one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
+        rest = tensor.fill_value, tensor.structure, tensor.descriptor_attributes, tensor.attributes
+        header, pieces = stored_pieces(arrays, parsed, tensor.shape, one, *rest, {})
+        write_pieces(target, header, pieces, progress=progress, overwrite=overwrite, limits=limits, **options)
 
 
 @dataclass(frozen=True)
@@ -137,16 +138,16 @@ class _Plan:
         return os.path.join(self.folder, name)
 
 
-_opened: dict[str, Tree] = {}
+_sources: dict[str, Tree] = {}
 
 
 def _tree(plan: _Plan) -> Tree:
     """The source, opened once in every process and for every plan, which has its own folder."""
-    tree = _opened.get(plan.folder)
+    tree = _sources.get(plan.folder)
     if tree is None:
         tree = as_stored(reading.open(plan.source, limits=plan.limits))._source
-        _opened.clear()
-        _opened[plan.folder] = tree
+        _sources.clear()
+        _sources[plan.folder] = tree
     return tree
 
 
@@ -159,8 +160,8 @@ def _entries(plan: _Plan, number: int) -> tuple[list[Array], Array]:
     if plan.structure is not None:
         coords = [columns[plan.dimensions.index(k)] for k in range(2)]
         raise_if(ArrayError, read_problems(plan.structure, coords, values, padded=tree.padded))
-        kept = in_triangle(plan.structure, coords)
-        return [x[kept] for x in columns], values[kept]
+        inside = in_triangle(plan.structure, coords)
+        return [x[inside] for x in columns], values[inside]
     return columns, values
 
 
@@ -286,9 +287,9 @@ def _packed(plan: _Plan, number: int, columns: list[Array], values: Array) -> Pa
     for name, array in {**tree.arrays, "values": tree.values}.items():
         _save(plan.file(f"part{number}.{name}"), array)
         arrays[name] = _Scratch(plan.file(f"part{number}.{name}"), array.dtype, len(array))
-    kept: Any = arrays.pop("values")
+    stored: Any = arrays.pop("values")
     first, last = _ends(columns, origin)
-    return Part(Tree(plan.levels, tuple(dims), arrays, kept), tuple(origin), first, last)
+    return Part(Tree(plan.levels, tuple(dims), arrays, stored), tuple(origin), first, last)
 
 
 def _ends(columns: Sequence[Array], origin: Sequence[int]) -> tuple[Coords, Coords]:
@@ -355,7 +356,7 @@ def scratch(target: Any) -> Iterator[str]:
     try:
         yield folder
     finally:
-        _opened.pop(folder, None)
+        _sources.pop(folder, None)
         remove(folder)
 
 

@@ -14,11 +14,14 @@ from ..containers.base import (
     Reader,
 )
 from ..engine.emission import Duplicates
+from ..engine.tree import Tree
 from ..errors import (
+    ArrayError,
     BinsparseError,
     ContainerError,
     DialectWarning,
     Problem,
+    raise_if,
     within_memory,
 )
 from ..formats.descriptor import Descriptor, parse_descriptor
@@ -26,8 +29,10 @@ from ..formats.index_map import IndexMap
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.mapped import AnyTensor, as_stored, as_written
 from ..tensors.tensor import Check, Tensor
-from .decoding import Found, Loading, described, lazy_tensor
+from .decoding import Found, Lazy, Loading, described, lazy_tensor
 from .kinds import Location, Place, claims_of_groups, refuse, resolved
+
+_AT_ONCE = 2**20  # items that are checked at once
 
 
 @within_memory
@@ -175,6 +180,22 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
             with _reading(file, limits) as reader:
                 reader.read_header()
     return ["/"]
+
+
+def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:
+    """Check arrays in a file as `read` does, before they are read in parts: their checksums, and the levels against
+    each other.
+
+    name: for errors. order: the tensor's dimension at each stored one. Raises ArrayError, ContainerError.
+    """
+    if not tree.lazy:
+        return
+    held: list[Any] = [*tree.arrays.values(), tree.values]
+    for array in held:
+        if isinstance(array, Lazy):
+            array.verify()
+    problems = tree.check_in_parts(_AT_ONCE, order)
+    raise_if(ArrayError, [Problem(f"{name}: {problem.path}", problem.message) for problem in problems])
 
 
 @contextlib.contextmanager

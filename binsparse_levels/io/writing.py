@@ -6,11 +6,9 @@ import contextlib
 import json
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy.typing as npt
-
-from ..arrays import Pieces, one_piece
+from ..arrays import Array, Pieces, one_piece
 from ..containers.base import DEFAULT_STORAGE, Storage, Writer, is_url
 from ..containers.checksums import sealed, summed, sums_of
 from ..containers.replacing import refuse_existing
@@ -29,6 +27,8 @@ from ..tensors.mapped import AnyTensor, MappedTensor, as_stored, without_map
 from ..tensors.tensor import Tensor
 from .kinds import Place, refuse, resolved, target_at
 from .reading import read
+
+Progress: TypeAlias = Callable[[str, int, int], None]  # the name of a stage, how many steps are done, of how many
 
 
 @within_memory
@@ -100,6 +100,7 @@ def write_pieces(
     header: Mapping[str, Any],
     pieces: Mapping[str, Pieces],
     *,
+    progress: Progress | None = None,
     overwrite: bool = False,
     kind: str | None = None,
     compression: str | Mapping[str, str] | None = None,
@@ -113,6 +114,8 @@ def write_pieces(
     storage = Storage(compression, chunks, shards, checksum)
     storage.check_names(pieces)
     parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
+    if progress is not None:
+        pieces = _reporting(pieces, progress)
     sums: dict[str, int] = {}
     if checksum:
         pieces = {name: summed(name, x, sums) for name, x in pieces.items()}
@@ -125,6 +128,19 @@ def write_pieces(
         storage=storage,
         limits=limits,
     )
+
+
+def _reporting(pieces: Mapping[str, Pieces], progress: Progress) -> dict[str, Pieces]:
+    """The same pieces, each of which is reported when it is written."""
+    total, done = sum(x.length for x in pieces.values()), 0
+
+    def report(piece: Array) -> Array:
+        nonlocal done
+        done += len(piece)
+        progress("writing", done, total)
+        return piece
+
+    return {name: x.mapped(report, 1, x.dtype) for name, x in pieces.items()}
 
 
 def check_target(path: Place, *, overwrite: bool, kind: str | None = None) -> None:
@@ -181,7 +197,7 @@ def repair(
 def write_arrays(
     path: Place,
     header: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
-    arrays: Mapping[str, npt.NDArray[Any] | Pieces],
+    arrays: Mapping[str, Array | Pieces],
     *,
     overwrite: bool = False,
     kind: str | None = None,
