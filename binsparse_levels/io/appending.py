@@ -1,4 +1,4 @@
-"""Tensors one behind the other: append and concatenate."""
+"""Append to a tensor, and concatenate tensors, along the outermost stored dimension."""
 
 from __future__ import annotations
 
@@ -48,41 +48,67 @@ def concatenate(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
-    """Write to `target` one tensor of those at `sources`, one behind the other along the outermost stored dimension.
+    """Write the tensors at `sources`, one after the other along the outermost stored dimension, as one tensor to
+    `target`.
 
-    All have the format, the type of the values and the fill value of the first, and its sizes in the other dimensions.
-    Arrays are checked in full before anything is written, and read and written in pieces, whatever their size. What is
-    written is sealed if one of them is; the same arrays are bit-packed as in the first; and its compression, chunks and
-    shards are kept where the target is the same kind of container. options: as for `write`, in place of what is kept.
-    Raises FormatError, ArrayError for what does not fit together, and what `read` and `write` raise.
+    All sources have the same format, data type, fill value and sizes in the other dimensions. Arrays are checked in
+    full before anything is written; they are read and written in pieces.
+
+    Parameters
+    ----------
+    sources, target: as the path of `read` and `write`.
+    progress: called with "writing", the number of items written, and the total.
+    overwrite, limits: as for `write`.
+    options: as for `write`. By default, the target has checksums if one of the sources has them, and it
+        packs the same arrays into bits as the first source. It has the first source's compression, chunks and shards if
+        both are the same kind of file.
+
+    Raises FormatError or ArrayError for tensors that do not fit together, and the errors of `read` and `write`.
+
+    >>> import binsparse_levels as bl
+    >>> first, second, both = {}, {}, {}
+    >>> bl.write(first, bl.pack([[0]], [1.0], (2,), "sparse"))
+    >>> bl.write(second, bl.pack([[1]], [2.0], (3,), "sparse"))
+    >>> bl.concatenate([first, second], both)
+    >>> bl.read(both).to_dense().tolist()
+    [1.0, 0.0, 0.0, 2.0, 0.0]
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(_locked(target))
         locations = [stack.enter_context(resolved(source)) for source in sources]
         tensors = [_apart(as_stored(reading.open(location, limits=limits)), location, target) for location in locations]
         if not tensors:
-            raise OptionError(Problem("sources", "there is nothing to concatenate"))
+            raise OptionError(Problem("sources", "expected at least one tensor, got none"))
         first, *others = [_storage_of(location, limits) for location in locations]
-        kept = first.options if first.options.get("kind") == target_at(target, options.get("kind")).name else {}
+        inherited = first.options if first.options.get("kind") == target_at(target, options.get("kind")).name else {}
         if any(stored.options.get("checksum") for stored in (first, *others)):
-            kept = {**kept, "checksum": True}
+            inherited = {**inherited, "checksum": True}
         header, pieces = _joined(tensors, list(map(name_of, sources)), first.wrappers, values=in_place(target))
-        given = {**kept, **options}
+        given = {**inherited, **options}
         write_pieces(target, header, pieces, progress=progress, overwrite=overwrite, limits=limits, **given)
 
 
 @within_memory
 def append(path: Place, tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
-    """Add a tensor behind the one at `path`, along the outermost stored dimension, in its format.
+    """Add a tensor after the one at `path`, along the outermost stored dimension, in the format of the file.
 
-    In a local folder of Zarr 3 only what is new is written, and the last chunk or shard of each array; elsewhere, and
-    of what is bit-packed, what is there is copied piece by piece. Either way it is checked in full first, and replaced
-    in one step: a crash leaves it as it was. It stays sealed, bit-packed, compressed and chunked, as far as `write`
-    can: compression that it does not write becomes its own. options: as for `write`, in place of what is kept.
+    The stored tensor is checked in full, then replaced atomically. In a local folder of Zarr 3, only new items and the
+    last chunk or shard of each array are written. Elsewhere, and for bit-packed arrays, the stored items are copied in
+    pieces. Checksums, bit-packing, compression and chunks are kept. A compression that `write` does not offer becomes
+    gzip in HDF5.
 
-    Of several that append to a local path at the same time each waits for the others, for a minute at most; then it is
-    a ContainerError. Nobody waits for others where there are no locks: in a mapping, another store, or on a file system
-    without them. Raises what `concatenate` raises, OptionError for files of other systems.
+    Appends to the same local path wait for each other, for at most a minute; then they raise ContainerError. Mappings,
+    other stores and file systems without locks have no such protection.
+
+    options: as for `write`; they replace the stored ones. Raises the errors of `concatenate`, and OptionError for files
+    of other systems.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0]], [1.0], (2,), "sparse"))
+    >>> bl.append(store, bl.pack([[1]], [2.0], (3,), "sparse"))
+    >>> bl.read(store).shape
+    (5,)
     """
     with _locked(path), resolved(path) as location:
         if location.kind.tensors:
@@ -100,23 +126,47 @@ def append(path: Place, tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS, *
 
 
 def _apart(tensor: Tensor, source: Place, target: Place) -> Tensor:
-    """The tensor, in memory where the store that it lies in is overwritten in place, and not replaced."""
+    """Load the tensor into memory if the write would overwrite its own arrays in place."""
     return tensor.load() if in_place(target) and _same_store(source, target) else tensor
 
 
 def _check_values(tree: Tree) -> None:
-    """Read all values, of which some would not be copied, or be found faulty when the target is no longer whole."""
+    """Read all values once, so that a faulty value is found before the target is changed."""
     for start in range(0, 1 if tree.iso else len(tree.values), _AT_ONCE):
         tree.values[start : start + _AT_ONCE]
 
 
 def _one_value(tensors: Sequence[Tensor]) -> Array | None:
-    """The one value of all entries, where each tensor that has some is iso with the same one."""
+    """The value that all entries share, if each tensor with entries is iso with the same value."""
     filled = [tensor for tensor in tensors if len(tensor._source.values)]
     if not filled or not all(tensor.iso for tensor in filled):
         return None
     ones = [np.asarray(tensor._source.values[:1]) for tensor in filled]
     return ones[0] if len({one.tobytes() for one in ones}) == 1 else None
+
+
+def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
+    """Raise FormatError or ArrayError for tensors that cannot be joined. names: for errors."""
+    first = tensors[0]
+    if not first.format.order or first.structure is not None:
+        raise FormatError(
+            Problem(names[0], "a scalar, or a matrix with a structure, is not concatenated; expand it first")
+        )
+    for tensor, name in zip(tensors, names, strict=True):
+        if KEY in tensor.attributes:
+            what = "is stored through a map, and is not concatenated; convert it without a map first"
+            raise FormatError(Problem(name, what))
+        for what in ("dtype", "structure"):
+            mine, other = getattr(first, what), getattr(tensor, what)
+            if mine != other:
+                raise ArrayError(Problem(name, f"has the {what} {other}, where {names[0]} has {mine}"))
+        if tensor.format.canonical() != first.format.canonical():
+            raise FormatError(Problem(name, f"has the format {tensor.format}, where {names[0]} has {first.format}"))
+        if str(tensor.fill_value) != str(first.fill_value):
+            raise ArrayError(Problem(name, f"has another fill value than {names[0]}"))
+        for k, (size, other) in enumerate(zip(first.shape, tensor.shape, strict=True)):
+            if k != first.format.order[0] and size != other:
+                raise FormatError(Problem(name, f"has size {other} in dimension {k}, where {names[0]} has {size}"))
 
 
 def _joined(
@@ -127,25 +177,8 @@ def _joined(
     names: for errors. wrappers: of arrays that are to be bit-packed. values: check all values first; by default they
     are checked when they are copied.
     """
-    first = tensors[0]
-    if not first.format.order or first.structure is not None:
-        raise FormatError(Problem(names[0], "a scalar, or a matrix with a structure, is not concatenated"))
-    for tensor, name in zip(tensors, names, strict=True):
-        if KEY in tensor.attributes:
-            raise FormatError(Problem(name, "is stored through a map, and a mapped tensor is not concatenated"))
-    outer = first.format.order[0]
-    for tensor, name in zip(tensors, names, strict=True):
-        for what in ("dtype", "structure"):
-            mine, other = getattr(first, what), getattr(tensor, what)
-            if mine != other:
-                raise ArrayError(Problem(name, f"has the {what} {other}, where {names[0]} has {mine}"))
-        if tensor.format.canonical() != first.format.canonical():
-            raise FormatError(Problem(name, f"has the format {tensor.format}, where {names[0]} has {first.format}"))
-        if str(tensor.fill_value) != str(first.fill_value):
-            raise ArrayError(Problem(name, f"has another fill value than {names[0]}"))
-        for k, (size, other) in enumerate(zip(first.shape, tensor.shape, strict=True)):
-            if k != outer and size != other:
-                raise FormatError(Problem(name, f"has size {other} in dimension {k}, where {names[0]} has {size}"))
+    _check_alike(tensors, names)
+    first, outer = tensors[0], tensors[0].format.order[0]
     parts, at, count = [], 0, 0
     for tensor, name in zip(tensors, names, strict=True):
         tree = tensor._source
@@ -170,7 +203,7 @@ def _joined(
 
 
 def _same_store(a: Place, b: Place) -> bool:
-    """Whether two paths are of the same store, whatever the groups."""
+    """Whether two places are in the same store, whatever the groups."""
     one, other = (getattr(place, "store", place) for place, _ in map(split_place, (a, b)))
     return bool(one == other)
 

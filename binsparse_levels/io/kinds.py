@@ -206,8 +206,8 @@ def resolved(place: Place, *, whole: bool = False) -> Iterator[Location]:
     with contextlib.ExitStack() as stack:
         handle = stack.enter_context(module.opened(path)) if hasattr(module, "opened") else path
         name = next((name for name in names[:-1] if module_of(KINDS[name]).claims(handle)), names[-1])
-        found = Location(path, group, name, handle)
-        yield found if whole else found.within(group)
+        location = Location(path, group, name, handle)
+        yield location if whole else location.within(group)
 
 
 def claims_of_groups() -> list[Callable[[Any], bool]]:
@@ -276,7 +276,7 @@ def _fitting(path: Any) -> list[str]:
     if not names and (name := _by_suffix(path)):
         names = [name]
     if not names:
-        raise ContainerError(Problem(path, "neither its content nor its suffix is known"))
+        raise ContainerError(Problem(path, "neither its content nor its suffix is known; a plug-in may know it"))
     return names
 
 

@@ -1,4 +1,4 @@
-"""Read and open tensors, describe and list them."""
+"""Read and open tensors; describe and list the tensors of a file."""
 
 from __future__ import annotations
 
@@ -46,16 +46,26 @@ def read(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> AnyTensor:
-    """The tensor in PATH[:GROUP], in a store of zarr's, an open group of h5py's or zarr's, or in a mapping, copied into
-    memory and checked in full; a MappedTensor where there is a map beside the descriptor.
+    """Read a tensor into memory, and check everything.
 
-    lenient: mend a fixed list of dialects that other programs write; each repair is told by a DialectWarning. check:
-    as for Tensor. shape: of a .tns file, which names none; else its largest coordinates tell. duplicates: as for
-    `pack`, "error" where it is not given; text files may have some, others only when read leniently. options: what
-    other systems' files have of their own, such as the `name` of an object in an sscdf file, or `order` of RawArray;
-    see `read` in the module in `files`.
+    Parameters
+    ----------
+    path: PATH[:GROUP], a URL, a store of zarr's, an open group of h5py's or zarr's, or a mapping.
+    lenient: repair a fixed list of deviations of other programs. Each repair is reported by a DialectWarning.
+    check: as for Tensor.
+    shape: the shape of a .tns file, which does not store it. By default, the largest coordinates give the shape.
+    duplicates: as for `pack`, "error" by default. Text files may hold duplicates; other files only when read leniently.
+    limits: bounds on sizes that a file may claim.
+    options: options of one kind of file, such as `name` for sscdf or `order` for RawArray. The module in `io/files`
+        documents them under `read`.
 
-    Raises FileNotFoundError, and BinsparseError of every kind with all that is wrong.
+    Raises FileNotFoundError, or a BinsparseError that lists every fault.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    >>> bl.read(store).to_dense()[2].tolist()
+    [2.0, 0.0, 0.0, 0.0]
     """
     with resolved(path) as location:
         if location.kind.tensors:
@@ -68,20 +78,26 @@ def read(
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
         with _one_folder(location.path), _reading(location, limits) as reader:
             loading = Loading(reader, limits, lenient)
-            found = loading.tensor(check, duplicates or "error")
+            stored = loading.tensor(check, duplicates or "error")
     for repair in loading.repairs:
         told = f"{location.path}: {repair}" if isinstance(location.path, str) else repair
         warnings.warn(told, DialectWarning, stacklevel=3)
-    return as_written(found)
+    return as_written(stored)
 
 
 @within_memory
 def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> AnyTensor:
-    """The tensor in PATH[:GROUP], of which only the header and the metadata of the arrays are read, and compared.
+    """Open a tensor without reading its arrays: only the header and the metadata are read, and compared.
 
-    What is asked of it, or of a view of it, is then read, copied and checked; the container stays open as long as it or
-    a view is there. It has to stay as it is: a write of this package makes a new one. A text file has no header, and is
-    read. Raises what `read` raises.
+    A selection reads, copies and checks the items that it needs. The file stays open while the tensor or a view of it
+    exists. Do not change the file in place meanwhile. Writes of this package are safe, because they replace the file.
+    A text file has no header, so it is read whole. Raises the errors of `read`.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    >>> bl.open(store)[2, 0]
+    np.float64(2.0)
     """
     with contextlib.ExitStack() as stack:
         location = stack.enter_context(resolved(path))
@@ -105,7 +121,7 @@ class _Open:
 
 
 def _looking(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Found]:
-    """A tensor in another system's file, as long as the file is open."""
+    """Open a tensor in another system's file; the file stays open within the block."""
     given = location.options({}, location.kind.reads)
     found: contextlib.AbstractContextManager[Found] = location.module.looking(location.handle, limits=limits, **given)
     return found
@@ -118,27 +134,34 @@ def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextMa
 
 @within_memory
 def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, AnyTensor]:
-    """All tensors of a file or store by name: of the groups of a container, or of the objects of an sscdf file. The one
-    at the root, the primary object, is under None. Raises what `read` raises.
+    """Read all tensors of a file or store, by name: the groups of a container, or the objects of an sscdf file.
+
+    The tensor at the root, or the primary object, is under None. Raises the errors of `read`.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0]], [1.0], (3,), "sparse"))
+    >>> list(bl.read_all(store))
+    [None]
     """
     with resolved(path, whole=True) as file:
         if file.kind.named:
-            found: dict[str | None, AnyTensor] = file.module.read_all(file.handle, check=check, limits=limits)
-            return found
+            tensors: dict[str | None, AnyTensor] = file.module.read_all(file.handle, check=check, limits=limits)
+            return tensors
         groups = [None if name == "/" else name for name in list_tensors(file, limits=limits)]
         return {group: read(file.within(group), check=check, limits=limits) for group in groups}
 
 
 @contextlib.contextmanager
 def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Reader]:
-    """The container at PATH[:GROUP], open for reading."""
+    """Open the container at PATH[:GROUP] for reading."""
     with resolved(path, whole=True) as location, _reading(location, limits) as reader:
         yield reader
 
 
 class Description(NamedTuple):
-    """What a file says of a tensor: the descriptor, metadata of the arrays, what lenient reading had to mend, and
-    the map through which it is stored.
+    """A tensor by its metadata: the descriptor, the metadata of the arrays, the repairs that lenient reading made, and
+    the map through which the tensor is stored.
     """
 
     descriptor: Descriptor
@@ -149,8 +172,16 @@ class Description(NamedTuple):
 
 @within_memory
 def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIMITS) -> Description:
-    """The descriptor in PATH[:GROUP], compared with the metadata of its arrays. No array is read, where there is a
-    header to say what they are; a text file has none, and is read. Raises what `read` raises.
+    """Describe the tensor at PATH[:GROUP] from its header, which is compared with the metadata of the arrays.
+
+    No array is read. A text file has no header, so it is read whole. lenient, limits: as for `read`. Raises the errors
+    of `read`.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    >>> describe(store).descriptor.shape
+    (3, 4)
     """
     with resolved(path) as location:
         if hasattr(location.module, "looking"):
@@ -168,9 +199,16 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
 
 @within_memory
 def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
-    """The groups of a file, a store or an open group that hold a tensor, as PATH:GROUP takes them; the root is "/".
+    """List the groups of a file, a store or an open group that hold a tensor, as PATH:GROUP takes them. The root is
+    "/".
 
-    Only that each has a header is looked at. Raises what `read` raises for the file itself.
+    Only the presence of a header is checked. Raises the errors of `read` for the file itself.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0]], [1.0], (3,), "sparse"))
+    >>> bl.list_tensors(store)
+    ['/']
     """
     with resolved(path, whole=True) as file:
         if hasattr(file.module, "list_groups"):
@@ -200,7 +238,7 @@ def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:
 
 @contextlib.contextmanager
 def _one_folder(place: Any) -> Iterator[None]:
-    """Raise ContainerError where another folder took the place of this one, since what was read may be of both."""
+    """Raise ContainerError if another folder replaced this one, because the arrays may come from both."""
     with _same_folder(place) as unreplaced:
         try:
             yield
@@ -212,7 +250,7 @@ def _one_folder(place: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _same_folder(place: Any) -> Iterator[Callable[..., None]]:
-    """A function that raises ContainerError if another folder took the place of this one."""
+    """Return a function that raises ContainerError if another folder replaced this one."""
     try:
         handle = os.open(place, os.O_RDONLY) if isinstance(place, str) and os.path.isdir(place) else None
     except OSError:  # a folder cannot be opened everywhere

@@ -48,26 +48,35 @@ def write(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
-    """Write a tensor to PATH[:GROUP], into a store of zarr's, an open group of h5py's or zarr's, or a mapping; of a
-    MappedTensor the tensor that is stored, with the map beside its descriptor, or, to another system's file, its
-    entries.
+    """Write a tensor. Its map, if any, is stored beside the descriptor; another system's file receives the entries.
 
-    kind: one of KINDS; the suffix of a path tells it where it is not given. spec_version: the version that the
-    descriptor names; "0.1" is for programs that know no other. compression (gzip, zstd, none), chunks and shards (in
-    items), checksum: as far as the container has them, for all arrays or by name; checksum=True also seals the header
-    and every array, so that `read` refuses a file in which anything has changed; where they are not given, HDF5,
-    NetCDF and NPZ hold plain arrays that anyone can read or map, and Zarr chunks of 2**16 items in shards of 2**20,
-    with zstd and checksums. narrow: index and pointer arrays take the smallest unsigned integers that hold their
-    numbers, and are read as such. bitpacked: index and pointer arrays, or the arrays of integers with these names,
-    `values` among them, take as many bits as their numbers need, and are read as what they were; no other program
-    reads them. options: what other systems' files have of their own, see `write` in the module in `files`.
+    Parameters
+    ----------
+    path: PATH[:GROUP], a URL, a store of zarr's, an open group of h5py's or zarr's, or a mapping.
+    overwrite: replace the tensor that is there.
+    kind: one of KINDS. By default, the suffix of the path decides.
+    spec_version: the version that the descriptor names. Pass "0.1" for programs that read no other version.
+    compression: gzip, zstd or none, for all arrays or by name. HDF5, NetCDF and NPZ hold plain arrays by default; Zarr
+        uses zstd.
+    chunks, shards: their lengths in items, for all arrays or by name. The defaults of Zarr are 2**16 and 2**20.
+    checksum: True also stores checksums of the header and of every array, so that `read` refuses a changed file.
+    narrow: store index and pointer arrays in the smallest unsigned integers that hold them. They are read as such.
+    bitpacked: store index and pointer arrays, or the integer arrays with these names, in as few bits as they need. They
+        are read with their original type. Other programs cannot read them.
+    limits: bounds that `read` will apply.
+    options: options of one kind of file. The module in `io/files` documents them under `write`.
 
-    A file or local folder appears whole, in one step, or not at all; into another store the header is written last. A
-    group is written into what is there, the rest of which is kept; an open group or a mapping, too, takes the tensor
-    in and keeps the rest. What is not a path is as it was where the call fails. Raises FileExistsError for what is
-    there, unless `overwrite`; BinsparseError for a tensor that the kind of file cannot hold, before anything is
-    touched; LimitError for a header that `read` would refuse; TypeError for an option that the container does not
-    have.
+    A local file or folder is replaced atomically. In another store, the header is written last. A write into a group,
+    an open group or a mapping keeps everything else there, and restores a mapping or an open group if it fails.
+
+    Raises FileExistsError unless `overwrite`; BinsparseError, before anything is changed, for a tensor that the kind of
+    file cannot hold; LimitError for a header that `read` would refuse; OptionError for an option that does not apply.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    >>> sorted(store)
+    ['binsparse', 'indices_1', 'pointers_to_1', 'values']
     """
     if not isinstance(tensor, Tensor | MappedTensor):
         raise TypeError(f"expected a Tensor, got {type(tensor).__name__}")
@@ -109,7 +118,7 @@ def write_pieces(
     checksum: bool | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """As `write`, of arrays that come in pieces."""
+    """Write arrays that come in pieces; options as for `write`. progress: called for each piece."""
     check_target(path, overwrite=overwrite, kind=kind)
     storage = Storage(compression, chunks, shards, checksum)
     storage.check_names(pieces)
@@ -131,7 +140,7 @@ def write_pieces(
 
 
 def _reporting(pieces: Mapping[str, Pieces], progress: Progress) -> dict[str, Pieces]:
-    """The same pieces, each of which is reported when it is written."""
+    """The same pieces; each is reported when it is written."""
     total, done = sum(x.length for x in pieces.values()), 0
 
     def report(piece: Array) -> Array:
@@ -144,7 +153,7 @@ def _reporting(pieces: Mapping[str, Pieces], progress: Progress) -> dict[str, Pi
 
 
 def check_target(path: Place, *, overwrite: bool, kind: str | None = None) -> None:
-    """Raise what `write_pieces` would, as far as can be told before there is anything to write."""
+    """Raise the errors of `write_pieces` that are known before there is anything to write."""
     target = target_at(path, kind)
     if target.kind.tensors:
         raise OptionError(Problem(str(target.path), "this kind of file is not written in pieces; choose another kind"))
@@ -163,8 +172,9 @@ def write_all(
     chunks: int | Mapping[str, int] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """Write an sscdf file of several tensors by name, the primary object under None, in one step; options as for
-    `write`. Into the groups of a container each is written on its own. Raises what `write` raises.
+    """Write several tensors by name into one sscdf file, atomically; the primary object is under None.
+
+    For other containers, write each tensor to PATH:GROUP. Options and errors are those of `write`.
     """
     target = target_at(path, kind)
     if not target.kind.named:
@@ -181,11 +191,17 @@ def write_all(
 def repair(
     path: Place, out: Place, *, duplicates: Duplicates | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> list[str]:
-    """Read leniently what a strict reader refuses, write it to a new file, and tell what was mended.
+    """Read a file leniently, write the repaired tensor to a new file, and return the list of repairs.
 
-    Mended are entries out of order, duplicates in the way that is named, integers stored wider or narrower than
-    declared, and the dialects of other programs: nothing that would have to be invented. Raises what `read` and `write`
-    raise.
+    Repaired are the order of entries, duplicates as `duplicates` says, integers stored wider or narrower than declared,
+    and the deviations of other programs. No data is invented. Raises the errors of `read` and `write`.
+
+    >>> import binsparse_levels as bl
+    >>> source, target = {}, {}
+    >>> bl.write(source, bl.pack([[0, 2]], [1.0, 2.0], (3,), "sparse"))
+    >>> source["indices_0"] = source["indices_0"][::-1].copy()
+    >>> bl.repair(source, target)
+    ['entries: not in order, sorted']
     """
     with warnings.catch_warnings(record=True) as caught, resolved(path) as location:
         warnings.simplefilter("always", DialectWarning)
@@ -204,8 +220,9 @@ def write_arrays(
     storage: Storage = DEFAULT_STORAGE,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """Write a header and the arrays that it names into a container, as they are; see `write`. A header may be made when
-    the arrays are written.
+    """Write a header and the arrays that it names into a container, unchanged; options as for `write`.
+
+    header: the JSON object, or a function that makes it after the arrays are written.
     """
     target = target_at(path, kind)
     writing: contextlib.AbstractContextManager[Writer] = target.module.writing(
