@@ -1,6 +1,6 @@
-"""Plug-ins: level kinds, containers and kinds of files of other packages, by entry points.
+"""Plug-ins: level kinds and kinds of files of other packages, found by entry points.
 
-Nothing is loaded because it is installed, or because a file names it: only when a program asks for it.
+A plug-in is loaded only when a program asks for it, never because it is installed or a file names it.
 
     [project.entry-points."binsparse_levels.levels"]
     banana = "my_package:Banana"                          a subclass of Level
@@ -8,6 +8,9 @@ Nothing is loaded because it is installed, or because a file names it: only when
     [project.entry-points."binsparse_levels.kinds"]
     banana_file = "my_package:KIND"                       a binsparse_levels.io.Kind, whose module has the functions
                                                           `reading` and `writing`, or `read` and `write`
+
+A Kind says how its files are recognised: by a suffix, a signature, the names of files in a folder or in a zip file, or
+the names of attributes or members in an HDF5 group. To list such groups, its module has `claims(group) -> bool`.
 """
 
 from __future__ import annotations
@@ -22,20 +25,25 @@ _LEVELS, _KINDS = "binsparse_levels.levels", "binsparse_levels.kinds"
 
 
 def list_plugins() -> list[str]:
-    """The names of all plug-ins that are installed. None is loaded."""
+    """List the names of all installed plug-ins, sorted. No plug-in is loaded."""
     return sorted({point.name for point in _installed()})
 
 
 def load_plugins(*names: str) -> list[str]:
-    """Load the plug-ins of these names, or all, and register what they bring; the names of what was loaded.
+    """Load the plug-ins of these names, or all, register their kinds, and return their names.
 
-    Loading runs the code of the packages that bring them. Raises OptionError for a name that nobody has, or what is
-    neither a level kind nor a kind of file; FormatError for a kind whose name is taken.
+    Loading runs code of the packages that provide the plug-ins. Raises OptionError for an unknown name, for an object
+    that is neither a level kind nor a kind of file, and for a kind of file that clashes with a known one; FormatError
+    for a level kind whose name is taken.
+
+    >>> load_plugins("apple")
+    Traceback (most recent call last):
+    binsparse_levels.errors.OptionError: plugins: no plug-in has the name 'apple'; see list_plugins()
     """
     found = [point for point in _installed() if not names or point.name in names]
     missing = set(names) - {point.name for point in found}
     if missing:
-        raise OptionError(Problem("plugins", f"no plug-in has the name {min(missing)!r:.40}"))
+        raise OptionError(Problem("plugins", f"no plug-in has the name {min(missing)!r:.40}; see list_plugins()"))
     for point in found:
         _register(point)
     return sorted({point.name for point in found})

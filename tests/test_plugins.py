@@ -27,6 +27,7 @@ class Banana(Sparse):
         return {role: f"banana_{name}" for role, name in super().names(depth, root).items()}
 
 FILE = Kind("fruit_file", (".fruit",), tensors=True, signature=b"FRUIT")
+TREE = Kind("fruit_tree", tensors=True, reads=("group",), folder=("tree.json",), group=("tree",))
 BAD = 7
 '''
 FILE = """
@@ -44,17 +45,33 @@ def write(path, tensor, *, overwrite):
     with open(path, "wb") as file:
         file.write(b"FRUIT" + json.dumps([[x.tolist() for x in coords], values.tolist(), tensor.shape]).encode())
 """
+TREE = """
+import os
+import h5py
+import numpy as np
+from binsparse_levels import pack
+
+def claims(group):
+    return "tree" in group.attrs
+
+def read(path, *, group=None, limits):
+    if isinstance(path, h5py.Group):
+        return pack([[0]], [path[group or "/"].attrs["tree"]], 1, "sparse")
+    return pack([[0]], [float(len(os.listdir(path)))], 1, "sparse")
+"""
 
 
 @pytest.fixture
 def program(tmp_path):
     (tmp_path / "fruit.py").write_text(KIND)
     (tmp_path / "fruit_file.py").write_text(FILE)
+    (tmp_path / "fruit_tree.py").write_text(TREE)
     info = tmp_path / "fruit-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fruit\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[binsparse_levels.levels]\nbanana = fruit:Banana\n[binsparse_levels.kinds]\nfruit = fruit:FILE\n"
+        "[binsparse_levels.levels]\nbanana = fruit:Banana\n"
+        "[binsparse_levels.kinds]\nfruit = fruit:FILE\ntree = fruit:TREE\n"
         "[binsparse_levels.other]\nnone = fruit:BAD\n"
     )
 
@@ -72,13 +89,13 @@ def program(tmp_path):
 def test_a_kind_and_a_file_of_another_package(program):
     told = program(
         """
-        assert bl.list_plugins() == ["banana", "fruit"]
+        assert bl.list_plugins() == ["banana", "fruit", "tree"]
         assert "fruit" not in sys.modules
         assert bl.load_plugins("banana") == ["banana"]
         tensor = bl.pack([[0, 2, 2], [1, 0, 3]], [1.0, 2.0, 3.0], (3, 4), "dense, banana")
         bl.write("a.h5", tensor)
         assert bl.read("a.h5").equals(tensor) and bl.open("a.h5")[2].to_dense().tolist() == [2, 0, 0, 3]
-        assert bl.load_plugins() == ["banana", "fruit"] == bl.load_plugins("banana", "fruit")
+        assert bl.load_plugins() == ["banana", "fruit", "tree"] == bl.load_plugins("banana", "fruit", "tree")
         bl.write("a.fruit", tensor)
         bl.write("b", tensor, kind="fruit")
         assert bl.read("a.fruit").equals(tensor) and bl.read("b").equals(tensor)
@@ -100,6 +117,33 @@ def test_a_kind_and_a_file_of_another_package(program):
         """
     )
     assert "sound" in told
+
+
+def test_a_plugin_marks_folders_and_groups(program):
+    told = program(
+        """
+        import os, h5py
+        os.mkdir("wood")
+        open("wood/tree.json", "w").close()
+        bl.write("a.h5", bl.pack([[0]], [1.0], 1, "sparse"))
+        with h5py.File("a.h5", "r+") as file:
+            file.create_group("x/y").attrs["tree"] = 5.0
+        assert bl.list_tensors("a.h5") == ["/"]
+        bl.load_plugins("tree")
+        assert bl.read("wood").to_dense().tolist() == [1.0]
+        assert bl.list_tensors("a.h5") == ["/", "x/y"]
+        assert bl.read("a.h5:x/y").to_dense().tolist() == [5.0]
+        assert {None: [1.0], "x/y": [5.0]} == {k: x.to_dense().tolist() for k, x in bl.read_all("a.h5").items()}
+        from binsparse_levels.io import Kind, register_kind
+        for kind in (Kind("x", folder=("tree.json",)), Kind("x", group=("tree",)), Kind("x", zip=("binsparse.npy",)),
+                     Kind("x", (".h5",)), Kind("x", signature=(b"1", b"rawarray"))):
+            try:
+                register_kind("other", kind)
+            except bl.OptionError as error:
+                print(error)
+        """
+    )
+    assert len(told.splitlines()) == 5
 
 
 def test_what_is_no_plugin(program, tmp_path):

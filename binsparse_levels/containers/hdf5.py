@@ -375,7 +375,7 @@ def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
 
 def marks(path: str | h5py.Group, group: str | None) -> set[str]:
     """The names of the attributes and members of a group; none for a missing group."""
-    with opened(path) as file, touching(str(path)):
+    with opened(path) as file, touching(file.file.filename):
         try:
             place = walk(file, group)
         except PathMissingError:

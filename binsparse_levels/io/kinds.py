@@ -1,35 +1,44 @@
-"""Kinds of files: a row for each, and what kind is at a place or is to be written there."""
+"""Kinds of files: a row for each, and the location that a path is resolved to."""
 
 from __future__ import annotations
 
-import builtins
+import contextlib
 import importlib
+import itertools
 import os
 import sys
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from builtins import open as open_file
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
-from ..containers.base import (
-    is_url,
-    split_path,
-)
-from ..errors import (
-    ContainerError,
-    OptionError,
-    PathMissingError,
-    Problem,
-)
+from ..containers.base import is_url, split_path
+from ..errors import ContainerError, OptionError, PathMissingError, Problem
+
+# What users name: a path, PATH:GROUP, a URL, a store of zarr's, an open group of h5py's or zarr's, a mapping.
+Place: TypeAlias = Any
 
 
 class Kind(NamedTuple):
-    """A kind of file: the module that reads and writes it, its suffixes, what that module is to be told, and whether a
-    file holds several tensors by name.
+    """A kind of file.
 
-    Modules in `files` read and write tensors, those in `containers` headers and arrays. reads, writes: the options of
-    `read` and `write` that a module in `files` has. A plug-in's module is named from its own package on; tensors:
-    whether it is one as those in `files`. signature: how such a file begins.
+    Parameters
+    ----------
+    module: the module that reads and writes it. A leading dot means this package; a plug-in gives an absolute name.
+    suffixes: endings of paths, in lower case.
+    options: fixed options of the module's `writing` or `write`.
+    reads, writes: names of the options that the module's `read` and `write` take.
+    named: a file holds several tensors by name, and a path names one of them behind the colon.
+    tensors: the module reads and writes tensors (`read`, `write`), not headers and arrays (`reading`, `writing`).
+    signature: the first bytes of a file, or a tuple of alternatives.
+    folder, zip: names of files in a folder, or of members of a zip file, by which it is recognised.
+    group: names of attributes or members of an HDF5 group, by which it is recognised. The module's `claims(group)`
+        tells `list_tensors` for certain.
+    objects: the class of open objects, as "module:class".
+    remote: the module opens URLs. It overwrites an open store in place.
+    in_memory: the arrays are in memory already.
     """
 
     module: str
@@ -39,208 +48,289 @@ class Kind(NamedTuple):
     writes: tuple[str, ...] = ()
     named: bool = False
     tensors: bool = False
-    signature: bytes = b""
+    signature: bytes | tuple[bytes, ...] = ()
+    folder: tuple[str, ...] = ()
+    zip: tuple[str, ...] = ()
+    group: tuple[str, ...] = ()
+    objects: str = ""
+    remote: bool = False
+    in_memory: bool = False
 
-    @property
-    def holds_tensors(self) -> bool:
-        """Whether the module reads and writes tensors, not arrays."""
-        return self.tensors or self.module.startswith(".io.files.")
+    def marks(self) -> list[object]:
+        """Everything by which a file is recognised, which no other kind may have."""
+        signatures = self.signature if isinstance(self.signature, tuple) else (self.signature,)
+        pairs = (("in a folder", self.folder), ("in a zip file", self.zip), ("in a group", self.group))
+        return [*self.suffixes, *signatures, *((mark, where) for where, marks in pairs for mark in marks)]
 
 
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_SSCDF = Kind(
+    ".io.files.sscdf.file",
+    (".sscdf",),
+    reads=("name", "check"),
+    writes=("name", "storage", "limits"),
+    named=True,
+    tensors=True,
+    signature=_HDF5,
+    objects="h5py:Group",
+)
+
+# Where several rows fit, the first whose module claims the file is taken, or else the last one.
 KINDS = {
-    "hdf5": Kind(".containers.hdf5", (".h5", ".hdf5")),
-    "zarr": Kind(".containers.zarr", (".zarr", ".zarr.zip")),
+    "sscdf": _SSCDF,
+    "sscdf_json": _SSCDF._replace(suffixes=(), options={"dialect": "json"}, signature=(), objects=""),
+    "hdf5": Kind(".containers.hdf5", (".h5", ".hdf5"), signature=_HDF5, group=("binsparse",), objects="h5py:Group"),
+    "zarr": Kind(
+        ".containers.zarr",
+        (".zarr", ".zarr.zip"),
+        folder=("zarr.json", ".zgroup"),
+        zip=("zarr.json", ".zgroup"),
+        remote=True,
+    ),
     "zarr2": Kind(".containers.zarr", (), {"zarr_format": 2}),
-    "npz": Kind(".containers.npz", (".npz",)),
-    "directory": Kind(".containers.npy_folder", (".bspnpy",)),
-    "rawarray_directory": Kind(".containers.ra_folder", (".bspra",)),
+    "npz": Kind(".containers.npz", (".npz",), zip=("binsparse.npy",)),
+    "rawarray_directory": Kind(".containers.ra_folder", (".bspra",), folder=("values.ra",)),
+    "directory": Kind(".containers.npy_folder", (".bspnpy",), folder=("binsparse.json",)),
     "netcdf": Kind(".containers.netcdf", (".nc", ".nc4")),
-    "memory": Kind(".containers.memory"),
-    "matrix_market": Kind(".io.files.matrix_market", (".mtx", ".mtx.gz"), reads=("duplicates",)),
-    "frostt": Kind(".io.files.frostt", (".tns", ".tns.gz"), reads=("shape", "duplicates")),
+    "memory": Kind(".containers.memory", objects="collections.abc:Mapping", in_memory=True),
+    "matrix_market": Kind(
+        ".io.files.matrix_market",
+        (".mtx", ".mtx.gz"),
+        reads=("duplicates",),
+        tensors=True,
+        signature=b"%%MatrixMarket",
+    ),
+    "frostt": Kind(".io.files.frostt", (".tns", ".tns.gz"), reads=("shape", "duplicates"), tensors=True),
     "rawarray": Kind(
         ".io.files.rawarray",
         (".ra",),
         reads=("order", "dtype"),
         writes=("order", "eltype", "big_endian", "encoding", "trailer"),
-    ),
-    "sscdf": Kind(".io.files.sscdf.file", (".sscdf",), {}, ("name", "check"), ("name", "storage", "limits"), True),
-    "sscdf_json": Kind(
-        ".io.files.sscdf.file", (), {"dialect": "json"}, ("name", "check"), ("name", "storage", "limits"), True
+        tensors=True,
+        signature=(b"rawarray", b"yarrawar"),
     ),
     "bpcells": Kind(
-        ".io.files.bpcells", reads=("group", "duplicates"), writes=("group", "packed", "version", "chunks", "gzip")
+        ".io.files.bpcells",
+        reads=("group", "duplicates"),
+        writes=("group", "packed", "version", "chunks", "gzip"),
+        tensors=True,
+        folder=("version",),
+        group=("version",),
     ),
-    "anndata": Kind(".io.files.anndata", reads=("group", "duplicates")),
+    "anndata": Kind(
+        ".io.files.anndata",
+        reads=("group", "duplicates"),
+        tensors=True,
+        group=("encoding-type", "h5sparse_format", "barcodes", "matrix"),
+    ),
 }
 
 
-_SIGNATURES = {
-    b"\x89HDF\r\n\x1a\n": "hdf5", b"%%MatrixMarket": "matrix_market", b"rawarray": "rawarray", b"yarrawar": "rawarray",
-}  # fmt: skip
-
-
-# An attribute of an HDF5 group, or an object in it, that tells what the group is; ours comes first.
-_HDF5_MARKS = {
-    "binsparse": "hdf5", "version": "bpcells", "encoding-type": "anndata", "h5sparse_format": "anndata",
-    "barcodes": "anndata", "matrix": "anndata",
-}  # fmt: skip
-
-
-# A file in a folder, or a member of a zip file, that tells what the whole is.
-_MARKS = {
-    "zarr.json": "zarr", ".zgroup": "zarr", "values.ra": "rawarray_directory", "binsparse.json": "directory",
-    "binsparse.npy": "npz",
-}  # fmt: skip
-
-
-# A path, PATH:GROUP, a URL or a store of zarr's, an open group of h5py's or zarr's, a mapping.
-Place: TypeAlias = Any
-
-
-def in_place(path: Place) -> bool:
-    """Whether what is at a path is overwritten where it lies: in stores that are no local files or folders."""
-    place, _ = split_place(path)
-    return is_url(place) if isinstance(place, str) else open_kind(place) == "zarr"
-
-
-def is_mapping(place: Place) -> bool:
-    """Whether a place is a mapping of arrays; an open group is none, though one of h5py's is a mapping for Python."""
-    return isinstance(place, Mapping) and not _is_hdf5(place)
-
-
-def _is_hdf5(place: Any) -> bool:
-    h5py = sys.modules.get("h5py")  # where nobody has imported it, there is no group of it
-    return h5py is not None and isinstance(place, h5py.Group)
-
-
-def placed(kind: Kind, place: str, group: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with what stands behind the colon of a path: a group, or in files that have them, a name; the root is
-    the primary object.
-    """
-    if not kind.named:
-        return {"group": group, **options}
-    if group is not None and options.get("name") is not None:
-        raise OptionError(Problem(place, f"names the object {group!r:.40}, and name={options['name']!r:.40}"))
-    return {**options, "name": group or options.get("name")}
-
-
-class Split(NamedTuple):
-    """A place and a group in it, for what has no path to write both in."""
-
-    place: Any
-    group: str | None
-
-
-def split_place(path: Place) -> Split:
-    if isinstance(path, Split):
-        return path
-    return Split(*split_path(path)) if isinstance(path, str | os.PathLike) else Split(path, None)
-
-
-def kind_to_write(place: Any, kind: str | None) -> str:
-    if kind is not None:
-        if not isinstance(kind, str) or kind not in KINDS:
-            raise OptionError(Problem("kind", f"unknown kind {kind!r:.40}; known are {', '.join(KINDS)}"))
-        if not isinstance(place, str) and KINDS[kind].module != KINDS[open_kind(place)].module:
-            raise OptionError(Problem("kind", f"{kind} is written to a path, not to a {type(place).__name__}"))
-        return kind
-    if not isinstance(place, str):
-        return open_kind(place)
-    found = _kind_by_suffix(place)
-    if found is None:
-        suffixes = ", ".join(suffix for known in KINDS.values() for suffix in known.suffixes)
-        raise ContainerError(Problem(place, f"unknown suffix; known are {suffixes}"))
-    return found
-
-
-def open_kind(place: Any) -> str:
-    """The kind of a place that is no path."""
-    return "hdf5" if _is_hdf5(place) else "memory" if isinstance(place, Mapping) else "zarr"
-
-
-def _kind_by_suffix(path: str) -> str | None:
-    name = path.lower().rstrip("/")
-    return next((kind for kind, known in KINDS.items() if name.endswith(known.suffixes or ("\0",))), None)
-
-
-def kind_at(place: Any, group: str | None) -> str:
-    """As `kind_of`; of an HDF5 file, by what the group has. Where there is none, that of the file."""
-    kind = kind_of(place)
-    if kind != "hdf5":
-        return kind
-    marks = module_of(KINDS[kind]).marks(place, group)
-    return next((kind for mark, kind in _HDF5_MARKS.items() if mark in marks), kind)
-
-
-def kind_of(place: Any) -> str:
-    """The kind of what is there, by its content, then its suffix."""
-    if not isinstance(place, str):
-        kind = open_kind(place)
-        return "sscdf" if kind == "hdf5" and module_of(KINDS["sscdf"]).claims(place) else kind
-    if is_url(place):
-        return "zarr"
-    if os.path.isdir(place):
-        return _marked(os.listdir(place), place, {**_MARKS, "version": "bpcells"})
-    if os.path.exists(place) and not os.path.isfile(place):  # a pipe would wait for somebody to write
-        raise ContainerError(Problem(place, "is no file"))
-    try:
-        with builtins.open(place, "rb") as file:
-            head = file.read(4096)
-    except FileNotFoundError:
-        raise PathMissingError(Problem(place, "no such file")) from None
-    except OSError as error:
-        raise ContainerError(Problem(place, f"cannot be read: {error.strerror}")) from error
-    if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-        try:
-            with zipfile.ZipFile(place) as archive:
-                names = archive.namelist()
-        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-            raise ContainerError(Problem(place, f"cannot be opened as a zip file: {error}")) from None
-        return _marked(names, place)
-    if head[:2] == b"\x1f\x8b":
-        try:
-            head = zlib.decompressobj(wbits=31).decompress(head, 64)
-        except zlib.error as error:
-            raise ContainerError(Problem(place, f"not a gzip file: {error}")) from None
-    for signature, kind in _SIGNATURES.items():
-        if head.startswith(signature):
-            return "sscdf" if kind == "hdf5" and module_of(KINDS["sscdf"]).claims(place) else kind
-    found = _kind_by_suffix(place)
-    if found is None:
-        raise ContainerError(Problem(place, "neither its content nor its suffix is known"))
-    return found
-
-
-def _marked(names: Sequence[str], place: str, marks: Mapping[str, str] = _MARKS) -> str:
-    kind = next((kind for mark, kind in marks.items() if mark in names), None)
-    if kind is None:
-        raise ContainerError(Problem(place, f"holds no tensor: none of {', '.join(marks)} is there"))
-    return kind
-
-
 def register_kind(name: str, kind: Kind) -> None:
-    """Make a kind of file known. Raises OptionError for a name, a suffix or a signature that is taken."""
-    taken = [suffix for known in KINDS.values() for suffix in known.suffixes]
-    clashes = [x for x in kind.suffixes if x in taken] + [kind.signature] * (kind.signature in _SIGNATURES)
+    """Add a kind of file. Raises OptionError for a name, a suffix, a signature or another mark that is taken."""
+    taken = list(itertools.chain.from_iterable(known.marks() for known in KINDS.values()))
+    clashes = [mark for mark in kind.marks() if mark in taken]
     if KINDS.get(name, kind) != kind or (name not in KINDS and clashes):
-        raise OptionError(Problem(name, f"a kind of file has that name, or its {clashes or 'name'}, already"))
+        raise OptionError(Problem(name, f"a kind of file has {clashes or 'this name'} already; choose another"))
     KINDS[name] = kind
-    if kind.signature:
-        _SIGNATURES[kind.signature] = name
 
 
 def module_of(kind: Kind) -> Any:
     return importlib.import_module(kind.module, __package__.rpartition(".")[0])
 
 
-def refuse(place: Any, **options: Any) -> None:
+@dataclass(frozen=True)
+class Location:
+    """Where a tensor is, or is to be written.
+
+    path: text, or the open object that was given. name: of the kind in KINDS. handle: what the module is given: the
+    open file, where the file was opened to find its kind, else the path.
+    """
+
+    path: Any
+    group: str | None
+    name: str
+    handle: Any
+
+    @property
+    def kind(self) -> Kind:
+        return KINDS[self.name]
+
+    @property
+    def module(self) -> Any:
+        return module_of(self.kind)
+
+    def within(self, group: str | None) -> Location:
+        """A group of this file, which may be of another kind by the marks that it has."""
+        name, marks = self.name, getattr(self.module, "marks", None)
+        if marks is not None:
+            there = marks(self.handle, group)
+            name = next((other for other, kind in KINDS.items() if there.intersection(kind.group)), name)
+        return replace(self, group=group, name=name)
+
+    def options(self, given: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+        """The options that are not None, with the group or the object's name from the path. Raises OptionError for one
+        that is not known.
+        """
+        if not self.kind.named:
+            given = {"group": self.group, **given}
+        elif self.group is not None and given.get("name") is not None:
+            what = f"names the object {self.group!r:.40}, and name={given['name']!r:.40}; leave one out"
+            raise OptionError(Problem(self.path, what))
+        else:
+            given = {**given, "name": self.group or given.get("name")}
+        refuse(self.path, **{name: value for name, value in given.items() if name not in known})
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def refuse(path: Any, **options: Any) -> None:
+    """Raise OptionError for an option that is not None."""
     for name, value in options.items():
         if value is not None:
-            raise OptionError(Problem(str(place), f"{name} does not apply to this kind of file"))
+            raise OptionError(Problem(str(path), f"{name} does not apply to this kind of file; leave it out"))
 
 
-def chosen(place: Any, options: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
-    """The options that were given; raises OptionError for one that this kind of file does not have."""
-    refuse(place, **{name: value for name, value in options.items() if name not in known})
-    return {name: value for name, value in options.items() if value is not None}
+@contextlib.contextmanager
+def resolved(place: Place, *, whole: bool = False) -> Iterator[Location]:
+    """The location of what is there, recognised by its content, then by its suffix. A file that is opened for that
+    stays open within the block.
+
+    whole: the kind of the file; otherwise that of the group in it. Raises PathMissingError, ContainerError.
+    """
+    if isinstance(place, Location):
+        yield place
+        return
+    path, group = split_place(place)
+    names = _fitting(path)
+    module = module_of(KINDS[names[-1]])
+    with contextlib.ExitStack() as stack:
+        handle = stack.enter_context(module.opened(path)) if hasattr(module, "opened") else path
+        name = next((name for name in names[:-1] if module_of(KINDS[name]).claims(handle)), names[-1])
+        location = Location(path, group, name, handle)
+        yield location if whole else location.within(group)
+
+
+def claims_of_groups() -> list[Callable[[Any], bool]]:
+    """What tells of an HDF5 group whether it is of one of the kinds that groups are recognised as."""
+    modules = [module_of(kind) for kind in KINDS.values() if kind.group]
+    return [module.claims for module in modules if hasattr(module, "claims")]
+
+
+def target_at(place: Place, name: str | None) -> Location:
+    """The location to write to. name: of the kind; by default, the suffix says it. Raises OptionError, ContainerError,
+    PathMissingError for a folder that is missing.
+    """
+    path, group = split_place(place)
+    if name is not None and (not isinstance(name, str) or name not in KINDS):
+        raise OptionError(Problem("kind", f"unknown kind {name!r:.40}; known are {', '.join(KINDS)}"))
+    if not isinstance(path, str):
+        usual = _of_object(path)[-1]
+        if name is not None and KINDS[name].module != KINDS[usual].module:
+            raise OptionError(Problem("kind", f"{name} is written to a path, not to a {type(path).__name__}"))
+        return Location(path, group, name or usual, path)
+    name = name or _by_suffix(path)
+    if name is None:
+        suffixes = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)
+        raise ContainerError(Problem(path, f"unknown suffix; known are {suffixes}; or pass kind="))
+    folder = os.path.dirname(os.path.realpath(path))
+    if not is_url(path) and not os.path.isdir(folder):
+        raise PathMissingError(Problem(folder, "no such folder; make it first"))
+    return Location(path, group, name, path)
+
+
+def split_place(place: Place) -> tuple[Any, str | None]:
+    """The path or open object, and the group."""
+    if isinstance(place, Location):
+        return place.path, place.group
+    return split_path(place) if isinstance(place, str | os.PathLike) else (place, None)
+
+
+def name_of(place: Place) -> str:
+    """What errors call a place: its path, or the type of the open object."""
+    return os.fspath(place) if isinstance(place, str | os.PathLike) else f"the {type(place).__name__}"
+
+
+def in_place(place: Place) -> bool:
+    """Whether a write overwrites the data where they are, as in stores that are no local files or folders."""
+    path, _ = split_place(place)
+    return is_url(path) if isinstance(path, str) else KINDS[_of_object(path)[-1]].remote
+
+
+def in_memory(place: Place) -> bool:
+    """Whether the arrays at a place are in memory already."""
+    return not isinstance(place, str | os.PathLike) and KINDS[_of_object(place)[-1]].in_memory
+
+
+def _fitting(path: Any) -> list[str]:
+    """The kinds that fit what is at a path, or an open object."""
+    if not isinstance(path, str):
+        return _of_object(path)
+    if is_url(path):
+        return [_remote()]
+    if os.path.isdir(path):
+        return _marked(path, {name: kind.folder for name, kind in KINDS.items()}, os.listdir(path))
+    head = _head(path)
+    if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+        return _marked(path, {name: kind.zip for name, kind in KINDS.items()}, _members(path))
+    names = [name for name, kind in KINDS.items() if head.startswith(kind.signature)]
+    if not names and (name := _by_suffix(path)):
+        names = [name]
+    if not names:
+        raise ContainerError(Problem(path, "neither its content nor its suffix is known; a plug-in may know it"))
+    return names
+
+
+def _of_object(place: Any) -> list[str]:
+    """The kinds of an open object; a store of zarr's has many classes."""
+    names: list[str] = []
+    for name, kind in KINDS.items():
+        module, _, cls = kind.objects.partition(":")
+        if module in sys.modules and isinstance(place, getattr(sys.modules[module], cls)):
+            if names and KINDS[names[0]].objects != kind.objects:
+                break
+            names.append(name)
+    return names or [_remote()]
+
+
+def _remote() -> str:
+    return next(name for name, kind in KINDS.items() if kind.remote)
+
+
+def _by_suffix(path: str) -> str | None:
+    path = path.lower().rstrip("/")
+    return next((name for name, kind in KINDS.items() if kind.suffixes and path.endswith(kind.suffixes)), None)
+
+
+def _marked(path: str, marks: Mapping[str, Sequence[str]], there: Sequence[str]) -> list[str]:
+    name = next((name for name, known in marks.items() if not set(known).isdisjoint(there)), None)
+    if name is None:
+        known = ", ".join(itertools.chain.from_iterable(marks.values()))
+        raise ContainerError(Problem(path, f"holds no tensor: none of {known} is there"))
+    return [name]
+
+
+def _head(path: str) -> bytes:
+    """The first bytes of a file, unpacked where it is compressed by gzip."""
+    if os.path.exists(path) and not os.path.isfile(path):  # to open a pipe would block
+        raise ContainerError(Problem(path, "is no file"))
+    try:
+        with open_file(path, "rb") as file:
+            head = file.read(4096)
+    except FileNotFoundError:
+        raise PathMissingError(Problem(path, "no such file")) from None
+    except OSError as error:
+        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}")) from error
+    if head[:2] != b"\x1f\x8b":
+        return head
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, 64)
+    except zlib.error as error:
+        raise ContainerError(Problem(path, f"not a gzip file: {error}")) from None
+
+
+def _members(path: str) -> list[str]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise ContainerError(Problem(path, f"cannot be opened as a zip file: {error}")) from None

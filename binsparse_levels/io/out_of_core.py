@@ -1,12 +1,13 @@
-"""What is larger than memory: converted by external ordering, joined, appended to.
+"""Convert a tensor that is larger than memory, by external sorting.
 
-Ordering goes by partitions. The source is read block by block; the entries of each are written to scratch files, those
-of a partition, which is a range of the target's order, one behind the other; each partition is read, sorted and packed
-as a tree of its own. Then every size is known, and each array is written once, from its beginning to its end, and the
-header last. Where the target keeps the order of the source its blocks are the partitions.
+1. The source is read block by block. The entries of a block are written to scratch files by partition, where a
+   partition is a range of the target's order.
+2. Each partition is read, sorted and packed as a tree of its own.
+3. All sizes are then known. Each array is written once, from its beginning to its end; the header follows.
 
-A step is a function of the plan and a number, which leaves files and returns what there is to know of them: any
-executor may run the steps of a stage side by side, in other processes too.
+If the target keeps the order of the source, the blocks are the partitions. A step is a function of the plan and a
+number. It writes files and returns what later steps need, so an executor may run the steps of a stage in parallel, also
+in other processes.
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import kernels, parallel
-from ..arrays import LazyArray, lazy
+from ..arrays import Array, LazyArray, lazy
 from ..containers.base import is_url, split_path
 from ..containers.replacing import part_of, remove
 from ..engine.blocks import read_block
@@ -37,24 +37,23 @@ from ..formats.structure import in_triangle, read_problems
 from ..levels import Level
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
+from ..tensors.encoding import stored_pieces
 from ..tensors.mapped import as_stored, as_written
 from ..tensors.validation import checked_format, mirror_problems
 from . import reading
-from .appending import Joint, Progress, check_source, described_joint, name_of, one_value, write_joint
-from .kinds import Place, is_mapping
-from .writing import check_target, write
-
-Array: TypeAlias = npt.NDArray[Any]
+from .kinds import Place, in_memory, name_of
+from .reading import check_lazy
+from .writing import Progress, check_target, write, write_pieces
 
 
 class Executor(Protocol):
-    """What runs the steps of a stage: those of concurrent.futures, or a cluster's with the same interface."""
+    """Runs the steps of a stage: an executor of concurrent.futures, or of a cluster with the same interface."""
 
     def map(self, function: Callable[..., Any], /, *items: Iterable[Any]) -> Iterable[Any]: ...
 
 
 class _InTurn:
-    """Runs one step at a time, so that one block is in memory at a time; the kernels use all threads."""
+    """Runs one step at a time, so that one block is in memory. The kernels use all threads."""
 
     def map(self, function: Callable[..., Any], /, *items: Iterable[Any]) -> Iterable[Any]:
         return map(function, *items)
@@ -73,27 +72,39 @@ def convert(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
-    """Write the tensor at `source` to `target`, in another format or its own; a map stays beside it.
+    """Write the tensor at `source` to `target`, in another format or its own. Its map is kept.
 
-    memory: bytes that the process may take for it, itself included, such as 2**30; it needs scratch space beside the
-    target, of some 20 to 40 bytes for each entry. None: whatever it takes. executor: runs the steps, in other processes
-    where it has some; each takes so much memory. progress: is called with the name of a stage, how many of its steps
-    are done, and of how many. options: as for `write`.
+    Parameters
+    ----------
+    source, target: as the path of `read` and `write`.
+    format: the format of the target; by default, that of the source.
+    memory: bytes that the whole process may use, such as 2**30. Scratch files beside the target need 20 to 40 bytes for
+        each entry. By default, the memory is not bounded.
+    executor: runs the steps, possibly in other processes. Each process uses so much memory.
+    progress: called with the name of a stage, the number of finished steps, and their total.
+    overwrite, limits, options: as for `write`.
 
-    Raises what `read`, `Tensor.convert` and `write` raise; LimitError for too little memory; FormatError where a level
-    kind is not read or written in parts and the tensor does not fit.
+    Raises the errors of `read`, `Tensor.convert` and `write`; LimitError for too little memory; FormatError if the
+    tensor exceeds the memory and a level kind cannot be read or written in parts.
+
+    >>> import binsparse_levels as bl
+    >>> source, target = {}, {}
+    >>> bl.write(source, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    >>> bl.convert(source, target, "CSC")
+    >>> str(bl.read(target).format)
+    'CSC'
     """
     tensor = as_stored(reading.open(source, limits=limits))
     parsed, _ = checked_format(format if format is not None else tensor.format, tensor.shape, limits)
     if tensor.structure is not None:
         raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
     tree, order = tensor._source, tensor.format.order
-    if memory is None or not tree.lazy or is_mapping(source) or len(tree.values) <= (size := _block_size(memory, tree)):
+    if memory is None or not tree.lazy or in_memory(source) or len(tree.values) <= (size := _block_size(memory, tree)):
         write(target, as_written(tensor.convert(parsed, limits=limits)), overwrite=overwrite, limits=limits, **options)
         return
     stored_at = [order.index(k) for k in parsed.order]
     check_target(target, overwrite=overwrite, kind=options.get("kind"))
-    check_source(tree, name_of(source), tensor.format.order)
+    check_lazy(tree, name_of(source), tensor.format.order)
     with scratch(target) as folder:
         plan = _Plan(
             source=source,
@@ -110,14 +121,19 @@ def convert(
         arrays = joined(
             parsed.levels, plan.dims(tree), parts, plan.pad, index_dtype(tree.dims, len(tree.values)), tensor.dtype
         )
-        joint = Joint(tensor, parsed, tensor.shape, arrays, one_value([tensor]))
-        write_joint(target, *described_joint(joint, {}), progress, overwrite=overwrite, limits=limits, **options)
+        one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
+        rest = tensor.fill_value, tensor.structure, tensor.descriptor_attributes, tensor.attributes
+        header, pieces = stored_pieces(arrays, parsed, tensor.shape, one, *rest, {})
+        write_pieces(target, header, pieces, progress=progress, overwrite=overwrite, limits=limits, **options)
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What every step is told. order: the source's stored dimension at each of the target's. size: entries of a block.
-    dimensions: the tensor's at each of the target's stored ones; structure: the triangle that is taken.
+    """The parameters of every step.
+
+    order: the source's stored dimension at each of the target's. size: entries of a block. dimensions: the tensor's
+    dimension at each of the target's stored ones. structure: the triangle that is taken. splitters: keys at which
+    partitions begin.
     """
 
     source: Place
@@ -138,21 +154,21 @@ class _Plan:
         return os.path.join(self.folder, name)
 
 
-_opened: dict[str, Tree] = {}
+_sources: dict[str, Tree] = {}
 
 
 def _tree(plan: _Plan) -> Tree:
-    """The source, opened once in every process and for every plan, which has its own folder."""
-    tree = _opened.get(plan.folder)
+    """The tree of the source, opened once in every process for every plan."""
+    tree = _sources.get(plan.folder)
     if tree is None:
         tree = as_stored(reading.open(plan.source, limits=plan.limits))._source
-        _opened.clear()
-        _opened[plan.folder] = tree
+        _sources.clear()
+        _sources[plan.folder] = tree
     return tree
 
 
 def _entries(plan: _Plan, number: int) -> tuple[list[Array], Array]:
-    """A block of the source, by the target's stored dimensions."""
+    """The coordinates, in the target's stored order, and the values of a block of the source."""
     tree = _tree(plan)
     block = range(number * plan.size, min((number + 1) * plan.size, len(tree.values)))
     columns, values = read_block(tree, block, index_dtype(tree.dims, 0))
@@ -160,13 +176,13 @@ def _entries(plan: _Plan, number: int) -> tuple[list[Array], Array]:
     if plan.structure is not None:
         coords = [columns[plan.dimensions.index(k)] for k in range(2)]
         raise_if(ArrayError, read_problems(plan.structure, coords, values, padded=tree.padded))
-        kept = in_triangle(plan.structure, coords)
-        return [x[kept] for x in columns], values[kept]
+        inside = in_triangle(plan.structure, coords)
+        return [x[inside] for x in columns], values[inside]
     return columns, values
 
 
 def _ordered(plan: _Plan, tree: Tree, executor: Executor, progress: Progress) -> list[Part]:
-    """The entries as trees that follow each other in the target's order."""
+    """Sort and pack all entries into trees that follow each other in the target's order."""
     blocks = -(-len(tree.values) // plan.size)
 
     def stage(name: str, step: Callable[[int], Any], count: int) -> Iterator[Any]:
@@ -191,7 +207,7 @@ def _ordered(plan: _Plan, tree: Tree, executor: Executor, progress: Progress) ->
 
 
 def _keys(columns: Sequence[Array], dims: Sequence[int]) -> Array:
-    """For each entry a number that ascends with the order of the entries; of the first 63 bits of the coordinates."""
+    """A number for each entry, from the first 63 bits of its coordinates; it ascends with the order of the entries."""
     keys = np.zeros(len(columns[0]), np.int64)
     left = 63
     for x, size in zip(columns, dims, strict=True):
@@ -207,7 +223,7 @@ _SAMPLES, _SAMPLED = 512, 64  # how many places of the source are looked at, and
 
 
 def _with_splitters(plan: _Plan, tree: Tree) -> _Plan:
-    """With the keys at which partitions of equal size begin, by a sample."""
+    """Add the keys at which partitions of about equal size begin, estimated from a sample."""
     count = len(tree.values)
     starts = np.unique(np.linspace(0, max(count - _SAMPLED, 0), _SAMPLES).astype(np.int64)).tolist()
     dims = plan.dims(tree)
@@ -222,8 +238,8 @@ def _with_splitters(plan: _Plan, tree: Tree) -> _Plan:
 
 
 def _partition(plan: _Plan, number: int) -> tuple[int, ...]:
-    """Write the entries of a block by partitions, one file for each dimension and one for the values; where in them
-    each partition begins.
+    """Write the entries of a block by partition: a file for each dimension, and one for the values. Returns the offsets
+    at which the partitions begin.
     """
     columns, values = _entries(plan, number)
     dims = plan.dims(_tree(plan))
@@ -269,7 +285,9 @@ def _pack_block(plan: _Plan, number: int) -> Part | None:
 
 
 def _packed(plan: _Plan, number: int, columns: list[Array], values: Array) -> Part | None:
-    """A tree of these entries, in scratch files; its dimensions are as small as they can be, the first ones."""
+    """Pack these entries as a tree in scratch files. Only leading dimensions are cropped to the range of the
+    coordinates.
+    """
     if not len(values):
         return None
     dims = list(plan.dims(_tree(plan)))
@@ -287,9 +305,9 @@ def _packed(plan: _Plan, number: int, columns: list[Array], values: Array) -> Pa
     for name, array in {**tree.arrays, "values": tree.values}.items():
         _save(plan.file(f"part{number}.{name}"), array)
         arrays[name] = _saved(plan.file(f"part{number}.{name}"), array.dtype, len(array))
-    kept: Any = arrays.pop("values")
+    stored: Any = arrays.pop("values")
     first, last = _ends(columns, origin)
-    return Part(Tree(plan.levels, tuple(dims), arrays, kept), tuple(origin), first, last)
+    return Part(Tree(plan.levels, tuple(dims), arrays, stored), tuple(origin), first, last)
 
 
 def _ends(columns: Sequence[Array], origin: Sequence[int]) -> tuple[Coords, Coords]:
@@ -335,7 +353,7 @@ def _remove(plan: _Plan, run: str) -> None:
 
 @contextlib.contextmanager
 def scratch(target: Any) -> Iterator[str]:
-    """A folder beside the target, which is removed at the end; for what is no local path, where the system has such."""
+    """A folder beside the target, or for a URL or an open object a temporary one; removed at the end."""
     path = split_path(target)[0] if isinstance(target, str | os.PathLike) else ""
     try:
         if not path or is_url(path):
@@ -344,19 +362,21 @@ def scratch(target: Any) -> Iterator[str]:
             folder = f"{part_of(os.path.realpath(path))}.d"
             os.mkdir(folder)
     except OSError as error:
-        raise ContainerError(Problem(path, f"there is no scratch space: {error.strerror}")) from error
+        raise ContainerError(
+            Problem(path, f"no folder for scratch files can be made here: {error.strerror}")
+        ) from error
     try:
         yield folder
     finally:
-        _opened.pop(folder, None)
+        _sources.pop(folder, None)
         remove(folder)
 
 
 def _block_size(memory: int, tree: Tree) -> int:
-    """How many entries may be in memory at a time.
+    """The number of entries that may be in memory at a time.
 
-    For each there are, at the most, its coordinates and its value twice, and three words that sort it; and the pointers
-    of the fibers that it lies among, of which many may be empty, as words that are counted and added up.
+    Each entry needs at most twice its coordinates and its value, three words for sorting, and its share of the fibers'
+    pointers. Many fibers may be empty, so pointers can outnumber the entries.
     """
     given, memory = memory, as_integer(memory) or 0
     if memory < 1:
@@ -367,7 +387,7 @@ def _block_size(memory: int, tree: Tree) -> int:
     each += 72 * sum(n for place, _, n in tree.walk() if "ptr" in place.names) // max(len(tree.values), 1)
     if free < max(least, each):
         least = memory - free + max(least, each)
-        raise LimitError(Problem("memory", f"{memory} bytes are too few: the process alone needs about {least}"))
+        raise LimitError(Problem("memory", f"{memory} bytes are too few; pass at least {least}"))
     return free // each
 
 

@@ -1,4 +1,4 @@
-"""Read and open tensors, describe and list them."""
+"""Read and open tensors; describe and list the tensors of a file."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..arrays import LazyArray
 from ..containers.base import (
     ArrayInfo,
     Reader,
 )
 from ..engine.emission import Duplicates
+from ..engine.tree import Tree
 from ..errors import (
+    ArrayError,
     BinsparseError,
     ContainerError,
     DialectWarning,
     Problem,
+    raise_if,
     within_memory,
 )
 from ..formats.descriptor import Descriptor, parse_descriptor
@@ -27,7 +31,9 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.mapped import AnyTensor, as_stored, as_written
 from ..tensors.tensor import Check, Tensor
 from .decoding import Found, Loading, described, lazy_tensor
-from .kinds import KINDS, Kind, Place, Split, chosen, kind_at, kind_of, module_of, placed, refuse, split_place
+from .kinds import Location, Place, claims_of_groups, refuse, resolved
+
+_AT_ONCE = 2**20  # items that are checked at once
 
 
 @within_memory
@@ -41,50 +47,70 @@ def read(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> AnyTensor:
-    """The tensor in PATH[:GROUP], in a store of zarr's, an open group of h5py's or zarr's, or in a mapping, copied into
-    memory and checked in full; a MappedTensor where there is a map beside the descriptor.
+    """Read a tensor into memory, and check everything.
 
-    lenient: mend a fixed list of dialects that other programs write; each repair is told by a DialectWarning. check:
-    as for Tensor. shape: of a .tns file, which names none; else its largest coordinates tell. duplicates: as for
-    `pack`, "error" where it is not given; text files may have some, others only when read leniently. options: what
-    other systems' files have of their own, such as the `name` of an object in an sscdf file, or `order` of RawArray;
-    see `read` in the module in `files`.
+    Parameters
+    ----------
+    path: PATH[:GROUP], a URL, a store of zarr's, an open group of h5py's or zarr's, or a mapping.
+    lenient: repair a fixed list of deviations of other programs. Each repair is reported by a DialectWarning.
+    check: as for Tensor.
+    shape: the shape of a .tns file, which does not store it. By default, the largest coordinates give the shape.
+    duplicates: as for `pack`, "error" by default. Text files may hold duplicates; other files only when read leniently.
+    limits: bounds on sizes that a file may claim.
+    options: options of one kind of file, such as `name` for sscdf or `order` for RawArray. The module in `io/files`
+        documents them under `read`.
 
-    Raises FileNotFoundError, and BinsparseError of every kind with all that is wrong.
+    Raises FileNotFoundError, or a BinsparseError that lists every fault.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    >>> bl.read(store).to_dense()[2].tolist()
+    [2.0, 0.0, 0.0, 0.0]
     """
-    place, group = split_place(path)
-    kind = KINDS[kind_at(place, group)]
-    module = module_of(kind)
-    if kind.holds_tensors:
-        given = placed(kind, place, group, {"shape": shape, "duplicates": duplicates, **options})
-        given |= {"lenient": lenient or None, "check": check if check != "full" else None}
-        tensor: Tensor = module.read(place, limits=limits, **chosen(place, given, kind.reads))
-        return tensor
-    refuse(place, shape=shape, duplicates=None if lenient else duplicates, **options)
-    with _one_folder(place), module.reading(place, group, limits) as reader:
-        loading = Loading(reader, limits, lenient)
-        found = loading.tensor(check, duplicates or "error")
+    with resolved(path) as location:
+        if location.kind.tensors:
+            given = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
+            given |= {"check": check if check != "full" else None}
+            tensor: Tensor = location.module.read(
+                location.handle, limits=limits, **location.options(given, location.kind.reads)
+            )
+            return tensor
+        refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
+        with _one_folder(location.path), _reading(location, limits) as reader:
+            loading = Loading(reader, limits, lenient)
+            stored = loading.tensor(check, duplicates or "error")
     for repair in loading.repairs:
-        warnings.warn(f"{place}: {repair}" if isinstance(place, str) else repair, DialectWarning, stacklevel=3)
-    return as_written(found)
+        told = f"{location.path}: {repair}" if isinstance(location.path, str) else repair
+        warnings.warn(told, DialectWarning, stacklevel=3)
+    return as_written(stored)
 
 
 @within_memory
 def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> AnyTensor:
-    """The tensor in PATH[:GROUP], of which only the header and the metadata of the arrays are read, and compared.
+    """Open a tensor without reading its arrays: only the header and the metadata are read, and compared.
 
-    What is asked of it, or of a view of it, is then read, copied and checked; the container stays open as long as it or
-    a view is there. It has to stay as it is: a write of this package makes a new one. A text file has no header, and is
-    read. Raises what `read` raises.
+    A selection reads, copies and checks the items that it needs. The file stays open while the tensor or a view of it
+    exists. Do not change the file in place meanwhile. Writes of this package are safe, because they replace the file.
+    A text file has no header, so it is read whole. Raises the errors of `read`.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    >>> bl.open(store)[2, 0]
+    np.float64(2.0)
     """
-    place, group = split_place(path)
-    kind = KINDS[kind_at(place, group)]
-    if kind.holds_tensors:
-        return _opened(path, kind, place, group, limits)
     with contextlib.ExitStack() as stack:
-        unreplaced = stack.enter_context(_same_folder(place))
-        reader = stack.enter_context(module_of(kind).reading(place, group, limits))
-        loading = Loading(reader, limits, False, unreplaced)
+        location = stack.enter_context(resolved(path))
+        if location.kind.tensors and not hasattr(location.module, "looking"):
+            return read(location, limits=limits)
+        if location.kind.tensors:
+            keep = _Open()
+            tensor = lazy_tensor(stack.enter_context(_looking(location, limits)), keep)
+            weakref.finalize(keep, stack.pop_all().close)
+            return tensor
+        unreplaced = stack.enter_context(_same_folder(location.path))
+        loading = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
         tensor = loading.lazy_tensor()
         unreplaced()
         weakref.finalize(loading, stack.pop_all().close)
@@ -92,53 +118,51 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> AnyTensor:
 
 
 class _Open:
-    """What closes a file when nobody asks it any more."""
+    """Closes a file when nothing refers to it any more."""
 
 
-def _opened(path: Place, kind: Kind, place: Any, group: str | None, limits: Limits) -> AnyTensor:
-    """A tensor in another system's file; where the module cannot read it in parts, it is read."""
-    if not hasattr(module_of(kind), "looking"):
-        return read(path, limits=limits)
-    keep = _Open()
-    with contextlib.ExitStack() as stack:
-        found = stack.enter_context(_looking(kind, place, group, limits))
-        tensor = lazy_tensor(found, keep)
-        weakref.finalize(keep, stack.pop_all().close)
-    return tensor
-
-
-def _looking(kind: Kind, place: Any, group: str | None, limits: Limits) -> contextlib.AbstractContextManager[Found]:
-    """A tensor in another system's file, as long as it is open."""
-    given = chosen(place, placed(kind, place, group, {}), kind.reads)
-    found: contextlib.AbstractContextManager[Found] = module_of(kind).looking(place, limits=limits, **given)
+def _looking(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Found]:
+    """Open a tensor in another system's file; the file stays open within the block."""
+    given = location.options({}, location.kind.reads)
+    found: contextlib.AbstractContextManager[Found] = location.module.looking(location.handle, limits=limits, **given)
     return found
+
+
+def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Reader]:
+    reader: contextlib.AbstractContextManager[Reader] = location.module.reading(location.handle, location.group, limits)
+    return reader
 
 
 @within_memory
 def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, AnyTensor]:
-    """All tensors of a file or store by name: of the groups of a container, or of the objects of an sscdf file. The one
-    at the root, the primary object, is under None. Raises what `read` raises.
+    """Read all tensors of a file or store, by name: the groups of a container, or the objects of an sscdf file.
+
+    The tensor at the root, or the primary object, is under None. Raises the errors of `read`.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0]], [1.0], (3,), "sparse"))
+    >>> list(bl.read_all(store))
+    [None]
     """
-    place, _ = split_place(path)
-    kind = KINDS[kind_of(place)]
-    if kind.named:
-        found: dict[str | None, AnyTensor] = module_of(kind).read_all(place, check=check, limits=limits)
-        return found
-    names = list_tensors(path, limits=limits)
-    groups = {None if name == "/" else name: None if name == "/" else name for name in names}
-    return {name: read(Split(place, group), check=check, limits=limits) for name, group in groups.items()}
+    with resolved(path, whole=True) as file:
+        if file.kind.named:
+            tensors: dict[str | None, AnyTensor] = file.module.read_all(file.handle, check=check, limits=limits)
+            return tensors
+        groups = [None if name == "/" else name for name in list_tensors(file, limits=limits)]
+        return {group: read(file.within(group), check=check, limits=limits) for group in groups}
 
 
-def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> contextlib.AbstractContextManager[Reader]:
-    """The container at PATH[:GROUP], open for reading."""
-    place, group = split_place(path)
-    reader: contextlib.AbstractContextManager[Reader] = module_of(KINDS[kind_of(place)]).reading(place, group, limits)
-    return reader
+@contextlib.contextmanager
+def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Reader]:
+    """Open the container at PATH[:GROUP] for reading."""
+    with resolved(path, whole=True) as location, _reading(location, limits) as reader:
+        yield reader
 
 
 class Description(NamedTuple):
-    """What a file says of a tensor: the descriptor, metadata of the arrays, what lenient reading had to mend, and
-    the map through which it is stored.
+    """A tensor by its metadata: the descriptor, the metadata of the arrays, the repairs that lenient reading made, and
+    the map through which the tensor is stored.
     """
 
     descriptor: Descriptor
@@ -149,47 +173,73 @@ class Description(NamedTuple):
 
 @within_memory
 def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIMITS) -> Description:
-    """The descriptor in PATH[:GROUP], compared with the metadata of its arrays. No array is read, where there is a
-    header to say what they are; a text file has none, and is read. Raises what `read` raises.
+    """Describe the tensor at PATH[:GROUP] from its header, which is compared with the metadata of the arrays.
+
+    No array is read. A text file has no header, so it is read whole. lenient, limits: as for `read`. Raises the errors
+    of `read`.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    >>> describe(store).descriptor.shape
+    (3, 4)
     """
-    place, group = split_place(path)
-    kind = KINDS[kind_at(place, group)]
-    if hasattr(module_of(kind), "looking"):
-        refuse(place, lenient=lenient or None)
-        with _looking(kind, place, group, limits) as found:
-            return Description(*described(found))
-    if kind.holds_tensors:
-        header, arrays = as_stored(read(path, lenient=lenient, limits=limits))._stored()
-        infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
-        return Description(parse_descriptor(header, limits), infos)
-    with module_of(kind).reading(place, group, limits) as reader:
-        loading = Loading(reader, limits, lenient)
-        return Description(loading.descriptor, loading.infos, loading.repairs, loading.map)
+    with resolved(path) as location:
+        if hasattr(location.module, "looking"):
+            refuse(location.path, lenient=lenient or None)
+            with _looking(location, limits) as found:
+                return Description(*described(found))
+        if location.kind.tensors:
+            header, arrays = as_stored(read(location, lenient=lenient, limits=limits))._stored()
+            infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
+            return Description(parse_descriptor(header, limits), infos)
+        with _reading(location, limits) as reader:
+            loading = Loading(reader, limits, lenient)
+            return Description(loading.descriptor, loading.infos, loading.repairs, loading.map)
 
 
 @within_memory
 def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
-    """The groups of a file, a store or an open group that hold a tensor, as PATH:GROUP takes them; the root is "/".
+    """List the groups of a file, a store or an open group that hold a tensor, as PATH:GROUP takes them. The root is
+    "/".
 
-    Only that each has a header is looked at. Raises what `read` raises for the file itself.
+    Only the presence of a header is checked. Raises the errors of `read` for the file itself.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0]], [1.0], (3,), "sparse"))
+    >>> bl.list_tensors(store)
+    ['/']
     """
-    place, _ = split_place(path)
-    kind = kind_of(place)
-    module = module_of(KINDS[kind])
-    if hasattr(module, "list_groups"):
-        more = (
-            {"claims": [module_of(KINDS[other]).claims for other in ("bpcells", "anndata")]} if kind == "hdf5" else {}
-        )
-        return [name or "/" for name in module.list_groups(place, limits, **more)]
-    if hasattr(module, "reading"):
-        with module.reading(place, None, limits) as reader:
-            reader.read_header()
+    with resolved(path, whole=True) as file:
+        if hasattr(file.module, "list_groups"):
+            claims = {"claims": claims_of_groups()} if hasattr(file.module, "marks") else {}
+            return [name or "/" for name in file.module.list_groups(file.handle, limits, **claims)]
+        if not file.kind.tensors:
+            with _reading(file, limits) as reader:
+                reader.read_header()
     return ["/"]
+
+
+def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:
+    """Check arrays in a file as `read` does, before they are read in parts: their checksums, and the levels against
+    each other.
+
+    name: for errors. order: the tensor's dimension at each stored one. Raises ArrayError, ContainerError.
+    """
+    if not tree.lazy:
+        return
+    held: list[Any] = [*tree.arrays.values(), tree.values]
+    for array in held:
+        if isinstance(array, LazyArray):
+            array.verify()
+    problems = tree.check_in_parts(_AT_ONCE, order)
+    raise_if(ArrayError, [Problem(f"{name}: {problem.path}", problem.message) for problem in problems])
 
 
 @contextlib.contextmanager
 def _one_folder(place: Any) -> Iterator[None]:
-    """Raise ContainerError where another folder took the place of this one, since what was read may be of both."""
+    """Raise ContainerError if another folder replaced this one, because the arrays may come from both."""
     with _same_folder(place) as unreplaced:
         try:
             yield
@@ -201,7 +251,7 @@ def _one_folder(place: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _same_folder(place: Any) -> Iterator[Callable[..., None]]:
-    """A function that raises ContainerError if another folder took the place of this one."""
+    """Return a function that raises ContainerError if another folder replaced this one."""
     try:
         handle = os.open(place, os.O_RDONLY) if isinstance(place, str) and os.path.isdir(place) else None
     except OSError:  # a folder cannot be opened everywhere

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy.typing as npt
-
-from ..arrays import Pieces, one_piece
+from ..arrays import Array, Pieces, one_piece
 from ..containers.base import DEFAULT_STORAGE, Storage, Writer, is_url
 from ..containers.checksums import sealed, summed, sums_of
 from ..containers.replacing import refuse_existing
@@ -20,7 +17,6 @@ from ..errors import (
     ContainerError,
     DialectWarning,
     OptionError,
-    PathMissingError,
     Problem,
     within_memory,
 )
@@ -29,8 +25,10 @@ from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.mapped import AnyTensor, MappedTensor, as_stored, without_map
 from ..tensors.tensor import Tensor
-from .kinds import KINDS, Kind, Place, chosen, kind_at, kind_to_write, module_of, placed, refuse, split_place
+from .kinds import Place, refuse, resolved, target_at
 from .reading import read
+
+Progress: TypeAlias = Callable[[str, int, int], None]  # the name of a stage, how many steps are done, of how many
 
 
 @within_memory
@@ -50,45 +48,53 @@ def write(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
-    """Write a tensor to PATH[:GROUP], into a store of zarr's, an open group of h5py's or zarr's, or a mapping; of a
-    MappedTensor the tensor that is stored, with the map beside its descriptor, or, to another system's file, its
-    entries.
+    """Write a tensor. Its map, if any, is stored beside the descriptor; another system's file receives the entries.
 
-    kind: one of KINDS; the suffix of a path tells it where it is not given. spec_version: the version that the
-    descriptor names; "0.1" is for programs that know no other. compression (gzip, zstd, none), chunks and shards (in
-    items), checksum: as far as the container has them, for all arrays or by name; checksum=True also seals the header
-    and every array, so that `read` refuses a file in which anything has changed; where they are not given, HDF5,
-    NetCDF and NPZ hold plain arrays that anyone can read or map, and Zarr chunks of 2**16 items in shards of 2**20,
-    with zstd and checksums. narrow: index and pointer arrays take the smallest unsigned integers that hold their
-    numbers, and are read as such. bitpacked: index and pointer arrays, or the arrays of integers with these names,
-    `values` among them, take as many bits as their numbers need, and are read as what they were; no other program
-    reads them. options: what other systems' files have of their own, see `write` in the module in `files`.
+    Parameters
+    ----------
+    path: PATH[:GROUP], a URL, a store of zarr's, an open group of h5py's or zarr's, or a mapping.
+    overwrite: replace the tensor that is there.
+    kind: one of KINDS. By default, the suffix of the path decides.
+    spec_version: the version that the descriptor names. Pass "0.1" for programs that read no other version.
+    compression: gzip, zstd or none, for all arrays or by name. HDF5, NetCDF and NPZ hold plain arrays by default; Zarr
+        uses zstd.
+    chunks, shards: their lengths in items, for all arrays or by name. The defaults of Zarr are 2**16 and 2**20.
+    checksum: True also stores checksums of the header and of every array, so that `read` refuses a changed file.
+    narrow: store index and pointer arrays in the smallest unsigned integers that hold them. They are read as such.
+    bitpacked: store index and pointer arrays, or the integer arrays with these names, in as few bits as they need. They
+        are read with their original type. Other programs cannot read them.
+    limits: bounds that `read` will apply.
+    options: options of one kind of file. The module in `io/files` documents them under `write`.
 
-    A file or local folder appears whole, in one step, or not at all; into another store the header is written last. A
-    group is written into what is there, the rest of which is kept; an open group or a mapping, too, takes the tensor
-    in and keeps the rest. What is not a path is as it was where the call fails. Raises FileExistsError for what is
-    there, unless `overwrite`; BinsparseError for a tensor that the kind of file cannot hold, before anything is
-    touched; LimitError for a header that `read` would refuse; TypeError for an option that the container does not
-    have.
+    A local file or folder is replaced atomically. In another store, the header is written last. A write into a group,
+    an open group or a mapping keeps everything else there, and restores a mapping or an open group if it fails.
+
+    Raises FileExistsError unless `overwrite`; BinsparseError, before anything is changed, for a tensor that the kind of
+    file cannot hold; LimitError for a header that `read` would refuse; OptionError for an option that does not apply.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    >>> sorted(store)
+    ['binsparse', 'indices_1', 'pointers_to_1', 'values']
     """
     if not isinstance(tensor, Tensor | MappedTensor):
         raise TypeError(f"expected a Tensor, got {type(tensor).__name__}")
-    place, group = split_place(path)
-    found = KINDS[kind_to_write(place, kind)]
-    check_folder(place)
+    target = target_at(path, kind)
     storage = Storage(compression, chunks, shards, checksum)
-    if found.holds_tensors:
-        refuse(place, narrow=narrow or None, bitpacked=bitpacked or None)
-        given = placed(found, place, group, options)
-        if "storage" in found.writes:
-            given |= {"storage": storage, "limits": limits}
+    if target.kind.tensors:
+        refuse(target.path, narrow=narrow or None, bitpacked=bitpacked or None)
+        if "storage" in target.kind.writes:
+            options |= {"storage": storage, "limits": limits}
         else:
-            storage.refuse("this kind of file", but=found.writes)
-            given |= {"chunks": chunks} if chunks is not None else {}
-        options = {**found.options, **chosen(place, given, found.writes)}
-        _writer(found, place)(place, without_map(tensor), overwrite=overwrite, **options)
+            storage.refuse("this kind of file", but=target.kind.writes)
+            options |= {"chunks": chunks} if chunks is not None else {}
+        if not hasattr(target.module, "write"):
+            raise OptionError(Problem(str(target.path), "this kind of file is only read; choose another kind"))
+        given = {**target.kind.options, **target.options(options, target.kind.writes)}
+        target.module.write(target.path, without_map(tensor), overwrite=overwrite, **given)
         return
-    refuse(place, **options)
+    refuse(target.path, **options)
     if not isinstance(spec_version, str):
         raise TypeError(f"a version is a string, got {spec_version!r:.40}")
     header, arrays = as_stored(tensor)._stored(spec_version, narrow=narrow, bitpacked=bitpacked)
@@ -103,6 +109,7 @@ def write_pieces(
     header: Mapping[str, Any],
     pieces: Mapping[str, Pieces],
     *,
+    progress: Progress | None = None,
     overwrite: bool = False,
     kind: str | None = None,
     compression: str | Mapping[str, str] | None = None,
@@ -111,11 +118,13 @@ def write_pieces(
     checksum: bool | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """As `write`, of arrays that come in pieces."""
+    """Write arrays that come in pieces; options as for `write`. progress: called for each piece."""
     check_target(path, overwrite=overwrite, kind=kind)
     storage = Storage(compression, chunks, shards, checksum)
     storage.check_names(pieces)
     parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
+    if progress is not None:
+        pieces = _reporting(pieces, progress)
     sums: dict[str, int] = {}
     if checksum:
         pieces = {name: summed(name, x, sums) for name, x in pieces.items()}
@@ -130,21 +139,26 @@ def write_pieces(
     )
 
 
+def _reporting(pieces: Mapping[str, Pieces], progress: Progress) -> dict[str, Pieces]:
+    """The same pieces; each is reported when it is written."""
+    total, done = sum(x.length for x in pieces.values()), 0
+
+    def report(piece: Array) -> Array:
+        nonlocal done
+        done += len(piece)
+        progress("writing", done, total)
+        return piece
+
+    return {name: x.mapped(report, 1, x.dtype) for name, x in pieces.items()}
+
+
 def check_target(path: Place, *, overwrite: bool, kind: str | None = None) -> None:
-    """Raise what `write_pieces` would, as far as can be told before there is anything to write."""
-    place, group = split_place(path)
-    if KINDS[kind_to_write(place, kind)].holds_tensors:
-        raise OptionError(Problem(str(place), "this kind of file is not written in pieces"))
-    check_folder(place)
-    if isinstance(place, str) and not is_url(place) and group is None:
-        refuse_existing(place, overwrite)
-
-
-def check_folder(place: Any) -> None:
-    if isinstance(place, str) and not is_url(place):
-        folder = os.path.dirname(os.path.realpath(place))
-        if not os.path.isdir(folder):
-            raise PathMissingError(Problem(folder, "no such folder"))
+    """Raise the errors of `write_pieces` that are known before there is anything to write."""
+    target = target_at(path, kind)
+    if target.kind.tensors:
+        raise OptionError(Problem(str(target.path), "this kind of file is not written in pieces; choose another kind"))
+    if isinstance(target.path, str) and not is_url(target.path) and target.group is None:
+        refuse_existing(target.path, overwrite)
 
 
 @within_memory
@@ -158,37 +172,40 @@ def write_all(
     chunks: int | Mapping[str, int] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """Write an sscdf file of several tensors by name, the primary object under None, in one step; options as for
-    `write`. Into the groups of a container each is written on its own. Raises what `write` raises.
+    """Write several tensors by name into one sscdf file, atomically; the primary object is under None.
+
+    For other containers, write each tensor to PATH:GROUP. Options and errors are those of `write`.
     """
-    place, group = split_place(path)
-    found = KINDS[kind_to_write(place, kind)]
-    if not found.named:
-        raise OptionError(
-            Problem(str(place), "is no kind of file that holds several by name; write each to PATH:GROUP")
-        )
-    refuse(place, group=group)
+    target = target_at(path, kind)
+    if not target.kind.named:
+        what = "is no kind of file that holds several by name; write each to PATH:GROUP"
+        raise OptionError(Problem(str(target.path), what))
+    refuse(target.path, group=target.group)
     if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise TypeError(f"expected a mapping from names to tensors, got {tensors!r:.60}")
-    check_folder(place)
-    storage = Storage(compression, chunks)
-    module_of(found).write_all(place, tensors, overwrite=overwrite, storage=storage, limits=limits, **found.options)
+    given = {"storage": Storage(compression, chunks), "limits": limits, **target.kind.options}
+    target.module.write_all(target.path, tensors, overwrite=overwrite, **given)
 
 
 @within_memory
 def repair(
     path: Place, out: Place, *, duplicates: Duplicates | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> list[str]:
-    """Read leniently what a strict reader refuses, write it to a new file, and tell what was mended.
+    """Read a file leniently, write the repaired tensor to a new file, and return the list of repairs.
 
-    Mended are entries out of order, duplicates in the way that is named, integers stored wider or narrower than
-    declared, and the dialects of other programs: nothing that would have to be invented. Raises what `read` and `write`
-    raise.
+    Repaired are the order of entries, duplicates as `duplicates` says, integers stored wider or narrower than declared,
+    and the deviations of other programs. No data is invented. Raises the errors of `read` and `write`.
+
+    >>> import binsparse_levels as bl
+    >>> source, target = {}, {}
+    >>> bl.write(source, bl.pack([[0, 2]], [1.0, 2.0], (3,), "sparse"))
+    >>> source["indices_0"] = source["indices_0"][::-1].copy()
+    >>> bl.repair(source, target)
+    ['entries: not in order, sorted']
     """
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, resolved(path) as location:
         warnings.simplefilter("always", DialectWarning)
-        text = KINDS[kind_at(*split_place(path))].holds_tensors
-        tensor = read(path, lenient=not text, duplicates=duplicates, limits=limits)
+        tensor = read(location, lenient=not location.kind.tensors, duplicates=duplicates, limits=limits)
     write(out, tensor, limits=limits)
     return [str(found.message) for found in caught if issubclass(found.category, DialectWarning)]
 
@@ -196,33 +213,26 @@ def repair(
 def write_arrays(
     path: Place,
     header: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
-    arrays: Mapping[str, npt.NDArray[Any] | Pieces],
+    arrays: Mapping[str, Array | Pieces],
     *,
     overwrite: bool = False,
     kind: str | None = None,
     storage: Storage = DEFAULT_STORAGE,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """Write a header and the arrays that it names into a container, as they are; see `write`. A header may be made when
-    the arrays are written.
+    """Write a header and the arrays that it names into a container, unchanged; options as for `write`.
+
+    header: the JSON object, or a function that makes it after the arrays are written.
     """
-    place, group = split_place(path)
-    found = KINDS[kind_to_write(place, kind)]
-    opened: contextlib.AbstractContextManager[Writer] = module_of(found).writing(
-        place, group, overwrite, limits, storage, **found.options
+    target = target_at(path, kind)
+    writing: contextlib.AbstractContextManager[Writer] = target.module.writing(
+        target.path, target.group, overwrite, limits, storage, **target.kind.options
     )
     try:
-        with opened as writer:
+        with writing as writer:
             for name, array in arrays.items():
                 writer.write(name, array if isinstance(array, Pieces) else one_piece(array))
             # last, for it tells that all arrays are there
             writer.write_header(header() if callable(header) else header)
     except RuntimeError as error:  # so the HDF5 libraries say that the disk is full
-        raise ContainerError(Problem(str(place), f"cannot be written: {error}")) from error
-
-
-def _writer(kind: Kind, place: Any) -> Any:
-    module = module_of(kind)
-    if not hasattr(module, "write"):
-        raise OptionError(Problem(str(place), "this kind of file is only read"))
-    return module.write
+        raise ContainerError(Problem(str(target.path), f"cannot be written: {error}")) from error

@@ -1,9 +1,11 @@
 """Tensors that stay in their file: what is read of them, that it is checked, and that it is the same."""
 
+import functools
 import gc
 import json
 import os
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,8 @@ from hypothesis import strategies as st
 from strategies import any_tensors, keys
 
 import binsparse_levels
-from binsparse_levels import BinsparseError, ContainerError, Tensor, pack, read, testing, write
+from binsparse_levels import BinsparseError, ContainerError, Tensor, list_tensors, pack, read, read_all, testing, write
+from binsparse_levels.io import describe, kinds
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy"]
 STORED = [*((suffix, {}) for suffix in SUFFIXES), (".h5", {"compression": "gzip", "chunks": 7}),
@@ -47,6 +50,25 @@ def test_what_is_opened_is_what_was_written(tmp_path_factory, suffix, options, d
         np.testing.assert_array_equal(found.to_dense() if isinstance(found, Tensor) else found, dense[key])
     testing.check_same(again.load(), read(path))
     assert again.T.equals(tensor.T)
+
+
+def test_a_file_is_opened_once(tmp_path, monkeypatch):
+    """A file is opened once by h5py, and once more for the first bytes, by which its kind is known."""
+    path = tmp_path / "a.h5"
+    opened = []
+
+    def count(name):
+        return lambda call, *args, **options: (opened.append(name), call(*args, **options))[1]
+
+    write(path, sample())
+    write(f"{path}:g", sample())
+    monkeypatch.setattr(h5py, "File", functools.partial(count("h5py"), h5py.File))
+    monkeypatch.setattr(kinds, "open_file", functools.partial(count("head"), kinds.open_file))
+    for place in (path, f"{path}:g"):
+        for call in (read, binsparse_levels.open, describe, list_tensors, read_all):
+            opened.clear()
+            call(place)
+            assert sorted(opened) == ["h5py", "head"], (place, call)
 
 
 def test_a_mapping_is_opened():

@@ -57,16 +57,17 @@ def read(path: str, *, name: str | None = None, check: Check = "full", limits: L
     Raises ContainerError, UnsafeError, ArrayError, FormatError, LimitError for what is no sound object.
     """
     with opened(path) as file:
-        return _load(look(file, name, path, limits), place_of(path, name), check, limits)
+        return _load(look(file, name, limits), place_of(file.file.filename, name), check, limits)
 
 
 def read_all(path: str, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, Tensor]:
     """All objects by name, the primary one under None. Raises what `read` raises."""
     with opened(path) as file:
         if not names_of(file):
-            raise ContainerError(Problem(path, "holds no sscdf object"))
+            raise ContainerError(Problem(file.file.filename, "holds no sscdf object"))
         return {
-            name: _load(look(file, name, path, limits), place_of(path, name), check, limits) for name in names_of(file)
+            name: _load(look(file, name, limits), place_of(file.file.filename, name), check, limits)
+            for name in names_of(file)
         }
 
 
@@ -77,7 +78,7 @@ def looking(path: str, *, name: str | None = None, limits: Limits = DEFAULT_LIMI
     Nothing that an array holds has been checked. Raises what `read` raises for the rest.
     """
     with opened(path) as file:
-        yield look(file, name, path, limits)
+        yield look(file, name, limits)
 
 
 def _load(found: Object, place: str, check: Check, limits: Limits) -> Tensor:

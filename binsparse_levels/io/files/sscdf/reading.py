@@ -56,9 +56,9 @@ class Object(NamedTuple):
         return {"comment": self.comment} if self.comment else {}
 
 
-def look(file: h5py.File, name: str | None, path: str, limits: Limits) -> Object:
+def look(file: h5py.File, name: str | None, limits: Limits) -> Object:
     """An object of a file that is open. Raises as `sscdf.read` does."""
-    with named({}, place_of(path, name)), touching("attributes"):
+    with named({}, place_of(file.file.filename, name)), touching("attributes"):
         groups = groups_of(file)
         if name is not None and name not in groups:
             raise PathMissingError(Problem("", "no object of this name"))
