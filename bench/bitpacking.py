@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from binsparse_levels.formats.bitpacked import BitPacked, Encoded, Stream, bitpack, encode
 
+from binsparse_levels.formats.bitpacked import BitPacked, Encoded, Stream, bitpack, encode
 from binsparse_levels.kernels.codecs import DELTA, LESS_ONE, PLAIN, ZIGZAG
 
 from .row import Call, Maker, Row, Targets

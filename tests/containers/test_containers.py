@@ -292,3 +292,14 @@ def test_list_tensors_follows_no_links(tmp_path):
 def test_every_kind_has_its_test():
     tested = {options.get("kind", name.split(",")[0]) for name, (_, options) in CONTAINERS.items()}
     assert tested == {kind for kind, known in KINDS.items() if known.module.startswith("containers.")}
+
+
+# Cases that hostile use found
+
+
+@pytest.mark.parametrize("name", ["n.zarr", "n.zarr.zip", "n.h5"])
+@pytest.mark.parametrize("dtype", [np.longlong, np.ulonglong, np.int64])
+def test_types_with_two_names_in_c(tmp_path, name, dtype):
+    tensor = pack([[2**33], [3]], np.array([1], dtype), (2**62, 2**62), "COO")
+    write(tmp_path / name, tensor, narrow=True)
+    assert read(tmp_path / name).equals(tensor)

@@ -6,7 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binsparse_levels import Band, Bitmap, Bits, Dense, FormatError, Hashed, NOfM, Problem, Run, Sparse, testing
+from binsparse_levels import (
+    ArrayError,
+    Band,
+    Bitmap,
+    Bits,
+    Dense,
+    FormatError,
+    Hashed,
+    NOfM,
+    Problem,
+    Run,
+    Sparse,
+    Tensor,
+    testing,
+)
 from binsparse_levels.levels import LEVELS, register
 
 SAMPLES = [
@@ -93,3 +107,14 @@ def test_the_first_faults_are_listed_and_the_rest_counted():
     problems = sparse_problems(Sparse(1), (3,), 1, idx0=np.full(100, 7))
     assert problems[-1] == Problem("idx0", "100 in all are out of range")
     assert len(problems) == 6
+
+
+# Cases that hostile use found
+
+
+def test_faults_behind_pointers_of_few_bits():
+    indices = np.arange(300)
+    indices[200] = 999
+    arrays = {"pointers_to_1": np.array([0, 100, 120], np.int8), "indices_1": indices}
+    with pytest.raises(ArrayError, match=r"(?s)pointers_to_1\[2\].*indices_1\[200\]: 999 is outside"):
+        Tensor("dense, sparse", (2, 300), arrays, 1.0)
