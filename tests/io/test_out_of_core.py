@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from hypothesis import event, given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
@@ -146,8 +146,7 @@ def test_faults_of_the_source_leave_nothing(tmp_path, monkeypatch, format):
 @given(data=st.data())
 def test_joined_along_the_outermost_dimension(tmp_path_factory, data):
     first = data.draw(testing.tensors(kinds=testing.PLAIN, structures=False, dtypes=("float64", "bool", "complex64")))
-    if not first.ndim or first.fill_value is not None:
-        return
+    assume(first.ndim and first.fill_value is None)
     folder, outer = tmp_path_factory.mktemp("join"), first.format.order[0]
     size = first.shape[outer]
     cut = data.draw(st.integers(0, size))
@@ -223,8 +222,7 @@ def test_what_does_not_fit_is_not_joined(tmp_path):
 @given(data=st.data())
 def test_slabs_are_the_tensor(tmp_path_factory, data):
     tensor = data.draw(testing.tensors(kinds=tuple(testing.LEVELS.values())))
-    if not tensor.ndim:
-        return
+    assume(tensor.ndim)
     if data.draw(st.booleans()) and all(level in testing.PLAIN for level in map(type, tensor.format.levels)):
         path = tmp_path_factory.mktemp("slabs") / "a.npz"
         write(path, tensor)
@@ -236,6 +234,7 @@ def test_slabs_are_the_tensor(tmp_path_factory, data):
         slabs = list(tensor.slabs(dimension, max_bytes=max_bytes))
     except LimitError:
         event("one coordinate is too much")
+        assert max_bytes < 10**6
         return
     assert [x for part, _ in slabs for x in part] == list(range(dense.shape[dimension]))
     for part, slab in slabs:
