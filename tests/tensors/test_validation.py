@@ -127,20 +127,17 @@ def test_whatever_has_an_index_is_an_integer(tmp_path, name, kind):
         assert str(found) == str(expected)
 
 
-@pytest.mark.parametrize("name", TAKES)
-@pytest.mark.parametrize("wrong", [True, np.True_, np.array(True), 2.0, np.float64(2), "2", None], ids=repr)
+# Where None is the default, it is no wrong argument.
+OPTIONAL = {"chunks", "chunks by name", "shards", "eltype", "advise slices", "advise shape", "memory", "bpcells"}
+WRONG = [True, np.True_, np.array(True), 2.0, np.float64(2), "2", None]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [(name, wrong) for name in TAKES for wrong in WRONG if wrong is not None or name not in OPTIONAL],
+    ids=repr,
+)
 def test_a_boolean_is_none(tmp_path, name, wrong):
-    if wrong is None and name in (
-        "chunks",
-        "chunks by name",
-        "shards",
-        "eltype",
-        "advise slices",
-        "advise shape",
-        "memory",
-        "bpcells",
-    ):
-        return  # where it is the default
     with pytest.raises((BinsparseError, TypeError, IndexError)):
         called(name, wrong, tmp_path)
 
