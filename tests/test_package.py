@@ -108,6 +108,18 @@ def test_the_readme_names_every_kind_and_command():
     assert not missing
 
 
+def test_the_architecture_names_modules_that_exist():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    rooms = [path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()]
+    named = set(re.findall(rf"`((?:{'|'.join(rooms)})/\w[\w/]*)", text))
+    missing = [
+        name for name in named if not any((PACKAGE / f"{name}{end}").exists() for end in (".py", "/__init__.py"))
+    ]
+    assert len(named) > 20
+    assert not missing
+    assert not [room for room in rooms if f"`{room}/`" not in text]
+
+
 def returns_silently(test):
     """The lines on which a test returns although it has asserted nothing so far."""
     asserting = [
