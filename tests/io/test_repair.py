@@ -98,7 +98,7 @@ def test_text_is_bounded_however_small_it_is_packed(tmp_path):
 
 KILLED = """
 import os, signal, sys
-from binsparse_levels.containers.base import replacing, replacing_folder
+from binsparse_levels.containers.replacing import replacing, replacing_folder
 with {0}(sys.argv[1]) as part:
     if os.path.isdir(part):
         open(os.path.join(part, "x"), "w").close()
