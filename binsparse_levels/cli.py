@@ -399,13 +399,9 @@ def _formats(options: argparse.Namespace) -> int:
             spelled += " @ " + ", ".join(map(str, format.transpose))
         rows.append([name, spelled, ", ".join(synonyms[name])])
     _table("predefined formats", ["name", "levels @ transpose", "also read as"], rows)
-    print("notation: the levels from the outermost in, each with its rank in parentheses unless it is 1, then an @ and")
-    print(
-        "the transpose, as in 'dense, sparse(2) @ 2, 0, 1': stored dimension k is the tensor's dimension transpose[k]"
-    )
-    print(
-        "map: the stored dimensions, each of one or more digits: '0/2, 1/4, 0%2, 1%4' (blocks of 2 × 4) or '2, (0 1)'"
-    )
+    print("notation: levels from the outermost in, each with its rank in parentheses unless it is 1, then @ and the")
+    print("transpose, such as 'dense, sparse(2) @ 2, 0, 1': stored dimension k is dimension transpose[k] of the tensor")
+    print("map: the stored dimensions, each of one digit or more: '0/2, 1/4, 0%2, 1%4' (blocks of 2 × 4) or '2, (0 1)'")
     print("k is the coordinate in dimension k, k/s%r its digit (k // s) % r, and k/s its most significant digit")
     return OK
 
