@@ -145,6 +145,7 @@ def test_no_test_returns_before_it_has_asserted_anything():
     assert not found, "use assume, or do not collect the case"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "tests"),
     [
