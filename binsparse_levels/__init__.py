@@ -1,7 +1,6 @@
 """Sparse tensors of any rank as trees of levels, stored in the Binsparse format.
 
-The names below are the public interface; each is imported when it is first used, so that importing the package costs
-numpy alone.
+The names below are the public interface. Each is imported on first use, so that importing the package loads only numpy.
 """
 
 import importlib
@@ -98,7 +97,7 @@ _MODULES = {
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = sorted(_HOME.keys() - {"open"})  # which would hide Python's own where all names are imported
+__all__ = sorted(_HOME.keys() - {"open"})  # `import *` would hide Python's own `open`
 
 
 def __getattr__(name: str) -> Any:

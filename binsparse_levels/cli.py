@@ -1,6 +1,6 @@
 """The command line. Data goes to standard output, messages to standard error.
 
-Exit status: 0, 1 for a faulty input, 2 for a wrong call.
+Exit status: 0 for success, 1 for a faulty input, 2 for a wrong call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,12 @@ PROGRAM = "binsparse-levels"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status."""
+    """Run one command and return its exit status.
+
+    Parameters
+    ----------
+    arguments: the words of the command line; those of the process by default.
+    """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -51,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _fail(str(error), WRONG_CALL)
         except BinsparseError as error:
             return _fail("; ".join(map(str, error.problems)), FAULTY_INPUT)
-        except BrokenPipeError:  # whoever read our output has seen enough
+        except BrokenPipeError:  # the reader of our output has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
         except OSError as error:
@@ -62,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _WrongCall(Exception):
-    """The call cannot be carried out, whatever the input holds."""
+    """The call is wrong, whatever the input holds."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME",
-        help="load a plug-in, whose code is run; may be repeated",
+        help="load a plug-in and run its code; may be repeated",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -83,44 +88,60 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     info = command("info", _info, "describe a tensor from its header: format, level tree, shape, bytes per array")
-    converts = command("convert", _convert, "read a tensor from any kind of file and write it to another")
-    check = command("check", _check, "read a tensor and check everything; lists every fault")
-    advises = command("advise", _advise, "the formats that take the fewest bytes, told without packing any")
-    draws = command("draw", _draw, "draw a small tensor as its level tree, a large one as a spy plot, into an SVG file")
-    repair = command("repair", _repair, "mend what a strict reader refuses, into a new file, and say what was mended")
-    clean = command("clean", _clean, "remove what processes that were cut off have left beside their files")
+    converts = command("convert", _convert, "convert a tensor from any kind of file to any other")
+    check = command("check", _check, "read a tensor, check everything, and list every fault")
+    advises = command("advise", _advise, "list the formats that take the fewest bytes, without packing any")
+    draws = command(
+        "draw", _draw, "draw a small tensor as its level tree, or a large tensor as a spy plot, into an SVG file"
+    )
+    repair = command(
+        "repair", _repair, "repair a file that a strict reader refuses: write a new file and list the repairs"
+    )
+    clean = command("clean", _clean, "remove temporary files that interrupted writes left behind")
     command("formats", _formats, "list the level kinds, the predefined formats, and the notation")
 
     for made in (info, check, converts, advises, draws):
         made.add_argument("path", metavar="IN" if made is converts else "PATH", help="PATH[:GROUP]")
-        made.add_argument("--lenient", action="store_true", help="mend the dialects of other programs, and say which")
+        made.add_argument(
+            "--lenient", action="store_true", help="repair known deviations of other programs, and warn about each"
+        )
     repair.add_argument("path", metavar="IN", help="PATH[:GROUP]")
-    repair.add_argument("out", metavar="OUT", help="a path where nothing is; its suffix says the kind of file")
+    repair.add_argument("out", metavar="OUT", help="a new path; its suffix selects the kind of file")
     repair.add_argument(
-        "--duplicates", choices=["sum", "first", "last"], help="what becomes of them; refused by default"
+        "--duplicates", choices=["sum", "first", "last"], help="how to merge duplicates; an error by default"
     )
     clean.add_argument("folders", metavar="FOLDER", nargs="+")
     for made in (info, check, advises):
         made.add_argument("--json", action="store_true", help="print one JSON object")
-    converts.add_argument("out", metavar="OUT", help="PATH[:GROUP]; its suffix says the kind of file")
+    converts.add_argument("out", metavar="OUT", help="PATH[:GROUP]; its suffix selects the kind of file")
     converts.add_argument(
-        "--format", type=_format_or_best, help="such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best: the smallest"
+        "--format", type=_format_or_best, help="such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best for the smallest"
     )
-    converts.add_argument("--map", help="such as '0/2, 1/4, 0%%2, 1%%4': stored in blocks of 2 × 4; '0, 1' for no map")
-    converts.add_argument("--overwrite", action="store_true", help="replace OUT")
+    converts.add_argument(
+        "--map", help="an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4; '0, 1' removes a map"
+    )
+    converts.add_argument("--overwrite", action="store_true", help="replace OUT if it exists")
     converts.add_argument("--narrow", action="store_true", help="store indices in the smallest integers that hold them")
-    converts.add_argument("--bitpacked", action="store_true", help="store indices in as many bits as they need")
-    converts.add_argument("--memory", type=_bytes, help="such as 1G: convert in parts, with no more memory than that")
-    converts.add_argument("--shape", type=_shape, help="of a .tns file, such as 125,1790,112765")
-    converts.add_argument("--duplicates", choices=get_args(Duplicates), help="in a text file; error by default")
-    advises.add_argument("--slices-by", type=int, metavar="DIMENSION", help="those of which it reads a slice fastest")
-    advises.add_argument("--count", type=int, default=10, help="how many; 10 by default")
-    advises.add_argument("--kinds", type=_names, help="of these level kinds alone, such as dense,sparse")
-    advises.add_argument("--picture", metavar="OUT", help="an SVG of the table as well")
+    converts.add_argument(
+        "--bitpacked",
+        action="store_true",
+        help="store indices in as few bits as possible; only this package reads them",
+    )
+    converts.add_argument("--memory", type=_bytes, help="convert in parts, within this much memory, such as 1G")
+    converts.add_argument("--shape", type=_shape, help="shape of a .tns file, such as 125,1790,112765")
+    converts.add_argument(
+        "--duplicates", choices=get_args(Duplicates), help="how to merge duplicates of a text file; error by default"
+    )
+    advises.add_argument(
+        "--slices-by", type=int, metavar="DIMENSION", help="rank by the bytes that a slice of this dimension reads"
+    )
+    advises.add_argument("--count", type=int, default=10, help="number of formats to list; 10 by default")
+    advises.add_argument("--kinds", type=_names, help="use only these level kinds, such as dense,sparse")
+    advises.add_argument("--picture", metavar="OUT", help="also draw the table into an SVG file")
     draws.add_argument("out", metavar="OUT", help="an SVG file")
-    draws.add_argument("--dimensions", type=_shape, help="one or two for a spy plot, such as 0,2")
+    draws.add_argument("--dimensions", type=_shape, help="one or two dimensions of a spy plot, such as 0,2")
     for made in (advises, draws):
-        made.add_argument("--overwrite", action="store_true", help="replace OUT")
+        made.add_argument("--overwrite", action="store_true", help="replace OUT if it exists")
     return parser
 
 
@@ -155,7 +176,7 @@ def _shape(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(size) for size in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected integers with commas between them, got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected integers separated by commas, got {text!r}") from None
 
 
 # The commands
@@ -177,7 +198,7 @@ def _info(options: argparse.Namespace) -> int:
             str(descriptor.format) + ("" if descriptor.format.alias is None else f" ({descriptor.format.alias})"),
         ],
         ["shape", " × ".join(map(str, descriptor.shape)) or "scalar"],
-        ["stored values", "not told" if cells is None else str(cells)],
+        ["stored values", "unknown" if cells is None else str(cells)],
         ["data type", str(descriptor.data_types["values"])],
         ["fill value", "in the array fill_value" if descriptor.fill else "none"],
         ["structure", descriptor.structure or "none"],
@@ -263,8 +284,10 @@ def _convert(options: argparse.Namespace) -> int:
         if best or any(
             (options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates, options.map)
         ):
-            raise _WrongCall("--memory goes with --format, but not the best one, and --overwrite alone")
-        open_tensor(options.path)  # what is wrong with the source is no wrong call
+            raise _WrongCall(
+                "--memory allows only --format (but not best) and --overwrite; leave the other options out"
+            )
+        open_tensor(options.path)  # a faulty source is not a wrong call
         with _progress_bar() as progress:
             try:
                 convert(
@@ -305,7 +328,7 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _specified() -> list[str]:
-    """The kinds of the specification, which every program reads."""
+    """The level kinds of the specification, which other programs read too."""
     return [name for name, kind in LEVELS.items() if kind.specified]
 
 
@@ -353,7 +376,7 @@ def _write_text(path: str, text: str, *, overwrite: bool) -> None:
 
 def _repair(options: argparse.Namespace) -> int:
     mended = repair(options.path, options.out, duplicates=options.duplicates)
-    for text in mended or ["nothing was wrong"]:
+    for text in mended or ["no faults found"]:
         print(_escaped(text))
     return OK
 
@@ -376,12 +399,10 @@ def _formats(options: argparse.Namespace) -> int:
             spelled += " @ " + ", ".join(map(str, format.transpose))
         rows.append([name, spelled, ", ".join(synonyms[name])])
     _table("predefined formats", ["name", "levels @ transpose", "also read as"], rows)
-    print("notation: levels from the outermost in, a rank in parentheses where it is not 1, the transpose behind an @,")
-    print("such as 'dense, sparse(2) @ 2, 0, 1': stored dimension k is dimension transpose[k] of the tensor")
-    print(
-        "map: the stored dimensions, each a digit or several, as '0/2, 1/4, 0%2, 1%4' (blocks of 2 × 4) or '2, (0 1)';"
-    )
-    print("k is the coordinate in dimension k, k/s%r the digit (k // s) % r of it, without %r the most significant one")
+    print("notation: levels from the outermost in, each with its rank in parentheses unless it is 1, then @ and the")
+    print("transpose, such as 'dense, sparse(2) @ 2, 0, 1': stored dimension k is dimension transpose[k] of the tensor")
+    print("map: the stored dimensions, each of one digit or more: '0/2, 1/4, 0%2, 1%4' (blocks of 2 × 4) or '2, (0 1)'")
+    print("k is the coordinate in dimension k, k/s%r its digit (k // s) % r, and k/s its most significant digit")
     return OK
 
 
@@ -389,11 +410,11 @@ def _first_line(text: str | None) -> str:
     return (text or "").strip().partition("\n")[0]
 
 
-# What people see
+# Output
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table by rich where it is installed and somebody looks at it, else columns of plain text."""
+    """Print a table: by rich if it is installed and standard output is a terminal, else as columns of plain text."""
     if sys.stdout.isatty():
         try:
             from rich import box
@@ -417,7 +438,7 @@ def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Any]:
-    """A function that says what is being done, by rich where it is installed and standard error is a terminal."""
+    """A function that shows the current step, if rich is installed and standard error is a terminal."""
     if sys.stderr.isatty():
         try:
             from rich.console import Console
@@ -432,7 +453,7 @@ def _progress() -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _progress_bar() -> Iterator[Any]:
-    """A function of a stage, how much of it is done, and of how much, which draws a bar where somebody looks."""
+    """A function (stage, done, total) that draws a progress bar, or None without rich or a terminal."""
     if sys.stderr.isatty():
         try:
             from rich.console import Console
@@ -458,7 +479,7 @@ def _print_json(value: Any) -> None:
 
 
 def _escaped(text: str) -> str:
-    """Text that may come from a file, without characters that a terminal would obey."""
+    """Text from a file, with control characters escaped, because a terminal obeys them."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

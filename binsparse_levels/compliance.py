@@ -1,11 +1,11 @@
-"""The three programs that the compliance suite of Binsparse calls, with its arguments, to its letter.
+"""The three programs that the compliance suite of Binsparse calls, with exactly its arguments.
 
     npy_to_binsparse TENSOR.npy PATTERN.npy FILL.npy HEADER.json OUT
     binsparse_to_npy IN TENSOR.npy PATTERN.npy FILL.npy
     binsparse_to_binsparse IN OUT
 
-Here alone the spelling of a header is kept: a given name, a custom tree, an identity transpose. Exit status: 0, 1 for
-what cannot be done, 2 for a wrong number of arguments.
+Only these programs keep the spelling of a header: its format name, a custom tree, an identity transpose. Exit status:
+0 for success, 1 for a failure, 2 for a wrong number of arguments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Program: TypeAlias = Callable[[], int]
 
 
 def _program(*names: str) -> Callable[[Callable[..., None]], Program]:
-    """A console script of that many arguments, from a function that does the work."""
+    """Make a console script with these arguments of a function."""
 
     def wrap(work: Callable[..., None]) -> Program:
         @functools.wraps(work)
@@ -43,7 +43,7 @@ def _program(*names: str) -> Callable[[Callable[..., None]], Program]:
                 return 2
             try:
                 work(*arguments)
-            except Exception as error:  # whatever it is, the suite wants a status
+            except Exception as error:  # the suite expects an exit status for any error
                 print(f"{work.__name__}: error: {error}", file=sys.stderr)
                 return 1
             return 0
@@ -55,18 +55,19 @@ def _program(*names: str) -> Callable[[Callable[..., None]], Program]:
 
 @_program("TENSOR.npy", "PATTERN.npy", "FILL.npy", "HEADER.json", "OUT")
 def npy_to_binsparse(tensor_path: str, pattern_path: str, fill_path: str, header_path: str, out: str) -> None:
-    """Store what the pattern marks in the format that the header asks for; its fields are kept as they are."""
+    """Store the cells that the pattern marks, in the format that the header names. Other fields are kept."""
     dense, pattern, fill = (np.load(path, allow_pickle=False) for path in (tensor_path, pattern_path, fill_path))
     with open(header_path, encoding="utf-8") as file:
         asked = json.load(file)
     if pattern.shape != dense.shape or fill.size != 1:
-        raise ValueError("the pattern has the shape of the tensor, and the fill is one value")
+        raise ValueError("expected a pattern of the shape of the tensor, and a single fill value")
     format = _format(asked)
     pattern = pattern.astype(bool)
     coords = np.nonzero(pattern) if dense.ndim else ()
     tensor = pack(coords, dense[pattern], dense.shape, format)
     if len(tensor.values) != np.count_nonzero(pattern):
-        raise FormatError(Problem("pattern", f"does not fill the dense levels of {format}"))
+        what = f"leaves cells of the dense levels of {format} empty; mark them, or choose another format"
+        raise FormatError(Problem("pattern", what))
     types = asked.get("data_types", {})
     stored_fill = fill.reshape(1)
     arrays: dict[str, Array] = {
@@ -80,7 +81,7 @@ def npy_to_binsparse(tensor_path: str, pattern_path: str, fill_path: str, header
         if name in types:
             data_type = parse_dtype(types[name], f"data_types.{name}")
         if data_type.iso and len(array) and not bool(np.all((array == array[0]) | (array != array))):
-            raise FormatError(Problem(name, "is not iso: its values differ"))
+            raise FormatError(Problem(name, "is not iso: its values differ; leave out iso[…] in data_types"))
         data_types[name] = str(data_type)
         encoded[name] = encode(array, data_type)
     header: dict[str, Any] = {
@@ -97,7 +98,7 @@ def npy_to_binsparse(tensor_path: str, pattern_path: str, fill_path: str, header
 
 @_program("IN", "TENSOR.npy", "PATTERN.npy", "FILL.npy")
 def binsparse_to_npy(path: str, tensor_path: str, pattern_path: str, fill_path: str) -> None:
-    """The dense tensor, the pattern of the stored entries, and the fill value, as .npy files."""
+    """Write the dense tensor, the pattern of its stored entries and the fill value as .npy files."""
     tensor, fill, _ = _read(path)
     coords, values = tensor.unpack()
     fill = np.zeros((), tensor.dtype)[()] if fill is None else fill
@@ -111,21 +112,21 @@ def binsparse_to_npy(path: str, tensor_path: str, pattern_path: str, fill_path: 
 
 @_program("IN", "OUT")
 def binsparse_to_binsparse(path: str, out: str) -> None:
-    """Read a tensor and write it again, in the same format and types, as version 0.1.0."""
+    """Read a tensor and write it again as version 0.1.0, in the same format and data types."""
     tensor, fill, name = _read(path)
     header, arrays = tensor._stored("0.1.0")
     inner = header["binsparse"]
-    if fill is not None:  # in its own type
+    if fill is not None:  # in its own data type
         data_type = data_type_of(fill.dtype, "fill_value")
         inner["data_types"]["fill_value"] = str(data_type)
         arrays["fill_value"] = encode(np.full(1, fill), data_type)
-    if name is None:  # a custom tree stays one, as it is spelled
+    if name is None:  # a custom tree keeps its spelling
         inner |= {"format": "custom", "custom": tensor.format.custom()}
     write_arrays(out, {"binsparse": inner}, arrays, overwrite=True)
 
 
 def _read(path: str) -> tuple[Tensor, Any, str | None]:
-    """The tensor, its fill value in the type that it is stored in, and the predefined name in the file."""
+    """The tensor, its fill value in its stored data type, and the name of the format in the file."""
     with open_reader(path) as reader:
         loading = Loading(reader, DEFAULT_LIMITS, lenient=True)
         return loading.tensor("full"), loading.fill_value(), loading.descriptor.name

@@ -1,4 +1,4 @@
-"""What can be wrong: faults as data, each with its place, raised together as one family of exceptions."""
+"""Faults as data, each with its place, and the family of exceptions that carries them."""
 
 import functools
 import inspect
@@ -10,7 +10,16 @@ from typing import Any, TypeVar
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault: where (`custom.level.rank`, `indices_1[1234]`) and what."""
+    """One fault and its place.
+
+    Parameters
+    ----------
+    path: the place, such as `custom.level.rank` or `indices_1[1234]`; may be empty.
+    message: the fault, and the remedy where there is one.
+
+    >>> print(Problem("indices_1[3]", "7 is outside dimension 1 of size 5"))
+    indices_1[3]: 7 is outside dimension 1 of size 5
+    """
 
     path: str
     message: str
@@ -19,11 +28,22 @@ class Problem:
         text = f"{self.path}: {self.message}" if self.path else self.message
         if text.isprintable():
             return text
-        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)  # a terminal would obey some of them
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)  # a terminal obeys control characters
 
 
 class BinsparseError(ValueError):
-    """Base of all errors of this package. `problems` is never empty; `str` gives a line for each."""
+    """Base class of all errors of this package.
+
+    `problems` holds every fault that was found, at least one. `str` gives one line for each.
+
+    >>> try:
+    ...     pack([[0, 9]], [1.0, 2.0], (5,), "CVEC")
+    ... except BinsparseError as error:
+    ...     print(error)
+    ...     print(error.problems[0].path)
+    coords[0][1]: 9 is outside dimension 0 of size 5
+    coords[0][1]
+    """
 
     problems: tuple[Problem, ...]
 
@@ -42,49 +62,49 @@ class DescriptorError(BinsparseError):
 
 
 class ArrayError(BinsparseError):
-    """Arrays, coordinates or values that do not fit: missing, of a wrong length or type, out of range, repeated."""
+    """Arrays, coordinates or values are missing, out of range, repeated, or of a wrong length or type."""
 
 
 class FormatError(BinsparseError):
-    """A format that cannot be read as one, or a tensor that a format cannot hold."""
+    """A format cannot be parsed, or it cannot represent the tensor."""
 
 
 class ContainerError(BinsparseError):
-    """The container (file, group) is not what it should be."""
+    """A file, folder, group or store cannot be read or written."""
 
 
 class LimitError(BinsparseError):
-    """A limit was passed; the message names the field of `Limits` that raises it."""
+    """A limit was exceeded. The message names the field of `Limits` to raise."""
 
 
 class UnsafeError(BinsparseError):
-    """The file asks for something that a file must not ask for."""
+    """A file asks for an unsafe action, such as following a link out of its folder."""
 
 
 class IncompleteError(BinsparseError):
-    """The file was not written to its end."""
+    """A file is incomplete: chunks or the header are missing."""
 
 
 class PathMissingError(ContainerError, FileNotFoundError):
-    """Nothing is there to be read."""
+    """The path does not exist."""
 
 
 class PathExistsError(ContainerError, FileExistsError):
-    """Something is there already, and overwriting was not asked for."""
+    """The path exists already, and `overwrite=True` was not passed."""
 
 
 class OptionError(BinsparseError, TypeError):
-    """An option that does not apply here."""
+    """An option does not apply here, or its value has a wrong type."""
 
 
 def raise_if(error: type[BinsparseError], problems: Iterable[Problem]) -> None:
-    """Raise `error` with all the problems, if there are any."""
+    """Raise `error` with all problems, if there are any."""
     found = tuple(problems)
     if found:
         raise error(found)
 
 
-# What Python and numpy say of sizes that are larger than they can count; what they can is a MemoryError.
+# Messages of Python and numpy for sizes that overflow their integers. Smaller sizes raise a MemoryError.
 _BEYOND_COUNTING = (
     "array is too big", "Maximum allowed", "iterator is too large", "negative dimensions are not allowed", "C ssize_t",
     "index-sized integer",
@@ -92,10 +112,10 @@ _BEYOND_COUNTING = (
 
 
 def refuse_memory(error: Exception, path: str = "") -> None:
-    """Raise LimitError, with the place, for an error that says that something does not fit into memory."""
+    """Raise LimitError if `error` means that memory does not suffice; else return."""
     beyond = isinstance(error, OverflowError | ValueError) and not isinstance(error, BinsparseError)
     if isinstance(error, MemoryError) or (beyond and any(part in str(error) for part in _BEYOND_COUNTING)):
-        what = f"there is not enough memory: {error}; ask for a smaller part, or give the process more"
+        what = f"there is not enough memory: {error}; ask for a smaller part, or give the process more memory"
         raise LimitError(Problem(path, what)) from error
 
 
@@ -103,9 +123,9 @@ Public = TypeVar("Public", bound=Callable[..., Any])
 
 
 def within_memory(public: Public) -> Public:
-    """A public function, or every public member of a class, that raises LimitError for what does not fit into memory.
+    """Decorate a public function, or all public members of a class: they raise LimitError when memory does not suffice.
 
-    A decorator, and the one place where that is done: whatever allocates and is called from outside has it.
+    Every public function that allocates has this decorator. No other code handles a lack of memory.
     """
     made: Any = public
     if isinstance(public, type):
@@ -130,7 +150,7 @@ def within_memory(public: Public) -> Public:
                 refuse_memory(error)
                 raise
 
-    elif getattr(public, "__name__", "") == "__getitem__":  # where a fifth of a microsecond counts
+    elif getattr(public, "__name__", "") == "__getitem__":  # *args would cost a fifth of a microsecond
 
         @functools.wraps(public)
         def made(self: Any, key: Any) -> Any:
@@ -154,4 +174,4 @@ def within_memory(public: Public) -> Public:
 
 
 class DialectWarning(UserWarning):
-    """Lenient reading mended something that the specification does not allow."""
+    """Lenient reading repaired a deviation from the specification."""

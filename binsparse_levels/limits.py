@@ -1,4 +1,4 @@
-"""Limits on what a file may ask for; each can be raised by whoever trusts the file. And what counts as an integer."""
+"""Limits on the resources that a file may claim, and the parsing of integer arguments."""
 
 import operator
 from collections.abc import Iterable
@@ -12,9 +12,7 @@ INT64_MAX = 2**63 - 1
 
 
 def as_integer(given: Any) -> int | None:
-    """What a caller gives, as a Python integer: all that has `__index__`, numpy's integers above all. None for a
-    boolean, whosever it is, and for everything else.
-    """
+    """An argument as a Python integer, or None. Everything with `__index__` is an integer, except booleans."""
     if type(given) is int:
         return given
     if isinstance(given, bool) or str(getattr(given, "dtype", "")).endswith("bool"):
@@ -26,17 +24,31 @@ def as_integer(given: Any) -> int | None:
 
 
 def as_integers(given: Iterable[Any]) -> tuple[Any, ...]:
-    """The items with Python's integers for those that are some, and the others as they are, to be complained of."""
+    """The items, with integers as Python integers. Other items are unchanged, for the caller to report."""
     return tuple(item if (number := as_integer(item)) is None else number for item in given)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one call. Passing one raises LimitError, which names it.
+    """Limits of one call. A call that exceeds a limit raises LimitError, which names it.
 
-    rank: dimensions of a tensor (numpy's own limit is 64). nesting: levels of a tree, and of brackets in JSON.
-    header_bytes: length of the JSON header. array_bytes: any one array that is read. dense_bytes: what a dense level
-    makes without an entry asking for it: pointers, padding, `to_dense`. Raises OptionError for what is no integer.
+    Parameters
+    ----------
+    rank: dimensions of a tensor; numpy's own limit is 64.
+    nesting: levels of a tree, and of brackets in JSON.
+    header_bytes: length of the JSON header.
+    array_bytes: size of any one array that is read.
+    dense_bytes: size of everything that dense levels make for empty cells: pointers, padding, `to_dense`.
+
+    Raises
+    ------
+    OptionError: a limit is not an integer.
+
+    >>> try:
+    ...     pack([[0], [0]], [1.0], (10**9, 10**9), "dense(2)", limits=Limits(dense_bytes=10**6))
+    ... except LimitError as error:
+    ...     print("dense_bytes" in str(error))
+    True
     """
 
     rank: int = 64
@@ -49,14 +61,15 @@ class Limits:
         for field in fields(self):
             given = getattr(self, field.name)
             if (number := as_integer(given)) is None:
-                raise OptionError(Problem(field.name, f"expected an integer, got {given!r:.40}; give one"))
+                raise OptionError(Problem(field.name, f"expected an integer, got {given!r:.40}"))
             object.__setattr__(self, field.name, number)
 
     def hold(self, limit: str, asked: int, path: str, what: str) -> None:
-        """Raise LimitError where `asked` passes the limit of that name."""
+        """Raise LimitError if `asked` exceeds the limit of that name."""
         allowed = getattr(self, limit)
         if asked > allowed:
-            raise LimitError(Problem(path, f"{what} is {asked}, more than the limit {limit}={allowed}"))
+            what = f"{what} is {asked}, more than the limit {limit}={allowed}; pass limits=Limits({limit}=…)"
+            raise LimitError(Problem(path, what))
 
 
 DEFAULT_LIMITS = Limits()

@@ -1,4 +1,4 @@
-"""Threads: how many, and two ways to use them. Kernels and decompression let go of the GIL, the rest does not gain."""
+"""The number of threads, and two ways to use them. Only kernels and decompression release the GIL."""
 
 from __future__ import annotations
 
@@ -14,17 +14,36 @@ from .system import processors
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
-_GRAIN = 2**18  # items that are worth a thread: half a millisecond of a kernel, against 50 µs for the start of one
+_GRAIN = 2**18  # items per thread: half a millisecond in a kernel; a thread starts in 50 µs
 _threads = processors()
 
 
 def get_threads() -> int:
-    """How many threads an operation may use; at first, the number of processors of this process."""
+    """The number of threads that an operation may use. The default is the number of processors of this process.
+
+    >>> get_threads() >= 1
+    True
+    """
     return _threads
 
 
 def set_threads(count: int) -> None:
-    """Let an operation use so many threads, in the whole process. Results do not depend on it. Raises OptionError."""
+    """Set the number of threads of every operation in this process. Results do not depend on it.
+
+    Parameters
+    ----------
+    count: at least 1. Use 1 in programs that distribute the work themselves.
+
+    Raises
+    ------
+    OptionError: `count` is not a positive integer.
+
+    >>> before = get_threads()
+    >>> set_threads(1)
+    >>> get_threads()
+    1
+    >>> set_threads(before)
+    """
     global _threads
     number = as_integer(count)
     if number is None or number < 1:
@@ -33,13 +52,13 @@ def set_threads(count: int) -> None:
 
 
 def shares(count: int) -> list[tuple[int, int]]:
-    """0 … count cut into a range for each thread, or fewer where there is little to do."""
+    """Split 0 … count into one range per thread, or fewer ranges if there is little work."""
     parts = max(min(_threads, count // _GRAIN), 1)
     return [(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
 
 
 def each(call: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
-    """The results of call(item), in the order of the items; what the first of them raises is raised."""
+    """The results of call(item), in the order of the items. The first exception in that order is raised."""
     todo = list(items)
     workers = min(_threads, len(todo))
     if workers < 2:
@@ -49,9 +68,9 @@ def each(call: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
 
 
 def in_turn(prepare: Callable[[Item], Made], finish: Callable[[Made], None], items: Iterable[Item]) -> None:
-    """finish(prepare(item)) for every item: prepared side by side, finished one at a time, in the order of the items.
+    """Run finish(prepare(item)) for every item: `prepare` in parallel, `finish` one at a time, in order.
 
-    A thread finishes what it has prepared before it takes another item.
+    A thread finishes its item before it takes another one.
     """
     todo = list(items)
     workers = min(_threads, len(todo))

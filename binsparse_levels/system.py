@@ -1,4 +1,4 @@
-"""What operating systems do differently, a function each: elsewhere no module asks which one this is."""
+"""Differences of operating systems, one function each. No other module asks for the platform."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _seeking = threading.Lock()
 
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def is_running(process: int) -> bool:
-    """Whether a process of this number runs on this machine. Nothing is sent to it."""
-    if not 0 < process < 2**31:  # of 0 and below, a system takes a group of processes
+    """Whether a process with this number runs on this machine. No signal is sent."""
+    if not 0 < process < 2**31:  # 0 and negative numbers mean groups of processes
         return False
-    if sys.platform == "win32":  # `os.kill` would end it, or press its Ctrl-C
+    if sys.platform == "win32":  # `os.kill` would end the process, or send it Ctrl-C
         query, refused, still_active = 0x1000, 5, 259
         kernel32 = _kernel32()
         handle = kernel32.OpenProcess(query, False, process)
@@ -43,7 +43,7 @@ def is_running(process: int) -> bool:
 
 
 def resident() -> int:
-    """How much memory this process takes now, in bytes; where the system does not tell, a usual number."""
+    """The resident memory of this process in bytes; a typical number where the system does not report it."""
     told = None
     if sys.platform == "linux":
         told = _resident_on_linux()
@@ -63,7 +63,7 @@ def _resident_on_linux() -> int | None:
 
 
 def _resident_on_macos() -> int | None:
-    basic_info, words = 20, 12  # of four bytes: two for all memory, two for what is resident, and times
+    basic_info, words = 20, 12  # of four bytes: virtual size (2), resident size (2), times
     info, count = (ctypes.c_uint32 * words)(), ctypes.c_uint32(words)
     try:
         library = ctypes.CDLL(None)
@@ -92,7 +92,7 @@ def _resident_on_windows() -> int | None:
 
 
 def exchange(a: str, b: str) -> bool:
-    """Let two paths change places in one step; False, and nothing done, where the system cannot."""
+    """Exchange two paths atomically. Returns False, without any change, where the system cannot."""
     if sys.platform != "linux":
         return False
     try:
@@ -105,9 +105,9 @@ def exchange(a: str, b: str) -> bool:
 
 
 def to_disk(path: str) -> None:
-    """Return when a file or a folder is on the disk, and not in memory alone."""
+    """Flush a file or a folder to the disk."""
     flags = os.O_RDONLY
-    if sys.platform == "win32":  # only what is open for writing is brought to the disk
+    if sys.platform == "win32":  # Windows flushes only files that are open for writing
         flags = os.O_RDWR
     try:
         handle = os.open(path, flags)
@@ -116,13 +116,14 @@ def to_disk(path: str) -> None:
         finally:
             os.close(handle)
     except OSError:
-        if not os.path.isdir(path):  # a folder cannot be opened everywhere
+        if not os.path.isdir(path):  # some systems cannot open a folder
             raise
 
 
 def lock_file(handle: int) -> bool:
-    """Lock a file that is open, unless another has; the end of the process unlocks it. True too where there are no
-    locks.
+    """Lock an open file until this process ends. Returns False if another process holds the lock.
+
+    Returns True, without a lock, on file systems that have no locks.
     """
     try:
         if sys.platform == "win32":
@@ -160,15 +161,15 @@ def _drop_lock(file: IO[bytes]) -> None:
 
 
 def is_link(status: os.stat_result) -> bool:
-    """Whether that is the status of a symbolic link, or of what else leads elsewhere: on Windows, a junction."""
+    """Whether `status` is that of a symbolic link, or of a junction on Windows."""
     junction = 0xA0000003
     return stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) == junction
 
 
 def read_at(handle: int, out: memoryview, at: int) -> int:
-    """Read bytes at that place of a file, as many as come at once; how many, 0 at its end.
+    """Read bytes at offset `at` into `out` with one system call. Returns their number, 0 at the end of the file.
 
-    Where the system cannot, the file's own place moves: only for a file that nobody else reads meanwhile.
+    Without `preadv` the file's own offset moves, so no other code may read the file at the same time.
     """
     if hasattr(os, "preadv"):
         return os.preadv(handle, [out[:_MOST]], at)
@@ -180,7 +181,7 @@ def read_at(handle: int, out: memoryview, at: int) -> int:
 
 
 def _kernel32() -> Any:
-    windows: Any = ctypes  # elsewhere it has no such name, as a checker of types would say
+    windows: Any = ctypes  # mypy knows no `WinDLL` on other systems
     library = windows.WinDLL("kernel32", use_last_error=True)
     library.OpenProcess.restype = ctypes.c_void_p
     return library

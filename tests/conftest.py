@@ -15,6 +15,16 @@ hypothesis.settings.register_profile("many", max_examples=1000, **patient)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="no test marked slow, and 8 examples for each law")
+
+
+def pytest_configure(config):
+    if config.getoption("--quick"):
+        hypothesis.settings.load_profile("few")
+        config.option.markexpr = " and ".join(filter(None, [config.option.markexpr, "not slow"]))
+
+
 @pytest.fixture(
     scope="module",
     params=["kernels"] if {"NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"} & set(os.environ) else ["kernels", "numpy"],

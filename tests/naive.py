@@ -13,7 +13,8 @@ from binsparse_levels import Format
 def merge(coords, values, duplicates):
     """A dictionary from coordinates to values, in input order, with duplicates merged."""
     entries = {}
-    for place, value in zip(zip(*coords, strict=True), values, strict=True):
+    places = zip(*coords, strict=True) if coords else [()] * len(values)
+    for place, value in zip(places, values, strict=True):
         if place not in entries or duplicates == "last":
             entries[place] = value
         elif duplicates == "sum":

@@ -1,9 +1,11 @@
-"""Every kind of container that tests write to."""
+"""Every kind of container that tests write to, and a small tensor to write."""
 
 import itertools
 
 import obstore.store
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
+
+from binsparse_levels import pack
 
 counter = itertools.count()
 
@@ -28,3 +30,7 @@ CONTAINERS = {
     "netcdf, gzip": (lambda folder: folder / "b.nc", {"compression": "gzip"}),
     "memory": (lambda folder: {}, {}),
 }
+
+
+def vector(value=1.0):
+    return pack([[0, 2]], [value, 2.0], 4, "CVEC")

@@ -4,6 +4,8 @@ import pytest
 from attacks import __main__ as corpus
 from attacks import fuzz
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_number_has_its_case():
     assert {case.number for case in corpus.load(corpus.SUBJECTS)} == set(range(1, 93))

@@ -6,6 +6,10 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 

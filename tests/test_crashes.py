@@ -43,14 +43,19 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, name, old):
     assert crashes.version_at(place) == old
 
 
-@pytest.mark.parametrize("name", crashes.CONTAINERS)
-@pytest.mark.parametrize("dtype", ["f2", "g", "V3", "M8[s]", "i4,f8"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        (name, dtype)
+        for name in crashes.CONTAINERS
+        for dtype in ("f2", "g", "V3", "M8[s]", "i4,f8")
+        if dtype != "f2" or name not in ("a.mtx", "a.mtx.gz", "a.tns")  # text holds any number
+    ],
+)
 def test_types_that_cannot_be_stored(tmp_path, name, dtype):
     place = f"{tmp_path}/{name}"
     write(place, crashes.version(1), **crashes.CONTAINERS[name])
     bad = crashes.version(2).astype(np.longdouble) if dtype == "g" else crashes.odd_version(dtype)
-    if (name, dtype) in [("a.mtx", "f2"), ("a.mtx.gz", "f2"), ("a.tns", "f2")]:  # text writes any number
-        return
     with pytest.raises((ArrayError, FormatError)):
         write(place, bad, overwrite=True, **crashes.CONTAINERS[name])
     assert crashes.version_at(place) == 1

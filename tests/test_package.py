@@ -1,6 +1,10 @@
 """The package as a whole: what importing costs, names, the documents, and the kernels in their other two modes."""
 
+import ast
+import doctest
 import importlib
+import inspect
+import io
 import os
 import pkgutil
 import re
@@ -8,9 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import binsparse_levels
+from binsparse_levels import cli
+from binsparse_levels.levels import LEVELS
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path(binsparse_levels.__file__).parent
@@ -41,13 +48,46 @@ def test_the_static_names_are_the_lazy_ones():
     assert sorted(listed) == sorted({*binsparse_levels.__all__, "open"})
 
 
-def test_what_is_public_is_documented():
-    for name in binsparse_levels.__all__:
+def public():
+    """The public names, and the public members of the public classes."""
+    for name in sorted({*binsparse_levels.__all__, "open"}):
         thing = getattr(binsparse_levels, name)
-        if callable(thing):
-            assert thing.__doc__, name
-    for name in modules():
-        assert importlib.import_module(name).__doc__, name
+        yield name, thing
+        for member in vars(thing) if inspect.isclass(thing) else ():
+            if not member.startswith("_"):
+                yield f"{name}.{member}", inspect.getattr_static(thing, member)
+
+
+def test_what_is_public_is_documented():
+    undocumented = []
+    for name, thing in public():
+        if inspect.isfunction(thing) or isinstance(thing, property | classmethod | staticmethod):
+            written = thing.__doc__
+        elif inspect.isclass(thing):
+            # Python writes one itself for a dataclass: the name and the fields.
+            written = "" if (thing.__doc__ or "").startswith(f"{thing.__name__}(") else thing.__doc__
+        else:
+            continue
+        inherited = "." in name and any(
+            name.partition(".")[2] in vars(base)
+            for base in getattr(binsparse_levels, name.partition(".")[0]).__mro__[1:]
+        )
+        if not written and not inherited:
+            undocumented.append(name)
+    undocumented += [name for name in modules() if not importlib.import_module(name).__doc__]
+    assert not undocumented
+
+
+@pytest.mark.parametrize("name", [name for name, thing in public() if callable(thing) and "." not in name])
+def test_examples_of_public_docstrings_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    thing = getattr(binsparse_levels, name)
+    names = {"np": np, "bl": binsparse_levels} | {n: getattr(binsparse_levels, n) for n in binsparse_levels.__all__}
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    text = io.StringIO()
+    for found in doctest.DocTestFinder().find(thing, name, globs=names):
+        runner.run(found, out=text.write)
+    assert not runner.failures, text.getvalue()
 
 
 def test_the_readme_tour_runs(tmp_path, monkeypatch):
@@ -60,13 +100,52 @@ def test_the_readme_tour_runs(tmp_path, monkeypatch):
 
 def test_the_readme_names_every_kind_and_command():
     text = (ROOT / "README.md").read_text()
-    from binsparse_levels.levels import LEVELS
-
     kinds = [kind for kind, made in LEVELS.items() if made.__module__.startswith("binsparse_levels.")]
-    for word in (*kinds, "info", "convert", "check", "formats", *binsparse_levels.ALIASES):
-        assert re.search(rf"\b{word}\b", text), word
+    commands = next(action.choices for action in cli._parser()._actions if isinstance(action.choices, dict))
+    assert len(commands) >= 8
+    missing = [word for word in (*kinds, *binsparse_levels.ALIASES) if not re.search(rf"\b{word}\b", text)]
+    missing += [name for name in commands if not re.search(rf"binsparse-levels {name}\b", text)]
+    assert not missing
 
 
+def test_the_architecture_names_modules_that_exist():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    rooms = [path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()]
+    named = set(re.findall(rf"`((?:{'|'.join(rooms)})/\w[\w/]*)", text))
+    missing = [
+        name for name in named if not any((PACKAGE / f"{name}{end}").exists() for end in (".py", "/__init__.py"))
+    ]
+    assert len(named) > 20
+    assert not missing
+    assert not [room for room in rooms if f"`{room}/`" not in text]
+
+
+def returns_silently(test):
+    """The lines on which a test returns although it has asserted nothing so far."""
+    asserting = [
+        node.lineno
+        for node in ast.walk(test)
+        # That an error is the expected one is what a handler asserts.
+        if isinstance(node, ast.Assert | ast.ExceptHandler)
+        or (isinstance(node, ast.Attribute) and node.attr.startswith(("raises", "warns", "assert_")))
+        or (isinstance(node, ast.Name) and node.id.startswith("assert_"))
+    ]
+    inner = {id(node) for made in ast.walk(test) if isinstance(made, ast.FunctionDef) and made is not test
+             for node in ast.walk(made)}  # fmt: skip
+    returns = [node.lineno for node in ast.walk(test) if isinstance(node, ast.Return) and id(node) not in inner]
+    return [line for line in returns if not any(before < line for before in asserting)]
+
+
+def test_no_test_returns_before_it_has_asserted_anything():
+    found = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                found += [f"{path.name}:{line}: {node.name}" for line in returns_silently(node)]
+    assert not found, "use assume, or do not collect the case"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "tests"),
     [
@@ -87,6 +166,6 @@ def test_kernels_in_another_mode(mode, tests, tmp_path):
             "tensors/test_tensor.py",
         )
     ]
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *files, *tests]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "0", *files, *tests]
     run = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, cwd=ROOT)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-1000:]

@@ -1,10 +1,10 @@
 """Numba kernels: loops over arrays, without Python objects and without checks of their arguments.
 
-A submodule is imported when it is first used, so that a program which only reads and writes never loads numba.
+A submodule is imported on first use, so that a program which only reads and writes never loads numba.
 
-Conventions, for all kernels: inputs are contiguous, read-only views; outputs come last and are allocated by the
-caller; coordinates and positions are unsigned (a negative number shows as one that is too large); hot loops count in
-uint64, because a signed counter costs a test for negative indices at every access.
+All kernels follow these conventions. Inputs are contiguous, read-only views. The caller allocates the outputs, which
+come last. Coordinates and positions are unsigned, so a negative number appears too large. Hot loops count in uint64:
+a signed counter costs a test for negative indices at every access.
 """
 
 import importlib
@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_FEW = 256  # entries that numpy packs in half the time that calling the kernels takes
-_WORTH_LOADING = 2_000_000  # entries that numpy packs in the half second that loading compiler and kernels takes
+_FEW = 256  # numpy packs so many entries in half the time of a call of the kernels
+_WORTH_LOADING = 2_000_000  # numpy packs so many entries in the half second that loading numba takes
 _spent = 0
 
 
 def worth(count: int) -> bool:
-    """Whether kernels are worth it for so many entries, where numpy has a way too: not for few, and not until loading
-    the compiler is; what has been left to numpy adds up.
+    """Whether kernels beat numpy for `count` entries.
+
+    They do not for few entries, nor before the time to load numba has been spent: the entries left to numpy add up.
     """
     global _spent
     if count > _FEW:
@@ -39,7 +40,7 @@ def __getattr__(name: str) -> ModuleType:
 
 
 def readable(array: npt.NDArray[Any], dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
-    """`array` as kernels take their inputs: contiguous, native, read-only; a copy only where it has to be."""
+    """A contiguous, native, read-only view of `array`, as kernels take their inputs; a copy only where necessary."""
     view = np.ascontiguousarray(array, dtype=dtype if dtype is not None else array.dtype.newbyteorder("=")).view()
     view.flags.writeable = False
     return view

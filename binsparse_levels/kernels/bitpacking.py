@@ -1,14 +1,14 @@
-"""Integers of 32 bits in chunks of 128, each chunk with as many bits a value as its largest needs: BP-128.
+"""BP-128: chunks of 128 integers of 32 bits; the largest value of a chunk gives its number of bits per value.
 
-A chunk of width B is 4·B words: B rows of four lanes. Value i lies in lane i mod 4, whose words, one a row, are one
-string of bits; the field of position k = i div 4 begins at its bit k·B. By codec a field holds
+A chunk of width B is 4·B words: B rows of four lanes. Value i lies in lane i mod 4. The words of a lane form one string
+of bits, and the field of value i begins at bit (i div 4)·B of its lane. The codec says what a field holds:
 
     PLAIN     the value                     LESS_ONE  the value less one
-    DELTA     the step from the value before, of the first value 0
-    ZIGZAG    the same step, with its sign in the lowest bit: 0, -1, 1, -2 … become 0, 1, 2, 3 …
+    DELTA     the difference from the previous value; 0 for the first value
+    ZIGZAG    the same difference, with its sign in the lowest bit: 0, -1, 1, -2 … become 0, 1, 2, 3 …
 
-all modulo 2**32. A chunk that would need 32 bits a value holds the values themselves. A codec travels as the length of
-a tuple, so that it is a constant to the compiler.
+All arithmetic is modulo 2**32. A chunk that needs 32 bits per value holds the values themselves. A codec is passed as
+the length of a tuple, so that it is a constant to the compiler.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ _MASK = u8(0xFFFFFFFF)
 
 @part
 def plain_unpack_chunk(codec, words, o, width, start, out, at):
-    """As `lanes.unpack_chunk`, a value at a time."""
+    """Like `lanes.unpack_chunk`, one value at a time."""
     width, value = np.int64(width), u8(start)
     for i in range(CHUNK):
         q, s = divmod((i >> 2) * width, 32)
@@ -47,7 +47,7 @@ def plain_unpack_chunk(codec, words, o, width, start, out, at):
 
 @part
 def plain_field(codec, values, first, i):
-    """The field of value i, of a chunk that begins at `first`."""
+    """The field of value i in the chunk that begins at word `first`."""
     value = u8(values[i])
     if len(codec) == LESS_ONE:
         value -= u8(1)
@@ -61,7 +61,7 @@ def plain_field(codec, values, first, i):
 
 @part
 def plain_pack_chunk(codec, values, i, words, at):
-    """As `lanes.pack_chunk`, a value at a time."""
+    """Like `lanes.pack_chunk`, one value at a time."""
     bits = u8(0)
     for k in range(CHUNK):
         bits |= plain_field(codec, values, i, i + k)
@@ -86,16 +86,16 @@ if config.DISABLE_JIT:
 else:
     try:
         from .lanes import pack_chunk, unpack_chunk
-    except ImportError:  # a numba or llvmlite that has its parts elsewhere
+    except ImportError:  # another version of numba or llvmlite, with other internals
         pack_chunk, unpack_chunk = plain_pack_chunk, plain_unpack_chunk
 
 
 @kernel
 def unpack(codec, words, offsets, starts, first, last, out):
-    """Decode the chunks first … last - 1 to their places in `out`.
+    """Decode the chunks first … last - 1 into `out`.
 
-    Precondition: words, starts and out are uint32; chunk c is words[offsets[c] : offsets[c + 1]], of 0 … 32 times four
-    words; `starts` has what is before the steps of each chunk, where the codec has steps; `out` has whole chunks.
+    Precondition: words, starts and out are uint32. Chunk c is words[offsets[c] : offsets[c + 1]], 4·B words for a width
+    B of 0 … 32. For a codec of differences, starts[c] is the value before chunk c. `out` holds whole chunks.
     """
     for c in range(first, last):
         o = offsets[c]
@@ -105,9 +105,9 @@ def unpack(codec, words, offsets, starts, first, last, out):
 
 @kernel
 def pack(codec, values, first, last, widths, words):
-    """Encode the chunks first … last - 1, one behind the other from words[CHUNK·first] on; gives the end of the last.
+    """Encode the chunks first … last - 1 without gaps from words[CHUNK·first] on; return the end of the last chunk.
 
-    Precondition: values and words are uint32 and have whole chunks.
+    Precondition: `values` and `words` are uint32 and hold whole chunks.
     """
     at = np.int64(first) * CHUNK
     for c in range(first, last):

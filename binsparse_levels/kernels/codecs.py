@@ -1,5 +1,5 @@
-"""The codecs of bitpacking.py by number, for those who have no need of numba yet."""
+"""Numbers of the codecs of `bitpacking`, importable without numba."""
 
 PLAIN, LESS_ONE, DELTA, ZIGZAG = 1, 2, 3, 4
-STEPPING = (DELTA, ZIGZAG)  # their chunks begin at a value that is stored apart
+STEPPING = (DELTA, ZIGZAG)  # the value before each chunk is stored separately
 CHUNK = 128  # values

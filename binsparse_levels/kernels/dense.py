@@ -1,4 +1,4 @@
-"""Between dense arrays and the last level of a chain: count and place the marked cells of rows, scatter entries."""
+"""Between dense arrays and the last level of a chain: count and list the marked cells of rows, scatter entries."""
 
 from .jit import kernel, u8
 
@@ -16,11 +16,11 @@ def count_in_rows(mask, begin, end, counts):
 
 @kernel
 def place_in_rows(mask, begin, end, pointers, columns, cells):
-    """The column of each marked cell of rows begin … end, and its number among all cells.
+    """Write the column of each marked cell of rows begin … end, and its number among all cells.
 
-    Every cell is stored and the next one overwrites it, unless it was marked. In rows that are nearly empty eight cells
-    are passed at once, which elsewhere is not predicted well (4000 x 10000, 10 %: 51 ms against 24).
-    Precondition: `mask` is contiguous, `pointers` were counted in it.
+    Every cell is stored; the next cell overwrites an unmarked one. Nearly empty rows skip eight cells at once. In other
+    rows that branch mispredicts (4000 x 10000, 10 %: 51 ms against 24).
+    Precondition: `mask` is contiguous, and `pointers` hold its counts.
     """
     one, eight = u8(1), u8(8)
     width = u8(mask.shape[1])
@@ -47,7 +47,7 @@ def place_in_rows(mask, begin, end, pointers, columns, cells):
 
 @kernel
 def scatter(starts, ends, columns, stride, values, begin, end, out):
-    """out[starts[k] + stride * column] = value, for the entries up to ends[k] of every fiber k in begin … end."""
+    """out[starts[k] + stride * column] = value, for the entries up to ends[k] of each fiber k in begin … end."""
     k, stop, step = u8(begin), u8(end), u8(stride)
     i = u8(ends[k - u8(1)]) if k > u8(0) else u8(0)
     while k < stop:

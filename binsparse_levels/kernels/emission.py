@@ -1,12 +1,12 @@
 """The fused pass over chains of dense and sparse levels: from sorted keys to the arrays of every level at once.
 
-Everything that differs by dimension is a tuple, so that the compiler unrolls the loop over the levels. Keys come from
-records, or where the entries are in order already, from the coordinates themselves: the other one is None.
+Values that differ by dimension travel in tuples, so that the compiler unrolls the loop over the levels. Keys come from
+`records`, or from `coords` if the entries are in order already; the other argument is None.
 
     chain = keep, sparse, holds, sizes
 
-keep[·][d]: the bits of the key that tell the entries of dimension d's level apart; sparse[d]: 0 for a dense level;
-holds[d]: all bits where dimension d is the first of a level with pointers, else 0; sizes[d]: of the dimension.
+keep[·][d]: the bits of the key that distinguish the entries of the level of dimension d. sparse[d]: 0 for a dense
+level. holds[d]: all bits if dimension d is the first of a level with pointers, else 0. sizes[d]: the dimension's size.
 """
 
 from .jit import kernel, put_in_tuple, u8
@@ -15,9 +15,9 @@ from .keys import key_at
 
 @kernel
 def count_fibers(records, coords, begin, end, fields, keep, counts):
-    """Add to counts[d] how often the key changes in the bits keep[·][d].
+    """Add to counts[d] the number of changes of the key in the bits keep[·][d].
 
-    Precondition: sorted; counts[-2:] holds the words of the key before the first one.
+    Precondition: the keys are sorted; counts[-2:] holds the words of the previous key.
     """
     words = len(keep)
     stride = u8(words + 1)
@@ -43,18 +43,19 @@ def count_fibers(records, coords, begin, end, fields, keep, counts):
 
 @kernel
 def emit(records, coords, payload, typed, begin, end, fields, chain, state, pointers, indices, values):
-    """Write the arrays of all levels for the keys begin … end, and carry `state` on to the next call.
+    """Write the arrays of all levels for the keys begin … end, and update `state` for the next call.
 
-    An index and its pointer are always stored; the cursor of a level moves only where the key changes in the bits
-    `keep` of that level, so an entry of the same fiber writes the same place again, and nothing branches. A further
-    dimension of a sparse level has the same bits, thus the same cursor, and needs no case of its own: its pointers
-    all land in place 0, by `holds` (a third case in the loop cost a quarter of CSR, and half of COO). Pointers below a
-    dense level have gaps, which `fill_gaps` closes at the end.
+    Every entry stores an index and a pointer at the cursor of each level. A cursor moves only where the key changes in
+    the level's bits `keep`, so an entry of the same fiber writes the same slot again, without a branch. A further
+    dimension of a sparse level has the same bits and cursor. Its pointers all go to slot 0, by `holds`: a third case
+    in the loop cost a quarter of the speed for CSR and half for COO. `fill_gaps` closes gaps of pointers below a dense
+    level.
 
-    state: the cursor of each dimension, then the words of the last key. payload: with coordinates, a word for each
-    entry. `values` is None or takes the payloads; of equal keys the last one stays. typed: None, or the records
-    viewed as the values' data type, whose size divides a word: then `values` is such a view too, and equal keys add up.
-    Precondition: sorted; every output is long enough; `values` is filled where a dense level leaves cells empty.
+    state: the cursor of each dimension, then the words of the last key. payload: one word per entry, if keys come from
+    `coords`. values: None, or the output for payloads; the last of equal keys stays. typed: None, or a view of the
+    records in the data type of the values, whose size divides a word. `values` is then such a view too, and the values
+    of equal keys are added.
+    Precondition: the keys are sorted; every output is long enough; `values` is filled where cells may stay empty.
     """
     right, left, mask = fields
     keep, sparse, holds, sizes = chain
@@ -112,7 +113,7 @@ def emit(records, coords, payload, typed, begin, end, fields, chain, state, poin
 
 @kernel
 def fill_gaps(pointers):
-    """Give every pointer that is still 0 the value before it: a running maximum, without a branch."""
+    """Replace each pointer that is still 0 by the previous pointer: a running maximum, without a branch."""
     m, zero, one = u8(0), u8(0), u8(1)
     p, n = zero, u8(pointers.size)
     while p < n:

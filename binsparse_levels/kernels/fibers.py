@@ -1,4 +1,4 @@
-"""What level kinds share: fan out, number changes, count into pointers, search a fiber."""
+"""Loops that level kinds share: fan out, number changes, count into pointers, search a fiber."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from .jit import i8, kernel, part, u8
 
 @kernel
 def fan_out(items, ends, out):
-    """Repeat items[k] up to place ends[k] of `out`.
+    """Repeat items[k] up to index ends[k] of `out`.
 
-    Sixteen are stored at once, and the next item overwrites what is too many: a loop as short as most fibers are
-    costs a misprediction for each (10 a fiber: 8.7 ms for 10 M against 3).
+    Sixteen copies are stored at once, and the next item overwrites the excess. A loop as short as most fibers costs a
+    misprediction for each fiber (10 M entries in fibers of 10: 8.7 ms against 3).
     Precondition: `ends` never decreases and ends at the length of `out`.
     """
     i, k, n, size = u8(0), u8(0), u8(ends.size), u8(out.size)
@@ -29,7 +29,7 @@ def fan_out(items, ends, out):
 
 @kernel
 def count_repeats(columns):
-    """How many entries agree with the one before in every column."""
+    """How many entries equal the previous entry in every column."""
     one, i, n, repeats = u8(1), u8(1), u8(columns[0].size), u8(0)
     while i < n:
         same = True
@@ -42,7 +42,7 @@ def count_repeats(columns):
 
 @kernel
 def number_changes(columns, child):
-    """child[i] = how often the columns changed up to entry i, from 0. Precondition: at least one entry."""
+    """child[i] = how many times the columns change up to entry i. Precondition: at least one entry."""
     one, i, n, q = u8(1), u8(1), u8(columns[0].size), u8(0)
     child[0] = q
     while i < n:
@@ -56,7 +56,7 @@ def number_changes(columns, child):
 
 @kernel
 def take_firsts(column, child, out):
-    """out[q] = column of an entry with child q. Precondition: `column` depends on `child` alone."""
+    """out[q] = column[i] for an entry i with child[i] = q. Precondition: `column` depends on `child` alone."""
     i, n = u8(0), u8(child.size)
     while i < n:
         out[u8(child[i])] = column[i]
@@ -65,9 +65,9 @@ def take_firsts(column, child, out):
 
 @kernel
 def count_into_pointers(owners, pointers):
-    """pointers[p + 1] = how many of the owners are fibers up to p.
+    """pointers[p + 1] = how many owners are at most p.
 
-    Precondition: owners never decrease; pointers is zero.
+    Precondition: `owners` never decreases, and `pointers` is zero.
     """
     one, i, n = u8(1), u8(0), u8(owners.size)
     while i < n:
@@ -83,7 +83,7 @@ def count_into_pointers(owners, pointers):
 
 @kernel
 def fan_ranges(starts, counts, out):
-    """Write starts[k], starts[k] + 1 … (counts[k] of them) for every k, one behind the other."""
+    """Concatenate the ranges starts[k] … starts[k] + counts[k] - 1."""
     i = u8(0)
     for k in range(starts.size):
         q = starts[k]
@@ -95,7 +95,7 @@ def fan_ranges(starts, counts, out):
 
 @part
 def lower_bound(column, wanted, first, last):
-    """The first place in first … last whose item is not below `wanted`."""
+    """The first index in first … last whose item is at least `wanted`."""
     while first < last:
         middle = (first + last) >> u8(1)
         if u8(column[middle]) < wanted:
@@ -107,10 +107,11 @@ def lower_bound(column, wanted, first, last):
 
 @kernel
 def list_within(starts, ends, column, low, high, counts, places):
-    """The places in starts[k] … ends[k], for every k, where the ascending column is at least `low` and below `high`;
-    counts[k] of them. Returns how many in all; `places` has room for all, and a spare one.
+    """List the indices in each starts[k] … ends[k] where the ascending column lies in low … high - 1.
 
-    Every place is stored, and the next one overwrites it where it is outside; long fibers are searched.
+    counts[k] is their number for fiber k; the result is their total. Short fibers store every index, and the next
+    index overwrites one that is outside. Long fibers are searched by bisection.
+    Precondition: `places` has room for all indices and one more.
     """
     one, q, first, last = u8(1), u8(0), u8(low), u8(high)
     for k in range(starts.size):
@@ -133,7 +134,7 @@ def list_within(starts, ends, column, low, high, counts, places):
 
 @kernel
 def narrow(starts, ends, column, low, high, out):
-    """out[0, k] … out[1, k]: where in starts[k] … ends[k] the ascending column is at least `low`, and below `high`."""
+    """out[0, k] … out[1, k] = the part of starts[k] … ends[k] where the ascending column lies in low … high - 1."""
     for k in range(starts.size):
         first = lower_bound(column, u8(low), u8(starts[k]), u8(ends[k]))
         out[0, k] = first
@@ -142,9 +143,9 @@ def narrow(starts, ends, column, low, high, out):
 
 @kernel
 def search(pointers, columns, positions, wanted, begin, end, out):
-    """out[k] = place in the fiber positions[k] of the coordinates wanted[·][k], or -1, for k in begin … end.
+    """out[k] = the index of the coordinates wanted[·][k] in the fiber positions[k], or -1, for k in begin … end.
 
-    In blocks, so that the pointers, the middles of the fibers, and what follows are each waited for side by side.
+    Blocks of 64 overlap the cache misses: first of the pointers, then of the middles of the fibers.
     Precondition: the columns ascend lexicographically in every fiber.
     """
     zero, one = u8(0), u8(1)

@@ -1,11 +1,11 @@
-"""Hash tables by open addressing: coordinates in slots from the one that their hash says on, around the end."""
+"""Hash tables with open addressing: linear probing from the slot that the hash gives, with wrap-around."""
 
 from .jit import i8, kernel, part, u8
 
 
 @part
 def first_slot(x, slots):
-    """Where a coordinate is looked for first, in so many slots, a power of two: the upper bits of a product."""
+    """The first slot to probe for a coordinate: the upper bits of a product. `slots` is a power of two."""
     shift = u8(64)
     while slots > u8(1):
         slots >>= u8(1)
@@ -16,9 +16,9 @@ def first_slot(x, slots):
 
 @kernel
 def insert(pointers, fibers, coords, keys, places):
-    """Put each coordinate into the table of its fiber, as its number plus one; places[k]: the slot of coordinate k.
+    """Insert each coordinate plus one into the table of its fiber; places[k] is the slot of coordinate k.
 
-    Precondition: every table has an empty slot; coordinates are not repeated.
+    Precondition: every table has an empty slot, and no coordinate is repeated.
     """
     for k in range(fibers.size):
         begin = u8(pointers[fibers[k]])
@@ -32,8 +32,9 @@ def insert(pointers, fibers, coords, keys, places):
 
 @kernel
 def find(pointers, keys, ranks, fibers, coords, found):
-    """found[k] = the rank of the slot of coordinate k in its fiber, or -1. Precondition: every table has an empty slot,
-    or none at all, and a power of two of them.
+    """found[k] = the rank of the slot of coordinate k in its fiber, or -1.
+
+    Precondition: a table has no slots, or a power of two of slots, at least one of them empty.
     """
     for k in range(fibers.size):
         found[k] = -1

@@ -1,4 +1,4 @@
-"""The one decorator of all kernels, and what they need of numba's internals, with fallbacks."""
+"""The decorator of all kernels, and the internals of numba that they need, with fallbacks."""
 
 import functools
 
@@ -26,19 +26,19 @@ def kernel(function, **options):
         return interpreted
     try:
         return numba.njit(nogil=True, cache=True, **options)(function)
-    except RuntimeError:  # numba finds no folder that it may write its cache to
+    except RuntimeError:  # numba finds no writable folder for its cache
         return numba.njit(nogil=True, **options)(function)
 
 
 def part(function):
-    """A piece of other kernels, compiled as lines of theirs: a third less to compile than a function that they call."""
+    """A piece that is inlined into other kernels: a third less to compile than a function that they call."""
     return kernel(function, inline="always")
 
 
 if config.DISABLE_JIT:
 
     def put_in_tuple(items, at, item):
-        """`items` with `item` at place `at`; in a compiled kernel the tuple dissolves into registers."""
+        """`items` with `item` at index `at`. In a compiled kernel the tuple dissolves into registers."""
         return (*items[:at], item, *items[at + 1 :])
 
 else:

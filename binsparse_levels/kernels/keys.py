@@ -1,12 +1,12 @@
 """Keys: the bits of all coordinates of an entry in stored order, in one or two 64-bit words.
 
-Numeric order of keys is lexicographic order of coordinates, and a prefix of the key is a fiber. Of two words, the first
-holds the upper 64 bits. `fields` says where the dimensions lie: `right, left, mask = fields`, each a tuple by word of
-tuples by dimension, and
+Numeric order of keys is lexicographic order of coordinates, and a prefix of a key names a fiber. The first of two words
+holds the upper 64 bits. `fields` is a tuple `right, left, mask` that gives the bits of each dimension. Each member is a
+tuple by word of tuples by dimension, and
 
     key[word] |= ((x & mask) >> left) << right        x |= (key[word] >> right) << left & mask
 
-The number of words is a constant to the compiler because it is the length of a tuple.
+The number of words is the length of a tuple, and therefore a constant to the compiler.
 """
 
 from .jit import kernel, u8
@@ -14,7 +14,7 @@ from .jit import kernel, u8
 
 @kernel
 def key_at(coords, i, fields):
-    """The words of the key of entry i, the last one twice where there is one."""
+    """The two words of the key of entry i; a key of one word is repeated."""
     right, left, mask = fields
     a, b = u8(0), u8(0)
     for d in range(len(coords)):
@@ -29,7 +29,7 @@ def key_at(coords, i, fields):
 
 @kernel
 def out_of_range(coords, i, sizes):
-    """Bit 63 is set where a coordinate of entry i is not below its size, or negative."""
+    """A word whose bit 63 is set if a coordinate of entry i is negative or not below its size."""
     bad = u8(0)
     for d in range(len(coords)):
         x = u8(coords[d][i])

@@ -1,8 +1,8 @@
-"""The chunks of bitpacking.py as vector code: LLVM is told what to emit, for of loops over four lanes it makes scalars.
+"""The chunks of `bitpacking` as vector code, written in LLVM's language: numba makes scalars of loops over four lanes.
 
-One function for each codec and direction, with a case for each width, in which all shifts are constants. Vectors have
-`LANES` lanes, the values of LANES / 4 positions. Of 33 M values that lie in memory one thread decodes as many a second
-as it can store; a loop that numba compiles has a tenth to a twentieth of that.
+Each codec and direction has one function, with a case for each width, so that all shifts are constants. A vector has
+`LANES` lanes, the values of LANES / 4 positions. For 33 M values in memory, one thread decodes as fast as it can store.
+A loop compiled by numba reaches a tenth to a twentieth of that speed.
 """
 
 from llvmlite import binding, ir
@@ -13,7 +13,7 @@ from .codecs import LESS_ONE, PLAIN, STEPPING, ZIGZAG
 
 
 def _lanes():
-    """As many as a register of this machine has; with any other number LLVM gives the same results, more slowly."""
+    """The number of lanes of a vector register here. Any other number gives the same results, more slowly."""
     features = {} if config.CPU_NAME else binding.get_host_cpu_features()
     return 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
 
@@ -35,7 +35,7 @@ def _all(word, kind=_VECTOR):
 
 
 def _pick(block, a, b, places):
-    """Lanes of a, and behind them of b, by their number."""
+    """The lanes `places` of the concatenation of a and b."""
     return block.shuffle_vector(a, b, ir.Constant(ir.VectorType(_WORD, len(places)), list(places)))
 
 
@@ -52,13 +52,13 @@ def _store(block, value, pointer, at):
 
 
 def _library(module, name, result, arguments):
-    """A function that LLVM knows by its name."""
+    """An intrinsic function of LLVM."""
     name = f"llvm.{name}.v{LANES}i32"
     return module.globals.get(name) or ir.Function(module, ir.FunctionType(result, arguments), name)
 
 
 def _function(module, name, kind):
-    """A new function of two arrays that do not overlap, and its first block."""
+    """A new function of two arrays that do not overlap, and a builder for its first block."""
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     for argument in function.args[:2]:
@@ -67,7 +67,7 @@ def _function(module, name, kind):
 
 
 def _by_width(function, block, width, emit, leave):
-    """emit(block, B) for every width B."""
+    """A switch that runs emit(block, B) for the width B."""
     end = function.append_basic_block()
     leave(ir.IRBuilder(end))
     switch = block.switch(width, end)
@@ -80,7 +80,7 @@ def _by_width(function, block, width, emit, leave):
 
 
 def _unpack(module, codec):
-    """void (words, out, width, start): the 128 values of one chunk."""
+    """A function void (words, out, width, start) that decodes the 128 values of a chunk."""
     name = f"unpack_{codec}"
     if name in module.globals:
         return module.globals[name]
@@ -106,7 +106,7 @@ def _unpack(module, codec):
                     value = block.xor(block.lshr(value, _all(1)), sign)
                 if codec in STEPPING:
                     sums = _sums(block, value)
-                    value = block.add(sums, before)  # one vector waits for another for one addition alone
+                    value = block.add(sums, before)  # each vector depends on the previous vector by one addition only
                     before = block.add(before, _pick(block, sums, blank, [LANES - 1] * LANES))
             _store(block, value, out, 4 * k)
 
@@ -115,7 +115,7 @@ def _unpack(module, codec):
 
 
 def _fields(module, block, words, B, k):
-    """The fields of B bits, 0 < B < 32, of the positions from k on."""
+    """The fields of B bits, 0 < B < 32, at the positions from k on."""
     rows, shifts = zip(*(divmod((k + j) * B, 32) for j in range(_GROUP)), strict=True)
     by = _constant(_VECTOR, [s for s in shifts for _ in range(4)])
     low = _rows(block, words, B, rows)
@@ -128,18 +128,18 @@ def _fields(module, block, words, B, k):
 
 
 def _rows(block, words, B, rows):
-    """These rows of the B of a chunk, side by side; they never decrease and lie close together."""
-    if B < _GROUP:  # so close that there are two at most
+    """The given rows of a chunk of B rows, side by side. The row numbers never decrease and lie close together."""
+    if B < _GROUP:  # then there are two different rows at most
         a, b = (_load(block, words, 4 * row, _ROW) for row in (rows[0], rows[-1]))
         return _pick(block, a, b, [lane + 4 * (row != rows[0]) for row in rows for lane in range(4)])
-    base = min(rows[0], B - _GROUP)  # nothing behind the chunk is loaded
+    base = min(rows[0], B - _GROUP)  # so that nothing behind the chunk is loaded
     loaded = _load(block, words, 4 * base)
     places = [4 * (row - base) + lane for row in rows for lane in range(4)]
     return loaded if places == list(range(LANES)) else _pick(block, loaded, loaded, places)
 
 
 def _sums(block, value):
-    """In each lane the sum of all up to it."""
+    """The inclusive prefix sum of the lanes."""
     step = 1
     while step < LANES:
         moved = _pick(block, _all(0), value, [max(lane - step + LANES, LANES - 1) for lane in range(LANES)])
@@ -149,7 +149,7 @@ def _sums(block, value):
 
 
 def _pack(module, codec):
-    """int32 (values, words): packs 128 values, and gives the width."""
+    """A function int32 (values, words) that packs 128 values and returns the width."""
     name = f"pack_{codec}"
     if name in module.globals:
         return module.globals[name]
@@ -198,7 +198,7 @@ def _pack(module, codec):
 
 
 def _address(context, builder, signature, arguments, at):
-    """Where item arguments[at + 1] of the array arguments[at] lies."""
+    """The address of item arguments[at + 1] of the array arguments[at]."""
     array = context.make_array(signature.args[at])(context, builder, arguments[at])
     return builder.bitcast(builder.gep(array.data, [arguments[at + 1]]), _POINTER)
 
@@ -217,9 +217,9 @@ def unpack_chunk(typing, codec, words, o, width, start, out, at):
 
 @intrinsic
 def pack_chunk(typing, codec, values, i, words, at):
-    """Encode values[i : i + 128] into the words from `at` on, and give the width; the codec is the length of a tuple.
+    """Encode values[i : i + 128] into words[at:] and return the width; the codec is the length of a tuple.
 
-    Precondition: there are 128 words.
+    Precondition: words[at:] holds 128 words.
     """
 
     def emit(context, builder, signature, arguments):

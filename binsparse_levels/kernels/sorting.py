@@ -1,7 +1,7 @@
-"""Entries in any order become records in the order of their keys: scanned, partitioned, sorted; repeats merged.
+"""Turn entries in any order into records sorted by key: scan, partition, sort, merge repeats.
 
-A record is the words of a key (see `kernels.keys`) and one word of payload behind them. `words` is any tuple as long as
-there are words.
+A record is the words of a key (see `kernels.keys`), followed by one word of payload. The length of the tuple `words` is
+the number of words of a key.
 """
 
 from .jit import i8, kernel, part, u4, u8
@@ -10,10 +10,10 @@ from .keys import key_at, out_of_range
 
 @kernel
 def scan(coords, fields, sizes):
-    """Are the entries in strictly ascending order, and is every coordinate in its range?
+    """Whether the entries ascend strictly and every coordinate is in range.
 
-    Returns how many descents and equal neighbours, and whether a coordinate is out of range. Stops behind the first
-    block with a descent, so the last two speak of all entries only where there is none.
+    Returns the numbers of descents and of equal neighbours, and whether a coordinate is out of range. Stops after the
+    first block with a descent; the last two results cover all entries only if there is no descent.
     Precondition: at least one entry.
     """
     one, zero = u8(1), u8(0)
@@ -39,7 +39,7 @@ def scan(coords, fields, sizes):
 
 @kernel
 def histogram(coords, fields, sizes, begin, end, top, count):
-    """Count entries begin … end by the bits of their first word from `top` up; tells whether one is out of range."""
+    """Count entries begin … end by the bits `top` and above of their first word; return whether one is out of range."""
     one, i, stop, bad = u8(1), u8(begin), u8(end), u8(0)
     inside = u8(count.size - 1)
     while i < stop:
@@ -52,7 +52,7 @@ def histogram(coords, fields, sizes, begin, end, top, count):
 
 @kernel
 def any_out_of_range(coords, sizes, begin, end):
-    """Whether a coordinate of entries begin … end is out of range; a loop of its own, which the compiler vectorizes."""
+    """Whether a coordinate of entries begin … end is out of range. The compiler vectorizes this separate loop."""
     i, stop, bad = u8(begin), u8(end), u8(0)
     while i < stop:
         bad |= out_of_range(coords, i, sizes)
@@ -62,9 +62,9 @@ def any_out_of_range(coords, sizes, begin, end):
 
 @kernel
 def partition(coords, payload, fields, begin, end, top, inside, cursor, records):
-    """Write entries begin … end as records, stably, into the bucket of each: cursor[bucket] is its next word.
+    """Write entries begin … end as records into their buckets, stably; cursor[bucket] is the next free word.
 
-    Precondition: coordinates in range; `payload` is None or has a word for each entry.
+    Precondition: all coordinates are in range; `payload` is None or has a word for each entry.
     """
     one, i, stop = u8(1), u8(begin), u8(end)
     words = len(fields[0])
@@ -84,7 +84,7 @@ def partition(coords, payload, fields, begin, end, top, inside, cursor, records)
 
 @part
 def count_digit(records, words, shift, count):
-    """Count records by the bits of their first word from `shift` up; returns the bits in which the words differ."""
+    """Count records by the bits `shift` and above of their first word; return the bits in which the words differ."""
     stride, inside = u8(len(words) + 1), u8(count.size - 1)
     i, end, vary, start = u8(0), u8(records.size), u8(0), records[0]
     while i < end:
@@ -97,7 +97,7 @@ def count_digit(records, words, shift, count):
 
 @part
 def offsets_of(counts, stride):
-    """Make of counts of records the word at which the first of them goes."""
+    """Turn counts of records into the offset, in words, of the first record of each digit."""
     total = u4(0)
     for j in range(counts.size):
         c = counts[j]
@@ -107,9 +107,9 @@ def offsets_of(counts, stride):
 
 @part
 def two_histograms(records, words, word, shift, digit, offsets):
-    """Count two neighbouring digits of one word from bit `shift` up, and make the counts offsets in words.
+    """Count two adjacent digits of one word, from bit `shift` up, and turn the counts into offsets in words.
 
-    Returns the bits that vary, of each word, and how many pairs are to be expected equal in both digits.
+    Returns the bits that vary in each word, and the expected number of pairs that are equal in both digits.
     """
     one, zero = u8(1), u8(0)
     stride, at = u8(len(words) + 1), u8(word)
@@ -143,7 +143,7 @@ def two_histograms(records, words, word, shift, digit, offsets):
 
 @part
 def digit_pass(source, target, words, word, shift, digit, offsets):
-    """One stable pass of a radix sort, on `digit` bits of one word from bit `shift` up, to the given offsets."""
+    """One stable pass of a radix sort by `digit` bits of one word, from bit `shift` up, to the given offsets."""
     one, two, stride = u8(1), u8(2), u8(len(words) + 1)
     mask, s, at = u8((1 << digit) - 1), u8(min(shift, 63)), u8(word)
     i, end = u8(0), u8(source.size)
@@ -160,23 +160,23 @@ def digit_pass(source, target, words, word, shift, digit, offsets):
 
 @part
 def digit_for_all(bits):
-    """The narrowest digit, of 11 bits at most, that sorts so many bits in pairs of passes."""
+    """The narrowest digit, at most 11 bits, that sorts `bits` bits in the fewest pairs of passes."""
     pairs = (bits + 21) // 22
     return (bits + 2 * pairs - 1) // (2 * pairs)
 
 
 @kernel
 def sort_buckets(records, words, starts, top, low, spare, offsets):
-    """Sort the records of every bucket starts[b] … starts[b + 1], stably, up to a few; returns whether up to none.
+    """Sort the records of every bucket starts[b] … starts[b + 1] stably; return False if a few remain out of order.
 
-    Two digits of the upper bits that vary: what still ties is for `repair`, which takes fewer passes than all digits.
-    Where ties are frequent all digits are sorted instead, from the lowest up. `top`: no bit of the first word from
-    here up varies inside a bucket. `low`: bits of the last word that are in order already.
+    Two digits of the highest bits that vary are sorted, and `repair` places the records that tie. This takes fewer
+    passes than all digits. Where ties are frequent, all digits are sorted, from the lowest up. top: no bit of the first
+    word at or above it varies inside a bucket. low: the number of bits of the last word that are in order already.
     """
     stride = len(words) + 1
     floor = low if len(words) == 1 else 0
     sorted_all = True
-    often = False  # where the bucket before had many ties, so has this one
+    often = False  # if the previous bucket had many ties, so has this one
     for b in range(starts.size - 1):
         n = starts[b + 1] - starts[b]
         if n < 2 or (len(words) == 1 and top <= floor):
@@ -186,7 +186,7 @@ def sort_buckets(records, words, starts, top, low, spare, offsets):
             continue
         bucket = records[starts[b] * stride : starts[b + 1] * stride]
         work = spare[: n * stride]
-        # About one record in a hundred ties; the fewer places a pass writes to, the more of them stay in L1.
+        # About one record in a hundred ties. A pass that writes to fewer places keeps more of them in L1.
         digit = 11 if n > 24000 else (10 if n > 6000 else (9 if n > 1500 else 8))
         word, shift = 0, max(floor, top - 2 * digit)
         aimed = every = often
@@ -195,7 +195,7 @@ def sort_buckets(records, words, starts, top, low, spare, offsets):
             digit = digit_for_all(top - low)
         while True:
             vary, vary_last, ties = two_histograms(bucket, words, word, shift, digit, offsets)
-            if not aimed:  # the bits that vary may lie lower than was thought
+            if not aimed:  # the bits that vary may lie lower than expected
                 aimed = True
                 height = 0
                 while height < 64 and vary >> u8(height) != u8(0):
@@ -209,7 +209,7 @@ def sort_buckets(records, words, starts, top, low, spare, offsets):
             if not every and ties > 0.03 * n and (len(words) == 2 or shift > floor):
                 every = True
                 word, shift, digit = len(words) - 1, low, 11
-                if len(words) == 1:  # no wider than they need to be
+                if len(words) == 1:  # no wider than necessary
                     digit = digit_for_all(height - low)
                 continue
             source, target = bucket, work
@@ -231,8 +231,9 @@ def sort_buckets(records, words, starts, top, low, spare, offsets):
 
 @kernel
 def sort_one_digit(records, words, starts, low, digit, target, offsets):
-    """Sort every bucket by `digit` bits of its first word from bit `low` up, which are all that are out of order, into
-    `target`, stably.
+    """Sort every bucket stably into `target`, by the `digit` bits of the first word from bit `low` up.
+
+    Precondition: no other bits are out of order.
     """
     stride = len(words) + 1
     counts = offsets[0][: 1 << digit]
@@ -247,9 +248,9 @@ def sort_one_digit(records, words, starts, low, digit, target, offsets):
 
 @kernel
 def find_descents(records, words, found):
-    """Number the records whose key is below the one before; returns how many, and whether neighbours are equal.
+    """List the records whose key is less than the previous key; return their number and whether neighbours are equal.
 
-    `found` has a spare slot.
+    Precondition: `found` has one slot more than there are descents.
     """
     stride = u8(len(words) + 1)
     last = u8(len(words) - 1)
@@ -272,7 +273,7 @@ def find_descents(records, words, found):
 
 @kernel
 def repair(records, words, found, count):
-    """Insert each record that find_descents found at its place, stably; returns whether a key was there already."""
+    """Insert each record of `find_descents` at its place, stably; return whether a key was there already."""
     stride = len(words) + 1
     last = len(words) - 1
     equal = False
@@ -299,7 +300,7 @@ def repair(records, words, found, count):
 
 @kernel
 def keep_first(records, words, begin, end):
-    """Of records with equal keys keep the first, at the front of begin … end; returns the new end.
+    """Keep the first of the records with equal keys, moved to the front of begin … end; return the new end.
 
     Precondition: sorted.
     """
@@ -317,10 +318,10 @@ def keep_first(records, words, begin, end):
 
 @kernel
 def number_runs(records, words, order, starts):
-    """Keep one record for each key, with its number as payload; returns how many.
+    """Keep one record for each key, with its number as payload; return their count.
 
-    order: the payloads as they were; starts: where in it each key begins.
-    Precondition: sorted, at least one record.
+    order: the former payloads. starts: the index in `order` where each key begins.
+    Precondition: the records are sorted, and there is at least one.
     """
     stride = len(words) + 1
     tail = len(words) - 1
@@ -343,8 +344,9 @@ def number_runs(records, words, order, starts):
 
 @kernel
 def number_partitions(keys, splitters, numbers, counts):
-    """numbers[i] = how many splitters are not above key i, counted; without a branch, for there are few (30 of them:
-    12 ns, by bisection 80).
+    """numbers[i] = the number of splitters that are at most key i.
+
+    A branch-free count beats bisection, since there are few splitters (30 splitters: 12 ns against 80).
     """
     i, n, one = u8(0), u8(keys.size), u8(1)
     while i < n:
@@ -358,7 +360,7 @@ def number_partitions(keys, splitters, numbers, counts):
 
 @kernel
 def scatter_to_partitions(numbers, column, cursor, out):
-    """Write each item where the next one of its partition goes, which `cursor` tells."""
+    """Write each item at the cursor of its partition."""
     i, n, one = u8(0), u8(numbers.size), u8(1)
     while i < n:
         number = u8(numbers[i])

@@ -71,3 +71,14 @@ def test_the_byte_order_of_memory_does_not_matter():
     array = np.arange(5.0)
     sums = checksums.sums_of({"values": array})
     checksums.check_array("values", array.astype(">f8"), sums)
+
+
+# Cases that hostile use found
+
+
+def test_a_seal_covers_the_types(tmp_path):
+    write(tmp_path / "s.bspnpy", pack([[0, 1]], [1.5, 2.0], (2,), "CVEC"), checksum=True)
+    file = tmp_path / "s.bspnpy" / "values.npy"
+    file.write_bytes(file.read_bytes().replace(b"<f8", b"<i8"))
+    with pytest.raises(ContainerError, match="values: checksum mismatch"):
+        read(tmp_path / "s.bspnpy", lenient=True)

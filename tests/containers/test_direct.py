@@ -148,15 +148,20 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("case", FOREIGN)
-@pytest.mark.parametrize("dtype", ["uint8", "int32", "float64"])
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [
+        (case, dtype)
+        for case in FOREIGN
+        for dtype in ("uint8", "int32", "float64")
+        if (case, dtype) != ("big-endian", "uint8")  # a byte has no order
+    ],
+)
 def test_zarr_arrays_of_others(tmp_path, case, dtype):
     options = dict(FOREIGN[case])
     array = numbers(123, dtype)
     array[20:60] = 5
     group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=options.pop("zarr_format", 3))
-    if dtype == "uint8" and case == "big-endian":
-        return
     created = group.create_array("values", shape=array.shape, dtype=dtype, **{"chunks": (20,)} | options)
     created[...] = array
     same(loaded(tmp_path / "a.zarr", zarr_container), array)

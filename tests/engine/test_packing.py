@@ -20,6 +20,7 @@ from binsparse_levels import (
     OptionError,
     Sparse,
     Tensor,
+    kernels,
     pack,
     parallel,
     parse_format,
@@ -62,12 +63,7 @@ def test_pack_makes_the_arrays_of_the_oracle(case):
 
 @given(cases(unique=False), st.sampled_from(["sum", "first", "last"]))
 def test_duplicates(case, duplicates):
-    coords, values = case.rows
-    if not coords and len(values) > 1:
-        coords = []
-    merged = naive.merge(coords, values, duplicates) if coords else pairs([], values[:1])
-    if not coords and len(values) > 1:
-        return  # a scalar given many times is tested below
+    merged = naive.merge(*case.rows, duplicates)
     tensor = pack(case.coords, case.values, case.shape, case.format, duplicates=duplicates)
     pad = np.zeros((), case.values.dtype)[()]
     assert_arrays(tensor, *naive.build(case.format, case.shape, merged, pad))
@@ -439,3 +435,49 @@ def test_every_value_type_is_summed_somewhere():
         assert pack([[0, 0, 1]], values, (2,), "CVEC", duplicates="sum").values[0] == values[0] + values[1]
     assert emission.add_groups(np.array([1.0, 2.0]), np.array([True, False])).tolist() == [3.0]
     assert isinstance(pack([[0]], [1], (1,), "CVEC"), Tensor)
+
+
+# Cases that hostile use found
+
+
+@pytest.mark.parametrize("duplicates", ["first", "last"])
+def test_iso_with_duplicates_that_are_as_many_as_the_padding(duplicates):
+    tensor = pack([[0, 0, 1]], 5, 3, "DVEC", duplicates=duplicates)
+    assert tensor.to_dense().tolist() == [5, 5, 0]
+    assert not tensor.iso
+
+
+def test_iso_values_keep_their_width():
+    tensor = pack([[0]], np.array(b"a", "V3"), 3, "CVEC", fill_value=np.void(b"xyz"))
+    assert tensor.dtype == np.dtype("V3")
+    assert tensor.to_dense().tobytes() == b"a\0\0xyzxyz"
+    assert tensor.convert("dense").dtype == np.dtype("V3")
+
+
+@pytest.mark.parametrize(
+    ("shape", "format"), [((0, 2**40), "DMATR"), ((5, 2**40), "sparse, dense"), ((5, 2**62, 2**62), "sparse, dense(2)")]
+)
+def test_nothing_under_a_huge_dense_dimension(shape, format):
+    tensor = pack([[]] * len(shape), [], shape, format)
+    assert len(tensor.unpack()[1]) == 0
+    listed = tensor.convert(Format((Sparse(len(shape)),)))
+    assert listed.equals(tensor)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_value_for_all_and_the_last_of_duplicates(monkeypatch, count):
+    monkeypatch.setattr(kernels, "_FEW", -1)
+    monkeypatch.setattr(kernels, "_WORTH_LOADING", -1)
+    tensor = pack([[0] * count + [0]], 5, (count + 1,), "dense", duplicates="last")
+    assert tensor.to_dense().tolist() == [5] + [0] * count
+
+
+def test_pointers_of_uint64_into_dense_dimensions():
+    tensor = pack([[0, 1], [1, 2]], [1.0, 2.0], (2, 3), "DCSR")
+    other = Tensor("DCSR", (2, 3), {k: x.astype(np.uint64) for k, x in tensor.arrays.items()}, tensor.values)
+    assert other.convert("DMATR").values.tolist() == [0, 1, 0, 0, 0, 2]
+
+
+def test_zero_keeps_its_sign():
+    values = pack([[0]], -0.0, (3,), "dense").values
+    assert np.signbit(values).tolist() == [True, False, False]

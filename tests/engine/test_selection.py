@@ -3,11 +3,12 @@
 import kinds  # noqa: F401 (registers kinds that only tests have)
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import any_tensors, keys
 
-from binsparse_levels import Tensor, pack_dense, testing
+import binsparse_levels
+from binsparse_levels import Tensor, pack, pack_dense, read, testing, write
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -114,8 +115,7 @@ def test_a_mask_of_any_bytes():
 def test_single_values(data):
     tensor = data.draw(any_tensors())
     dense = tensor.to_dense()
-    if not dense.size:
-        return
+    assume(dense.size)
     place = tuple(data.draw(st.integers(-size, size - 1)) for size in dense.shape)
     value = tensor[place]
     assert isinstance(value, np.generic)
@@ -130,3 +130,58 @@ def test_single_values(data):
             positions = tensor.locate([x % n for x, n in zip(rows, dense.shape, strict=True)])
             found = positions >= 0
             np.testing.assert_array_equal(tensor.values[positions[found]], dense[tuple(rows)][found])
+
+
+# Cases that hostile use found
+
+
+def narrow_file(path, coords, shape, format):
+    tensor = pack(coords, np.arange(1.0, len(coords[0]) + 1), shape, format)
+    write(path, tensor, narrow=True)
+    return tensor.to_dense(), (read(path), binsparse_levels.open(path))
+
+
+NARROW_KEYS = [
+    (slice(None), slice(300, 900)), (slice(2, 5), slice(None, None, 3)), slice(None, None, 400), [3, 9],
+    (slice(None), slice(300, None, 7)), (slice(3, 150),), (slice(None), [299, 300, 301, 811]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", NARROW_KEYS, ids=str)
+@pytest.mark.parametrize("format", ["CSR", "sparse(2)", "sparse, sparse"])
+def test_views_of_indices_of_one_byte(tmp_path, format, key):
+    few = np.arange(0, 1000, 5)
+    for k, coords in enumerate([(few % 20, few), (np.repeat(np.arange(20), 20), np.tile(np.arange(20), 20))]):
+        dense, tensors = narrow_file(tmp_path / f"{k}.h5", coords, (900, 1000), format)
+        for tensor in tensors:
+            np.testing.assert_array_equal(tensor[key].to_dense(), dense[key])
+
+
+def test_unsigned_indices_beyond_what_floats_count():
+    indices = {"indices_0": np.array([2**60, 2**60 + 1], np.uint64), "indices_1": np.zeros(2, np.uint64)}
+    tensor = Tensor("sparse(2)", (2**62, 1), indices, [1.0, 2.0])
+    assert tensor[[2**60 + 1, 2**60 + 3], :].values.tolist() == [2]
+
+
+@pytest.mark.parametrize("format", ["CSR", "CSC", "sparse(2)", "dense(2)"])
+def test_steps_that_numpy_cannot_count(format):
+    dense = np.arange(1.0, 13).reshape(3, 4)
+    tensor = pack_dense(dense, format)
+    for key in (slice(None, None, 2**100), (slice(None), slice(3, None, -(2**64))), ([2, 0], slice(1, None, 2**63))):
+        np.testing.assert_array_equal(tensor[key].to_dense(), dense[key])
+
+
+def test_an_empty_view_of_a_negative_step_has_no_negative_coordinate():
+    assert pack_dense(np.ones((1, 20)), "CSC")[:, -21 :: -(2**66)].load().shape == (1, 0)
+
+
+def test_many_values_by_indices_of_several_types():
+    indices = {"indices_0": np.arange(200, dtype=np.uint8), "indices_1": np.arange(200, dtype=">u8")}
+    tensor = Tensor("sparse(2)", (200, 300), indices, np.arange(200.0))
+    rows = np.tile(np.arange(200), 3)
+    assert tensor[rows, rows].tolist() == rows.tolist()
+
+
+def test_an_index_of_lists_of_different_lengths():
+    with pytest.raises(IndexError):
+        pack_dense(np.eye(3), "CSR")[[0, [1, 2]]]

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from binsparse_levels import DescriptorError, LimitError, Limits, pack, read, write
+from binsparse_levels import BinsparseError, DescriptorError, LimitError, Limits, pack, read, write
 from binsparse_levels.formats.descriptor import parse_descriptor
 from binsparse_levels.formats.json import load_json
 
@@ -226,3 +226,26 @@ def test_json_is_parsed_as_deep_as_this_python_can():
             assert load_json(text, Limits(nesting=10**7, header_bytes=10**7)) or depth < 10**6
     with pytest.raises(LimitError, match="deeper than this Python"):
         load_json(text, Limits(nesting=10**7, header_bytes=10**7))
+
+
+# Cases that hostile use found
+
+
+LEAF = {"level_desc": "element"}
+HEADER = {"version": "0.1", "number_of_stored_values": 0, "data_types": {"values": "iso[float64]"}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": "custom", "custom": {"level": {"level_desc": "sparse", "rank": 10**30, "level": LEAF}}},
+        {"format": "CVEC", "shape": [1], "custom": {"level": {"level_desc": "dense", "rank": 10**12, "level": LEAF}}},
+        {"format": "custom", "tensor": None, "shape": [1]},
+        {"format": "CVEC", "custom": None, "shape": [1]},
+    ],
+    ids=range(4),
+)
+@pytest.mark.parametrize("lenient", [False, True])
+def test_hostile_descriptors(changes, lenient):
+    with pytest.raises(BinsparseError):
+        parse_descriptor({"binsparse": {**HEADER, **changes}}, Limits(), lenient=lenient)

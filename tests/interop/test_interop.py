@@ -6,6 +6,7 @@ import scipy.sparse
 import sparse
 from hypothesis import given
 from hypothesis import strategies as st
+from places import vector
 
 from binsparse_levels import (
     ArrayError,
@@ -220,3 +221,42 @@ def test_diagonals_are_counted_in_the_header():
     header = tensor.__binsparse_descriptor__()["binsparse"]
     assert header["attributes"] == {"number_of_diagonal_elements": 1}
     assert from_binsparse(tensor).expand_structure().structure is None
+
+
+# Cases that hostile use found
+
+
+def test_what_other_libraries_do_not_have():
+    for wrong in (np.eye(3), None, vector()):
+        for call in (from_sparse, from_scipy):
+            with pytest.raises(TypeError):
+                call(wrong)
+    for format in ("nope", "CSR", ""):
+        with pytest.raises(FormatError):
+            to_scipy(pack([[0], [0]], [1.0], (2, 2), "CSR"), format)
+    with pytest.raises(FormatError):
+        to_scipy(vector().astype(np.float16))
+
+
+@pytest.mark.parametrize("case", ["text", "deep", "circular", "ragged", "masked", "letters"])
+def test_the_protocol_with_hostile_objects(case):
+    deep: dict = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    circular: dict = {}
+    circular["a"] = circular
+    good = vector()
+    arrays = dict(good.__binsparse__())
+
+    class Other:
+        def __binsparse_descriptor__(self):
+            return {"text": "{}", "deep": deep, "circular": circular}.get(case, good.__binsparse_descriptor__())
+
+        def __binsparse__(self):
+            if case == "letters":
+                return "ab"
+            odd = {"ragged": [[1, 2], [3]], "masked": np.ma.masked_array([1.0, 2.0], [True, False])}
+            return arrays | ({"values": odd[case]} if case in odd else {})
+
+    with pytest.raises((BinsparseError, TypeError)):
+        from_binsparse(Other())

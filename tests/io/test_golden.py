@@ -88,10 +88,17 @@ def test_malformed_files_are_refused(entry, outcomes):
 
 
 @pytest.mark.filterwarnings("ignore::binsparse_levels.DialectWarning")
-@pytest.mark.parametrize("entry", [e for e in MALFORMED if e["verdict"] == "reject-strict"], ids=lambda e: e["file"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        e
+        for e in MALFORMED
+        if e["verdict"] == "reject-strict"
+        if e["file"] != "malformed/json_dup_keys.bsp.h5"  # nobody knows which of the two values is meant
+    ],
+    ids=lambda e: e["file"],
+)
 def test_what_can_be_mended_becomes_a_clean_file(entry, tmp_path):
-    if entry["file"] == "malformed/json_dup_keys.bsp.h5":  # which of the two is meant nobody knows
-        return
     tensor = read(GOLDEN / entry["file"], lenient=True)
     write(tmp_path / "clean.h5", tensor)
     assert read(tmp_path / "clean.h5").equals(tensor)

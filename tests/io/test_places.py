@@ -5,6 +5,7 @@ import contextlib
 import functools
 import http.server
 import io
+import os
 import socket
 import threading
 
@@ -15,7 +16,7 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
-from places import CONTAINERS
+from places import CONTAINERS, vector
 from zarr.storage import LocalStore, MemoryStore, StorePath, ZipStore
 
 from binsparse_levels import (
@@ -541,3 +542,59 @@ def test_a_netcdf_group_keeps_what_is_not_the_tensors(tmp_path):
         file.createGroup("z").createVariable("values", "f8", ())
     with pytest.raises(FileExistsError, match="no array of a tensor"):
         write(f"{path}:z", small())
+
+
+# Cases that hostile use found
+
+
+def test_names_of_any_length(tmp_path):
+    path = tmp_path / ("ü" * 125 + ".h5")
+    write(path, pack([[0]], [1.0], 3, "CVEC"))
+    assert read(path).values.tolist() == [1]
+    with pytest.raises(ContainerError):
+        read("a\0b.h5")
+
+
+def test_places_that_are_none(tmp_path):
+    for place in (None, 5, object()):
+        with pytest.raises(TypeError):
+            write(place, vector())
+        with pytest.raises(TypeError):
+            read(place)
+    with pytest.raises(TypeError):
+        write(tmp_path / "a", vector(), kind="memory")
+    write(f"{tmp_path}/a.zarr:g", vector())
+    with pytest.raises(TypeError):
+        write(f"{tmp_path}/a.zarr:h", vector(), kind="zarr2")
+    for path in ("\ud800.h5", tmp_path / ("x" * 5000 + ".zarr")):
+        with pytest.raises(ContainerError):
+            write(path, vector())
+
+
+def test_paths_of_any_bytes(tmp_path):
+    for suffix in ("h5", "zarr", "npz", "bspnpy"):
+        path = os.path.join(tmp_path, os.fsdecode(b"\xff.")) + suffix
+        write(path, vector())
+        write(path, vector(3), overwrite=True)
+        assert read(path).values[0] == 3
+
+
+@pytest.mark.parametrize(
+    "kind", ["hdf5", "zarr", "zarr2", "npz", "directory", "rawarray_directory", "netcdf", "matrix_market"]
+)
+def test_an_empty_path_names_nothing(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "precious").touch()
+    with pytest.raises(ContainerError, match="empty path"):
+        write("", pack([[0], [0]], [1.0], (2, 2), "CSR"), kind=kind, overwrite=True)
+    assert os.listdir(tmp_path) == ["precious"]
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.npz", "a.nc", "a.mtx", "a.zarr", "a.zarr.zip", "a.bspnpy", "a.bspra"])
+@pytest.mark.parametrize("spelled", ["{}/", "missing/../{}"])
+def test_what_is_there_is_there_however_it_is_spelled(tmp_path, name, spelled):
+    first, second = (pack([[0], [0]], [x], (2, 2), "COO") for x in (1.0, 2.0))
+    write(tmp_path / name, first)
+    with pytest.raises((ContainerError, FileExistsError)):
+        write(f"{tmp_path}/{spelled.format(name)}", second)
+    assert read(tmp_path / name).equals(first)

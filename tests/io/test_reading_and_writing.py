@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import vector
 from strategies import cases
+from zarr.storage import MemoryStore
 
 from binsparse_levels import (
     ArrayError,
@@ -388,3 +390,96 @@ def test_dcsr_with_an_empty_row_is_custom(tmp_path):
         file.attrs["binsparse"] = json.dumps(header)
     with pytest.raises(ArrayError, match="DCSR has no fibers without an entry"):
         read(tmp_path / "a.h5")
+
+
+# Cases that hostile use found
+
+
+HEADER = {"version": "0.1", "number_of_stored_values": 0, "data_types": {"values": "iso[float64]"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "stored"),
+    [
+        ({"format": "DVEC", "shape": [2**62], "number_of_stored_values": 2**62}, [1.0]),
+        ({"format": "DMATR", "shape": [2**40, 2**40]}, [1.0]),
+        ({"format": "DVEC", "shape": [2], "data_types": {"values": "complex[float64]"}}, [1.0, 2.0, 3.0]),
+        ({"format": "DVEC", "shape": [2], "data_types": {"values": "iso[float64]"}}, []),
+    ],
+    ids=range(4),
+)
+def test_hostile_values(tmp_path, changes, stored):
+    header = {**HEADER, **changes}
+    if "number_of_stored_values" not in changes:
+        del header["number_of_stored_values"]
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["values"] = stored
+        file.attrs["binsparse"] = json.dumps({"binsparse": header})
+    for lenient in (False, True):
+        with pytest.raises(BinsparseError):
+            read(tmp_path / "a.h5", lenient=lenient)
+
+
+def test_odd_attributes_come_back(tmp_path):
+    attributes = {"surrogate": "\ud800", "empty": "", "": None, "deep": [[[[]]]], "number": 1e-300}
+    write(tmp_path / "a.h5", pack([[0]], [1.0], 3, "CVEC", attributes=attributes))
+    assert read(tmp_path / "a.h5").attributes == attributes
+
+
+def test_a_header_is_written_only_if_it_can_be_read(tmp_path):
+    tensor = pack([[0]], [1.0], 3, "CVEC", attributes={"a": "x" * (2**20 - 20)})
+    with pytest.raises(LimitError, match="header_bytes"):
+        write(tmp_path / "a.h5", tensor)
+    write(tmp_path / "b.h5", tensor, limits=Limits(header_bytes=2**21))
+    assert read(tmp_path / "b.h5", limits=Limits(header_bytes=2**21)).equals(tensor)
+    (tmp_path / "b.h5").unlink()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compression": "zzz"},
+        {"compression": {"values": "zzz"}},
+        {"compression": 5},
+        {"chunks": -1},
+        {"chunks": 0},
+        {"chunks": "7"},
+        {"chunks": 2.5},
+        {"chunks": True},
+        {"chunks": {"nope": 3}},
+        {"shards": {"values": -8}},
+        {"checksum": "yes"},
+        {"checksum": 0},
+        {"kind": ["zarr"]},
+        {"kind": "hdf5"},
+        {"spec_version": b"0.1"},
+    ],
+    ids=str,
+)
+def test_options_are_looked_at_before_anything_is_touched(options):
+    store = MemoryStore()
+    write(store, vector(1))
+    with pytest.raises(TypeError):
+        write(store, vector(2), overwrite=True, **options)
+    assert read(store).values[0] == 1
+
+
+def test_a_fill_value_of_another_type():
+    place = {}
+    write(place, pack([[0]], np.ones(1, np.float32), 3, "CVEC", fill_value=0.5))
+    place["binsparse"]["binsparse"]["data_types"]["fill_value"] = "float64"
+    place["fill_value"] = np.array([0.1])
+    with pytest.raises(ArrayError, match="fill_value"):
+        read(place)
+    with pytest.warns(UserWarning, match="fill_value"):
+        assert read(place, lenient=True).fill_value == np.float32(0.1)
+
+
+@pytest.mark.parametrize(("declared", "stored"), [("int8", np.array([np.nan])), ("float32", np.array([2**53 + 1]))])
+def test_what_does_not_fit_is_not_read_leniently(declared, stored):
+    place = {}
+    write(place, pack([[0]], np.ones(1, declared), (1,), "CVEC"))
+    place["values"] = stored
+    with pytest.raises(ArrayError, match="cannot"):
+        read(place, lenient=True)

@@ -138,3 +138,12 @@ def test_a_tensor_that_stood_aside_is_put_back(tmp_path):
 def test_only_folders_are_cleaned(tmp_path, capsys):
     assert cli.main(["clean", str(tmp_path / "nothing")]) == 1
     assert "cannot be cleaned" in capsys.readouterr().err
+
+
+# Cases that hostile use found
+
+
+def test_text_is_repaired_too(tmp_path):
+    (tmp_path / "a.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1.5\n1 1 2.5\n")
+    repair(tmp_path / "a.mtx", tmp_path / "out.h5", duplicates="sum")
+    assert read(tmp_path / "out.h5").values.tolist() == [4.0]

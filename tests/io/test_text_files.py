@@ -227,3 +227,55 @@ def test_a_gzip_file_that_is_cut(tmp_path):
         (tmp_path / name).write_bytes(data[: len(data) // 2])
         with pytest.raises(ContainerError):
             read(tmp_path / name)
+
+
+# Cases that hostile use found
+
+
+REAL = "%%MatrixMarket matrix coordinate real general\n3 3 1\n"
+INTEGER = REAL.replace("real", "integer")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        REAL + "1 1 1.5D2\n",
+        REAL + "1 1 0x10\n",
+        REAL + "1 1 1,5\n",
+        REAL + "1 1 1.5 junk\n",
+        REAL + "1 1 1.5 7\n",
+        REAL + '1 1 "1.5"\n',
+        INTEGER + "1 1 1e3\n",
+        INTEGER + "1 1 1.5\n",
+        REAL.replace("real", "pattern") + "1 1 5\n",
+        REAL.replace("3 3 1", "3 3 100000000000") + "1 1 1\n",
+        "%%MatrixMarket matrix array real symmetric\n90000 90000\n1\n",
+    ],
+    ids=range(11),
+)
+def test_numbers_are_read_whole_or_not_at_all(tmp_path, text):
+    (tmp_path / "a.mtx").write_text(text)
+    with pytest.raises(ArrayError):
+        read(tmp_path / "a.mtx")
+
+
+def test_complex_infinities_and_zeros(tmp_path):
+    values = np.array([complex(1, np.inf), complex(-0.0, -0.0), complex(np.nan, 1)])
+    write(tmp_path / "a.mtx", pack([[0, 1, 2], [0, 1, 2]], values, (3, 3), "COOR"))
+    assert read(tmp_path / "a.mtx").values.tobytes() == values.tobytes()
+
+
+def test_the_diagonal_is_not_mirrored(tmp_path):
+    tensor = pack([[0, 0], [0, 1]], [3.0, 4.0], (2, 2), "COOR", structure="skew_symmetric_upper")
+    write(tmp_path / "a.mtx", tensor)
+    assert np.array_equal(read(tmp_path / "a.mtx").to_dense(), tensor.to_dense())
+    with pytest.raises(FormatError, match="unsigned"):
+        write(tmp_path / "b.mtx", tensor.astype(np.uint8))
+
+
+def test_what_text_would_round(tmp_path):
+    with pytest.raises(FormatError):
+        write(tmp_path / "a.tns", pack([[0]], np.array([2**64 - 1], np.uint64), 3, "CVEC"))
+    for name, dtype in [("a.tns", np.longdouble), ("a.mtx", np.longdouble), ("a.mtx", np.clongdouble)]:
+        with pytest.raises(FormatError):
+            write(tmp_path / name, pack([[0], [0]], np.ones(1, dtype), (3, 3), "COO"))

@@ -37,6 +37,7 @@ def texts(svg):
 def test_any_small_tensor(tensor):
     words = texts(tensor.draw())
     ElementTree.fromstring(f"<div>{tensor._repr_html_()}</div>")
+    assert words
     if not drawing.is_small(tensor._tree):
         return
     for name in tensor.arrays:

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import cases
 
-from binsparse_levels import ArrayError, BinsparseError, FormatError, LimitError, Limits, Tensor, pack, pack_dense
+from binsparse_levels import (
+    ArrayError,
+    BinsparseError,
+    FormatError,
+    LimitError,
+    Limits,
+    Tensor,
+    pack,
+    pack_dense,
+)
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -274,3 +283,49 @@ def test_index_arrays_of_any_integer_type(dtype, values):
     np.testing.assert_array_equal(other.to_dense(), tensor.to_dense())
     assert other.equals(tensor)
     assert other.convert("sparse(3) @ 2, 1, 0").equals(tensor)
+
+
+# Cases that hostile use found
+
+
+def test_empty_arrays_that_numpy_does_not_have():
+    with pytest.raises(LimitError):
+        pack([[]] * 3, [], (0, 2**63 - 1, 2**63 - 1), "sparse(3)").to_dense()
+
+
+def test_dense_arrays_of_rank_64():
+    tensor = pack([[0]] * 64, [1.0], (1,) * 63 + (2,), "sparse(64)")
+    assert tensor.to_dense().ravel().tolist() == [1, 0]
+    assert len(pack([[0]] * 70, [1.0], (1,) * 70, "dense(70)", limits=Limits(rank=100)).unpack()[0]) == 70
+
+
+def test_structures_without_entries():
+    for format in ("sparse, dense", "dense(2)"):
+        tensor = pack([[], []], 2.0, (2, 2), format, structure="symmetric_lower")
+        assert tensor.convert("CSR").to_dense().tolist() == [[0, 0], [0, 0]]
+
+
+def test_a_fill_value_that_its_mirror_image_differs_from():
+    tensor = pack([[1], [0]], [5.0], (3, 3), "COOR", structure="skew_symmetric_lower", fill_value=1.0)
+    assert tensor.to_dense()[0].tolist() == [1, -5, 1]
+    with pytest.raises(FormatError, match="other triangle"):
+        tensor.convert("DMATR")
+    assert tensor.convert("CSR").equals(tensor)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill"), [("int64", 2**70), ("float32", 1e300), ("float16", 65536), ("float64", "1")]
+)
+def test_more_fill_values_that_the_type_cannot_hold(dtype, fill):
+    with pytest.raises(ArrayError, match="fill_value"):
+        pack([[0]], np.zeros(1, dtype), 3, "CVEC", fill_value=fill)
+
+
+@pytest.mark.parametrize("dtype", ["M8[s]", "i4,f8"])
+def test_pack_dense_of_other_types(dtype):
+    array = np.zeros(4, dtype)
+    array[1] = np.ones((), dtype) if dtype != "M8[s]" else np.datetime64(5, "s")
+    tensor = pack_dense(array, "CVEC", fill_value=None)
+    assert tensor.number_of_stored_values == 1
+    assert np.array_equal(tensor.to_dense(), array)
+    assert not tensor.equals(pack([[1]], [1.0], 4, "CVEC"))

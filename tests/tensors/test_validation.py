@@ -11,6 +11,7 @@ import binsparse_levels as bl
 from binsparse_levels import (
     ArrayError,
     BinsparseError,
+    DescriptorError,
     Format,
     IndexMap,
     LimitError,
@@ -126,20 +127,17 @@ def test_whatever_has_an_index_is_an_integer(tmp_path, name, kind):
         assert str(found) == str(expected)
 
 
-@pytest.mark.parametrize("name", TAKES)
-@pytest.mark.parametrize("wrong", [True, np.True_, np.array(True), 2.0, np.float64(2), "2", None], ids=repr)
+# Where None is the default, it is no wrong argument.
+OPTIONAL = {"chunks", "chunks by name", "shards", "eltype", "advise slices", "advise shape", "memory", "bpcells"}
+WRONG = [True, np.True_, np.array(True), 2.0, np.float64(2), "2", None]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [(name, wrong) for name in TAKES for wrong in WRONG if wrong is not None or name not in OPTIONAL],
+    ids=repr,
+)
 def test_a_boolean_is_none(tmp_path, name, wrong):
-    if wrong is None and name in (
-        "chunks",
-        "chunks by name",
-        "shards",
-        "eltype",
-        "advise slices",
-        "advise shape",
-        "memory",
-        "bpcells",
-    ):
-        return  # where it is the default
     with pytest.raises((BinsparseError, TypeError, IndexError)):
         called(name, wrong, tmp_path)
 
@@ -291,3 +289,46 @@ def test_booleans_of_any_byte_in_files_of_other_systems(tmp_path):
 def test_types_that_no_tensor_holds(call, values):
     with pytest.raises(ArrayError, match="values"):
         call(values)
+
+
+# Cases that hostile use found
+
+
+@pytest.mark.parametrize(
+    ("attributes", "error"),
+    [
+        ({"binsparse": {}}, DescriptorError),
+        ({"a": float("nan")}, DescriptorError),
+        ({"a": {1}}, TypeError),
+        ({"a": np.int64(1)}, TypeError),
+        ({"a": "x" * 2**21}, LimitError),
+        ([1], TypeError),
+        ({1: 2}, TypeError),
+    ],
+    ids=range(7),
+)
+def test_attributes_that_no_container_would_give_back(attributes, error):
+    with pytest.raises(error):
+        pack([[0]], [1.0], 3, "CVEC", attributes=attributes)
+
+
+def test_arrays_that_are_none():
+    ragged = [[1, 2], [3]]
+    for call in (
+        lambda: pack([ragged, ragged], [1], (3, 3), "CSR"),
+        lambda: pack([[0], [1]], ragged, (3, 3), "CSR"),
+        lambda: Tensor("CVEC", 3, {"indices_0": ragged}, [1]),
+        lambda: pack([[0]], [1.0], 3, "CVEC").astype(object),
+    ):
+        with pytest.raises(ArrayError):
+            call()
+
+
+def test_names_of_ours_are_no_attributes():
+    with pytest.raises(DescriptorError, match="are the package's"):
+        pack([[0]], [1.0], (1,), "CVEC", attributes={"binsparse_levels:sealed": 5})
+
+
+def test_a_boolean_array_of_any_bits_is_a_pattern():
+    mask = np.array([0, 2, 0, 255], np.uint8).view(bool)
+    assert pack_dense(np.arange(4.0), "CVEC", pattern=mask).arrays["indices_0"].tolist() == [1, 3]

@@ -1,0 +1,66 @@
+"""Atomic replacement of files and folders, and the removal of leftovers."""
+
+import ctypes
+import os
+
+import pytest
+from places import vector
+
+from binsparse_levels import ContainerError, pack, read, write
+from binsparse_levels.containers.replacing import clean_folder
+
+
+@pytest.mark.parametrize("name", ["a.zarr", "a.bspnpy"])
+def test_what_is_not_on_the_disk_is_not_written(tmp_path, monkeypatch, name):
+    write(tmp_path / name, vector(1))
+
+    def failing(*args):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing)
+        with pytest.raises(OSError, match="Input/output"):
+            write(tmp_path / name, vector(2), overwrite=True)
+    assert read(tmp_path / name).values[0] == 1
+    assert os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_folders_are_exchanged_without_the_call_for_it(tmp_path, monkeypatch, n):
+    write(tmp_path / "a.zarr", vector(1))
+    calls, real = [], os.rename
+
+    def rename(a, b):
+        if ".part" in f"{a}{b}" and os.path.dirname(a) == str(tmp_path):
+            calls.append(a)
+            if len(calls) == n:
+                raise OSError(5, "Input/output error")
+        return real(a, b)
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda *args, **kwargs: object())
+    monkeypatch.setattr(os, "rename", rename)
+    if n == 3:  # there are two
+        write(tmp_path / "a.zarr", vector(2), overwrite=True)
+    else:
+        with pytest.raises(OSError, match="Input/output"):
+            write(tmp_path / "a.zarr", vector(2), overwrite=True)
+    assert read(tmp_path / "a.zarr").values[0] == (2 if n == 3 else 1)
+    assert os.listdir(tmp_path) == ["a.zarr"]
+
+
+def test_a_folder_of_others_is_not_replaced_however_it_is_spelled(tmp_path):
+    (tmp_path / "a.zarr").mkdir()
+    (tmp_path / "a.zarr" / "precious").touch()
+    for kind in ("zarr", "directory"):
+        with pytest.raises(FileExistsError):
+            write(f"{tmp_path}/x/../a.zarr", pack([[0]], [1.0], (2,), "CVEC"), kind=kind, overwrite=True)
+    assert os.listdir(tmp_path / "a.zarr") == ["precious"]
+
+
+def test_what_cannot_be_cleaned_is_told(tmp_path):
+    (tmp_path / ".x.0-0123abcd.part").touch()
+    (tmp_path / f".{'y' * 200}.999999999-0123abcd.part.old").mkdir()
+    outcomes = dict(clean_folder(str(tmp_path)))
+    assert sorted(outcomes.values()) == ["kept, its own name was cut short", "removed"]
+    with pytest.raises(ContainerError, match="cannot be cleaned"):
+        clean_folder("\0")
