@@ -21,13 +21,7 @@ def load_json(text: str | bytes, limits: Limits, *, constants: bool = False) -> 
     """Strict JSON: UTF-8, no key twice, no NaN or infinity (unless `constants` lets the bare words pass), limited in
     length and depth before it is parsed. Raises DescriptorError or LimitError.
     """
-    limits.hold("header_bytes", len(text), "binsparse", "the length of the JSON header")
-    try:
-        text = text.decode() if isinstance(text, bytes) else text
-        text.encode()  # what a library could not decode it gives as lone surrogates
-    except UnicodeError as error:
-        raise DescriptorError(Problem("binsparse", f"not UTF-8: {error}")) from None
-    limits.hold("nesting", _depth(text), "binsparse", "the depth of the JSON header")
+    text = hold_text(text, limits)
     try:
         return json.loads(
             text,
@@ -40,6 +34,18 @@ def load_json(text: str | bytes, limits: Limits, *, constants: bool = False) -> 
         raise DescriptorError(Problem("binsparse", f"not JSON: {error}")) from None
     except RecursionError:
         raise LimitError(Problem("binsparse", "nested deeper than this Python can parse")) from None
+
+
+def hold_text(text: str | bytes, limits: Limits) -> str:
+    """The text of a JSON header, within the limits of length and depth. Raises DescriptorError, LimitError."""
+    limits.hold("header_bytes", len(text), "binsparse", "the length of the JSON header")
+    try:
+        text = text.decode() if isinstance(text, bytes) else text
+        text.encode()  # what a library could not decode it gives as lone surrogates
+    except UnicodeError as error:
+        raise DescriptorError(Problem("binsparse", f"not UTF-8: {error}")) from None
+    limits.hold("nesting", _depth(text), "binsparse", "the depth of the JSON header")
+    return text
 
 
 def _depth(text: str) -> int:

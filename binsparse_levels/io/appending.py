@@ -27,10 +27,8 @@ from ..errors import (
     within_memory,
 )
 from ..formats.format import Format
-from ..formats.index_map import KEY
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.encoding import stored_pieces
-from ..tensors.mapped import AnyTensor, as_stored
+from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.tensor import Tensor
 from . import reading
 from .decoding import Lazy, Loading
@@ -62,7 +60,7 @@ def concatenate(
     Raises FormatError, ArrayError for what does not fit together, and what `read` and `write` raise.
     """
     with locked(target):
-        tensors = [_apart(as_stored(reading.open(source, limits=limits)), source, target) for source in sources]
+        tensors = [_apart(reading.open(source, limits=limits), source, target) for source in sources]
         if not tensors:
             raise OptionError(Problem("sources", "there is nothing to concatenate"))
         joint = _join(tensors, list(map(name_of, sources)), values=in_place(target))
@@ -78,7 +76,7 @@ def concatenate(
 
 
 @within_memory
-def append(path: Place, tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
+def append(path: Place, tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
     """Add a tensor behind the one at `path`, along the outermost stored dimension, in its format.
 
     In a local folder of Zarr 3 only what is new is written, and the last chunk or shard of each array; elsewhere, and
@@ -92,9 +90,9 @@ def append(path: Place, tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS, *
     """
     refuse_files(path)
     with locked(path):
-        there = _apart(as_stored(reading.open(path, limits=limits)), path, path)
+        there = _apart(reading.open(path, limits=limits), path, path)
         found = kept(path, limits=limits)
-        joint = _join([there, as_stored(tensor).convert(there.format, limits=limits)], [name_of(path), "tensor"])
+        joint = _join([there, tensor.convert(there.format, limits=limits)], [name_of(path), "tensor"])
         header, pieces = described_joint(joint, found.wrappers)
         # What is bit-packed, or has one value for no entries, does not begin as it was.
         grows = not options and not found.wrappers and len(there._source.values) > 0
@@ -137,7 +135,7 @@ def _check_values(tree: Tree) -> None:
 class Joint(NamedTuple):
     """What is written: a tensor that it is like, and what is different; the one value, where it is iso."""
 
-    like: Tensor
+    metadata: Metadata
     format: Format
     shape: tuple[int, ...]
     arrays: Mapping[str, Pieces]
@@ -161,8 +159,10 @@ def _join(tensors: Sequence[Tensor], names: Sequence[str], *, values: bool = Fal
     if not first.format.order or first.structure is not None:
         raise FormatError(Problem(names[0], "a scalar, or a matrix with a structure, is not concatenated"))
     for tensor, name in zip(tensors, names, strict=True):
-        if KEY in tensor.attributes:
-            raise FormatError(Problem(name, "is stored through a map, and a mapped tensor is not concatenated"))
+        if tensor.map is not None:
+            raise FormatError(
+                Problem(name, "is stored through a map, and is not concatenated; convert it without_map()")
+            )
     outer = first.format.order[0]
     for tensor, name in zip(tensors, names, strict=True):
         for what in ("dtype", "structure"):
@@ -194,15 +194,13 @@ def _join(tensors: Sequence[Tensor], names: Sequence[str], *, values: bool = Fal
     arrays = joined(
         first.format.levels, dims, parts, first._pad(), shared_dtype(first._source.arrays, dims, count), first.dtype
     )
-    return Joint(first, first.format, shape, arrays, one_value(tensors))
+    return Joint(first._metadata, first.format, shape, arrays, one_value(tensors))
 
 
 def described_joint(joint: Joint, wrappers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header, and the arrays as a container holds them. wrappers: of those that are bit-packed."""
-    like = joint.like
     one = None if joint.format.padded else joint.one
-    rest = like.fill_value, like.structure, like.descriptor_attributes, like.attributes
-    return stored_pieces(joint.arrays, joint.format, joint.shape, one, *rest, wrappers)
+    return encode_pieces(joint.arrays, joint.format, joint.shape, joint.metadata, one=one, wrappers=wrappers)
 
 
 def write_joint(

@@ -26,9 +26,8 @@ from ..formats.index_map import KEY, IndexMap, parse_header
 from ..formats.structure import structure_problems
 from ..levels import places
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.encoding import NO_EMPTY_FIBERS, has_empty_fibers
-from ..tensors.mapped import labelled
-from ..tensors.tensor import Check, Tensor, pack
+from ..tensors.encoding import NO_EMPTY_FIBERS, Metadata, has_empty_fibers
+from ..tensors.tensor import Check, Tensor, sorted_tensor
 from ..tensors.validation import checked_format
 
 _AT_ONCE = 2**20  # items that are compared with a seal at once
@@ -121,7 +120,7 @@ def lazy_tensor(found: Found, keep: object = None) -> Tensor:
         raise_if(ArrayError, value_problems(count, len(values)))
         stored = Lazy(count, values.dtype, partial(_values, values), keep)
     tree = Tree(format.levels, dims, held, cast(Any, stored), iso, True)
-    return Tensor._trusted(format, shape, tree, None, None, dict(found.attributes), {})
+    return Tensor._trusted(format, shape, tree, Metadata(attributes=dict(found.attributes)))
 
 
 def described(found: Found) -> tuple[Descriptor, dict[str, ArrayInfo]]:
@@ -175,6 +174,11 @@ class Loading:
         if self.descriptor.structure is not None:
             raise DescriptorError(Problem(KEY, f"a matrix that is {self.descriptor.structure} has no map"))
         return parse_header(self.descriptor.user[KEY], self.descriptor.shape)
+
+    @property
+    def _user(self) -> dict[str, Any]:
+        """The user's own JSON, without the map."""
+        return {key: value for key, value in self.descriptor.user.items() if key != KEY}
 
     def _compare(self) -> None:
         """Raise ArrayError for arrays that are missing, or of another rank, type or length than the descriptor says."""
@@ -245,7 +249,7 @@ class Loading:
 
     def tensor(self, check: Check, duplicates: Duplicates = "error") -> Tensor:
         """Read and decode every array. duplicates: what lenient reading makes of entries that are there more than once.
-        Where there is a map, it stands among the attributes. Raises ArrayError for what they hold.
+        Raises ArrayError for what they hold.
         """
         descriptor = self.descriptor
         if check == "none":
@@ -267,7 +271,7 @@ class Loading:
         options: dict[str, Any] = {
             "fill_value": fill,
             "structure": descriptor.structure,
-            "attributes": {key: value for key, value in descriptor.user.items() if key != KEY},
+            "attributes": self._user,
             "descriptor_attributes": attributes,
             "limits": self._limits,
         }
@@ -277,15 +281,7 @@ class Loading:
         except ArrayError:
             if not self._lenient:
                 raise
-            loose = Tensor(*place, arrays, values, check="trusted", **options)
-            coords, unsorted = loose.unpack()
-            packed = values if data_type.iso else unsorted
-            ordered = pack(coords, packed, *place[::-1], duplicates=duplicates, limits=self._limits)
-            if duplicates == "error" and any(
-                len(ordered.arrays[name]) != len(array) for name, array in loose.arrays.items()
-            ):
-                raise  # a fiber was stored twice
-            tensor = Tensor(*place, ordered.arrays, values if data_type.iso else ordered.values, **options)
+            tensor = sorted_tensor(*place, arrays, values, duplicates=duplicates, **options)
             how = "sorted" if duplicates == "error" else f"sorted, of duplicates the {duplicates}"
             self.repairs.append(f"entries: not in order, {how}")
         if not self._lenient:
@@ -297,7 +293,7 @@ class Loading:
             self.repairs += map(str, problems)
         if not self._lenient and check == "full":
             raise_if(ArrayError, tensor._diagonal_problems())
-        return tensor if self.map is None else labelled(tensor, self.map)
+        return tensor if self.map is None else tensor.with_map(self.map)
 
     def lazy_tensor(self) -> Tensor:
         """As `tensor`, of arrays that stay where they are until they are asked for."""
@@ -321,8 +317,8 @@ class Loading:
         raise_if(FormatError, list(self._structure_problems()))
         attributes = dict(descriptor.attributes)
         attributes.pop("number_of_diagonal_elements", None)  # it is counted anew when the tensor is written
-        kept = fill, descriptor.structure, descriptor.user, attributes
-        return Tensor._trusted(descriptor.format, descriptor.shape, tree, *kept)
+        metadata = Metadata(fill, descriptor.structure, self._user, attributes, self.map)
+        return Tensor._trusted(descriptor.format, descriptor.shape, tree, metadata)
 
     def _level_reading(self, name: str, data_type: DataType) -> Parts:
         """How to read parts of an array of a level, under the checks of a predefined format where it has its own."""

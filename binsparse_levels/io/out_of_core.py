@@ -31,12 +31,12 @@ from ..engine.joining import Coords, Part, joined
 from ..engine.packing import Entries, ordered_dims, pack_entries
 from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, ContainerError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
-from ..formats.format import FormatLike
+from ..formats.format import FormatLike, coordinates
+from ..formats.index_map import MapLike, parse_map
 from ..formats.structure import in_triangle, read_problems
 from ..levels import Level
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
-from ..tensors.mapped import as_stored, as_written
 from ..tensors.validation import checked_format, mirror_problems
 from . import reading
 from .appending import Joint, Progress, check_source, described_joint, name_of, one_value, write_joint
@@ -65,6 +65,7 @@ def convert(
     target: Place,
     format: FormatLike | None = None,
     *,
+    map: MapLike | None = None,
     memory: int | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
@@ -72,8 +73,10 @@ def convert(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
-    """Write the tensor at `source` to `target`, in another format or its own; a map stays beside it.
+    """Write the tensor at `source` to `target`, in another format or its own.
 
+    map: an index map, or its notation, through which the target is stored; where it is not given, the source's own
+    stays. Without a format the target then lists coordinates.
     memory: bytes that the process may take for it, itself included, such as 2**30; it needs scratch space beside the
     target, of some 20 to 40 bytes for each entry. None: whatever it takes. executor: runs the steps, in other processes
     where it has some; each takes so much memory. progress: is called with the name of a stage, how many of its steps
@@ -82,13 +85,23 @@ def convert(
     Raises what `read`, `Tensor.convert` and `write` raise; LimitError for too little memory; FormatError where a level
     kind is not read or written in parts and the tensor does not fit.
     """
-    tensor = as_stored(reading.open(source, limits=limits))
+    opened = reading.open(source, limits=limits)
+    if map is not None:
+        if memory is not None:
+            raise OptionError(
+                Problem("memory", "another map needs the whole tensor in memory; leave out map or memory")
+            )
+        through = parse_map(map, opened.shape)
+        listed = coordinates(len(through.groups)) if format is None else format
+        write(target, opened.convert(listed, map=through, limits=limits), overwrite=overwrite, limits=limits, **options)
+        return
+    tensor = opened.stored
     parsed, _ = checked_format(format if format is not None else tensor.format, tensor.shape, limits)
     if tensor.structure is not None:
         raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
     tree, order = tensor._source, tensor.format.order
     if memory is None or not tree.lazy or is_mapping(source) or len(tree.values) <= (size := _block_size(memory, tree)):
-        write(target, as_written(tensor.convert(parsed, limits=limits)), overwrite=overwrite, limits=limits, **options)
+        write(target, opened.convert(parsed, limits=limits), overwrite=overwrite, limits=limits, **options)
         return
     stored_at = [order.index(k) for k in parsed.order]
     check_target(target, overwrite=overwrite, kind=options.get("kind"))
@@ -109,7 +122,7 @@ def convert(
         arrays = joined(
             parsed.levels, plan.dims(tree), parts, plan.pad, index_dtype(tree.dims, len(tree.values)), tensor.dtype
         )
-        joint = Joint(tensor, parsed, tensor.shape, arrays, one_value([tensor]))
+        joint = Joint(opened._metadata, parsed, tensor.shape, arrays, one_value([tensor]))
         write_joint(target, *described_joint(joint, {}), progress, overwrite=overwrite, limits=limits, **options)
 
 
@@ -144,7 +157,7 @@ def _tree(plan: _Plan) -> Tree:
     """The source, opened once in every process and for every plan, which has its own folder."""
     tree = _opened.get(plan.folder)
     if tree is None:
-        tree = as_stored(reading.open(plan.source, limits=plan.limits))._source
+        tree = reading.open(plan.source, limits=plan.limits)._source
         _opened.clear()
         _opened[plan.folder] = tree
     return tree

@@ -24,7 +24,6 @@ from ..errors import (
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..formats.index_map import IndexMap
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.mapped import AnyTensor, as_stored, as_written
 from ..tensors.tensor import Check, Tensor
 from .decoding import Found, Loading, described, lazy_tensor
 from .kinds import KINDS, Kind, Place, Split, chosen, kind_at, kind_of, module_of, placed, refuse, split_place
@@ -40,9 +39,9 @@ def read(
     duplicates: Duplicates | None = None,
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
-) -> AnyTensor:
+) -> Tensor:
     """The tensor in PATH[:GROUP], in a store of zarr's, an open group of h5py's or zarr's, or in a mapping, copied into
-    memory and checked in full; a MappedTensor where there is a map beside the descriptor.
+    memory and checked in full; with the map that stands beside the descriptor.
 
     lenient: mend a fixed list of dialects that other programs write; each repair is told by a DialectWarning. check:
     as for Tensor. shape: of a .tns file, which names none; else its largest coordinates tell. duplicates: as for
@@ -66,11 +65,11 @@ def read(
         found = loading.tensor(check, duplicates or "error")
     for repair in loading.repairs:
         warnings.warn(f"{place}: {repair}" if isinstance(place, str) else repair, DialectWarning, stacklevel=3)
-    return as_written(found)
+    return found
 
 
 @within_memory
-def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> AnyTensor:
+def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     """The tensor in PATH[:GROUP], of which only the header and the metadata of the arrays are read, and compared.
 
     What is asked of it, or of a view of it, is then read, copied and checked; the container stays open as long as it or
@@ -88,14 +87,14 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> AnyTensor:
         tensor = loading.lazy_tensor()
         unreplaced()
         weakref.finalize(loading, stack.pop_all().close)
-    return as_written(tensor)
+    return tensor
 
 
 class _Open:
     """What closes a file when nobody asks it any more."""
 
 
-def _opened(path: Place, kind: Kind, place: Any, group: str | None, limits: Limits) -> AnyTensor:
+def _opened(path: Place, kind: Kind, place: Any, group: str | None, limits: Limits) -> Tensor:
     """A tensor in another system's file; where the module cannot read it in parts, it is read."""
     if not hasattr(module_of(kind), "looking"):
         return read(path, limits=limits)
@@ -115,14 +114,14 @@ def _looking(kind: Kind, place: Any, group: str | None, limits: Limits) -> conte
 
 
 @within_memory
-def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, AnyTensor]:
+def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, Tensor]:
     """All tensors of a file or store by name: of the groups of a container, or of the objects of an sscdf file. The one
     at the root, the primary object, is under None. Raises what `read` raises.
     """
     place, _ = split_place(path)
     kind = KINDS[kind_of(place)]
     if kind.named:
-        found: dict[str | None, AnyTensor] = module_of(kind).read_all(place, check=check, limits=limits)
+        found: dict[str | None, Tensor] = module_of(kind).read_all(place, check=check, limits=limits)
         return found
     names = list_tensors(path, limits=limits)
     groups = {None if name == "/" else name: None if name == "/" else name for name in names}
@@ -159,7 +158,7 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
         with _looking(kind, place, group, limits) as found:
             return Description(*described(found))
     if kind.holds_tensors:
-        header, arrays = as_stored(read(path, lenient=lenient, limits=limits))._stored()
+        header, arrays = read(path, lenient=lenient, limits=limits)._stored()
         infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
         return Description(parse_descriptor(header, limits), infos)
     with module_of(kind).reading(place, group, limits) as reader:

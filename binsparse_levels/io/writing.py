@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -24,10 +23,9 @@ from ..errors import (
     Problem,
     within_memory,
 )
-from ..formats.descriptor import VERSION, parse_descriptor
-from ..formats.json import load_json
+from ..formats.descriptor import VERSION
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.mapped import AnyTensor, MappedTensor, as_stored, without_map
+from ..tensors.encoding import hold_header
 from ..tensors.tensor import Tensor
 from .kinds import KINDS, Kind, Place, chosen, kind_at, kind_to_write, module_of, placed, refuse, split_place
 from .reading import read
@@ -36,7 +34,7 @@ from .reading import read
 @within_memory
 def write(
     path: Place,
-    tensor: AnyTensor,
+    tensor: Tensor,
     *,
     overwrite: bool = False,
     kind: str | None = None,
@@ -50,9 +48,8 @@ def write(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
-    """Write a tensor to PATH[:GROUP], into a store of zarr's, an open group of h5py's or zarr's, or a mapping; of a
-    MappedTensor the tensor that is stored, with the map beside its descriptor, or, to another system's file, its
-    entries.
+    """Write a tensor to PATH[:GROUP], into a store of zarr's, an open group of h5py's or zarr's, or a mapping; of one
+    with a map the stored tensor, with the map beside its descriptor, or, to another system's file, its entries.
 
     kind: one of KINDS; the suffix of a path tells it where it is not given. spec_version: the version that the
     descriptor names; "0.1" is for programs that know no other. compression (gzip, zstd, none), chunks and shards (in
@@ -71,7 +68,7 @@ def write(
     touched; LimitError for a header that `read` would refuse; TypeError for an option that the container does not
     have.
     """
-    if not isinstance(tensor, Tensor | MappedTensor):
+    if not isinstance(tensor, Tensor):
         raise TypeError(f"expected a Tensor, got {type(tensor).__name__}")
     place, group = split_place(path)
     found = KINDS[kind_to_write(place, kind)]
@@ -86,14 +83,14 @@ def write(
             storage.refuse("this kind of file", but=found.writes)
             given |= {"chunks": chunks} if chunks is not None else {}
         options = {**found.options, **chosen(place, given, found.writes)}
-        _writer(found, place)(place, without_map(tensor), overwrite=overwrite, **options)
+        _writer(found, place)(place, tensor.without_map(), overwrite=overwrite, **options)
         return
     refuse(place, **options)
     if not isinstance(spec_version, str):
         raise TypeError(f"a version is a string, got {spec_version!r:.40}")
-    header, arrays = as_stored(tensor)._stored(spec_version, narrow=narrow, bitpacked=bitpacked)
+    header, arrays = tensor._stored(spec_version, narrow=narrow, bitpacked=bitpacked)
     storage.check_names(arrays)
-    parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
+    hold_header(header, limits)
     header = sealed(header, sums_of(arrays)) if checksum else header
     write_arrays(path, header, arrays, overwrite=overwrite, kind=kind, storage=storage, limits=limits)
 
@@ -115,7 +112,7 @@ def write_pieces(
     check_target(path, overwrite=overwrite, kind=kind)
     storage = Storage(compression, chunks, shards, checksum)
     storage.check_names(pieces)
-    parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
+    hold_header(header, limits)
     sums: dict[str, int] = {}
     if checksum:
         pieces = {name: summed(name, x, sums) for name, x in pieces.items()}

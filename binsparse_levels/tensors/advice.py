@@ -29,7 +29,6 @@ from ..formats.format import Format, FormatLike, coordinates, in_order, parse_fo
 from ..levels import LEVELS, Dense, Level, Sparse, places
 from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits, as_integer, as_integers
 from . import drawing
-from .mapped import AnyTensor, MappedTensor, without_map
 from .tensor import Tensor, pack
 from .validation import checked_dimension, mirror_problems
 
@@ -240,7 +239,7 @@ class Advice:
 
 @within_memory
 def advise(
-    source: AnyTensor | Sequence[npt.ArrayLike],
+    source: Tensor | Sequence[npt.ArrayLike],
     shape: int | Sequence[int] | None = None,
     dtype: npt.DTypeLike = np.float64,
     *,
@@ -272,9 +271,9 @@ def advise(
 
     Raises LimitError for more than 8 dimensions without orders, IndexError, FormatError, and what `pack` raises.
     """
-    has_values = isinstance(source, Tensor | MappedTensor)
-    if isinstance(source, Tensor | MappedTensor):
-        tensor = without_map(source)
+    has_values = isinstance(source, Tensor)
+    if isinstance(source, Tensor):
+        tensor = source.without_map()
         if shape is not None:
             raise OptionError(Problem("shape", "a tensor has its own"))
     elif shape is None:

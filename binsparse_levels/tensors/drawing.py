@@ -8,16 +8,13 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ..engine import packing
 from ..engine.tree import Tree
-from ..levels.base import as_array, cells, items_at
-
-Array: TypeAlias = npt.NDArray[Any]
+from ..levels.base import Array, as_array, cells, items_at
 
 _STYLE = """
 .bsp text { font: 12px sans-serif; fill: #24292f; stroke: none } .bsp .mono { font-family: monospace }

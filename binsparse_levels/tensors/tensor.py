@@ -1,9 +1,10 @@
-"""Tensor: the public face over a tree and its transpose."""
+"""Tensor: the public face over a tree, its transpose and its index map."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -14,7 +15,7 @@ from ..engine import packing
 from ..engine.blocks import read_slab, slab_ranges
 from ..engine.dense import gather_tree, scatter_tree
 from ..engine.emission import Duplicates
-from ..engine.packing import Entries
+from ..engine.packing import Entries, RepeatedError, repeated
 from ..engine.selection import (
     View,
     broadcast,
@@ -33,6 +34,7 @@ from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, 
 from ..formats.descriptor import VERSION, array_classes
 from ..formats.dtypes import sound_booleans
 from ..formats.format import Format, FormatLike, checked_axes, coordinates, in_order
+from ..formats.index_map import DimensionMap, IndexMap, MapLike, parse_map
 from ..formats.structure import (
     STRUCTURES,
     diagonal_problems,
@@ -44,10 +46,11 @@ from ..formats.structure import (
     triangle_problems,
 )
 from ..levels import places
-from ..levels.base import items_at
+from ..levels.base import Array, items_at
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from . import drawing
-from .encoding import stored
+from .encoding import Metadata, encode_tree
+from .mapping import Through, converted
 from .validation import (
     check_value_type,
     checked_array,
@@ -57,12 +60,12 @@ from .validation import (
     checked_format,
     checked_json,
     checked_places,
+    checked_sizes,
     checked_values,
     mirror_problems,
     split_mask,
 )
 
-Array: TypeAlias = npt.NDArray[Any]
 Check: TypeAlias = Literal["full", "trusted", "none"]
 
 _DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
@@ -87,14 +90,11 @@ class Tensor:
     """
 
     __slots__ = (
-        "_attributes",
-        "_descriptor_attributes",
-        "_fill_value",
         "_format",
         "_held",
+        "_metadata",
         "_reader",
         "_shape",
-        "_structure",
     )
 
     def __init__(
@@ -131,49 +131,44 @@ class Tensor:
         tree = Tree(parsed.levels, dims, given, whole, iso)
         fill = checked_fill(fill_value, given_values.dtype)
         kept = checked_json(attributes, limits), checked_json(descriptor_attributes, limits)
-        self._set(parsed, sizes, tree, fill, structure, *kept)
+        self._set(parsed, sizes, tree, Metadata(fill, structure, *kept))
         if check != "none":
             self._check(order=check == "full")
 
-    def _set(
-        self,
-        format: Format,
-        shape: tuple[int, ...],
-        held: Tree | View,
-        fill_value: Any,
-        structure: str | None,
-        attributes: Mapping[str, Any],
-        descriptor_attributes: Mapping[str, Any],
-    ) -> None:
+    def _set(self, format: Format, shape: tuple[int, ...], held: Tree | View | Through, metadata: Metadata) -> None:
+        if metadata.map is not None and not isinstance(held, Through):
+            held = Through(Tensor._trusted(format, shape, held, replace(metadata, map=None)), metadata.map)
+            shape = metadata.map.shape
         self._format = format
         self._shape = shape
-        self._held = held if isinstance(held, View) or held.lazy else _frozen(format, held)
+        self._held = _frozen(format, held) if isinstance(held, Tree) and not held.lazy else held
         self._reader: Callable[[Any], Any] | None = None  # made when a value has been asked for
-        self._fill_value = fill_value
-        self._structure = structure
-        self._attributes = attributes
-        self._descriptor_attributes = descriptor_attributes
+        self._metadata = metadata
 
     @classmethod
-    def _trusted(cls, format: Format, shape: tuple[int, ...], held: Tree | View, *rest: Any) -> Tensor:
-        """A tensor around a tree that needs no check, or that is checked when it is read; rest: fill value, structure,
-        both kinds of attributes.
+    def _trusted(
+        cls, format: Format, shape: tuple[int, ...], held: Tree | View | Through, metadata: Metadata
+    ) -> Tensor:
+        """A tensor around a tree that needs no check, or that is checked when it is read. With a map in the metadata,
+        the format and the shape are those of the stored tensor.
         """
         self = cls.__new__(cls)
-        self._set(format, shape, held, *rest)
+        self._set(format, shape, held, metadata)
         return self
 
     @property
     def _tree(self) -> Tree:
         """The tree, in memory: read and checked, or selected, when it is first asked for."""
         held = self._held
+        if isinstance(held, Through):
+            return self.stored._tree
         if isinstance(held, View):
             held = self._held = _frozen(self._format, load(held, self._format, self._pad(), DEFAULT_LIMITS))
         elif held.lazy:
             held = held.loaded()
             raise_if(ArrayError, held.check(self._format.order))
             held = _frozen(self._format, held)
-            whole = self._trusted(self._format, self._shape, held, *self._rest())
+            whole = self._trusted(self._format, self._shape, held, self._metadata)
             whole._check_structure()
             raise_if(ArrayError, whole._diagonal_problems())
             self._held = held
@@ -182,28 +177,49 @@ class Tensor:
     @property
     def _source(self) -> Tree:
         """What the tensor is made of, for what is known of it without reading: the type of its values."""
-        return self._held.tree if isinstance(self._held, View) else self._held
+        held = self._whole._held
+        assert not isinstance(held, Through)
+        return held.tree if isinstance(held, View) else held
 
-    def _rest(self) -> tuple[Any, ...]:
-        return self._fill_value, self._structure, self._attributes, self._descriptor_attributes
+    @property
+    def _whole(self) -> Tensor:
+        """The tensor without a map whose arrays are held: the stored one, of a view through a map that of the whole."""
+        return self._held.stored if isinstance(self._held, Through) else self
 
     def _with(self, format: Format, tree: Tree, **changes: Any) -> Tensor:
         """The same content in another tree."""
-        rest = {"fill_value": self._fill_value, "structure": self._structure} | changes
-        kept = self._attributes, self._descriptor_attributes
-        return Tensor._trusted(format, self._shape, tree, rest["fill_value"], rest["structure"], *kept)
+        return Tensor._trusted(format, self._shape, tree, replace(self._metadata, **changes))
 
     # What it is
 
     @property
     def format(self) -> Format:
-        """The levels and the transpose, as they were given."""
-        return self._format
+        """The levels and the transpose of the stored tensor, as they were given."""
+        return self._held.restricted()[1] if isinstance(self._held, Through) else self._format
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes of the dimensions."""
         return self._shape
+
+    @property
+    def map(self) -> IndexMap | None:
+        """The index map through which the tensor is stored; None where only the transpose of the format is."""
+        return self._held.restricted()[0] if isinstance(self._held, Through) else None
+
+    @property
+    def stored(self) -> Tensor:
+        """The tensor without a map that is stored; without a map, the tensor itself."""
+        held = self._held
+        if not isinstance(held, Through):
+            return self
+        if held.view is not None:  # a view gets a stored tensor of its own
+            map, format = held.restricted()
+            coords, values = held.unpack()
+            made = self._packed(map.forward(coords), values, format, shape=map.stored_shape, map=map)
+            self._set(made._format, made._shape, made._held, made._metadata)
+            return made.stored
+        return held.stored
 
     @property
     def ndim(self) -> int:
@@ -233,49 +249,58 @@ class Tensor:
     @property
     def fill_value(self) -> Any:
         """The value of what is not stored, as a numpy scalar of the tensor's type, or None."""
-        return self._fill_value
+        return self._metadata.fill_value
 
     @property
     def structure(self) -> str | None:
         """The structure of a matrix that stores one triangle, or None."""
-        return self._structure
+        return self._metadata.structure
 
     @property
     def attributes(self) -> Mapping[str, Any]:
         """The user's own JSON."""
-        return MappingProxyType(self._attributes)
+        return MappingProxyType(self._metadata.attributes)
 
     @property
     def descriptor_attributes(self) -> Mapping[str, Any]:
         """The `attributes` inside the descriptor (Binsparse 0.1, section 3.9)."""
-        return MappingProxyType(self._descriptor_attributes)
+        return MappingProxyType(self._metadata.descriptor_attributes)
 
     @property
     def iso(self) -> bool:
         """Whether one value stands for all stored ones."""
-        return (self._held if isinstance(self._held, Tree) else self._tree).iso
+        held = self._whole._held
+        return held.iso if isinstance(held, Tree) else self._whole._tree.iso
 
     @property
     def number_of_stored_values(self) -> int:
         """How many entries are stored; with a structure, those of its triangle; of a view they are looked for."""
         held = self._held
+        if isinstance(held, Through):
+            whole = held.view is None and not held.map.padded
+            return held.stored.number_of_stored_values if whole else len(held.unpack()[1])
         tree = held if isinstance(held, Tree) and not held.gaps and not held.shares else self._tree
         return tree.count()
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays and the values, in memory; of an iso tensor one value."""
-        tree = self._held if isinstance(self._held, Tree) else self._tree
+        held = self.stored._held
+        tree = held if isinstance(held, Tree) else self._tree
         sizes = [len(array) * array.dtype.itemsize for array in tree.arrays.values()]
         return sum(sizes) + (1 if tree.iso else len(tree.values)) * tree.values.dtype.itemsize
 
     def __repr__(self) -> str:
+        if isinstance(self._held, Through):
+            return self._head() if self._held.view is not None else f"{self._head()}\n{self._held.stored!r}"
         lines = [] if isinstance(self._held, View) else self._tree_lines()
         return "\n".join([self._head(), *lines])
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the head alone of what has not been read, a picture too of what is in memory."""
-        if isinstance(self._held, View) or self._held.lazy:
+        viewed = isinstance(self._held, Through) and self._held.view is not None
+        held = self._whole._held
+        if viewed or not isinstance(held, Tree) or held.lazy:
             return f"<pre>{drawing.escaped(self._head())}</pre>"
         drawn = self.draw() if self.number_of_stored_values <= _DRAWN_UNASKED else ""
         return f"<pre>{drawing.escaped(repr(self))}</pre>{drawn}"
@@ -289,6 +314,8 @@ class Tensor:
         tree, order = self._tree, self._format.order
         if dimensions is None and (not self.ndim or drawing.is_small(tree)):
             return drawing.draw_tree(tree, order)
+        if self._metadata.map is not None:
+            return self.without_map().draw(dimensions)
         asked = range(min(self.ndim, 2)) if dimensions is None else dimensions
         chosen = [checked_dimension(k, self.ndim) for k in asked]
         if len(set(chosen)) != len(chosen) or not 0 < len(chosen) <= 2:
@@ -297,11 +324,14 @@ class Tensor:
 
     def _head(self) -> str:
         shape = " × ".join(map(str, self._shape)) or "scalar"
-        fill = "" if self._fill_value is None else f", fill {self._fill_value}"
+        fill = "" if self.fill_value is None else f", fill {self.fill_value}"
+        if isinstance(self._held, Through):
+            viewed = "" if self._held.view is None else ", a view"
+            return f"<Tensor {shape} {self.dtype}{viewed}{fill}, map {self._metadata.map}>"
         if isinstance(self._held, View):
             return f"<Tensor {shape} {self.dtype}, a view{fill}, {self._format}>"
         iso = ", iso" if self.iso else ""
-        structure = f", {self._structure}" if self._structure else ""
+        structure = f", {self.structure}" if self.structure else ""
         count = len(self._held.values) if self._held.lazy else self.number_of_stored_values
         entries = f"{count} stored value{'' if count == 1 else 's'}"
         return f"<Tensor {shape} {self.dtype}{iso}, {entries}{fill}{structure}, {self._format}>"
@@ -323,11 +353,11 @@ class Tensor:
         raise TypeError("a Tensor is not made dense implicitly; call to_dense()")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        tree = self._tree
+        stored = self.stored
+        tree = stored._tree
         values = _one(tree.values) if tree.iso else tree.values
-        held = (self._format, self._shape, dict(tree.arrays), values, len(tree.values), tree.iso)
-        rest = self._fill_value, self._structure, self._attributes, self._descriptor_attributes
-        return _unpickle, (*held, *rest)
+        held = (stored._format, stored._shape, dict(tree.arrays), values, len(tree.values), tree.iso)
+        return _unpickle, (*held, self._metadata)
 
     # Parts of it
 
@@ -348,28 +378,35 @@ class Tensor:
         if arrays and not any(sliced):
             return self._values_at(broadcast(indices, self._shape))
         if len(arrays) > 1 or (arrays and arrays[0].ndim > 1):
-            return gather(self, indices, apart)
+            return _gather(self, indices, apart)
         if any(sliced) or (not indices and key != ()):
             return self._viewed(narrowed(self._view(), indices, apart=apart))
         value = self._value_at(
             [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, self._shape, strict=True))]
         )
-        if isinstance(self._held, Tree) and not self._held.lazy and self._structure is None:
+        if isinstance(self._held, Tree) and not self._held.lazy and self.structure is None:
             self._reader = value_reader(self._held, self._format.order, self._shape, self._pad())
         return value
 
     def _view(self) -> View:
         held = self._held
-        return held if isinstance(held, View) else view_of(held, self._format.order, self._structure)
+        if isinstance(held, Through):
+            return held.viewed()
+        return held if isinstance(held, View) else view_of(held, self._format.order, self.structure)
 
-    def _viewed(self, view: View) -> Tensor:
+    def _viewed(self, view: View, format: Format | None = None) -> Tensor:
+        """A view of this tensor. format: where it is not this tensor's, or what the view makes of it."""
+        rest = Metadata(self.fill_value, map=self._metadata.map)
+        if isinstance(self._held, Through):
+            return self._trusted(self._format, view.shape, self._held._replace(view=view), rest)
         kept = len(view.dimensions) == self.ndim and not any(level.refuses for level in self._format.levels)
-        format = self._format if kept else view.format()
-        return self._trusted(format, view.shape, view, self._fill_value, None, {}, {})
+        return self._trusted(format or (self._format if kept else view.format()), view.shape, view, rest)
 
     def _value_at(self, place: Sequence[int]) -> Any:
         """The value at coordinates in range."""
         held = self._held
+        if isinstance(held, Through):
+            return held.stored[tuple(int(x[0]) for x in held.places(place))]
         if isinstance(held, View):
             items = list(held.items)
             for k, x in zip(held.dimensions, place, strict=True):
@@ -377,7 +414,7 @@ class Tensor:
             place = tuple([items[k] for k in map(held.order.index, range(len(items)))])  # type: ignore[misc]
             structure, order, tree = held.structure, held.order, held.tree
         else:
-            structure, order, tree = self._structure, self._format.order, held
+            structure, order, tree = self.structure, self._format.order, held
         mirrored = structure is not None and not in_triangle(structure, place)  # type: ignore[arg-type]
         q = find_in(tree, [place[k] for k in (order[::-1] if mirrored else order)])
         if q < 0:
@@ -389,17 +426,19 @@ class Tensor:
 
     def _values_at(self, coords: Sequence[Array]) -> Array:
         """The values at coordinates in range, in an array of the shape of these."""
+        if isinstance(self._held, Through):
+            return self._held.stored._values_at(self._held.places(coords)).reshape(coords[0].shape)
         whole = [x.ravel() for x in coords]
         tree, mirrored = self._tree, np.zeros(len(whole[0]), bool)
-        if self._structure is not None:
-            mirrored = ~in_triangle(self._structure, whole)
+        if self.structure is not None:
+            mirrored = ~in_triangle(self.structure, whole)
             whole = [np.where(mirrored, x, y) for x, y in zip(whole[::-1], whole, strict=True)]
         positions = locate_in(tree, [whole[k] for k in self._format.order])
         if not len(tree.values):
             return np.full(coords[0].shape, self._pad(), self.dtype)
         values = np.array(items_at(tree.values, positions))
-        if self._structure is not None:
-            values[mirrored] = STRUCTURES[self._structure].mirrored(values[mirrored])
+        if self.structure is not None:
+            values[mirrored] = STRUCTURES[self.structure].mirrored(values[mirrored])
         np.copyto(values, self._pad(), where=positions < 0)
         return values.reshape(coords[0].shape)
 
@@ -410,6 +449,8 @@ class Tensor:
         IndexError, ArrayError.
         """
         columns = checked_places(coords, self._shape)
+        if (map := self.map) is not None:
+            return self.stored.locate(map.forward(columns))
         return locate_in(self._tree, [columns[k] for k in self._format.order])
 
     def permute(self, axes: Sequence[int]) -> Tensor:
@@ -418,14 +459,18 @@ class Tensor:
         Nothing is moved. Raises FormatError for what is no permutation.
         """
         order = checked_axes(axes, self.ndim)
+        held = self._held
+        if isinstance(held, Through):
+            if held.view is not None:
+                return self._viewed(held.view.permuted(order))
+            return held.stored.with_map(held.map.permuted(order))
         format = in_order(self._format.levels, [order.index(k) for k in self._format.order])
-        structure = self._structure
+        structure = self.structure
         if structure is not None and order == [1, 0]:
             structure = transposed(structure)
-        held = self._held.permuted(order) if isinstance(self._held, View) else self._held
+        held = held.permuted(order) if isinstance(held, View) else held
         shape = tuple(self._shape[k] for k in order)
-        kept = self._attributes, self._descriptor_attributes
-        return self._trusted(format, shape, held, self._fill_value, structure, *kept)
+        return self._trusted(format, shape, held, replace(self._metadata, structure=structure))
 
     @property
     def T(self) -> Tensor:
@@ -438,6 +483,8 @@ class Tensor:
         format: where not the one that it has. Raises what `read` raises for the arrays, FormatError, LimitError.
         """
         _ = self._tree
+        if (map := self.map) is not None:
+            return self.stored.load(format).with_map(map)
         return self if format is None else self.convert(format)
 
     def slabs(self, dimension: int, *, max_bytes: int) -> Iterator[tuple[range, Tensor]]:
@@ -448,6 +495,9 @@ class Tensor:
         for every part, and once more to count. Of other kinds a part is made, and halved where it turns out too large.
         A structure is expanded first. Raises LimitError where one coordinate alone takes more, IndexError.
         """
+        if self._metadata.map is not None:
+            yield from self.without_map().slabs(dimension, max_bytes=max_bytes)
+            return
         dimension, most = checked_dimension(dimension, self.ndim), as_integer(max_bytes)
         if most is None:
             raise OptionError(
@@ -483,17 +533,17 @@ class Tensor:
 
     def check(self) -> None:
         """Check every invariant again; raises ArrayError with every fault and its place."""
-        self._check(order=True)
+        self.stored._check(order=True)
 
     def _check(self, *, order: bool) -> None:
         raise_if(ArrayError, self._tree.check(self._format.order, order=order))
         self._check_structure()
 
     def _check_structure(self) -> None:
-        if self._structure is not None:
-            raise_if(FormatError, structure_problems(self._structure, self._shape, self.dtype))
+        if self.structure is not None:
+            raise_if(FormatError, structure_problems(self.structure, self._shape, self.dtype))
             if not self._padded:
-                raise_if(ArrayError, triangle_problems(self._structure, self.unpack()[0]))
+                raise_if(ArrayError, triangle_problems(self.structure, self.unpack()[0]))
 
     @property
     def _padded(self) -> bool:
@@ -505,7 +555,7 @@ class Tensor:
 
         With a structure, those of its triangle: what a dense format stores in the other one is no entry.
         """
-        return self._entries(np.int64)
+        return self._held.unpack() if isinstance(self._held, Through) else self._entries(np.int64)
 
     def _entries(self, dtype: npt.DTypeLike) -> tuple[tuple[Array, ...], Array]:
         """As `unpack`, with coordinates of that type."""
@@ -514,8 +564,8 @@ class Tensor:
         for column, dimension in zip(columns, self._format.order, strict=True):
             coords[dimension] = column
         values = items_at(self._tree.values, positions)
-        if self._structure is not None and self._padded:
-            kept = in_triangle(self._structure, coords)
+        if self.structure is not None and self._padded:
+            kept = in_triangle(self.structure, coords)
             return tuple(x[kept] for x in coords), values[kept]
         return tuple(coords), values
 
@@ -528,11 +578,13 @@ class Tensor:
         if self.ndim > 64:
             raise LimitError(Problem("shape", f"numpy has no arrays of {self.ndim} dimensions"))
         limits.hold("dense_bytes", self.size * self.dtype.itemsize, "shape", "the size in bytes of the dense array")
+        if self._metadata.map is not None:
+            return self.without_map(limits=limits).to_dense(fill, limits=limits)
         rest = self._pad() if fill is None else checked_fill(fill, self.dtype)
-        if self._structure is None and not self._tree.arrays and len(self._tree.values) == self.size:
+        if self.structure is None and not self._tree.arrays and len(self._tree.values) == self.size:
             cells = self._tree.values.reshape(self._tree.dims)
             return np.array(cells.transpose(np.argsort(self._format.order)) if self.ndim else cells, order="C")
-        if self._structure is not None:
+        if self.structure is not None:
             return self.convert(coordinates(2)).expand_structure().to_dense(rest, limits=limits)
         blank = np.zeros((), self.dtype)
         blank[...] = rest
@@ -544,18 +596,57 @@ class Tensor:
         scatter_tree(self._tree, steps, dense.reshape(-1))
         return dense
 
-    def convert(self, format: FormatLike, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
+    def with_map(self, map: IndexMap) -> Tensor:
+        """The stored tensor seen through a map: a tensor of the shape `map.shape` with the same arrays.
+
+        map: its `stored_shape` is this tensor's shape. A tensor that has a map already gets the two as one. What is
+        stored at padding is no entry. Raises FormatError for another shape, and where there is a structure.
+        """
+        stored, own = self.stored, self.map
+        if stored.structure is not None:
+            raise FormatError(Problem("structure", "a tensor with a map has none; call expand_structure() first"))
+        found = map if own is None else map.then(own)
+        if found.stored_shape != stored._shape:
+            what = f"stores a tensor of shape {found.stored_shape}, and this one has {stored._shape}"
+            raise FormatError(Problem("map", what))
+        return self._trusted(stored._format, found.shape, Through(stored, found), replace(stored._metadata, map=found))
+
+    def without_map(self, format: FormatLike | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
+        """The same entries without a map. format: where it is not given, one with a map becomes a list of coordinates,
+        and one without stays as it is. Raises FormatError, LimitError.
+        """
+        held = self._held
+        if not isinstance(held, Through):
+            return self if format is None else self.convert(format, limits=limits)
+        target = coordinates(self.ndim) if format is None else format
+        if held.view is not None:
+            return held.selected().convert(target, limits=limits)
+        return self._packed(*held.unpack(), target, limits, map=None)
+
+    def dm(self) -> DimensionMap:
+        """The grouping of dimensions as strides and offsets, of a view too. Raises FormatError; see IndexMap.dm."""
+        held = self._held
+        if not isinstance(held, Through):
+            raise FormatError(Problem("map", "the tensor has none; give it one by convert(format, map=…)"))
+        return held.map.dm() if held.view is None else held.map.dm(held.view.items, held.view.dimensions)
+
+    def convert(self, format: FormatLike, *, map: MapLike | None = None, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         """The same entries in another format. Between formats of one order the values, and the indices that list every
         entry, are shared.
+
+        format: of the stored tensor. map: where it is not given, the tensor keeps its own; `without_map` takes it away.
+        A map expands the structure.
 
         A format that stores more than entries (dense below) is filled up with the fill value, or zero, and what it is
         filled up with is stored from then on; `drop_fill` is the way back. Raises FormatError, LimitError.
         """
+        if map is not None or self._metadata.map is not None:
+            return converted(self, format, map, limits)
         parsed, _ = checked_format(format, self._shape, limits)
         if parsed.canonical() == self._format.canonical():
             return self._with(parsed, self._tree)
-        if self._structure is not None:
-            raise_if(FormatError, mirror_problems(self._structure, parsed, self._pad()))
+        if self.structure is not None:
+            raise_if(FormatError, mirror_problems(self.structure, parsed, self._pad()))
             if self._padded:
                 return self._packed(*self.unpack(), parsed, limits)
         stored_at = np.argsort(self._format.order)
@@ -567,6 +658,8 @@ class Tensor:
 
         A format that is dense below cannot be without them: convert it first.
         """
+        if (map := self.map) is not None:
+            return self.stored.drop_fill().with_map(map)
         fill = self._pad()
         coords, values = self.unpack()
         with np.errstate(invalid="ignore"):
@@ -576,37 +669,47 @@ class Tensor:
         return self._packed([x[kept] for x in coords], values[kept], self._format, DEFAULT_LIMITS)
 
     def _packed(
-        self, coords: Sequence[Array], values: Array, format: Format, limits: Limits, *, iso: bool | None = None
+        self,
+        coords: Sequence[Array],
+        values: Array,
+        format: FormatLike,
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        iso: bool | None = None,
+        shape: Sequence[int] | None = None,
+        **changes: Any,
     ) -> Tensor:
-        """A tensor of these entries, otherwise like this one."""
+        """A tensor of these entries, otherwise like this one. shape: where it is another. changes: in the metadata."""
+        parsed, sizes = checked_format(format, self._shape if shape is None else shape, limits)
         iso = (self.iso if iso is None else iso) and bool(coords or len(values))
-        entries = _entries(format, self._shape, coords, _one(values).reshape(1) if iso else values, iso)
-        return self._with(format, packing.pack_entries(format.levels, entries, self._pad(), "error", limits))
+        entries = _entries(parsed, sizes, coords, _one(values).reshape(1) if iso else values, iso)
+        tree = packing.pack_entries(parsed.levels, entries, self._pad(), "error", limits)
+        return self._trusted(parsed, sizes, tree, replace(self._metadata, **changes))
 
     def astype(self, dtype: npt.DTypeLike) -> Tensor:
         """The same tensor with values of another type, cast as numpy casts them; the other arrays are shared."""
+        if (map := self.map) is not None:
+            return self.stored.astype(dtype).with_map(map)
         tree = self._tree.blanked()
         check_value_type(np.dtype(dtype))
-        if self._structure is not None:
-            raise_if(FormatError, structure_problems(self._structure, self._shape, np.dtype(dtype)))
+        if self.structure is not None:
+            raise_if(FormatError, structure_problems(self.structure, self._shape, np.dtype(dtype)))
         if tree.iso:
             values = repeat_one(_one(tree.values).reshape(1).astype(dtype), len(tree.values))
         else:
             values = tree.values.astype(dtype)
-        fill = None if self._fill_value is None else self._fill_value.astype(values.dtype)
+        fill = None if self.fill_value is None else self.fill_value.astype(values.dtype)
         cast = tree.with_values(values, tree.iso)
         return self._with(self._format, cast, fill_value=fill)
 
     def equals(self, other: Tensor) -> bool:
-        """Whether both have the same shape, the same entries, and the same fill value, in whatever formats.
+        """Whether both have the same shape, entries and fill value, in whatever formats and through whatever maps.
 
         NaN equals NaN; types are compared by value, as numpy does; a stored fill value is an entry.
         """
-        if hasattr(other, "to_tensor"):  # it is seen through a map
-            other = other.to_tensor()
         if not isinstance(other, Tensor) or self._shape != other._shape:
             return False
-        fills = self._fill_value, other._fill_value
+        fills = self.fill_value, other.fill_value
         if (fills[0] is None) != (fills[1] is None) or (fills[0] is not None and not same(*fills)):
             return False
         (mine, values), (others, other_values) = self._sorted(), other._sorted()
@@ -620,13 +723,13 @@ class Tensor:
 
     def expand_structure(self) -> Tensor:
         """The same matrix with the entries of both triangles, in the same format, without a structure."""
-        if self._structure is None:
+        if self.structure is None:
             return self
         # Behind or before the entries, their mirror images are in order within each fiber: only the first stored
         # dimension is to be sorted.
-        above = STRUCTURES[self._structure].lower != (self._format.order == (0, 1))
+        above = STRUCTURES[self.structure].lower != (self._format.order == (0, 1))
         given = self._entries(index_dtype(self._shape, 2 * len(self._tree.values)))
-        coords, values = expand(self._structure, *given, mirrored_first=above)
+        coords, values = expand(self.structure, *given, mirrored_first=above)
         iso = self.iso and bool(len(values) == 0 or (values == values[0]).all())
         entries = _entries(self._format, self._shape, coords, _one(values).reshape(1) if iso else values, iso)
         ordered = all(level.ordered for level in self._format.levels)
@@ -645,6 +748,8 @@ class Tensor:
         """The inverse: the same matrix, of which one triangle is stored. Raises ArrayError, with a place, for one that
         is not what its other triangle says, FormatError for a shape or a type that cannot be.
         """
+        if self._metadata.map is not None:
+            raise FormatError(Problem("map", "a tensor with a map has no structure; call without_map() first"))
         whole = self.expand_structure()
         raise_if(FormatError, structure_problems(structure, whole._shape, whole.dtype))
         raise_if(FormatError, mirror_problems(structure, whole._format, whole._pad()))
@@ -658,31 +763,22 @@ class Tensor:
         """What a strict reader finds wrong with the diagonal of a dense matrix with a structure: it has to be its own
         mirror image.
         """
-        if self._structure is None or not self._padded:
+        if self.structure is None or not self._padded:
             return []
-        return list(diagonal_problems(self._structure, *self.unpack()))
+        return list(diagonal_problems(self.structure, *self.unpack()))
 
     def _stored(
         self, version: str = VERSION, *, narrow: bool = False, bitpacked: bool | Collection[str] = False
     ) -> tuple[dict[str, Any], dict[str, Array]]:
         """The header of a container, and the arrays as it holds them; raises ArrayError for types without a name."""
         raise_if(ArrayError, self._diagonal_problems())
-        attributes = dict(self._descriptor_attributes)
-        if self._structure is not None:
+        metadata = replace(self._metadata, map=self.map)
+        if self.structure is not None:
             i, j = self.unpack()[0]
-            attributes["number_of_diagonal_elements"] = int(np.count_nonzero(i == j))
-        return stored(
-            self._tree,
-            self._format,
-            self._shape,
-            self._fill_value,
-            self._structure,
-            attributes,
-            self._attributes,
-            version,
-            narrow,
-            bitpacked,
-        )
+            own = {**metadata.descriptor_attributes, "number_of_diagonal_elements": int(np.count_nonzero(i == j))}
+            metadata = replace(metadata, descriptor_attributes=own)
+        stored = self.stored
+        return encode_tree(stored._tree, stored._format, stored._shape, metadata, version, narrow, bitpacked)
 
     def __binsparse_descriptor__(self) -> dict[str, Any]:
         """The descriptor, as a dictionary with the key `binsparse`. Provisional: the protocol is a draft."""
@@ -696,16 +792,16 @@ class Tensor:
         """All entries in lexicographic order, the structure expanded."""
         if not self.ndim:  # coordinates of no dimension would make an entry of one that is not there
             return self.unpack()
-        if self._structure is None:
-            return self.convert(coordinates(self.ndim)).unpack()
-        coords, values = expand(self._structure, *self.unpack())
+        if self.structure is None:
+            return self.without_map(coordinates(self.ndim)).unpack()
+        coords, values = expand(self.structure, *self.unpack())
         entries = _entries(coordinates(self.ndim), self._shape, coords, values, False)
         tree = packing.pack_entries(coordinates(self.ndim).levels, entries, self._pad(), "error", DEFAULT_LIMITS)
         return tuple(packing.unpack_tree(tree)[0]), tree.values
 
     def _pad(self) -> Any:
         """What stands where nothing is stored."""
-        return np.zeros((), self.dtype)[()] if self._fill_value is None else self._fill_value
+        return np.zeros((), self.dtype)[()] if self.fill_value is None else self.fill_value
 
 
 @within_memory
@@ -719,6 +815,7 @@ def pack(
     fill_value: Any = None,
     structure: str | None = None,
     attributes: Mapping[str, Any] | None = None,
+    map: MapLike | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Tensor:
     """A Tensor of entries in any order.
@@ -727,12 +824,23 @@ def pack(
     scalar for all entries (then the tensor is iso). duplicates: what becomes of coordinates that are given more than
     once: an error, the sum of the values (of booleans, whether any is true; integers wrap as numpy's), or the first or
     the last of them in input order. Of a masked array the entries whose value is masked are not stored. fill_value,
-    structure, attributes: as for Tensor.
+    structure, attributes: as for Tensor. map: an index map, or its notation, through which the tensor is stored; coords
+    and shape are those of the tensor, the format is that of what is stored.
 
     Raises FormatError, ArrayError for what is out of range, repeated, or of a wrong type or length, LimitError.
     """
     if duplicates not in ("error", "sum", "first", "last"):
         raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
+    if map is not None:
+        through = parse_map(map, checked_sizes(shape))
+        columns, stored = checked_entries(coords, values, len(through.shape))
+        options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "structure": structure}
+        options |= {"attributes": attributes, "limits": limits}
+        try:
+            made = pack(through.forward(columns), stored, through.stored_shape, format, **options)
+        except RepeatedError as error:
+            raise repeated([int(x[0]) for x in through.backward([[x] for x in error.coords])]) from None
+        return made.with_map(through)
     parsed, sizes = checked_format(format, shape, limits)
     columns, stored = checked_entries(coords, values, len(sizes))
     raise_if(FormatError, structure_problems(structure, sizes, stored.dtype) if structure is not None else ())
@@ -740,12 +848,39 @@ def pack(
     entries = _entries(parsed, sizes, columns, stored.reshape(-1) if iso else stored, iso)
     fill = checked_fill(fill_value, stored.dtype)
     pad = np.zeros((), stored.dtype)[()] if fill is None else fill
-    kept = checked_json(attributes, limits)
-    tree = packing.pack_entries(parsed.levels, entries, pad, duplicates, limits)
+    metadata = Metadata(fill, structure, checked_json(attributes, limits))
     if structure is not None:
-        raise_if(ArrayError, triangle_problems(structure, columns))
         raise_if(FormatError, mirror_problems(structure, parsed, pad))
-    return Tensor._trusted(parsed, sizes, tree, fill, structure, kept, {})
+        raise_if(ArrayError, triangle_problems(structure, columns))
+    tree = packing.pack_entries(parsed.levels, entries, pad, duplicates, limits)
+    return Tensor._trusted(parsed, sizes, tree, metadata)
+
+
+def sorted_tensor(
+    format: FormatLike,
+    shape: int | Sequence[int],
+    arrays: Mapping[str, npt.ArrayLike],
+    values: npt.ArrayLike,
+    *,
+    duplicates: Duplicates = "error",
+    limits: Limits = DEFAULT_LIMITS,
+    **options: Any,
+) -> Tensor:
+    """A Tensor of arrays whose entries may be out of order: in order they are shared, else sorted.
+
+    duplicates: as for `pack`. options: as for Tensor. Raises ArrayError for what sorting does not mend.
+    """
+    try:
+        return Tensor(format, shape, arrays, values, limits=limits, **options)
+    except ArrayError:
+        loose = Tensor(format, shape, arrays, values, check="trusted", limits=limits, **options)
+        coords, listed = loose.unpack()
+        entries = coords, _one(listed) if loose.iso and len(listed) else listed
+        fill = loose.fill_value
+        made = pack(*entries, shape, format, duplicates=duplicates, fill_value=fill, limits=limits)
+        if duplicates == "error" and any(len(made.arrays[name]) != len(x) for name, x in loose.arrays.items()):
+            raise  # a fiber was stored twice
+    return loose._with(made._format, made._tree)
 
 
 @within_memory
@@ -756,13 +891,14 @@ def pack_dense(
     fill_value: Any = 0,
     pattern: npt.ArrayLike | None = None,
     attributes: Mapping[str, Any] | None = None,
+    map: MapLike | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Tensor:
     """A Tensor of what differs from the fill value in an array (NaN equals NaN), or of what the boolean pattern marks.
     Of a masked array the cells that are masked are not stored.
 
     The fill value is 0 unless another is given, while `pack` gives none: by `equals` these differ. Where it is None the
-    tensor has none, and what differs from zero is stored. Raises FormatError, ArrayError
+    tensor has none, and what differs from zero is stored. map: as for `pack`. Raises FormatError, ArrayError
     for a pattern of another shape or a fill value that the type cannot hold, LimitError.
     """
     dense, masked = split_mask(array, "array")
@@ -781,19 +917,20 @@ def pack_dense(
             )
     if masked is not None:
         mask = mask & ~masked
-    if not mask.size or not dense.ndim:
-        empty = (np.nonzero(mask), dense[mask]) if dense.ndim else ((), dense[mask])
-        return pack(*empty, dense.shape, format, fill_value=fill_value, attributes=attributes, limits=limits)
+    if not mask.size or not dense.ndim or map is not None:
+        entries = (np.nonzero(mask), dense[mask]) if dense.ndim else ((), dense[mask])
+        options: dict[str, Any] = {"attributes": attributes, "map": map, "limits": limits}
+        return pack(*entries, dense.shape, format, fill_value=fill_value, **options)
     parsed, sizes = checked_format(format, dense.shape, limits)
     native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
     tree = gather_tree(native, mask, parsed.levels, parsed.order, pad, limits)
-    return Tensor._trusted(parsed, sizes, tree, fill, None, checked_json(attributes, limits), {})
+    return Tensor._trusted(parsed, sizes, tree, Metadata(fill, attributes=checked_json(attributes, limits)))
 
 
-def gather(tensor: Any, indices: Sequence[Any], apart: bool) -> Tensor:
+def _gather(tensor: Tensor, indices: Sequence[Any], apart: bool) -> Tensor:
     """The entries of a tensor that several index arrays beside slices name, in a tensor by all coordinates.
 
-    tensor: a Tensor, or what is asked like one. indices, apart: of `parse_key`.
+    indices, apart: of `parse_key`.
     """
     named = [k for k, index in enumerate(indices) if not isinstance(index, slice)]
     points = broadcast([indices[k] for k in named], [tensor.shape[k] for k in named])
@@ -822,11 +959,11 @@ def _unpickle(
     values: Array,
     count: int,
     iso: bool,
-    *rest: Any,
+    metadata: Metadata,
 ) -> Tensor:
     dims = tuple(shape[k] for k in format.order)
     whole = repeat_one(values.reshape(1), count) if iso else values
-    return Tensor._trusted(format, shape, Tree(format.levels, dims, arrays, whole, iso), *rest)
+    return Tensor._trusted(format, shape, Tree(format.levels, dims, arrays, whole, iso), metadata)
 
 
 def _entries(format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, iso: bool) -> Entries:

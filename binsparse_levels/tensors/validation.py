@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,19 +17,25 @@ from ..formats.format import Format, FormatLike, parse_format
 from ..formats.index_map import checked_shape
 from ..formats.json import RESERVED, load_json
 from ..formats.structure import STRUCTURES
+from ..levels.base import Array
 from ..limits import Limits, as_integer
 
-Array: TypeAlias = npt.NDArray[Any]
+if TYPE_CHECKING:
+    from .tensor import Tensor
 
 
 def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limits) -> tuple[Format, tuple[int, ...]]:
-    parsed = parse_format(format)
-    several = as_integer(shape) is None and isinstance(shape, Sequence | np.ndarray)
-    sizes = checked_shape(shape if several else (shape,))
+    parsed, sizes = parse_format(format), checked_sizes(shape)
     limits.hold("rank", len(sizes), "shape", "the number of dimensions")
     if parsed.rank != len(sizes):
         raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, but the shape is {sizes}"))
     return parsed, sizes
+
+
+def checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """The sizes of the dimensions; one number is that of one dimension. Raises FormatError, TypeError."""
+    several = as_integer(shape) is None and isinstance(shape, Sequence | np.ndarray)
+    return checked_shape(shape if several else (shape,))
 
 
 def checked_dimension(dimension: int, ndim: int) -> int:
@@ -175,6 +181,34 @@ def checked_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not same(cast, given[()]):
         raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}: it would become {cast!r}"))
     return cast
+
+
+def check_representable(
+    tensor: Tensor,
+    target: str,
+    path: str | None = None,
+    *,
+    ranks: Collection[int] | None = None,
+    type_fits: bool = True,
+    structures: bool = False,
+) -> None:
+    """Raise FormatError for what a target cannot represent: a fill value other than zero, and what is named.
+
+    path: of the file; else errors name the attribute. ranks: how many dimensions a tensor may have. type_fits: whether
+    the target holds the type of the values. structures: whether it holds structures.
+    """
+    problems = []
+    if ranks is not None and tensor.ndim not in ranks:
+        problems.append(Problem(path or "shape", f"{target} holds no tensors of {tensor.ndim} dimensions"))
+    if tensor.structure is not None and not structures:
+        what = f"{target} cannot represent {tensor.structure}; call expand_structure() first"
+        problems.append(Problem(path or "structure", what))
+    if tensor.fill_value is not None and tensor.fill_value != np.zeros((), tensor.dtype)[()]:
+        what = f"{target} cannot represent the fill value {tensor.fill_value}, only zero"
+        problems.append(Problem(path or "fill_value", what))
+    if not type_fits:
+        problems.append(Problem(path or "values", f"{target} holds no {tensor.dtype} values"))
+    raise_if(FormatError, problems)
 
 
 def mirror_problems(structure: str, format: Format, pad: Any) -> list[Problem]:

@@ -192,13 +192,13 @@ def test_threads_and_many_entries(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("tensor", "message"),
     [
-        (pack([[0]], [1.0], 2, "sparse"), "holds matrices, not 1 dimensions"),
+        (pack([[0]], [1.0], 2, "sparse"), "holds no tensors of 1 dimensions"),
         (pack([[0], [0]], [1j], (2, 2), "CSR"), "no complex128 values"),
         (pack([[0], [0]], [-1], (2, 2), "CSR"), "integers of 0"),
         (pack([[0], [0]], [2**32], (2, 2), "CSR"), "integers of 0"),
         (pack([[0], [0]], [1.0], (2, 2**33), "CSR"), "no dimension above"),
         (pack([[0], [0]], [1.0], (2, 2), "CSR", fill_value=2), "the fill value 2"),
-        (pack([[0], [0]], [1.0], (2, 2), "CSR", structure="symmetric_lower"), "cannot say symmetric_lower"),
+        (pack([[0], [0]], [1.0], (2, 2), "CSR", structure="symmetric_lower"), "cannot represent symmetric_lower"),
         (pack([[0], [0]], [1.0], (2, 2), "CSR", attributes={"row_names": ["a"]}), "expected none or 2"),
         (pack([[0], [0]], [1.0], (2, 2), "CSR", attributes={"row_names": "ab"}), "expected a list of texts"),
         (pack([[0], [0]], [1.0], (2, 2), "CSR", attributes={"column_names": ["a", "b\n"]}), r"column_names\[1\]"),

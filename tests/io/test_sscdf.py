@@ -343,8 +343,8 @@ def test_what_sscdf_cannot_say(tmp_path):
     for tensor, message in (
         (pack([[0]] * 3, [1.5], (3, 3, 3), "sparse(3)"), "convert it to one of CSR; "),
         (pack([[0]] * 2, [1.5], (3, 3), "sparse, dense"), "convert it to one of CSR; "),
-        (square, "cannot say symmetric_lower"),
-        (pack([[0]], [1.5], 3, "CVEC", fill_value=2), "cannot say the fill value 2"),
+        (square, "cannot represent symmetric_lower"),
+        (pack([[0]], [1.5], 3, "CVEC", fill_value=2), "cannot represent the fill value 2"),
         (pack([[0]], [1j], 3, "CVEC"), "has no complex128 values"),
         (pack([[0]], np.array([1], "f2"), 3, "CVEC"), "has no float16 values"),
         (pack([[0]], [1.5], 3, "CVEC", attributes={"comment": "a\0"}), "comment: this text is none"),
