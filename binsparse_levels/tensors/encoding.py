@@ -1,4 +1,4 @@
-"""A tree → the header and the arrays that a container holds. Binsparse 0.1, section 3."""
+"""Encode a tree as the header and the arrays of a container. Binsparse 0.1, section 3."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ from ..formats.json import hold_text
 from ..levels.base import Array
 from ..limits import Limits
 
-# Formats whose text forbids fibers without an entry, which a tree of the same levels may have (section 3.5.1).
+# The specification forbids empty fibers in these formats (section 3.5.1). A tree of the same levels may have some.
 NO_EMPTY_FIBERS = ("DCSR", "DCSC")
 
 
 @dataclass(frozen=True, eq=False)
 class Metadata:
-    """What travels beside the arrays of a tensor. attributes: the user's JSON. descriptor_attributes: those inside the
-    descriptor (section 3.9). map: the index map through which the tensor is stored.
+    """What travels beside the arrays of a tensor.
+
+    attributes: the user's JSON. descriptor_attributes: the same inside the descriptor (section 3.9). map: the index map
+    from the tensor to the stored tensor.
     """
 
     fill_value: Any = None
@@ -51,9 +53,8 @@ def encode_tree(
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """The header and the encoded arrays of a tree in memory.
 
-    narrow: indices and pointers take the smallest type that holds them. bitpacked: the arrays of these names, or all
-    index and pointer arrays, are bit-packed in the way that takes the least. Raises what `encode_pieces` raises, and
-    OptionError.
+    narrow: store index and pointer arrays in the smallest type that holds them. bitpacked: names of arrays to bit-pack
+    in the smallest way; True stands for all index and pointer arrays. Raises ArrayError, DescriptorError, OptionError.
     """
     arrays = {name: narrowed(array) if narrow else array for name, array in tree.arrays.items()}
     arrays["values"] = tree.blanked().values
@@ -67,13 +68,13 @@ def encode_tree(
 
 
 def hold_header(header: Mapping[str, Any], limits: Limits) -> None:
-    """Raise LimitError for a header that `read` would refuse for its size."""
+    """Raise LimitError for a header that `read` would refuse because of its size."""
     hold_text(json.dumps(header), limits)
     limits.hold("rank", len(header[NAMESPACE]["shape"]), "shape", "the number of dimensions")
 
 
 def _to_pack(bitpacked: bool | Collection[str], arrays: Mapping[str, Array]) -> list[str]:
-    """The arrays that are to be bit-packed. Raises OptionError for what cannot be."""
+    """The names of the arrays to bit-pack. Raises OptionError for names without an array of integers."""
     if isinstance(bitpacked, str):
         raise OptionError(Problem("bitpacked", f"expected True, False, or names of arrays, got {bitpacked!r:.40}"))
     integers = [name for name, array in arrays.items() if data_type_of(array.dtype, name).integer]
@@ -95,10 +96,10 @@ def encode_pieces(
     wrappers: Mapping[str, str] = MappingProxyType({}),
     version: str = VERSION,
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
-    """The header and the encoded arrays; the header has the predefined name of the format wherever there is one.
+    """The header and the encoded arrays. The header names the predefined format if there is one.
 
-    one: the one value of an iso tensor. wrappers: how arrays are bit-packed, by name. Raises ArrayError for types that
-    Binsparse does not have.
+    one: the value of an iso tensor. wrappers: how arrays are bit-packed, by name. Raises ArrayError for types that
+    Binsparse does not have, and DescriptorError for an unknown version.
     """
     if len(version) > 64 or not VERSIONS.fullmatch(version):
         raise DescriptorError(Problem("version", f"expected 0.1 or 0.1.x, got {version!r:.60}"))
@@ -128,7 +129,7 @@ def _encoded(pieces: Pieces, data_type: DataType) -> Pieces:
 
 
 def narrowed(array: Array) -> Array:
-    """The same numbers in the smallest unsigned integers that hold them; what is negative stays as it is."""
+    """The same numbers in the smallest unsigned type that holds them. Negative numbers keep their type."""
     if array.dtype.kind not in "iu" or (array.size and array.min() < 0):
         return array
     return array.astype(np.min_scalar_type(array.max(initial=0)).str, copy=False)
@@ -145,5 +146,5 @@ def _repeats(pieces: Pieces) -> bool:
 
 
 def has_empty_fibers(pointers: Array) -> bool:
-    """Whether a fiber is there without an entry."""
+    """Whether some fiber has no entry."""
     return bool((pointers[1:] == pointers[:-1]).any())

@@ -1,4 +1,4 @@
-"""Tensor: the public face over a tree, its transpose and its index map."""
+"""The class Tensor, and the functions that pack entries and dense arrays into one."""
 
 from __future__ import annotations
 
@@ -73,20 +73,32 @@ _DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a 
 
 @within_memory
 class Tensor:
-    """A sparse tensor of any rank in a tree of levels. Immutable; its arrays are read-only.
+    """A sparse tensor of any rank, stored in a tree of levels. It is immutable, and its arrays are read-only.
 
-    format: a Format, its notation, or a Binsparse `custom` object. shape: sizes of the tensor's dimensions. arrays:
-    those of the levels by stored name (`pointers_to_1`, `indices_1`, `bitmap_0` …), one-dimensional, of any integer
-    type, a bitmap of booleans or bytes. values: one-dimensional, an item for each position of the last level, or a
-    scalar for all of them (then the tensor is *iso*). They are used as they are, without a copy; masked items are
-    refused.
+    The constructor wraps arrays without a copy. `pack` and `pack_dense` make a tensor of entries or cells.
 
-    fill_value: the value of what is not stored; None, which is not 0, where it is not specified. structure: one of the
-    six of Binsparse 0.1, section 3.8. attributes: JSON of your own that is kept with the tensor; descriptor_attributes:
-    the same, where it lies in the descriptor itself (section 3.9). check: "full" checks
-    every invariant, "trusted" leaves out the order of the entries, "none" believes everything.
+    Parameters
+    ----------
+    format : a Format, its notation, or a Binsparse `custom` object.
+    shape : the sizes of the dimensions.
+    arrays : the arrays of the levels by stored name (`pointers_to_1`, `indices_1`, `bitmap_0` …). Each has one
+        dimension and any integer type; a bitmap holds booleans or bytes. Masked items are refused.
+    values : an array with an item for each position of the last level, or one scalar for all (an *iso* tensor).
+    fill_value : the value of cells that are not stored. None means unspecified, which differs from 0.
+    structure : one of the six structures of Binsparse 0.1, section 3.8.
+    attributes : the user's own JSON, which is kept with the tensor.
+    descriptor_attributes : the same inside the descriptor (section 3.9).
+    check : "full" checks every invariant, "trusted" skips the order of the entries, "none" checks nothing.
+    limits : the largest rank and size of the attributes.
 
-    Raises FormatError, ArrayError with every fault, LimitError.
+    Raises
+    ------
+    FormatError, ArrayError, LimitError : with every fault.
+
+    >>> from binsparse_levels import Tensor
+    >>> arrays = {"pointers_to_1": [0, 1, 2], "indices_1": [2, 0]}
+    >>> Tensor("CSR", (2, 3), arrays, [1.5, 2.5]).to_dense().tolist()
+    [[0.0, 0.0, 1.5], [2.5, 0.0, 0.0]]
     """
 
     __slots__ = (
@@ -149,8 +161,9 @@ class Tensor:
     def _trusted(
         cls, format: Format, shape: tuple[int, ...], held: Tree | View | Through, metadata: Metadata
     ) -> Tensor:
-        """A tensor around a tree that needs no check, or that is checked when it is read. With a map in the metadata,
-        the format and the shape are those of the stored tensor.
+        """A tensor around a tree that needs no check, or is checked when it is read.
+
+        With a map in the metadata, `format` and `shape` are those of the stored tensor.
         """
         self = cls.__new__(cls)
         self._set(format, shape, held, metadata)
@@ -158,7 +171,7 @@ class Tensor:
 
     @property
     def _tree(self) -> Tree:
-        """The tree, in memory: read and checked, or selected, when it is first asked for."""
+        """The tree in memory. The first access reads and checks a lazy tree, and selects the entries of a view."""
         held = self._held
         if isinstance(held, Through):
             return self.stored._tree
@@ -176,25 +189,25 @@ class Tensor:
 
     @property
     def _source(self) -> Tree:
-        """What the tensor is made of, for what is known of it without reading: the type of its values."""
+        """The tree whose arrays are held, perhaps lazy, of a view that of the whole. Reading it costs nothing."""
         held = self._whole._held
         assert not isinstance(held, Through)
         return held.tree if isinstance(held, View) else held
 
     @property
     def _whole(self) -> Tensor:
-        """The tensor without a map whose arrays are held: the stored one, of a view through a map that of the whole."""
+        """The tensor without a map that holds the arrays; for a view through a map, that of the whole."""
         return self._held.stored if isinstance(self._held, Through) else self
 
     def _with(self, format: Format, tree: Tree, **changes: Any) -> Tensor:
-        """The same content in another tree."""
+        """A tensor with another tree and the same metadata, but for the changes."""
         return Tensor._trusted(format, self._shape, tree, replace(self._metadata, **changes))
 
     # What it is
 
     @property
     def format(self) -> Format:
-        """The levels and the transpose of the stored tensor, as they were given."""
+        """The levels and the transpose of the stored tensor, spelled as they were given."""
         return self._held.restricted()[1] if isinstance(self._held, Through) else self._format
 
     @property
@@ -204,12 +217,22 @@ class Tensor:
 
     @property
     def map(self) -> IndexMap | None:
-        """The index map through which the tensor is stored; None where only the transpose of the format is."""
+        """The index map from the tensor to the stored tensor; None if the format's transpose is all.
+
+        >>> from binsparse_levels import pack_dense
+        >>> str(pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").map)
+        '(0 1)'
+        """
         return self._held.restricted()[0] if isinstance(self._held, Through) else None
 
     @property
     def stored(self) -> Tensor:
-        """The tensor without a map that is stored; without a map, the tensor itself."""
+        """The stored tensor, which has no map; the tensor itself if it has no map.
+
+        >>> from binsparse_levels import pack_dense
+        >>> pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").stored.to_dense().tolist()
+        [0, 2, 3, 0]
+        """
         held = self._held
         if not isinstance(held, Through):
             return self
@@ -228,7 +251,7 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """The number of cells, stored or not; a Python integer of any size."""
+        """The number of cells, stored or not, as a Python integer of any size."""
         return math.prod(self._shape)
 
     @property
@@ -243,12 +266,12 @@ class Tensor:
 
     @property
     def values(self) -> Array:
-        """The values by position of the last level, read-only; of an iso tensor a broadcast of the one value."""
+        """The values by position of the last level, read-only. An iso tensor broadcasts its one value."""
         return self._tree.values
 
     @property
     def fill_value(self) -> Any:
-        """The value of what is not stored, as a numpy scalar of the tensor's type, or None."""
+        """The value of cells that are not stored, as a numpy scalar of the tensor's type, or None."""
         return self._metadata.fill_value
 
     @property
@@ -274,7 +297,7 @@ class Tensor:
 
     @property
     def number_of_stored_values(self) -> int:
-        """How many entries are stored; with a structure, those of its triangle; of a view they are looked for."""
+        """The number of stored entries; with a structure, those of its triangle. A view counts its entries."""
         held = self._held
         if isinstance(held, Through):
             whole = held.view is None and not held.map.padded
@@ -284,7 +307,7 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays and the values, in memory; of an iso tensor one value."""
+        """The bytes of all arrays and values in memory; an iso tensor has one value."""
         held = self.stored._held
         tree = held if isinstance(held, Tree) else self._tree
         sizes = [len(array) * array.dtype.itemsize for array in tree.arrays.values()]
@@ -297,7 +320,7 @@ class Tensor:
         return "\n".join([self._head(), *lines])
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the head alone of what has not been read, a picture too of what is in memory."""
+        """What a notebook shows: the text, and a picture of a tensor that is small and in memory."""
         viewed = isinstance(self._held, Through) and self._held.view is not None
         held = self._whole._held
         if viewed or not isinstance(held, Tree) or held.lazy:
@@ -306,10 +329,19 @@ class Tensor:
         return f"<pre>{drawing.escaped(repr(self))}</pre>{drawn}"
 
     def draw(self, dimensions: Sequence[int] | None = None) -> str:
-        """An SVG: of a small tensor its level tree, with all arrays and pointers; of a large one, or where dimensions
-        are named, how many stored entries lie where in one or two of them (the first two), as a spy plot.
+        """Draw the tensor as an SVG: a small one as its level tree, a large one as a spy plot.
 
-        Raises IndexError, OptionError for dimensions that cannot be drawn.
+        Parameters
+        ----------
+        dimensions : one or two dimensions for a spy plot; by default a large tensor takes its first two.
+
+        Raises
+        ------
+        IndexError, OptionError : the dimensions cannot be drawn.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [1, 2], 3, "CVEC").draw()[:4]
+        '<svg'
         """
         tree, order = self._tree, self._format.order
         if dimensions is None and (not self.ndim or drawing.is_small(tree)):
@@ -362,12 +394,20 @@ class Tensor:
     # Parts of it
 
     def __getitem__(self, key: Any) -> Any:
-        """What numpy's rules make of integers, slices, an ellipsis, arrays of integers and masks.
+        """Select by integers, slices, an ellipsis, arrays of integers and masks, with numpy's rules.
 
-        A view, which costs nothing until something is asked of it; a structure is expanded. Where every dimension is
-        given an integer, the value there, as a numpy scalar; where every one is given an integer or an array, an array
-        of the values there. Several arrays beside a slice, or one of several dimensions, make a Tensor in memory, by
-        all coordinates. Raises IndexError.
+        An integer for every dimension gives a numpy scalar. Integers and arrays for all dimensions give an array of
+        values. Several arrays beside a slice, or an array of several dimensions, give a list of coordinates in memory.
+        All else gives a view, which reads nothing until it is used. A view has no structure and no attributes.
+
+        Raises
+        ------
+        IndexError : numpy would refuse the key, or it adds a dimension.
+
+        >>> from binsparse_levels import pack_dense
+        >>> tensor = pack_dense([[0, 2, 0], [3, 0, 4]], "CSR")
+        >>> int(tensor[1, 2]), tensor[:, ::2].to_dense().tolist()
+        (4, [[0, 0], [3, 4]])
         """
         read = self._reader
         if read is not None and (value := read(key)) is not None:
@@ -395,7 +435,7 @@ class Tensor:
         return held if isinstance(held, View) else view_of(held, self._format.order, self.structure)
 
     def _viewed(self, view: View, format: Format | None = None) -> Tensor:
-        """A view of this tensor. format: where it is not this tensor's, or what the view makes of it."""
+        """A view of this tensor. format: by default this tensor's, if the view can keep it."""
         rest = Metadata(self.fill_value, map=self._metadata.map)
         if isinstance(self._held, Through):
             return self._trusted(self._format, view.shape, self._held._replace(view=view), rest)
@@ -425,7 +465,7 @@ class Tensor:
         return (STRUCTURES[structure].mirrored(value) if structure and mirrored else value)[0]
 
     def _values_at(self, coords: Sequence[Array]) -> Array:
-        """The values at coordinates in range, in an array of the shape of these."""
+        """The values at coordinates in range, in an array of their shape."""
         if isinstance(self._held, Through):
             return self._held.stored._values_at(self._held.places(coords)).reshape(coords[0].shape)
         whole = [x.ravel() for x in coords]
@@ -443,10 +483,19 @@ class Tensor:
         return values.reshape(coords[0].shape)
 
     def locate(self, coords: Sequence[npt.ArrayLike]) -> Array:
-        """Where the entries at these coordinates stand among `values`, or -1 for what is not stored: an int64 array.
+        """The positions of entries among `values`, as an int64 array; -1 where nothing is stored.
 
-        coords: an integer array for each dimension, of one length. With a structure, of what is stored. Raises
-        IndexError, ArrayError.
+        Parameters
+        ----------
+        coords : an integer array for each dimension, all of one length. Of a structure only its triangle is stored.
+
+        Raises
+        ------
+        IndexError, ArrayError : a coordinate is out of range, or the arrays do not fit each other.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [1, 2], 3, "CVEC").locate([[2, 1]]).tolist()
+        [1, -1]
         """
         columns = checked_places(coords, self._shape)
         if (map := self.map) is not None:
@@ -454,9 +503,19 @@ class Tensor:
         return locate_in(self._tree, [columns[k] for k in self._format.order])
 
     def permute(self, axes: Sequence[int]) -> Tensor:
-        """The same entries with the dimensions in another order: dimension k is dimension axes[k] of this tensor.
+        """The same entries with the dimensions in another order. The arrays are shared.
 
-        Nothing is moved. Raises FormatError for what is no permutation.
+        Parameters
+        ----------
+        axes : dimension k of the result is dimension axes[k] of this tensor.
+
+        Raises
+        ------
+        FormatError : `axes` is no permutation.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").permute((2, 0, 1)).shape
+        (5, 2, 3)
         """
         order = checked_axes(axes, self.ndim)
         held = self._held
@@ -474,13 +533,23 @@ class Tensor:
 
     @property
     def T(self) -> Tensor:
-        """The dimensions in reverse."""
+        """The same entries with the dimensions reversed."""
         return self.permute(range(self.ndim)[::-1])
 
     def load(self, format: FormatLike | None = None) -> Tensor:
-        """The same entries in memory, of a view in arrays of its own, of a file with no more read than is needed.
+        """Read the entries into memory. A view gets arrays of its own, and no more than it needs is read.
 
-        format: where not the one that it has. Raises what `read` raises for the arrays, FormatError, LimitError.
+        Parameters
+        ----------
+        format : by default the format does not change.
+
+        Raises
+        ------
+        ArrayError, ContainerError, FormatError, LimitError : as `read` and `convert` raise them.
+
+        >>> from binsparse_levels import pack_dense
+        >>> pack_dense([[0, 2], [3, 0]], "CSR")[1:].load("COO").values.tolist()
+        [3]
         """
         _ = self._tree
         if (map := self.map) is not None:
@@ -488,12 +557,25 @@ class Tensor:
         return self if format is None else self.convert(format)
 
     def slabs(self, dimension: int, *, max_bytes: int) -> Iterator[tuple[range, Tensor]]:
-        """The tensor in parts along a dimension, each of whole fibers and in memory, its arrays of at most so many
-        bytes: the coordinates of the part, and the tensor of them, in the format of a view of it.
+        """Iterate over parts along a dimension: the coordinates of each part, and a tensor in memory.
 
-        Of dense and sparse levels each entry is read once along the outermost stored dimension; along another, once
-        for every part, and once more to count. Of other kinds a part is made, and halved where it turns out too large.
-        A structure is expanded first. Raises LimitError where one coordinate alone takes more, IndexError.
+        Along the outermost stored dimension of dense and sparse levels, each entry is read once. Along another, it is
+        read once to count, and once for each part. With other kinds, a part that turns out too large is halved. A
+        structure is expanded first, and a map is removed.
+
+        Parameters
+        ----------
+        dimension : counted from 0, or from -1 backwards.
+        max_bytes : the most that the arrays of a part take.
+
+        Raises
+        ------
+        LimitError : one coordinate alone takes more.
+        IndexError : there is no such dimension.
+
+        >>> from binsparse_levels import pack_dense
+        >>> [(part, slab.shape) for part, slab in pack_dense([[0, 2], [3, 0]], "CSR").slabs(0, max_bytes=100)]
+        [(range(0, 2), (2, 2))]
         """
         if self._metadata.map is not None:
             yield from self.without_map().slabs(dimension, max_bytes=max_bytes)
@@ -532,7 +614,7 @@ class Tensor:
     # What it does
 
     def check(self) -> None:
-        """Check every invariant again; raises ArrayError with every fault and its place."""
+        """Check every invariant again. Raises ArrayError with the place of every fault."""
         self.stored._check(order=True)
 
     def _check(self, *, order: bool) -> None:
@@ -547,13 +629,18 @@ class Tensor:
 
     @property
     def _padded(self) -> bool:
-        """Whether stored values may be what no entry was."""
+        """Whether the format may store cells that were no entries."""
         return self._format.padded
 
     def unpack(self) -> tuple[tuple[Array, ...], Array]:
-        """The stored entries in stored order: `ndim` int64 arrays of coordinates, one a dimension, and their values.
+        """The stored entries in stored order: a tuple of int64 coordinates for each dimension, and the values.
 
-        With a structure, those of its triangle: what a dense format stores in the other one is no entry.
+        With a structure, these are the entries of its triangle. With a map, padding holds no entries.
+
+        >>> from binsparse_levels import pack_dense
+        >>> coords, values = pack_dense([[0, 2], [3, 0]], "CSR").unpack()
+        >>> [x.tolist() for x in coords], values.tolist()
+        ([[0, 1], [1, 0]], [2, 3])
         """
         return self._held.unpack() if isinstance(self._held, Through) else self._entries(np.int64)
 
@@ -570,10 +657,20 @@ class Tensor:
         return tuple(coords), values
 
     def to_dense(self, fill: Any = None, *, limits: Limits = DEFAULT_LIMITS) -> Array:
-        """A numpy array of the tensor's shape and type, its structure expanded.
+        """A numpy array of the tensor's shape and type. A structure is expanded.
 
-        fill: the value of what is not stored, where the fill value of the tensor, or zero, will not do.
-        Raises LimitError for an array of more than `limits.dense_bytes`.
+        Parameters
+        ----------
+        fill : the value of cells that are not stored; by default the fill value, or zero.
+        limits : `dense_bytes` is the most that the array takes.
+
+        Raises
+        ------
+        LimitError : the array is larger.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [1, 2], 3, "CVEC").to_dense(fill=7).tolist()
+        [1, 7, 2]
         """
         if self.ndim > 64:
             raise LimitError(Problem("shape", f"numpy has no arrays of {self.ndim} dimensions"))
@@ -597,10 +694,21 @@ class Tensor:
         return dense
 
     def with_map(self, map: IndexMap) -> Tensor:
-        """The stored tensor seen through a map: a tensor of the shape `map.shape` with the same arrays.
+        """See this tensor through a map: a tensor of shape `map.shape` that stores the same arrays.
 
-        map: its `stored_shape` is this tensor's shape. A tensor that has a map already gets the two as one. What is
-        stored at padding is no entry. Raises FormatError for another shape, and where there is a structure.
+        Parameters
+        ----------
+        map : its `stored_shape` is the shape of this tensor. If this tensor has a map too, the result has one map that
+            does what both do. Values stored at padding are no entries.
+
+        Raises
+        ------
+        FormatError : the shapes differ, this tensor has a structure, or the maps do not become one.
+
+        >>> from binsparse_levels import IndexMap, pack
+        >>> stored = pack([[1, 2]], [2, 3], 4, "CVEC", fill_value=0)
+        >>> stored.with_map(IndexMap.grouping((2, 2), (0, 1), ())).to_dense().tolist()
+        [[0, 2], [3, 0]]
         """
         stored, own = self.stored, self.map
         if stored.structure is not None:
@@ -612,8 +720,19 @@ class Tensor:
         return self._trusted(stored._format, found.shape, Through(stored, found), replace(stored._metadata, map=found))
 
     def without_map(self, format: FormatLike | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
-        """The same entries without a map. format: where it is not given, one with a map becomes a list of coordinates,
-        and one without stays as it is. Raises FormatError, LimitError.
+        """The same entries without a map.
+
+        Parameters
+        ----------
+        format : by default a tensor with a map becomes a list of coordinates, and another stays as it is.
+
+        Raises
+        ------
+        FormatError, LimitError : as `convert` raises them.
+
+        >>> from binsparse_levels import pack_dense
+        >>> str(pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").without_map("CSR").format)
+        'CSR'
         """
         held = self._held
         if not isinstance(held, Through):
@@ -624,21 +743,37 @@ class Tensor:
         return self._packed(*held.unpack(), target, limits, map=None)
 
     def dm(self) -> DimensionMap:
-        """The grouping of dimensions as strides and offsets, of a view too. Raises FormatError; see IndexMap.dm."""
+        """The strides and offsets of a map that groups dimensions, of a view too; see `IndexMap.dm`.
+
+        Raises FormatError for another map, or none.
+        """
         held = self._held
         if not isinstance(held, Through):
             raise FormatError(Problem("map", "the tensor has none; give it one by convert(format, map=…)"))
         return held.map.dm() if held.view is None else held.map.dm(held.view.items, held.view.dimensions)
 
     def convert(self, format: FormatLike, *, map: MapLike | None = None, limits: Limits = DEFAULT_LIMITS) -> Tensor:
-        """The same entries in another format. Between formats of one order the values, and the indices that list every
-        entry, are shared.
+        """The same entries in another format.
 
-        format: of the stored tensor. map: where it is not given, the tensor keeps its own; `without_map` takes it away.
-        A map expands the structure.
+        Formats with one order of the dimensions share the values, and the indices that list every entry. A format that
+        stores more than entries, such as one that ends with a dense level, is padded with the fill value, or zero. The
+        padding counts as entries from then on; `drop_fill` removes it.
 
-        A format that stores more than entries (dense below) is filled up with the fill value, or zero, and what it is
-        filled up with is stored from then on; `drop_fill` is the way back. Raises FormatError, LimitError.
+        Parameters
+        ----------
+        format : of the stored tensor.
+        map : an index map or its notation. By default the tensor keeps its map; `without_map` removes it. A new map
+            expands the structure.
+
+        Raises
+        ------
+        FormatError : the format cannot hold the tensor.
+        LimitError : the arrays would be too large.
+
+        >>> from binsparse_levels import pack_dense
+        >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
+        >>> tensor.convert("CSC").values.tolist(), tensor.convert("sparse", map="(1 0)").values.tolist()
+        ([3, 2], [3, 2])
         """
         if map is not None or self._metadata.map is not None:
             return converted(self, format, map, limits)
@@ -654,9 +789,13 @@ class Tensor:
         return self._with(parsed, packing.convert_tree(self._tree, parsed.levels, order, self._pad(), limits))
 
     def drop_fill(self) -> Tensor:
-        """A tensor of the same format without the stored entries that equal the fill value (zero where it is None).
+        """A tensor of the same format without the entries that equal the fill value, or zero if there is none.
 
-        A format that is dense below cannot be without them: convert it first.
+        A format that ends with a dense level stores them again; convert it first.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [0, 2], 3, "CVEC").drop_fill().values.tolist()
+        [2]
         """
         if (map := self.map) is not None:
             return self.stored.drop_fill().with_map(map)
@@ -687,7 +826,7 @@ class Tensor:
         return self._trusted(parsed, sizes, tree, replace(self._metadata, **changes))
 
     def astype(self, dtype: npt.DTypeLike) -> Tensor:
-        """The same tensor with values of another type, cast as numpy casts them; the other arrays are shared."""
+        """The same tensor with values of another type, cast as numpy casts them. The other arrays are shared."""
         if (map := self.map) is not None:
             return self.stored.astype(dtype).with_map(map)
         tree = self._tree.blanked()
@@ -705,7 +844,7 @@ class Tensor:
     def equals(self, other: Tensor) -> bool:
         """Whether both have the same shape, entries and fill value, in whatever formats and through whatever maps.
 
-        NaN equals NaN; types are compared by value, as numpy does; a stored fill value is an entry.
+        NaN equals NaN. Types do not matter, only values, as in numpy. A stored fill value counts as an entry.
         """
         if not isinstance(other, Tensor) or self._shape != other._shape:
             return False
@@ -722,11 +861,11 @@ class Tensor:
             return False
 
     def expand_structure(self) -> Tensor:
-        """The same matrix with the entries of both triangles, in the same format, without a structure."""
+        """The same matrix without a structure: it stores the entries of both triangles in the same format."""
         if self.structure is None:
             return self
-        # Behind or before the entries, their mirror images are in order within each fiber: only the first stored
-        # dimension is to be sorted.
+        # All mirror images stand before or behind the entries, in order within each fiber. Only the first stored
+        # dimension has to be sorted.
         above = STRUCTURES[self.structure].lower != (self._format.order == (0, 1))
         given = self._entries(index_dtype(self._shape, 2 * len(self._tree.values)))
         coords, values = expand(self.structure, *given, mirrored_first=above)
@@ -745,8 +884,10 @@ class Tensor:
         return self._with(self._format, tree, structure=None)
 
     def with_structure(self, structure: str) -> Tensor:
-        """The inverse: the same matrix, of which one triangle is stored. Raises ArrayError, with a place, for one that
-        is not what its other triangle says, FormatError for a shape or a type that cannot be.
+        """The same matrix with one triangle stored, the inverse of `expand_structure`.
+
+        Raises ArrayError, with a place, for triangles that contradict each other, and FormatError for a shape, type or
+        map that no structure has.
         """
         if self._metadata.map is not None:
             raise FormatError(Problem("map", "a tensor with a map has no structure; call without_map() first"))
@@ -760,9 +901,7 @@ class Tensor:
         return half._with(half._format, half._tree, structure=structure)
 
     def _diagonal_problems(self) -> list[Problem]:
-        """What a strict reader finds wrong with the diagonal of a dense matrix with a structure: it has to be its own
-        mirror image.
-        """
+        """Faults of the diagonal of a dense matrix with a structure, which has to equal its mirror image."""
         if self.structure is None or not self._padded:
             return []
         return list(diagonal_problems(self.structure, *self.unpack()))
@@ -770,7 +909,7 @@ class Tensor:
     def _stored(
         self, version: str = VERSION, *, narrow: bool = False, bitpacked: bool | Collection[str] = False
     ) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The header of a container, and the arrays as it holds them; raises ArrayError for types without a name."""
+        """The header and the arrays as a container holds them. Raises ArrayError for types without a name."""
         raise_if(ArrayError, self._diagonal_problems())
         metadata = replace(self._metadata, map=self.map)
         if self.structure is not None:
@@ -781,16 +920,16 @@ class Tensor:
         return encode_tree(stored._tree, stored._format, stored._shape, metadata, version, narrow, bitpacked)
 
     def __binsparse_descriptor__(self) -> dict[str, Any]:
-        """The descriptor, as a dictionary with the key `binsparse`. Provisional: the protocol is a draft."""
+        """The descriptor, a dictionary with the key `binsparse`. The protocol is a draft and may change."""
         return self._stored()[0]
 
     def __binsparse__(self) -> dict[str, Array]:
-        """The arrays by name, as a container would hold them, without a copy. Provisional: the protocol is a draft."""
+        """The arrays by name, as a container holds them. The protocol is a draft and may change."""
         return self._stored()[1]
 
     def _sorted(self) -> tuple[tuple[Array, ...], Array]:
         """All entries in lexicographic order, the structure expanded."""
-        if not self.ndim:  # coordinates of no dimension would make an entry of one that is not there
+        if not self.ndim:  # a list without coordinates would always have one entry
             return self.unpack()
         if self.structure is None:
             return self.without_map(coordinates(self.ndim)).unpack()
@@ -800,7 +939,7 @@ class Tensor:
         return tuple(packing.unpack_tree(tree)[0]), tree.values
 
     def _pad(self) -> Any:
-        """What stands where nothing is stored."""
+        """The value of cells that are not stored: the fill value, or zero."""
         return np.zeros((), self.dtype)[()] if self.fill_value is None else self.fill_value
 
 
@@ -818,16 +957,27 @@ def pack(
     map: MapLike | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Tensor:
-    """A Tensor of entries in any order.
+    """Pack entries in any order into a Tensor.
 
-    coords: one integer array for each dimension, or one array of shape (ndim, n). values: an array of length n, or a
-    scalar for all entries (then the tensor is iso). duplicates: what becomes of coordinates that are given more than
-    once: an error, the sum of the values (of booleans, whether any is true; integers wrap as numpy's), or the first or
-    the last of them in input order. Of a masked array the entries whose value is masked are not stored. fill_value,
-    structure, attributes: as for Tensor. map: an index map, or its notation, through which the tensor is stored; coords
-    and shape are those of the tensor, the format is that of what is stored.
+    Parameters
+    ----------
+    coords : an integer array for each dimension, or one array of shape (ndim, n).
+    values : an array of length n, or a scalar for all entries (an iso tensor). Masked values are left out.
+    shape : the sizes of the dimensions.
+    format : of the stored tensor.
+    duplicates : what to do with repeated coordinates: raise an "error", store the "sum", the "first" or the "last" in
+        input order. The sum of booleans is whether any is true; integers wrap as in numpy.
+    fill_value, structure, attributes, limits : as for Tensor.
+    map : an index map or its notation, through which the tensor is stored.
 
-    Raises FormatError, ArrayError for what is out of range, repeated, or of a wrong type or length, LimitError.
+    Raises
+    ------
+    ArrayError : coordinates are out of range or repeated, or arrays have a wrong type or length.
+    FormatError, LimitError : the format cannot hold the tensor.
+
+    >>> from binsparse_levels import pack
+    >>> pack([[1, 0], [0, 2]], [1.5, 2.5], (2, 3), "CSR", fill_value=0).to_dense().tolist()
+    [[0.0, 0.0, 2.5], [1.5, 0.0, 0.0]]
     """
     if duplicates not in ("error", "sum", "first", "last"):
         raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
@@ -866,9 +1016,9 @@ def sorted_tensor(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> Tensor:
-    """A Tensor of arrays whose entries may be out of order: in order they are shared, else sorted.
+    """A Tensor of arrays whose entries may be out of order. Arrays in order are shared, others are sorted.
 
-    duplicates: as for `pack`. options: as for Tensor. Raises ArrayError for what sorting does not mend.
+    duplicates: as for `pack`. options: as for Tensor. Raises ArrayError for faults that sorting does not repair.
     """
     try:
         return Tensor(format, shape, arrays, values, limits=limits, **options)
@@ -894,12 +1044,26 @@ def pack_dense(
     map: MapLike | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Tensor:
-    """A Tensor of what differs from the fill value in an array (NaN equals NaN), or of what the boolean pattern marks.
-    Of a masked array the cells that are masked are not stored.
+    """Pack the cells of a dense array that differ from the fill value into a Tensor. NaN equals NaN.
 
-    The fill value is 0 unless another is given, while `pack` gives none: by `equals` these differ. Where it is None the
-    tensor has none, and what differs from zero is stored. map: as for `pack`. Raises FormatError, ArrayError
-    for a pattern of another shape or a fill value that the type cannot hold, LimitError.
+    Parameters
+    ----------
+    array : masked cells are not stored.
+    format : of the stored tensor.
+    fill_value : 0 by default, while `pack` has none by default; `equals` tells these apart. With None, all cells
+        that differ from zero are stored.
+    pattern : booleans of the same shape, which mark the cells to store.
+    attributes, limits : as for Tensor.
+    map : as for `pack`.
+
+    Raises
+    ------
+    ArrayError : the pattern has another shape, or the type cannot hold the fill value.
+    FormatError, LimitError : the format cannot hold the tensor.
+
+    >>> from binsparse_levels import pack_dense
+    >>> pack_dense([[0, 2], [3, 0]], "CSR").values.tolist()
+    [2, 3]
     """
     dense, masked = split_mask(array, "array")
     dense = sound_booleans(dense)
@@ -928,10 +1092,7 @@ def pack_dense(
 
 
 def _gather(tensor: Tensor, indices: Sequence[Any], apart: bool) -> Tensor:
-    """The entries of a tensor that several index arrays beside slices name, in a tensor by all coordinates.
-
-    indices, apart: of `parse_key`.
-    """
+    """The entries at several index arrays beside slices, as a list of coordinates. indices, apart: of `parse_key`."""
     named = [k for k, index in enumerate(indices) if not isinstance(index, slice)]
     points = broadcast([indices[k] for k in named], [tensor.shape[k] for k in named])
     shape = points[0].shape
@@ -972,12 +1133,12 @@ def _entries(format: Format, shape: Sequence[int], coords: Sequence[Array], valu
 
 
 def _one(values: Array) -> Array:
-    """The one value of an iso tensor, as an array without dimensions."""
+    """The value of an iso tensor, as an array without dimensions."""
     return values[0:1].reshape(()) if len(values) else np.zeros((), values.dtype)
 
 
 def _frozen(format: Format, tree: Tree) -> Tree:
-    """The tree with arrays that cannot be written to, and the levels as they were spelled."""
+    """The tree with read-only arrays, and the levels as they were spelled."""
     arrays = {name: _read_only(array) for name, array in tree.arrays.items()}
     return Tree(format.levels, tree.dims, arrays, _read_only(tree.values), tree.iso)
 

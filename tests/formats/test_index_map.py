@@ -529,6 +529,36 @@ def test_larger_than_memory(tmp_path):
         bl.append(source, tensor)
 
 
+def test_files_are_converted_to_another_map(tmp_path):
+    source, target = str(tmp_path / "t.h5"), str(tmp_path / "u.h5")
+    bl.write(source, pack_dense(MATRIX, "CSR"))
+    bl.convert(source, target, "dense, sparse, dense(2)", map="0/2, 1/2, 0%2, 1%2")
+    assert str(bl.read(target).map) == "0/2, 1/2, 0%2, 1%2"
+    np.testing.assert_array_equal(bl.read(target).to_dense(), MATRIX)
+    bl.convert(target, source, map="(0 1)", overwrite=True)
+    assert str(bl.read(source).format) == "CVEC"
+    with pytest.raises(bl.OptionError, match="memory"):
+        bl.convert(source, target, "CSR", map="0, 1", memory=2**30, overwrite=True)
+
+
+def test_what_a_tensor_without_a_map_says():
+    tensor = pack_dense(MATRIX, "CSR", attributes={"unit": "m"})
+    assert tensor.map is None
+    assert tensor.stored is tensor
+    assert tensor.without_map() is tensor
+    with pytest.raises(FormatError, match="has none"):
+        tensor.dm()
+    blocked = tensor.convert("sparse(4)", map="0/2, 1/2, 0%2, 1%2")
+    assert dict(blocked.attributes) == dict(blocked.without_map().attributes) == {"unit": "m"}
+    assert dict(blocked[1:].attributes) == dict(tensor[1:].attributes) == {}
+    symmetric = pack([[1], [0]], [1.0], (2, 2), "COO", structure="symmetric_lower")
+    np.testing.assert_array_equal(symmetric.convert("sparse", map="(0 1)").to_dense(), symmetric.to_dense())
+    with pytest.raises(FormatError, match="without_map"):
+        symmetric.convert("sparse", map="(0 1)").with_structure("symmetric_lower")
+    with pytest.raises(FormatError, match="expand_structure"):
+        pack([[1], [0]], [1.0], (2, 2), "sparse(2)", structure="symmetric_lower", map="0, 1")
+
+
 def test_the_command_line(tmp_path, capsys):
     source, blocked, plain = (str(tmp_path / f"{name}.h5") for name in "abc")
     bl.write(source, pack_dense(MATRIX, "CSR"))
