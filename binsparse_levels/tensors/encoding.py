@@ -59,10 +59,10 @@ def encode_tree(
     arrays = {name: narrowed(array) if narrow else array for name, array in tree.arrays.items()}
     arrays["values"] = tree.blanked().values
     wrappers = {}
-    for name in _to_pack(bitpacked, arrays):
+    one = arrays["values"][:1] if tree.iso else arrays["values"][:0]  # without entries the value is unknown
+    for name in _to_pack(bitpacked, arrays, len(one) > 0):
         wrappers[name] = best_wrapper(np.asarray(arrays[name], data_type_of(arrays[name].dtype, name).dtype))
     pieces = {name: one_piece(array) for name, array in arrays.items()}
-    one = arrays["values"][:1] if tree.iso else None
     header, encoded = encode_pieces(pieces, format, shape, metadata, one=one, wrappers=wrappers, version=version)
     return header, {name: x.whole() for name, x in encoded.items()}
 
@@ -73,11 +73,12 @@ def hold_header(header: Mapping[str, Any], limits: Limits) -> None:
     limits.hold("rank", len(header[NAMESPACE]["shape"]), "shape", "the number of dimensions")
 
 
-def _to_pack(bitpacked: bool | Collection[str], arrays: Mapping[str, Array]) -> list[str]:
+def _to_pack(bitpacked: bool | Collection[str], arrays: Mapping[str, Array], iso: bool) -> list[str]:
     """The names of the arrays to bit-pack. Raises OptionError for names without an array of integers."""
     if isinstance(bitpacked, str):
         raise OptionError(Problem("bitpacked", f"expected True, False, or names of arrays, got {bitpacked!r:.40}"))
-    integers = [name for name, array in arrays.items() if data_type_of(array.dtype, name).integer]
+    types = {name: data_type_of(array.dtype, name, iso and name == "values") for name, array in arrays.items()}
+    integers = [name for name, data_type in types.items() if data_type.integer]
     if isinstance(bitpacked, bool):
         return [name for name in integers if bitpacked and name != "values"]
     for name in bitpacked:
@@ -107,7 +108,7 @@ def encode_pieces(
     for name in wrappers.keys() & data_types.keys():
         data_types[name] = DataType(data_types[name].dtype, wrapper=wrappers[name])
     given, value_type = dict(arrays), arrays["values"].dtype
-    if one is not None and len(one) and not data_types["values"].wrapper:  # without entries the value is unknown
+    if one is not None and len(one):
         data_types["values"] = data_type_of(value_type, "values", True)
         given["values"] = one_piece(one)
     if metadata.fill_value is not None:
