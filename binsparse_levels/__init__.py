@@ -65,8 +65,6 @@ if TYPE_CHECKING:
     from .plugins import load_plugins as load_plugins
     from .tensors.advice import Advice as Advice
     from .tensors.advice import advise as advise
-    from .tensors.mapped import MappedTensor as MappedTensor
-    from .tensors.mapped import pack_mapped as pack_mapped
     from .tensors.tensor import Tensor as Tensor
     from .tensors.tensor import pack as pack
     from .tensors.tensor import pack_dense as pack_dense
@@ -92,7 +90,6 @@ _MODULES = {
     "parallel": ["get_threads", "set_threads"],
     "plugins": ["list_plugins", "load_plugins"],
     "tensors.advice": ["Advice", "advise"],
-    "tensors.mapped": ["MappedTensor", "pack_mapped"],
     "tensors.tensor": ["Tensor", "pack", "pack_dense"],
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

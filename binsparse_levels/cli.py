@@ -26,7 +26,6 @@ from .io.out_of_core import convert
 from .levels import LEVELS, places
 from .plugins import load_plugins
 from .tensors.advice import advise
-from .tensors.mapped import MappedTensor, without_map
 
 OK, FAULTY_INPUT, WRONG_CALL = 0, 1, 2
 PROGRAM = "binsparse-levels"
@@ -314,9 +313,9 @@ def _convert(options: argparse.Namespace) -> int:
                 step(f"packing through {options.map}")
                 chosen = parse_map(options.map, tensor.shape)
                 format = format or coordinates(len(chosen.groups))
-                mapped = tensor if isinstance(tensor, MappedTensor) else MappedTensor(tensor.expand_structure())
                 straight = chosen == IndexMap.transpose(tensor.shape)
-                tensor = mapped.to_tensor(format) if straight else mapped.convert(format, chosen)
+                whole = tensor.expand_structure()
+                tensor = whole.without_map(format) if straight else whole.convert(format, map=chosen)
             elif format is not None:
                 step(f"packing as {format}")
                 tensor = tensor.convert(format)
@@ -357,7 +356,7 @@ def _advise(options: argparse.Namespace) -> int:
 
 
 def _draw(options: argparse.Namespace) -> int:
-    tensor = without_map(read(options.path, lenient=options.lenient))
+    tensor = read(options.path, lenient=options.lenient).without_map()
     try:
         drawn = tensor.draw(options.dimensions)
     except IndexError as error:

@@ -239,7 +239,7 @@ square = Tensor("dense(2)", (2**17, 2**17), {}, 1.0)
 half = Tensor("dense(2)", (2**17, 2**17), {}, 1.0, structure="symmetric_lower")
 store = {}
 bl.write(store, run())
-mapped = bl.MappedTensor(matrix, bl.IndexMap.transpose(matrix.shape[::-1], (1, 0)))
+mapped = matrix.with_map(bl.IndexMap.transpose(matrix.shape[::-1], (1, 0)))
 loose = bl.Limits(dense_bytes=2**62, array_bytes=2**62)
 calls = {
     "unpack": lambda: run().unpack(),

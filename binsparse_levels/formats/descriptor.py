@@ -20,7 +20,7 @@ from .structure import structure_problems
 
 NAMESPACE = "binsparse"
 VERSION = "0.1.0"
-_VERSION = re.compile(
+VERSIONS = re.compile(
     r"0\.1(\.(0|[1-9][0-9]{0,8})(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?)?"
 )
 _KEYS = {
@@ -192,7 +192,7 @@ class _Parser:
         version = inner.get("version")
         if "version" not in inner:
             self.mend("version", "missing")
-        elif not isinstance(version, str) or len(version) > 64 or not _VERSION.fullmatch(version):
+        elif not isinstance(version, str) or len(version) > 64 or not VERSIONS.fullmatch(version):
             self.fault("version", f"expected 0.1 or 0.1.x, got {version!r:.60}")
         else:
             return version

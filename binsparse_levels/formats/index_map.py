@@ -33,10 +33,10 @@ from ..errors import (
     raise_if,
     within_memory,
 )
+from ..levels.base import Array
 from ..limits import INT64_MAX, as_integer, as_integers
 from .json import RESERVED
 
-Array: TypeAlias = npt.NDArray[Any]
 Item: TypeAlias = "int | range | Array"  # of a dimension: one coordinate, some of any step, any in any order
 
 KEY = f"{RESERVED}map"  # where a map stands in the JSON, beside the descriptor of what is stored

@@ -22,13 +22,7 @@ def load_json(text: str | bytes, limits: Limits, *, constants: bool = False) -> 
 
     constants: accept the bare words NaN and Infinity. Raises DescriptorError or LimitError.
     """
-    limits.hold("header_bytes", len(text), "binsparse", "the length of the JSON header")
-    try:
-        text = text.decode() if isinstance(text, bytes) else text
-        text.encode()  # libraries give bytes that they could not decode as lone surrogates
-    except UnicodeError as error:
-        raise DescriptorError(Problem("binsparse", f"not UTF-8: {error}")) from None
-    limits.hold("nesting", _depth(text), "binsparse", "the depth of the JSON header")
+    text = hold_text(text, limits)
     try:
         return json.loads(
             text,
@@ -41,6 +35,18 @@ def load_json(text: str | bytes, limits: Limits, *, constants: bool = False) -> 
         raise DescriptorError(Problem("binsparse", f"not JSON: {error}")) from None
     except RecursionError:
         raise LimitError(Problem("binsparse", "nested deeper than this Python can parse")) from None
+
+
+def hold_text(text: str | bytes, limits: Limits) -> str:
+    """The text of a JSON header, within the limits of length and depth. Raises DescriptorError, LimitError."""
+    limits.hold("header_bytes", len(text), "binsparse", "the length of the JSON header")
+    try:
+        text = text.decode() if isinstance(text, bytes) else text
+        text.encode()  # what a library could not decode it gives as lone surrogates
+    except UnicodeError as error:
+        raise DescriptorError(Problem("binsparse", f"not UTF-8: {error}")) from None
+    limits.hold("nesting", _depth(text), "binsparse", "the depth of the JSON header")
+    return text
 
 
 def _depth(text: str) -> int:

@@ -1,1 +1,1 @@
-"""Tensors of other libraries, a module a library."""
+"""Conversions from and to other libraries, one module for each library."""

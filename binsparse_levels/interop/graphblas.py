@@ -1,4 +1,4 @@
-"""python-graphblas, whose names of formats and arrays are those of sscdf."""
+"""Matrices, vectors and scalars of python-graphblas. Its formats and arrays have the same names as in sscdf files."""
 
 from __future__ import annotations
 
@@ -10,43 +10,46 @@ import numpy as np
 from ..errors import FormatError, Problem, within_memory
 from ..formats.dtypes import INTEGERS
 from ..formats.format import FormatLike
-from ..tensors.mapped import AnyTensor, without_map
 from ..tensors.tensor import Tensor, pack
+from ..tensors.validation import check_representable
 
 if TYPE_CHECKING:
     import graphblas
 
 
 _SIZES = {1: ("size",), 2: ("nrows", "ncols")}
-
-
 _GRAPHBLAS_TYPES = ("bool", *INTEGERS, "float32", "float64", "complex64", "complex128")
 
 
 @within_memory
-def to_graphblas(tensor: AnyTensor) -> graphblas.Matrix | graphblas.Vector | graphblas.Scalar:
-    """A Matrix, Vector or Scalar in the format that the tensor has, if GraphBLAS has it, else hypersparse.
+def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphblas.Scalar:
+    """Convert a tensor to a Matrix, Vector or Scalar. GraphBLAS owns its memory, so every array is copied once.
 
-    The structure is expanded, a map undone. GraphBLAS owns its memory, so every array is copied, once. Raises
-    FormatError for what it cannot hold: a fill value other than zero, more than two dimensions, other types.
+    Parameters
+    ----------
+    tensor : of at most two dimensions, with the fill value 0 or none. It keeps its format if GraphBLAS has it, else it
+        becomes hypersparse. The structure is expanded, and a map is removed.
+
+    Raises
+    ------
+    FormatError : GraphBLAS cannot represent the tensor.
+
+    >>> from binsparse_levels import pack, to_graphblas
+    >>> to_graphblas(pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).nvals
+    2
     """
     import graphblas
 
     from ..io.files.sscdf.dialects import NATIVE
 
-    whole = without_map(tensor).expand_structure()
-    if whole.fill_value is not None and whole.fill_value != 0:
-        raise FormatError(Problem("fill_value", f"GraphBLAS has none, got {whole.fill_value}"))
-    if whole.ndim > 2:
-        raise FormatError(Problem("shape", f"GraphBLAS has no tensors of {whole.ndim} dimensions"))
-    if whole.dtype.name not in _GRAPHBLAS_TYPES:
-        raise FormatError(Problem("values", f"GraphBLAS has no {whole.dtype}"))
+    whole = tensor.without_map().expand_structure()
+    check_representable(whole, "GraphBLAS", ranks=(0, 1, 2), type_fits=whole.dtype.name in _GRAPHBLAS_TYPES)
     if not whole.ndim:
         _, values = whole.unpack()
         dtype = graphblas.dtypes.lookup_dtype(whole.dtype)
         return graphblas.Scalar.from_value(values[0], dtype) if len(values) else graphblas.Scalar(dtype)
     made = graphblas.Matrix if whole.ndim == 2 else graphblas.Vector
-    if not whole.number_of_stored_values:  # the library takes no empty arrays in some of its formats
+    if not whole.number_of_stored_values:  # the library refuses empty arrays in some formats
         return made(graphblas.dtypes.lookup_dtype(whole.dtype), *whole.shape)
     known = {layout.format.canonical(): word for word, layout in NATIVE.items() if not word.startswith("coo")}
     if whole.format.canonical() not in known:
@@ -72,11 +75,23 @@ def from_graphblas(
     *,
     move: bool = False,
 ) -> Tensor:
-    """A Tensor of a Matrix, Vector or Scalar, checked in full; of its own format if `format` is None. An empty Scalar
-    becomes `bitmap(0)`.
+    """Convert a Matrix, Vector or Scalar to a Tensor, checked in full.
 
-    move: the memory is taken over, without a copy, and the object is not to be used any more. Raises TypeError for
-    another object, FormatError for types that users have defined.
+    Parameters
+    ----------
+    thing : an empty Scalar becomes `bitmap(0)`.
+    format : by default the format of `thing`.
+    move : take over the memory without a copy; `thing` must not be used afterwards.
+
+    Raises
+    ------
+    TypeError : `thing` is another object.
+    FormatError : a user has defined the type of its values.
+
+    >>> import graphblas
+    >>> from binsparse_levels import from_graphblas
+    >>> from_graphblas(graphblas.Vector.from_coo([0, 2], [1, 2], size=4)).shape
+    (4,)
     """
     import graphblas
 
@@ -85,14 +100,14 @@ def from_graphblas(
     if type(thing) not in (graphblas.Matrix, graphblas.Vector, graphblas.Scalar):
         raise TypeError(f"expected a Matrix, Vector or Scalar of python-graphblas, got {type(thing).__name__}")
     if thing.dtype not in {graphblas.dtypes.lookup_dtype(name) for name in _GRAPHBLAS_TYPES}:
-        raise FormatError(Problem("values", f"a type that a user has defined: {thing.dtype}"))
+        raise FormatError(Problem("values", f"{thing.dtype} is defined by a user; cast it to a built-in type"))
     if type(thing) is graphblas.Scalar:
         values = np.array([] if thing.is_empty else [thing.value], thing.dtype.np_type)
         return pack((), values, (), format or ("bitmap(0)" if thing.is_empty else "element"))
     shape, count = tuple(thing.shape), int(thing.nvals)
     pieces = thing.ss.export(sort=True, raw=True, give_ownership=move)
     layout = NATIVE[pieces["format"]]
-    # Arrays are as long as what was allocated.
+    # The arrays are as long as their allocation.
     cells = math.prod(shape)
     per_cell = all(level.gaps or level.padded for level in layout.format.levels)
     lengths = {"bitmap": cells, "values": cells if per_cell else count}

@@ -1,4 +1,4 @@
-"""numpy: dense arrays."""
+"""Dense numpy arrays."""
 
 from __future__ import annotations
 
@@ -9,17 +9,26 @@ import numpy.typing as npt
 from ..errors import within_memory
 from ..formats.format import FormatLike
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.mapped import AnyTensor
 from ..tensors.tensor import Tensor, pack_dense
 
 
 @within_memory
-def to_numpy(tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS) -> npt.NDArray[Any]:
-    """A dense array: `tensor.to_dense()`."""
+def to_numpy(tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS) -> npt.NDArray[Any]:
+    """Convert a tensor to a dense array, as `Tensor.to_dense` does.
+
+    >>> from binsparse_levels import from_numpy, to_numpy
+    >>> to_numpy(from_numpy([[0, 2], [3, 0]], "CSR")).tolist()
+    [[0, 2], [3, 0]]
+    """
     return tensor.to_dense(limits=limits)
 
 
 @within_memory
 def from_numpy(array: npt.ArrayLike, format: FormatLike, *, fill_value: Any = 0) -> Tensor:
-    """What differs from the fill value in a dense array: `pack_dense`."""
+    """Pack the cells of a dense array that differ from the fill value, as `pack_dense` does.
+
+    >>> from binsparse_levels import from_numpy
+    >>> from_numpy([[0, 2], [3, 0]], "CSR").values.tolist()
+    [2, 3]
+    """
     return pack_dense(array, format, fill_value=fill_value)

@@ -1,4 +1,4 @@
-"""Any library with the draft protocol of Binsparse."""
+"""Objects of any library that implements the draft Binsparse protocol."""
 
 from __future__ import annotations
 
@@ -11,25 +11,36 @@ from ..containers.memory import reading
 from ..errors import within_memory
 from ..io.decoding import Loading
 from ..limits import DEFAULT_LIMITS
-from ..tensors.mapped import AnyTensor, as_written
+from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_array
 
 
 @within_memory
-def from_binsparse(other: Any) -> AnyTensor:
-    """The tensor of an object with the methods `__binsparse_descriptor__` and `__binsparse__`, checked in full.
+def from_binsparse(other: Any) -> Tensor:
+    """Make a Tensor of an object that implements the protocol. The protocol is a draft and may change.
 
-    Provisional: the protocol is a draft. Arrays are shared with the object. Raises TypeError for another object, and
-    what `read` raises.
+    Parameters
+    ----------
+    other : an object with the methods `__binsparse_descriptor__` and `__binsparse__`. Its arrays are shared, and
+        checked in full.
+
+    Raises
+    ------
+    TypeError : `other` does not implement the protocol.
+    BinsparseError : as `read` raises it.
+
+    >>> from binsparse_levels import from_binsparse, pack
+    >>> from_binsparse(pack([[0, 2]], [1.5, 2.5], 3, "CVEC")).values.tolist()
+    [1.5, 2.5]
     """
     if not hasattr(other, "__binsparse_descriptor__") or not hasattr(other, "__binsparse__"):
-        raise TypeError(f"{type(other).__name__} has no __binsparse_descriptor__ and __binsparse__")
+        raise TypeError(f"{type(other).__name__} has no __binsparse_descriptor__ and __binsparse__; pack its entries")
     descriptor, arrays = other.__binsparse_descriptor__(), other.__binsparse__()
     if not isinstance(descriptor, Mapping) or not isinstance(arrays, Mapping):
-        raise TypeError(f"{type(other).__name__} gives no dictionaries")
+        raise TypeError(f"{type(other).__name__} does not implement the protocol: both methods must return mappings")
     header = dict(descriptor) if "binsparse" in descriptor else {"binsparse": dict(descriptor)}
     mapping = {
         name: array if isinstance(array, np.ndarray) else checked_array(array, name) for name, array in arrays.items()
     }
     with reading({**mapping, "binsparse": header}, None, DEFAULT_LIMITS) as reader:
-        return as_written(Loading(reader, DEFAULT_LIMITS, False).tensor("full"))
+        return Loading(reader, DEFAULT_LIMITS, False).tensor("full")

@@ -1,4 +1,4 @@
-"""pydata/sparse: COO and GCXS."""
+"""COO, GCXS and DOK arrays of pydata/sparse."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ import numpy as np
 from ..errors import within_memory
 from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import IndexMap
-from ..tensors.mapped import AnyTensor, MappedTensor, without_map
-from ..tensors.tensor import Tensor, pack
-from .scipy import _is_canonical
+from ..tensors.tensor import Tensor, pack, sorted_tensor
 
 if TYPE_CHECKING:
     import sparse
 
 
 @within_memory
-def to_sparse(tensor: AnyTensor) -> sparse.COO:
-    """A sparse.COO, with the fill value of the tensor, or zero; the structure is expanded, a map undone."""
+def to_sparse(tensor: Tensor) -> sparse.COO:
+    """Convert a tensor to a sparse.COO with its fill value, or zero. The structure is expanded, and a map is removed.
+
+    >>> from binsparse_levels import pack, to_sparse
+    >>> to_sparse(pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).todense().tolist()
+    [[0, 0, 1], [2, 0, 0]]
+    """
     import sparse
 
-    whole = without_map(tensor).expand_structure().convert(coordinates(tensor.ndim))
+    whole = tensor.without_map().expand_structure().convert(coordinates(tensor.ndim))
     coords, values = whole.unpack()
     table = np.array(coords, np.int64).reshape(whole.ndim, len(values))
     fill = np.zeros((), whole.dtype)[()] if whole.fill_value is None else whole.fill_value
@@ -31,11 +34,20 @@ def to_sparse(tensor: AnyTensor) -> sparse.COO:
 
 
 @within_memory
-def to_gcxs(tensor: AnyTensor, compressed_axes: Sequence[int] | None = None) -> sparse.GCXS:
-    """A sparse.GCXS; with the same arrays where they are those of one: a CSR or CSC tensor, or one that `from_gcxs`
-    gave, or that is stored as CSR through a grouping of dimensions in ascending order.
+def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None) -> sparse.GCXS:
+    """Convert a tensor to a sparse.GCXS.
 
-    compressed_axes: those of the rows; where they are not given, those that the tensor has, or else the library's own.
+    The arrays are shared for CSR and CSC, and for CSR through a map that groups dimensions in ascending order, as
+    `from_gcxs` makes it.
+
+    Parameters
+    ----------
+    tensor : of any format; the structure is expanded.
+    compressed_axes : the dimensions of the rows. By default they are the tensor's, or else the library chooses.
+
+    >>> from binsparse_levels import pack, to_gcxs
+    >>> to_gcxs(pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).compressed_axes
+    (0,)
     """
     import sparse
 
@@ -48,24 +60,43 @@ def to_gcxs(tensor: AnyTensor, compressed_axes: Sequence[int] | None = None) -> 
     return sparse.GCXS(arrays, shape=tensor.shape, compressed_axes=rows, fill_value=fill)
 
 
-def _grouped(tensor: AnyTensor) -> tuple[tuple[int, ...], Tensor] | None:
-    """The dimensions of the rows and the tensor that is stored, where its arrays are those of a GCXS."""
-    if not isinstance(tensor, MappedTensor):
-        rows = {"CSR": (0,), "CSC": (1,)}.get(tensor.format.alias or "")
-        return None if rows is None else (rows, tensor)
-    map = tensor.map
-    if tensor.format.alias != "CSR" or any(digit.radix != map.shape[digit.dimension] for digit in sum(map.groups, ())):
-        return None
-    parts = [tuple(digit.dimension for digit in group) for group in map.groups]
-    return (parts[0], tensor.tensor) if parts == [tuple(sorted(part)) for part in parts] else None
+@within_memory
+def from_sparse(array: sparse.SparseArray, format: FormatLike | None = None) -> Tensor:
+    """Convert a COO, GCXS or DOK to a Tensor with its fill value.
+
+    Parameters
+    ----------
+    array : a GCXS of rank 2 shares its arrays if they are in order. Duplicates are summed.
+    format : by default a GCXS of rank 2 becomes CSR or CSC, and others a list of coordinates.
+
+    >>> import sparse
+    >>> from binsparse_levels import from_sparse
+    >>> from_sparse(sparse.COO([[0, 1], [2, 0]], [1, 2], shape=(2, 3))).values.tolist()
+    [1, 2]
+    """
+    import sparse
+
+    if not isinstance(array, sparse.SparseArray):
+        raise TypeError(f"expected an array of pydata/sparse, got {type(array).__name__}")
+    if isinstance(array, sparse.GCXS) and array.ndim == 2 and array.compressed_axes in ((0,), (1,)):
+        made = _sorted(array, "CSR" if array.compressed_axes == (0,) else "CSC", array.shape)
+        return made if format is None else made.convert(format)
+    listed = array if isinstance(array, sparse.COO) else array.asformat("coo")
+    target = coordinates(listed.ndim) if format is None else format
+    return pack(listed.coords, listed.data, listed.shape, target, duplicates="sum", fill_value=listed.fill_value)
 
 
 @within_memory
-def from_gcxs(array: sparse.GCXS) -> MappedTensor:
-    """A GCXS of any rank, with its arrays: stored as CSR, through a map that groups the dimensions.
+def from_gcxs(array: sparse.GCXS) -> Tensor:
+    """Convert a GCXS of any rank to a Tensor that shares its arrays: CSR through a map that groups the dimensions.
 
-    Of rank 1 and 0, which the library does not compress, a list of entries. What it leaves out of order is sorted,
-    duplicates are summed. Raises ArrayError for what is not sound.
+    Rank 0 and 1, which the library does not compress, become a list of entries. Entries out of order are sorted, and
+    duplicates are summed. Raises ArrayError for arrays that contradict each other.
+
+    >>> import numpy, sparse
+    >>> from binsparse_levels import from_gcxs
+    >>> str(from_gcxs(sparse.GCXS.from_numpy(numpy.eye(6).reshape(2, 3, 6), compressed_axes=[2])).map)
+    '2, (0 1)'
     """
     import sparse
 
@@ -73,31 +104,25 @@ def from_gcxs(array: sparse.GCXS) -> MappedTensor:
         raise TypeError(f"expected a GCXS of pydata/sparse, got {type(array).__name__}")
     rows = tuple(array.compressed_axes or ())
     if not rows:
-        return MappedTensor(from_sparse(array))
+        return from_sparse(array)
     rest = [k for k in range(array.ndim) if k not in rows]
     map = IndexMap.grouping(array.shape, [*rows, *rest], [len(rows)])
+    return _sorted(array, "CSR", map.stored_shape).with_map(map)
+
+
+def _sorted(array: sparse.GCXS, format: str, shape: Sequence[int]) -> Tensor:
+    """A Tensor of the arrays of a GCXS: shared if they are in order, else sorted, with duplicates summed."""
     arrays = {"pointers_to_1": array.indptr, "indices_1": array.indices}
-    loose = Tensor("CSR", map.stored_shape, arrays, array.data, check="trusted", fill_value=array.fill_value)
-    if not _is_canonical(loose):
-        loose = pack(*loose.unpack(), loose.shape, "CSR", duplicates="sum", fill_value=array.fill_value)
-    return MappedTensor(loose, map)
+    return sorted_tensor(format, shape, arrays, array.data, duplicates="sum", fill_value=array.fill_value)
 
 
-@within_memory
-def from_sparse(array: sparse.SparseArray, format: FormatLike | None = None) -> Tensor:
-    """A Tensor of a COO, GCXS or DOK of pydata/sparse, with its fill value; by all coordinates if `format` is None, or
-    of a GCXS of rank 2, as CSR or CSC with the same arrays.
-    """
-    import sparse
-
-    if not isinstance(array, sparse.SparseArray):
-        raise TypeError(f"expected an array of pydata/sparse, got {type(array).__name__}")
-    if isinstance(array, sparse.GCXS) and array.ndim == 2 and array.compressed_axes in ((0,), (1,)):
-        name = "CSR" if array.compressed_axes == (0,) else "CSC"
-        arrays = {"pointers_to_1": array.indptr, "indices_1": array.indices}
-        loose = Tensor(name, array.shape, arrays, array.data, check="trusted", fill_value=array.fill_value)
-        if _is_canonical(loose):
-            return loose if format is None else loose.convert(format)
-    listed = array if isinstance(array, sparse.COO) else array.asformat("coo")
-    target = coordinates(listed.ndim) if format is None else format
-    return pack(listed.coords, listed.data, listed.shape, target, duplicates="sum", fill_value=listed.fill_value)
+def _grouped(tensor: Tensor) -> tuple[tuple[int, ...], Tensor] | None:
+    """The dimensions of the rows, and the stored tensor; None if a GCXS has other arrays."""
+    map = tensor.map
+    if map is None:
+        rows = {"CSR": (0,), "CSC": (1,)}.get(tensor.format.alias or "")
+        return None if rows is None else (rows, tensor)
+    if tensor.format.alias != "CSR" or any(digit.radix != map.shape[digit.dimension] for digit in sum(map.groups, ())):
+        return None
+    parts = [tuple(digit.dimension for digit in group) for group in map.groups]
+    return (parts[0], tensor.stored) if parts == [tuple(sorted(part)) for part in parts] else None

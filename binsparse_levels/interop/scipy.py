@@ -1,4 +1,4 @@
-"""scipy.sparse."""
+"""Sparse arrays and matrices of scipy."""
 
 from __future__ import annotations
 
@@ -8,30 +8,36 @@ import numpy as np
 
 from ..errors import FormatError, Problem, within_memory
 from ..formats.format import FormatLike, coordinates
-from ..tensors.mapped import AnyTensor, without_map
-from ..tensors.tensor import Tensor, pack
+from ..tensors.tensor import Tensor, pack, sorted_tensor
+from ..tensors.validation import check_representable
 
 if TYPE_CHECKING:
     import scipy.sparse
 
 
 @within_memory
-def to_scipy(tensor: AnyTensor, format: str | None = None) -> scipy.sparse.sparray:
-    """A sparse array of scipy, of the format that the tensor has, if scipy has it (csr, csc, coo), else coo.
+def to_scipy(tensor: Tensor, format: str | None = None) -> scipy.sparse.sparray:
+    """Convert a tensor to a sparse array of scipy. The structure is expanded, and a map is removed.
 
-    format: another one of scipy's (csr, csc, coo, bsr, dia, dok, lil). The structure is expanded, a map undone.
-    The arrays are shared where scipy takes them as they are: read-only ones. Raises FormatError for a fill value other
-    than zero, which scipy cannot say, and for rank 0.
+    Parameters
+    ----------
+    tensor : of one dimension or more, with the fill value 0 or none.
+    format : csr, csc, coo, bsr, dia, dok or lil. By default CSR and CSC tensors keep their format and share their
+        read-only arrays; all others become coo.
+
+    Raises
+    ------
+    FormatError : scipy cannot represent the tensor.
+
+    >>> from binsparse_levels import pack, to_scipy
+    >>> to_scipy(pack([[0, 1], [2, 0]], [1.0, 2.0], (2, 3), "CSR")).toarray().tolist()
+    [[0.0, 0.0, 1.0], [2.0, 0.0, 0.0]]
     """
     import scipy.sparse
 
-    whole = without_map(tensor).expand_structure()
-    if whole.fill_value is not None and whole.fill_value != 0:
-        raise FormatError(Problem("fill_value", f"scipy has no fill value other than 0, got {whole.fill_value}"))
-    if whole.ndim == 0:
-        raise FormatError(Problem("shape", "scipy has no sparse scalars"))
-    if whole.dtype.kind not in "biufc" or whole.dtype == np.float16:
-        raise FormatError(Problem("values", f"scipy has no sparse arrays of {whole.dtype}"))
+    whole = tensor.without_map().expand_structure()
+    type_fits = whole.dtype.kind in "biufc" and whole.dtype != np.float16
+    check_representable(whole, "scipy.sparse", ranks=range(1, whole.ndim + 1), type_fits=type_fits)
     own = {"CSR": "csr", "CSC": "csc"}.get(whole.format.alias or "")
     if format in ("csr", "csc") and whole.ndim == 2:
         own, whole = format, whole.convert(format.upper())
@@ -48,15 +54,26 @@ def to_scipy(tensor: AnyTensor, format: str | None = None) -> scipy.sparse.sparr
     try:
         return result if format in (None, result.format) else result.asformat(format)
     except (ValueError, TypeError) as error:
-        raise FormatError(Problem("format", f"scipy has no {format!r:.40} of this: {error}")) from None
+        raise FormatError(Problem("format", f"scipy cannot convert to {format!r:.40}: {error}")) from None
 
 
 @within_memory
 def from_scipy(matrix: scipy.sparse.sparray | scipy.sparse.spmatrix, format: FormatLike | None = None) -> Tensor:
-    """A Tensor of any sparse array or matrix of scipy; of its own format (CSR, CSC, else all coordinates) if `format`
-    is None. Arrays that are canonical are shared; what scipy leaves out of order is sorted, duplicates are summed.
+    """Convert a sparse array or matrix of scipy to a Tensor.
 
-    Raises ArrayError for what is not sound.
+    Parameters
+    ----------
+    matrix : of any format. Canonical csr and csc arrays are shared; others are sorted, and duplicates are summed.
+    format : by default csr becomes CSR, csc becomes CSC, and others a list of coordinates.
+
+    Raises
+    ------
+    ArrayError : the arrays contradict each other.
+
+    >>> import scipy.sparse
+    >>> from binsparse_levels import from_scipy
+    >>> from_scipy(scipy.sparse.eye_array(3, format="csr")).number_of_stored_values
+    3
     """
     import scipy.sparse
 
@@ -65,20 +82,13 @@ def from_scipy(matrix: scipy.sparse.sparray | scipy.sparse.spmatrix, format: For
     if matrix.format in ("csr", "csc") and matrix.ndim == 2:
         name = matrix.format.upper()
         arrays = {"pointers_to_1": matrix.indptr, "indices_1": matrix.indices}
-        # scipy lets the arrays be longer than the last pointer, and its own flag of canonical form be wrong.
+        # In scipy the arrays may be longer than the last pointer, and the flag for canonical form may be wrong.
         sound = np.ndim(matrix.indptr) == 1 and len(matrix.indptr) and matrix.indptr.dtype.kind in "iu"
         stored = int(matrix.indptr[-1]) if sound else len(matrix.data)
         arrays["indices_1"] = arrays["indices_1"][:stored]
-        loose = Tensor(name, matrix.shape, arrays, matrix.data[:stored], check="trusted", fill_value=0)
-        if _is_canonical(loose):
-            return loose if format is None else loose.convert(format)
-        coords, values = loose.unpack()
-        return pack(coords, values, matrix.shape, format or name, duplicates="sum", fill_value=0)
+        made = sorted_tensor(name, matrix.shape, arrays, matrix.data[:stored], duplicates="sum", fill_value=0)
+        return made if format is None else made.convert(format)
     listed = matrix.tocoo(copy=False)
     coords = listed.coords if hasattr(listed, "coords") else (listed.row, listed.col)
     target = coordinates(len(listed.shape)) if format is None else format
     return pack(coords, listed.data, listed.shape, target, duplicates="sum", fill_value=0)
-
-
-def _is_canonical(tensor: Tensor) -> bool:
-    return not any(True for _ in tensor._tree.check())

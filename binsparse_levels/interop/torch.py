@@ -1,4 +1,4 @@
-"""torch: sparse tensors of any layout."""
+"""Sparse tensors of torch, in any layout."""
 
 from __future__ import annotations
 
@@ -13,24 +13,35 @@ from ..errors import FormatError, Problem, within_memory
 from ..formats.format import Format, coordinates, in_order
 from ..formats.index_map import Digit, IndexMap
 from ..levels import Dense, Level, Sparse
-from ..tensors.mapped import AnyTensor, MappedTensor, without_map
 from ..tensors.tensor import Tensor, pack_dense
+from ..tensors.validation import check_representable
 
 if TYPE_CHECKING:
     import torch
-
 
 _LAYOUTS = {"coo": "sparse_coo", "csr": "sparse_csr", "csc": "sparse_csc", "bsr": "sparse_bsr", "bsc": "sparse_bsc"}
 
 
 @within_memory
-def from_torch(tensor: torch.Tensor) -> AnyTensor:
-    """A sparse tensor of torch in any of its layouts, in memory of the processor, with its arrays where they can be
-    shared; the fill value is 0, which is what torch means.
+def from_torch(tensor: torch.Tensor) -> Tensor:
+    """Convert a sparse tensor of torch to a Tensor with the fill value 0. Arrays are shared where that is possible.
 
-    Batches are dense levels above, dense dimensions (of *hybrid* tensors) dense levels below. Blocked ones are stored
-    through a map, since their blocks divide dimensions. COO tensors are coalesced first. Raises TypeError for another
-    object, FormatError for a type that numpy does not have, ArrayError for what is not sound.
+    Batches become dense levels above, and the dense dimensions of *hybrid* tensors dense levels below.
+
+    Parameters
+    ----------
+    tensor : of any sparse layout. COO is coalesced first. BSR and BSC are stored through a map, because their blocks
+        divide dimensions. A tensor on a device is copied to the processor's memory.
+
+    Raises
+    ------
+    TypeError : `tensor` is another object.
+    FormatError : numpy lacks the type of the values.
+    ArrayError : the arrays contradict each other.
+
+    >>> import torch  # doctest: +SKIP
+    >>> from_torch(torch.eye(3).to_sparse_csr()).shape  # doctest: +SKIP
+    (3, 3)
     """
     import torch
 
@@ -52,7 +63,7 @@ def from_torch(tensor: torch.Tensor) -> AnyTensor:
     indices = _array(tensor.col_indices() if by_rows else tensor.row_indices())
     values = _array(tensor.values())
     batch = pointers.ndim - 1
-    # The pointers of each batch begin anew, and every batch has as many entries.
+    # In torch, the pointers of each batch start at 0, and all batches have the same number of entries.
     firsts = np.arange(math.prod(shape[:batch])).reshape(*shape[:batch], 1) * indices.shape[-1]
     joined = np.append(0, (pointers + firsts)[..., 1:]) if batch else pointers
     arrays = {f"pointers_to_{batch + 1}": joined, f"indices_{batch + 1}": indices.reshape(-1)}
@@ -62,22 +73,30 @@ def from_torch(tensor: torch.Tensor) -> AnyTensor:
     if not blocked:
         return Tensor(in_order(levels, order), shape, arrays, values.reshape(-1), fill_value=0)
     map = _blocked(shape, order[: batch + 2], values.shape[batch + 1 : batch + 3])
-    return MappedTensor(Tensor(Format(levels), map.stored_shape, arrays, values.reshape(-1), fill_value=0), map)
+    return Tensor(Format(levels), map.stored_shape, arrays, values.reshape(-1), fill_value=0).with_map(map)
 
 
 @within_memory
-def to_torch(tensor: AnyTensor, layout: str | None = None, *, block: tuple[int, int] | None = None) -> torch.Tensor:
-    """A sparse tensor of torch, of the layout that the tensor has, if torch has it, else coo.
+def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int] | None = None) -> torch.Tensor:
+    """Convert a tensor to a sparse tensor of torch. Arrays are copied, because torch has no read-only arrays.
 
-    layout: another one of coo, csr, csc, bsr, bsc; the last two with the sizes of a block, which have to divide those
-    of the matrix. Arrays are copied, since torch has none that cannot be written to. Raises FormatError for a fill
-    value other than zero, and for what torch cannot hold.
+    Parameters
+    ----------
+    tensor : with the fill value 0 or none; the structure is expanded.
+    layout : coo, csr, csc, bsr or bsc. By default the tensor keeps its layout if torch has it, else it becomes coo.
+    block : the sizes of a block for bsr and bsc; they must divide those of the matrix.
+
+    Raises
+    ------
+    FormatError : torch cannot represent the tensor.
+
+    >>> to_torch(pack([[0], [2]], [1.0], (2, 3), "CSR"), "coo").layout  # doctest: +SKIP
+    torch.sparse_coo
     """
     import torch
 
-    whole = tensor if isinstance(tensor, MappedTensor) else tensor.expand_structure()
-    if whole.fill_value is not None and whole.fill_value != 0:
-        raise FormatError(Problem("fill_value", f"torch has no fill value other than 0, got {whole.fill_value}"))
+    whole = tensor.expand_structure()
+    check_representable(whole, "torch")
     if layout is not None and layout not in _LAYOUTS:
         raise FormatError(Problem("layout", f"expected one of {', '.join(_LAYOUTS)}, got {layout!r:.40}"))
     if block is not None and layout not in ("bsr", "bsc"):
@@ -87,7 +106,7 @@ def to_torch(tensor: AnyTensor, layout: str | None = None, *, block: tuple[int, 
         own, whole = layout, _laid_out(whole, layout, block)
     elif own is None:
         own, whole = "coo", _laid_out(whole, "coo", None)
-    stored = whole.tensor if isinstance(whole, MappedTensor) else whole
+    stored = whole.stored
     above, rank, below = _profile(stored.format)
     shape, tail = whole.shape, stored.shape[stored.ndim - below :]
     if own == "coo":
@@ -101,7 +120,7 @@ def to_torch(tensor: AnyTensor, layout: str | None = None, *, block: tuple[int, 
     numbers = math.prod(shape[:batch])
     pointers, indices = stored.arrays[f"pointers_to_{above}"], stored.arrays[f"indices_{above}"]
     each = len(indices) // numbers if numbers else 0
-    # The pointers of each batch begin anew.
+    # In torch, the pointers of each batch start at 0.
     lead = stored.shape[stored.format.order[batch]]
     begin = pointers[:-1].reshape(numbers, lead) if lead else np.zeros((numbers, 0), pointers.dtype)
     firsts = np.arange(numbers)[:, None] * each
@@ -118,7 +137,7 @@ def to_torch(tensor: AnyTensor, layout: str | None = None, *, block: tuple[int, 
 
 
 def _blocked(shape: Sequence[int], outer: Sequence[int], block: Sequence[int]) -> IndexMap:
-    """Blocks in the last two dimensions of `outer`: these by blocks, then what is within a block, then the others."""
+    """Blocks in the last two dimensions of `outer`: numbers of blocks, places within a block, then other dimensions."""
     first = len(outer) - 2
     sizes = dict(zip((first, first + 1), block, strict=True))
     digits = [Digit(k, sizes.get(k, 1), -(-shape[k] // sizes.get(k, 1))) for k in outer]
@@ -128,7 +147,7 @@ def _blocked(shape: Sequence[int], outer: Sequence[int], block: Sequence[int]) -
 
 
 def _profile(format: Format) -> tuple[int, int, int]:
-    """How many dense dimensions lie above one sparse level, its rank, and how many below; rank 0 for other chains."""
+    """Of a chain with one sparse level: the dense dimensions above it, its rank, those below. Else the rank is 0."""
     levels = format.canonical().levels
     found = [k for k, level in enumerate(levels) if level != Dense()]
     if len(found) != 1 or levels[found[0]] != Sparse(levels[found[0]].rank):
@@ -136,12 +155,12 @@ def _profile(format: Format) -> tuple[int, int, int]:
     return found[0], levels[found[0]].rank, len(levels) - found[0] - 1
 
 
-def _layout_of(tensor: AnyTensor) -> str | None:
-    """The layout of torch that stores the same arrays."""
+def _layout_of(tensor: Tensor) -> str | None:
+    """The layout of torch with the same arrays; None if there is none."""
     above, rank, _ = _profile(tensor.format)
     order, batch = list(tensor.format.order), above - 1
     straight = list(range(len(order)))
-    if isinstance(tensor, MappedTensor):
+    if tensor.map is not None:
         if rank != 1 or batch < 0 or order != straight or tensor.ndim < batch + 2 or tensor.map.padded:
             return None
         block = tensor.map.stored_shape[batch + 2 : batch + 4]
@@ -154,37 +173,39 @@ def _layout_of(tensor: AnyTensor) -> str | None:
         turned = [*order[:batch], *order[batch : batch + 2][::-1], *order[batch + 2 :]]
         found = None if rank != 1 else "csr" if order == straight else "csc" if turned == straight else None
     if found and batch:
-        stored = tensor.tensor if isinstance(tensor, MappedTensor) else tensor
+        stored = tensor.stored
         fibers = stored.shape[order[batch]]  # of each batch
         ends = stored.arrays[f"pointers_to_{above}"][:: fibers or 1]
         if not fibers or len(set(np.diff(ends).tolist())) > 1:
-            return None  # every batch of torch has as many entries
+            return None  # in torch all batches have the same number of entries
     return found
 
 
-def _laid_out(tensor: AnyTensor, layout: str, block: tuple[int, int] | None) -> AnyTensor:
-    """The same entries in a format whose arrays are those of a layout."""
-    whole = without_map(tensor)
+def _laid_out(tensor: Tensor, layout: str, block: tuple[int, int] | None) -> Tensor:
+    """The same entries in the format with the arrays of a layout."""
+    whole = tensor.without_map()
     if layout == "coo":
         return whole.convert(coordinates(whole.ndim))
     if whole.ndim != 2:
-        raise FormatError(Problem("layout", f"a tensor of {whole.ndim} dimensions is not brought into {layout}"))
+        raise FormatError(Problem("layout", f"{layout} needs a matrix, not {whole.ndim} dimensions; choose coo"))
     if layout in ("csr", "csc"):
         return whole.convert(layout.upper())
     if block is None:
-        raise FormatError(Problem("block", f"{layout} needs the sizes of a block"))
+        raise FormatError(Problem("block", f"{layout} needs the sizes of a block; pass block=(rows, columns)"))
     checked = IndexMap.blocks(whole.shape, block).stored_shape[2:]
     map = _blocked(whole.shape, (0, 1) if layout == "bsr" else (1, 0), checked)
     if map.padded:
-        raise FormatError(Problem("block", f"{block} does not divide {whole.shape}, as torch demands"))
-    return MappedTensor(whole).convert("dense, sparse, dense(2)", map)
+        raise FormatError(
+            Problem("block", f"{block} does not divide {whole.shape}, which torch requires; choose other sizes")
+        )
+    return whole.convert("dense, sparse, dense(2)", map=map)
 
 
 def _array(tensor: torch.Tensor) -> npt.NDArray[Any]:
     try:
         found: npt.NDArray[Any] = tensor.resolve_conj().resolve_neg().cpu().numpy()
     except TypeError as error:
-        raise FormatError(Problem("values", f"numpy has no such type: {error}")) from None
+        raise FormatError(Problem("values", f"numpy lacks the type of the values: {error}")) from None
     return found
 
 
@@ -194,7 +215,7 @@ def _copied(values: npt.NDArray[Any]) -> torch.Tensor:
     try:
         return torch.from_numpy(np.array(values))
     except TypeError as error:
-        raise FormatError(Problem("values", f"torch has no such type: {error}")) from None
+        raise FormatError(Problem("values", f"torch lacks the type of the values: {error}")) from None
 
 
 def _dense(rank: int) -> tuple[Dense, ...]:

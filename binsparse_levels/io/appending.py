@@ -24,10 +24,8 @@ from ..errors import (
     Problem,
     within_memory,
 )
-from ..formats.index_map import KEY
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.encoding import stored_pieces
-from ..tensors.mapped import AnyTensor, as_stored
+from ..tensors.encoding import encode_pieces
 from ..tensors.tensor import Tensor
 from . import reading
 from .decoding import Loading
@@ -76,7 +74,7 @@ def concatenate(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_locked(target))
         locations = [stack.enter_context(resolved(source)) for source in sources]
-        tensors = [_apart(as_stored(reading.open(location, limits=limits)), location, target) for location in locations]
+        tensors = [_apart(reading.open(location, limits=limits), location, target) for location in locations]
         if not tensors:
             raise OptionError(Problem("sources", "expected at least one tensor, got none"))
         first, *others = [_storage_of(location, limits) for location in locations]
@@ -89,7 +87,7 @@ def concatenate(
 
 
 @within_memory
-def append(path: Place, tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
+def append(path: Place, tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
     """Add a tensor after the one at `path`, along the outermost stored dimension, in the format of the file.
 
     The stored tensor is checked in full, then replaced atomically. In a local folder of Zarr 3, only new items and the
@@ -113,9 +111,9 @@ def append(path: Place, tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS, *
     with _locked(path), resolved(path) as location:
         if location.kind.tensors:
             raise OptionError(Problem(str(path), "this kind of file is not appended to; convert it first"))
-        there = _apart(as_stored(reading.open(location, limits=limits)), path, path)
+        there = _apart(reading.open(location, limits=limits), path, path)
         stored = _storage_of(location, limits)
-        more = as_stored(tensor).convert(there.format, limits=limits)
+        more = tensor.convert(there.format, limits=limits)
         header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers)
         # A bit-packed array, or one value of no entries, does not begin with the bytes that are there.
         grows = not options and not stored.wrappers and len(there._source.values) > 0
@@ -153,8 +151,8 @@ def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
             Problem(names[0], "a scalar, or a matrix with a structure, is not concatenated; expand it first")
         )
     for tensor, name in zip(tensors, names, strict=True):
-        if KEY in tensor.attributes:
-            what = "is stored through a map, and is not concatenated; convert it without a map first"
+        if tensor.map is not None:
+            what = "is stored through a map, and is not concatenated; convert it without_map() first"
             raise FormatError(Problem(name, what))
         for what in ("dtype", "structure"):
             mine, other = getattr(first, what), getattr(tensor, what)
@@ -198,8 +196,7 @@ def _joined(
         first.format.levels, dims, parts, first._pad(), shared_dtype(first._source.arrays, dims, count), first.dtype
     )
     one = None if first.format.padded else _one_value(tensors)
-    rest = first.fill_value, first.structure, first.descriptor_attributes, first.attributes
-    return stored_pieces(arrays, first.format, shape, one, *rest, wrappers)
+    return encode_pieces(arrays, first.format, shape, first._metadata, one=one, wrappers=wrappers)
 
 
 def _same_store(a: Place, b: Place) -> bool:

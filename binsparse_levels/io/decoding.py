@@ -24,9 +24,8 @@ from ..formats.index_map import KEY, IndexMap, parse_header
 from ..formats.structure import structure_problems
 from ..levels import places
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.encoding import NO_EMPTY_FIBERS, has_empty_fibers
-from ..tensors.mapped import labelled
-from ..tensors.tensor import Check, Tensor, pack
+from ..tensors.encoding import NO_EMPTY_FIBERS, Metadata, has_empty_fibers
+from ..tensors.tensor import Check, Tensor, sorted_tensor
 from ..tensors.validation import checked_format
 
 _AT_ONCE = 2**20  # items of which the checksum is computed at once
@@ -61,13 +60,18 @@ def lazy_tensor(found: Found, keep: object = None) -> Tensor:
     if iso:
         values = np.asarray(values).reshape(1)
     values = lazy(len(values), values.dtype, partial(_values, values), keep=keep)
-    return _lazy_tensor(format, shape, arrays, values, iso, None, None, dict(found.attributes), {})
+    return _lazy_tensor(format, shape, arrays, values, iso, Metadata(attributes=dict(found.attributes)))
 
 
 def _lazy_tensor(
-    format: Format, shape: tuple[int, ...], arrays: Mapping[str, Any], values: LazyArray, iso: bool, *beside: Any
+    format: Format,
+    shape: tuple[int, ...],
+    arrays: Mapping[str, Any],
+    values: LazyArray,
+    iso: bool,
+    metadata: Metadata,
 ) -> Tensor:
-    """values: as they are stored; of an iso tensor the one. beside: what travels beside the arrays.
+    """A tensor around lazy arrays. values: as they are stored; for an iso tensor, one value.
 
     Raises ArrayError for lengths that do not fit.
     """
@@ -77,7 +81,7 @@ def _lazy_tensor(
     if not iso:
         raise_if(ArrayError, value_problems(count, len(values)))
     held: Any = repeated(values, count) if iso else values
-    return Tensor._trusted(format, shape, Tree(format.levels, dims, dict(arrays), held, iso, True), *beside)
+    return Tensor._trusted(format, shape, Tree(format.levels, dims, dict(arrays), held, iso, True), metadata)
 
 
 def described(found: Found) -> tuple[Descriptor, dict[str, ArrayInfo]]:
@@ -130,6 +134,11 @@ class Loading:
         if self.descriptor.structure is not None:
             raise DescriptorError(Problem(KEY, f"a matrix that is {self.descriptor.structure} has no map"))
         return parse_header(self.descriptor.user[KEY], self.descriptor.shape)
+
+    @property
+    def _user(self) -> dict[str, Any]:
+        """The user's own JSON, without the map."""
+        return {key: value for key, value in self.descriptor.user.items() if key != KEY}
 
     def _compare(self) -> None:
         """Raise ArrayError for missing arrays, and for ranks, types and lengths that differ from the descriptor."""
@@ -198,7 +207,7 @@ class Loading:
         return problems
 
     def tensor(self, check: Check, duplicates: Duplicates = "error") -> Tensor:
-        """Read and decode every array. A map is put among the attributes.
+        """Read and decode every array.
 
         duplicates: what lenient reading does with duplicate entries. Raises ArrayError for invalid arrays.
         """
@@ -222,7 +231,7 @@ class Loading:
         options: dict[str, Any] = {
             "fill_value": fill,
             "structure": descriptor.structure,
-            "attributes": {key: value for key, value in descriptor.user.items() if key != KEY},
+            "attributes": self._user,
             "descriptor_attributes": attributes,
             "limits": self._limits,
         }
@@ -232,15 +241,7 @@ class Loading:
         except ArrayError:
             if not self._lenient:
                 raise
-            loose = Tensor(*place, arrays, values, check="trusted", **options)
-            coords, unsorted = loose.unpack()
-            packed = values if data_type.iso else unsorted
-            ordered = pack(coords, packed, *place[::-1], duplicates=duplicates, limits=self._limits)
-            if duplicates == "error" and any(
-                len(ordered.arrays[name]) != len(array) for name, array in loose.arrays.items()
-            ):
-                raise  # a fiber was stored twice
-            tensor = Tensor(*place, ordered.arrays, values if data_type.iso else ordered.values, **options)
+            tensor = sorted_tensor(*place, arrays, values, duplicates=duplicates, **options)
             how = "sorted" if duplicates == "error" else f"sorted, of duplicates the {duplicates}"
             self.repairs.append(f"entries: not in order, {how}")
         if not self._lenient:
@@ -252,7 +253,7 @@ class Loading:
             self.repairs += map(str, problems)
         if not self._lenient and check == "full":
             raise_if(ArrayError, tensor._diagonal_problems())
-        return tensor if self.map is None else labelled(tensor, self.map)
+        return tensor if self.map is None else tensor.with_map(self.map)
 
     def lazy_tensor(self) -> Tensor:
         """As `tensor`, of arrays that are read where they are sliced."""
@@ -262,8 +263,8 @@ class Loading:
         raise_if(FormatError, list(self._structure_problems()))
         attributes = dict(descriptor.attributes)
         attributes.pop("number_of_diagonal_elements", None)  # it is counted anew when the tensor is written
-        beside = self.fill_value(), descriptor.structure, descriptor.user, attributes
-        tensor = _lazy_tensor(descriptor.format, descriptor.shape, arrays, values, iso, *beside)
+        metadata = Metadata(self.fill_value(), descriptor.structure, self._user, attributes, self.map)
+        tensor = _lazy_tensor(descriptor.format, descriptor.shape, arrays, values, iso, metadata)
         self._hold_count(len(tensor._source.values))
         return tensor
 

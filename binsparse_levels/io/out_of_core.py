@@ -32,13 +32,13 @@ from ..engine.joining import Coords, Part, joined
 from ..engine.packing import Entries, ordered_dims, pack_entries
 from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, ContainerError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
-from ..formats.format import FormatLike
+from ..formats.format import FormatLike, coordinates
+from ..formats.index_map import MapLike, parse_map
 from ..formats.structure import in_triangle, read_problems
 from ..levels import Level
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
-from ..tensors.encoding import stored_pieces
-from ..tensors.mapped import as_stored, as_written
+from ..tensors.encoding import encode_pieces
 from ..tensors.validation import checked_format, mirror_problems
 from . import reading
 from .kinds import Place, in_memory, name_of
@@ -65,6 +65,7 @@ def convert(
     target: Place,
     format: FormatLike | None = None,
     *,
+    map: MapLike | None = None,
     memory: int | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
@@ -72,12 +73,14 @@ def convert(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
-    """Write the tensor at `source` to `target`, in another format or its own. Its map is kept.
+    """Write the tensor at `source` to `target`, in another format or its own.
 
     Parameters
     ----------
     source, target: as the path of `read` and `write`.
     format: the format of the target; by default, that of the source.
+    map: an index map, or its notation, through which the target is stored; by default, that of the source. With a
+        map and no format, the target lists coordinates.
     memory: bytes that the whole process may use, such as 2**30. Scratch files beside the target need 20 to 40 bytes for
         each entry. By default, the memory is not bounded.
     executor: runs the steps, possibly in other processes. Each process uses so much memory.
@@ -94,13 +97,23 @@ def convert(
     >>> str(bl.read(target).format)
     'CSC'
     """
-    tensor = as_stored(reading.open(source, limits=limits))
+    opened = reading.open(source, limits=limits)
+    if map is not None:
+        if memory is not None:
+            raise OptionError(
+                Problem("memory", "another map needs the whole tensor in memory; leave out map or memory")
+            )
+        through = parse_map(map, opened.shape)
+        listed = coordinates(len(through.groups)) if format is None else format
+        write(target, opened.convert(listed, map=through, limits=limits), overwrite=overwrite, limits=limits, **options)
+        return
+    tensor = opened.stored
     parsed, _ = checked_format(format if format is not None else tensor.format, tensor.shape, limits)
     if tensor.structure is not None:
         raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
     tree, order = tensor._source, tensor.format.order
     if memory is None or not tree.lazy or in_memory(source) or len(tree.values) <= (size := _block_size(memory, tree)):
-        write(target, as_written(tensor.convert(parsed, limits=limits)), overwrite=overwrite, limits=limits, **options)
+        write(target, opened.convert(parsed, limits=limits), overwrite=overwrite, limits=limits, **options)
         return
     stored_at = [order.index(k) for k in parsed.order]
     check_target(target, overwrite=overwrite, kind=options.get("kind"))
@@ -122,8 +135,7 @@ def convert(
             parsed.levels, plan.dims(tree), parts, plan.pad, index_dtype(tree.dims, len(tree.values)), tensor.dtype
         )
         one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
-        rest = tensor.fill_value, tensor.structure, tensor.descriptor_attributes, tensor.attributes
-        header, pieces = stored_pieces(arrays, parsed, tensor.shape, one, *rest, {})
+        header, pieces = encode_pieces(arrays, parsed, tensor.shape, opened._metadata, one=one, wrappers={})
         write_pieces(target, header, pieces, progress=progress, overwrite=overwrite, limits=limits, **options)
 
 
@@ -161,7 +173,7 @@ def _tree(plan: _Plan) -> Tree:
     """The tree of the source, opened once in every process for every plan."""
     tree = _sources.get(plan.folder)
     if tree is None:
-        tree = as_stored(reading.open(plan.source, limits=plan.limits))._source
+        tree = reading.open(plan.source, limits=plan.limits)._source
         _sources.clear()
         _sources[plan.folder] = tree
     return tree

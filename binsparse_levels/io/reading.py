@@ -28,7 +28,6 @@ from ..errors import (
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..formats.index_map import IndexMap
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.mapped import AnyTensor, as_stored, as_written
 from ..tensors.tensor import Check, Tensor
 from .decoding import Found, Loading, described, lazy_tensor
 from .kinds import Location, Place, claims_of_groups, refuse, resolved
@@ -46,7 +45,7 @@ def read(
     duplicates: Duplicates | None = None,
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
-) -> AnyTensor:
+) -> Tensor:
     """Read a tensor into memory, and check everything.
 
     Parameters
@@ -83,11 +82,11 @@ def read(
     for repair in loading.repairs:
         told = f"{location.path}: {repair}" if isinstance(location.path, str) else repair
         warnings.warn(told, DialectWarning, stacklevel=3)
-    return as_written(stored)
+    return stored
 
 
 @within_memory
-def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> AnyTensor:
+def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     """Open a tensor without reading its arrays: only the header and the metadata are read, and compared.
 
     A selection reads, copies and checks the items that it needs. The file stays open while the tensor or a view of it
@@ -114,7 +113,7 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> AnyTensor:
         tensor = loading.lazy_tensor()
         unreplaced()
         weakref.finalize(loading, stack.pop_all().close)
-    return as_written(tensor)
+    return tensor
 
 
 class _Open:
@@ -134,7 +133,7 @@ def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextMa
 
 
 @within_memory
-def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, AnyTensor]:
+def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, Tensor]:
     """Read all tensors of a file or store, by name: the groups of a container, or the objects of an sscdf file.
 
     The tensor at the root, or the primary object, is under None. Raises the errors of `read`.
@@ -147,7 +146,7 @@ def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIM
     """
     with resolved(path, whole=True) as file:
         if file.kind.named:
-            tensors: dict[str | None, AnyTensor] = file.module.read_all(file.handle, check=check, limits=limits)
+            tensors: dict[str | None, Tensor] = file.module.read_all(file.handle, check=check, limits=limits)
             return tensors
         groups = [None if name == "/" else name for name in list_tensors(file, limits=limits)]
         return {group: read(file.within(group), check=check, limits=limits) for group in groups}
@@ -190,7 +189,7 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
             with _looking(location, limits) as found:
                 return Description(*described(found))
         if location.kind.tensors:
-            header, arrays = as_stored(read(location, lenient=lenient, limits=limits))._stored()
+            header, arrays = read(location, lenient=lenient, limits=limits)._stored()
             infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
             return Description(parse_descriptor(header, limits), infos)
         with _reading(location, limits) as reader:

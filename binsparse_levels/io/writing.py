@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
@@ -20,10 +19,9 @@ from ..errors import (
     Problem,
     within_memory,
 )
-from ..formats.descriptor import VERSION, parse_descriptor
-from ..formats.json import load_json
+from ..formats.descriptor import VERSION
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.mapped import AnyTensor, MappedTensor, as_stored, without_map
+from ..tensors.encoding import hold_header
 from ..tensors.tensor import Tensor
 from .kinds import Place, refuse, resolved, target_at
 from .reading import read
@@ -34,7 +32,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]  # the name of a stage, ho
 @within_memory
 def write(
     path: Place,
-    tensor: AnyTensor,
+    tensor: Tensor,
     *,
     overwrite: bool = False,
     kind: str | None = None,
@@ -78,7 +76,7 @@ def write(
     >>> sorted(store)
     ['binsparse', 'indices_1', 'pointers_to_1', 'values']
     """
-    if not isinstance(tensor, Tensor | MappedTensor):
+    if not isinstance(tensor, Tensor):
         raise TypeError(f"expected a Tensor, got {type(tensor).__name__}")
     target = target_at(path, kind)
     storage = Storage(compression, chunks, shards, checksum)
@@ -92,14 +90,14 @@ def write(
         if not hasattr(target.module, "write"):
             raise OptionError(Problem(str(target.path), "this kind of file is only read; choose another kind"))
         given = {**target.kind.options, **target.options(options, target.kind.writes)}
-        target.module.write(target.path, without_map(tensor), overwrite=overwrite, **given)
+        target.module.write(target.path, tensor.without_map(), overwrite=overwrite, **given)
         return
     refuse(target.path, **options)
     if not isinstance(spec_version, str):
         raise TypeError(f"a version is a string, got {spec_version!r:.40}")
-    header, arrays = as_stored(tensor)._stored(spec_version, narrow=narrow, bitpacked=bitpacked)
+    header, arrays = tensor._stored(spec_version, narrow=narrow, bitpacked=bitpacked)
     storage.check_names(arrays)
-    parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
+    hold_header(header, limits)
     header = sealed(header, sums_of(arrays)) if checksum else header
     write_arrays(path, header, arrays, overwrite=overwrite, kind=kind, storage=storage, limits=limits)
 
@@ -122,7 +120,7 @@ def write_pieces(
     check_target(path, overwrite=overwrite, kind=kind)
     storage = Storage(compression, chunks, shards, checksum)
     storage.check_names(pieces)
-    parse_descriptor(load_json(json.dumps(header), limits), limits)  # what is written can be read
+    hold_header(header, limits)
     if progress is not None:
         pieces = _reporting(pieces, progress)
     sums: dict[str, int] = {}

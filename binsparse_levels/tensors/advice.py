@@ -1,9 +1,8 @@
-"""Which format: the size of every one to the byte, without packing any.
+"""Advice on formats: the size of every format to the byte, without packing any.
 
-How many different coordinates the entries have in each subset of the dimensions tells how many children each level of
-any chain has, in any order: a level's position count starts from such a number and grows by what dense levels above
-make of it. So 2^N numbers stand for all of the sizes. The best formats are found subset by subset, from the leaves up,
-because what a level costs depends on the dimensions above it and on its positions, not on how they came about.
+Sizes follow from one number for each subset of the dimensions: its count of distinct coordinates. That count tells how
+many children a level has in any chain; dense levels above multiply it. The best formats are found subset by subset,
+from the leaves up: the cost of a level depends only on the set of dimensions above it, and on its positions.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from ..formats.format import Format, FormatLike, coordinates, in_order, parse_fo
 from ..levels import LEVELS, Dense, Level, Sparse, places
 from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits, as_integer, as_integers
 from . import drawing
-from .mapped import AnyTensor, MappedTensor, without_map
 from .tensor import Tensor, pack
-from .validation import checked_dimension, mirror_problems
+from .validation import checked_dimension, checked_sizes, mirror_problems
 
 Blocks: TypeAlias = Callable[[int], Iterable[tuple[int, ...]]]  # below these dimensions, those a level may cover
-Cost: TypeAlias = tuple[int, int, int]  # what is ranked by, bytes, levels
+Cost: TypeAlias = tuple[int, int, int]  # the key of the ranking, bytes, levels
 
-MAX_RANK = sorting.MAX_FUSED_RANK  # of a tensor for which every order is looked at: 2^8 counts from 70 sorts
+MAX_RANK = sorting.MAX_FUSED_RANK  # above this rank not all orders are tried; 2^8 counts take 70 sorts
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A format and what it takes: bytes of all arrays, those of the values among them, and the bytes that one slice
-    reads on average (None where no dimension was named).
+    """A format and its cost: bytes of all arrays, bytes of the values, and the mean bytes that a slice reads.
+
+    `slice_nbytes` is None if no dimension was named.
     """
 
     format: Format
@@ -52,7 +51,7 @@ class Candidate:
 
 
 class _Chain(NamedTuple):
-    """The cheapest ways down from a level, as a list that shares its tails."""
+    """A cheapest chain of levels from some level down: a linked list, so that chains share tails."""
 
     cost: Cost
     level: Level | None = None
@@ -72,8 +71,10 @@ class _Chain(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Sizes:
-    """What all sizes follow from. counts: by the subset of dimensions, a bit for each. one: the bytes of the values of
-    an iso tensor, whose padding is `alike`, or not.
+    """The numbers that all sizes follow from.
+
+    counts: distinct coordinates by subset of the dimensions, a bit for each. value_size: bytes of a value. alike:
+    whether the padding of an iso tensor equals its value.
     """
 
     shape: tuple[int, ...]
@@ -90,14 +91,14 @@ class _Sizes:
         return index_dtype(self.shape, self.entries).itemsize
 
     def fits(self, n: int) -> bool:
-        """Whether so many positions are made; packing has the same rule."""
+        """Whether `n` positions are within the limits. Packing has the same rule."""
         return n <= self.entries + 1 or 8 * n <= min(self.limits.dense_bytes, INT64_MAX)
 
     def dims(self, covered: Sequence[int]) -> list[int]:
         return [self.shape[k] for k in covered]
 
     def level(self, level: Level, covered: tuple[int, ...], above: int, n: int) -> tuple[int, int] | None:
-        """The bytes of a level of `n` positions, and its children; None where the kind does not tell."""
+        """The bytes of a level of `n` positions, and its children; None if counts do not tell."""
         dims = self.dims(covered)
         distinct = self.counts.get(above | _bits(covered))
         children = None if distinct is None else level.children(dims, n, distinct)
@@ -107,14 +108,14 @@ class _Sizes:
         return None if size is None else (size, children)
 
     def values(self, n: int, padded: bool) -> int:
-        """The bytes of the values of so many positions, some of which are perhaps padding."""
+        """The bytes of the values at `n` positions. padded: some may be padding."""
         stays_iso = self.iso and (n == self.entries or self.alike or not padded)
         return self.value_size * (1 if stays_iso else n)
 
     def read(
         self, level: Level, covered: tuple[int, ...], above: int, n: int, size: int, children: int, by: int
     ) -> int | None:
-        """What all slices along dimension `by` read of a level, together."""
+        """The bytes of a level that all slices along dimension `by` read together."""
         if above >> by & 1:
             return size
         if by not in covered:
@@ -128,10 +129,14 @@ class _Sizes:
 
 @within_memory
 class Advice:
-    """The sizes of formats for the entries of one tensor. `candidates` are the best, `compared` the usual ones.
+    """The sizes of formats for the entries of one tensor: `candidates` are the best, `compared` the usual ones.
 
-    counts: how many different coordinates the entries have, by subset of the dimensions. slices_by: the dimension of
-    which slices were asked for, or None.
+    counts: distinct coordinates by subset of the dimensions. slices_by: the dimension of the slices, or None.
+
+    >>> from binsparse_levels import advise, pack
+    >>> advice = advise(pack([[0, 2], [1, 3]], [1.0, 2.0], (50, 40), "CSR"))
+    >>> str(advice.best), advice.nbytes("CSR")
+    ('COOR', 228)
     """
 
     def __init__(self, sizes: _Sizes, dtype: np.dtype[Any], slices_by: int | None) -> None:
@@ -145,7 +150,7 @@ class Advice:
 
     @property
     def counts(self) -> Mapping[tuple[int, ...], int]:
-        """The number of different coordinates by subset of the dimensions, ascending."""
+        """The number of distinct coordinates by subset of the dimensions, ascending."""
         found = sorted(
             (tuple(k for k in range(len(self.shape)) if m >> k & 1), c) for m, c in self._sizes.counts.items()
         )
@@ -153,20 +158,20 @@ class Advice:
 
     @property
     def best(self) -> Format:
-        """The format at the top. Raises LimitError where none fits."""
+        """The first candidate's format. Raises LimitError if no format is within the limits."""
         if not self.candidates:
             raise LimitError(Problem("format", "none fits within the limits"))
         return self.candidates[0].format
 
     def nbytes(self, format: FormatLike) -> int:
-        """The bytes of all arrays in that format, as `pack` makes them.
+        """The bytes of all arrays that `pack` makes in a format.
 
-        Raises FormatError for a kind that counts do not tell the size of, or an order that was not counted; LimitError.
+        Raises FormatError if counts do not tell the size of a kind, or an order was not counted, and LimitError.
         """
         return self.candidate(format).nbytes
 
     def candidate(self, format: FormatLike) -> Candidate:
-        """The same, with what a slice reads. Raises what `nbytes` raises."""
+        """A format with its cost. Raises what `nbytes` raises."""
         parsed, sizes, by = parse_format(format), self._sizes, self.slices_by
         if parsed.rank != len(self.shape):
             raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, not {len(self.shape)}"))
@@ -182,7 +187,7 @@ class Advice:
             size, children = found
             if by is not None:
                 part = sizes.read(place.level, covered, above, n, size, children, by)
-                assert part is not None  # a kind that tells its size tells this as well
+                assert part is not None  # a kind that tells its size tells this too
                 read += part
             total, n, above = total + size, children, above | _bits(covered)
             if not sizes.fits(n):
@@ -196,7 +201,7 @@ class Advice:
         return Candidate(parsed, total + values, values, mean)
 
     def rows(self) -> Iterator[tuple[str, Candidate, float]]:
-        """The candidates with their places, then the others, each with its size as a multiple of the smallest."""
+        """The candidates with their ranks, then the usual formats, and sizes relative to the smallest."""
         smallest = min((c.nbytes for c in (*self.candidates, *self.compared)), default=0)
         for k, candidate in enumerate(self.candidates):
             yield str(k + 1), candidate, _ratio(candidate.nbytes, smallest)
@@ -225,7 +230,7 @@ class Advice:
         return "\n".join(lines)
 
     def draw(self) -> str:
-        """The table as a picture: an SVG with a bar for each format, its indices and its values apart."""
+        """Draw the table as an SVG: a bar for each format, with parts for indices and values."""
         bars = []
         for _, candidate, ratio in self.rows():
             text = f"{candidate.nbytes:,} bytes, {ratio:.3f} ×"
@@ -240,7 +245,7 @@ class Advice:
 
 @within_memory
 def advise(
-    source: AnyTensor | Sequence[npt.ArrayLike],
+    source: Tensor | Sequence[npt.ArrayLike],
     shape: int | Sequence[int] | None = None,
     dtype: npt.DTypeLike = np.float64,
     *,
@@ -251,37 +256,46 @@ def advise(
     formats: Iterable[FormatLike] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Advice:
-    """The best formats for a tensor, or for coordinates in a shape (then with values of `dtype`), and their sizes. Of a
-    tensor with a map they are those of its entries without it.
+    """Rank formats by size for the entries of a tensor, without packing any.
 
-    Sizes are to the byte what `pack` makes of the entries, and `convert` too, unless it keeps wider integers that were
-    given. Of formats with the same size that differ in the order of the dimensions inside one level, or between dense
-    levels that follow each other, one is listed; ties go to fewer levels. Every entry counts, stored zeros and what a
-    dense format is filled up with included: `drop_fill` first. The coordinates are in memory, and two or three words an
-    entry beside them.
+    Sizes are exact for `pack`, and for `convert` unless it keeps wider integers. Every entry counts, also stored zeros
+    and padding; call `drop_fill` first to leave them out. Two or three words for each entry are needed in memory. Of
+    formats that differ only in the order inside a level, or among neighbouring dense levels, one is listed. Ties go to
+    fewer levels.
 
-    slices_by: rank by what a slice along this dimension reads, then by size. The model: of levels above the one that
-    covers the dimension everything is read, for each slice; of that level what `Level.sliced` says (sparse: all of its
-    pointers, a binary search in each fiber, the indices that are found, and everything where the dimension is not its
-    first; dense: nothing); of what lies below, values included, each byte for one of the slices. The mean over all
-    coordinates of the dimension is given.
+    With `slices_by`, a slice reads all of the levels above the one that covers the dimension. Of that level it reads
+    what `Level.sliced` says, and its share of the levels and values below. The ranking takes the mean of all slices.
 
-    count: how many candidates. orders: look at these orders of the dimensions alone, which is the way beyond 8
-    dimensions. kinds: look at these level kinds alone, such as ("dense", "sparse"), those that other programs read.
-    formats: to be compared, where not the usual ones. limits: formats whose packing would pass them are left out.
+    Parameters
+    ----------
+    source : a tensor, or coordinates as `pack` takes them. A map is removed first.
+    shape, dtype : of coordinates: the sizes of the dimensions, and the type of the values.
+    slices_by : rank by the bytes that a slice along this dimension reads, then by size.
+    count : the number of candidates.
+    orders : the orders of the dimensions to try; required beyond 8 dimensions.
+    kinds : the level kinds to try, such as ("dense", "sparse"), which other programs read.
+    formats : the formats to compare with, instead of the usual ones.
+    limits : formats beyond these limits are left out.
 
-    Raises LimitError for more than 8 dimensions without orders, IndexError, FormatError, and what `pack` raises.
+    Raises
+    ------
+    LimitError : more than 8 dimensions without `orders`.
+    IndexError, FormatError, ArrayError, OptionError : the arguments do not fit each other.
+
+    >>> from binsparse_levels import advise
+    >>> str(advise([[0, 2], [1, 3]], (50, 40)).best)
+    'COOR'
     """
-    has_values = isinstance(source, Tensor | MappedTensor)
-    if isinstance(source, Tensor | MappedTensor):
-        tensor = without_map(source)
+    has_values = isinstance(source, Tensor)
+    if isinstance(source, Tensor):
+        tensor = source.without_map()
         if shape is not None:
             raise OptionError(Problem("shape", "a tensor has its own"))
     elif shape is None:
         raise OptionError(Problem("shape", "coordinates need one"))
     else:
-        rank = len(shape) if as_integer(shape) is None and isinstance(shape, Sequence | np.ndarray) else 1
-        tensor = pack(source, np.zeros((), dtype), shape, coordinates(rank), duplicates="first", limits=limits)
+        listed = coordinates(len(checked_sizes(shape)))
+        tensor = pack(source, np.zeros((), dtype), shape, listed, duplicates="first", limits=limits)
     if slices_by is not None:
         slices_by = checked_dimension(slices_by, tensor.ndim)
     most = as_integer(count)
@@ -315,7 +329,7 @@ def advise(
 
 
 def _usual(tensor: Tensor) -> list[Format]:
-    """What most would take: the tensor's own format, coordinates, all sparse, dense above sparse, all dense."""
+    """The usual formats: the tensor's own, coordinates, all sparse, dense above sparse, all dense."""
     rank = tensor.ndim
     usual = [tensor.format, coordinates(rank)]
     for outer, inner in ((Sparse(), Sparse()), (Dense(), Sparse()), (Dense(), Dense())):
@@ -356,7 +370,7 @@ def _sizes(tensor: Tensor, has_values: bool, orders: Sequence[tuple[int, ...]] |
 
 
 def _count_prefixes(dims: Sequence[int], coords: Sequence[Any], order: Sequence[int]) -> list[int]:
-    """Different coordinates in the first dimension, the first two, … of entries that ascend in the identity order."""
+    """The distinct coordinates in the first dimension, the first two, and so on. The entries ascend."""
     if not coords or not len(coords[0]):
         return [0] * len(dims)
     if sorting.layout(tuple(dims)) is None or not kernels.worth(len(coords[0])):
@@ -365,10 +379,10 @@ def _count_prefixes(dims: Sequence[int], coords: Sequence[Any], order: Sequence[
 
 
 def _orders(rank: int) -> Iterator[tuple[int, ...]]:
-    """As few orders as can be, C(rank, rank // 2), in which every subset of the dimensions is the beginning of one.
+    """The fewest orders, C(rank, rank // 2), such that each subset of the dimensions begins one of them.
 
-    A symmetric chain for each: dimensions left out and taken in are matched like opening and closing brackets; what is
-    matched stays, and the others are taken in from left to right.
+    Each order is a symmetric chain: dimensions out of and in a subset match like brackets. Matched dimensions stay, and
+    the others enter from left to right.
     """
     for taken in product((False, True), repeat=rank):
         opening: list[int] = []
@@ -394,14 +408,14 @@ def _bits(dimensions: Iterable[int]) -> int:
 
 
 class _Choice(NamedTuple):
-    """A level of some rank. whole: its kind splits into its dimensions, so that none is put right behind another."""
+    """A level of some rank. whole: it equals several levels of rank 1, so two are never neighbours."""
 
     level: Level
     whole: bool
 
 
 def _choices(rank: int, kinds: Iterable[str] | None) -> dict[int, list[_Choice]]:
-    """The levels of each rank, of every kind that needs no further parameters."""
+    """The levels of each rank, for every kind without further parameters."""
     names = list(LEVELS) if kinds is None else list(kinds)
     raise_if(FormatError, [Problem("kinds", f"{name!r} is no level kind") for name in names if name not in LEVELS])
     found: dict[int, list[_Choice]] = {r: [] for r in range(1, rank + 1)}
@@ -417,7 +431,7 @@ def _choices(rank: int, kinds: Iterable[str] | None) -> dict[int, list[_Choice]]
 
 
 def _subsets(rank: int, first: int | None) -> Blocks:
-    """Whatever is left; the named dimension stands first in its level, where a level is told by it fastest."""
+    """The blocks of dimensions that a level may cover. The dimension of slices comes first in its level."""
 
     @cache
     def blocks(above: int) -> list[tuple[int, ...]]:
@@ -439,7 +453,7 @@ def _prefixes(order: tuple[int, ...]) -> Blocks:
 def _ranked(
     sizes: _Sizes, choices: Mapping[int, list[_Choice]], blocks: Blocks, by: int | None, count: int
 ) -> list[_Chain]:
-    """The cheapest chains: by bytes, or by what slices along a dimension read."""
+    """The cheapest chains, by bytes or by the bytes that slices along a dimension read."""
     everything = (1 << len(sizes.shape)) - 1
 
     @cache

@@ -1,6 +1,6 @@
-"""Pictures as SVG: a small level tree with its arrays and pointers, the density of a large tensor, bars.
+"""SVG pictures: a small level tree with its arrays and pointers, the density of a large tensor, bars.
 
-Text may come from a file: whatever is drawn is escaped, and what no XML may hold is spelled out.
+Text may come from a file, so all text is escaped, and characters that XML forbids are spelled out.
 """
 
 from __future__ import annotations
@@ -8,16 +8,13 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ..engine import packing
 from ..engine.tree import Tree
-from ..levels.base import as_array, cells, items_at
-
-Array: TypeAlias = npt.NDArray[Any]
+from ..levels.base import Array, as_array, cells, items_at
 
 _STYLE = """
 .bsp text { font: 12px sans-serif; fill: #24292f; stroke: none } .bsp .mono { font-family: monospace }
@@ -55,7 +52,7 @@ def is_small(tree: Tree) -> bool:
 
 
 class _Row(NamedTuple):
-    """The nodes of one level: what each says, where it stands in the level, and which node of the row above it has."""
+    """The nodes of one level: labels, positions in the level, and numbers of the nodes above."""
 
     title: str
     labels: list[str]
@@ -65,10 +62,10 @@ class _Row(NamedTuple):
 
 
 def draw_tree(tree: Tree, order: Sequence[int]) -> str:
-    """The level tree above, its arrays below. A node is a coordinate: dashed where it is computed, not stored. An array
-    of pointers has a line from each to where its fiber begins in the array that follows.
+    """Draw the level tree, and its arrays below.
 
-    order: which dimension each stored one is. Precondition: the tree is small.
+    A node is a coordinate; it is dashed if it is computed, not stored. A line leads from each pointer to the start of
+    its fiber in the next array. order: the tensor's dimension at each stored one. Precondition: the tree is small.
     """
     rows = list(_rows(tree, order))
     values = items_at(tree.values, as_array(_leaf_positions(rows)))
@@ -129,7 +126,7 @@ def _leaf_positions(rows: Sequence[_Row]) -> Array:
 
 
 def _slots(rows: Sequence[_Row]) -> tuple[list[list[tuple[float, float]]], int]:
-    """Where each node begins, and how wide it is, such that none is narrower than what hangs below it."""
+    """The start and the width of each node. No node is narrower than its children together."""
     widths: list[list[int]] = []
     below: list[int] = []
     parents: list[int] = []
@@ -152,12 +149,12 @@ def _slots(rows: Sequence[_Row]) -> tuple[list[list[tuple[float, float]]], int]:
 
 
 def _arrays(tree: Tree) -> list[tuple[str, list[str], list[int] | None]]:
-    """Each array with its items, and those of pointers once more as numbers."""
+    """Each array with its items as text; pointers are numbers too."""
     found: list[tuple[str, list[str], list[int] | None]] = []
     for place, arrays, _ in tree.walk():
         classes = place.level.roles()
         ends = {x for role, array in arrays.items() if classes[role] == "pointer" for x in array[-1:].tolist()}
-        # What pointers lead to stands below them: arrays of the level, or where none is so long, what follows.
+        # Below pointers stands the array that they point into: one of this level, or else of the next.
         roles = sorted(arrays, key=lambda role: 1 if classes[role] == "pointer" else 2 * (len(arrays[role]) in ends))
         for role in roles:
             points = arrays[role].tolist() if classes[role] == "pointer" else None
@@ -170,9 +167,9 @@ def _arrays(tree: Tree) -> list[tuple[str, list[str], list[int] | None]]:
 
 
 def spy(tree: Tree, order: Sequence[int], dimensions: Sequence[int]) -> str:
-    """How many entries lie where in two dimensions, the first downwards, the second to the right; of one, in a line.
+    """Draw the density of entries in two dimensions, the first downwards, the second to the right, or in one.
 
-    At most 128 × 128 cells, each of as many coordinates; the darker, the more entries, by logarithm.
+    There are at most 128 × 128 cells of equally many coordinates. The shade is the logarithm of the number of entries.
     """
     stored = [list(order).index(k) for k in dimensions]
     sizes = [tree.dims[k] for k in stored]
@@ -221,7 +218,7 @@ def _density(tree: Tree, stored: Sequence[int], steps: Sequence[int], bins: Sequ
 
 
 def _strips(chosen: Array) -> Iterator[str]:
-    """Rectangles of one row, as commands of a path."""
+    """The rectangles of one row, as SVG path commands."""
     edges = np.diff(chosen.astype(np.int8), axis=1, prepend=0, append=0)
     rows, starts = np.nonzero(edges == 1)
     ends = np.nonzero(edges == -1)[1]
@@ -233,7 +230,7 @@ def _strips(chosen: Array) -> Iterator[str]:
 
 
 class Bar(NamedTuple):
-    """A line of a chart: its name, the parts that it is made of, and what stands behind them."""
+    """A bar of a chart: its name, the lengths of its parts, and the text behind them."""
 
     label: str
     parts: tuple[float, float]
@@ -241,7 +238,7 @@ class Bar(NamedTuple):
 
 
 def bars(legend: tuple[str, str], rows: Sequence[Bar]) -> str:
-    """A bar for each row, of two parts; lengths are proportional."""
+    """Draw a bar of two parts for each row, with proportional lengths."""
     longest = max((sum(row.parts) for row in rows), default=0)
     left = max([8, *(len(row.label) for row in rows)]) * 6.5 + 16
     room, right = 300, max([0, *(len(row.text) for row in rows)]) * 6.5 + 16
@@ -263,7 +260,7 @@ def bars(legend: tuple[str, str], rows: Sequence[Bar]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text for HTML and XML, whatever it holds."""
+    """Escape any text for HTML and XML."""
     return html.escape(_printable(text))
 
 

@@ -1,92 +1,109 @@
-"""A tree → the header and the arrays that a container holds. Binsparse 0.1, section 3."""
+"""Encode a tree as the header and the arrays of a container. Binsparse 0.1, section 3."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..arrays import Pieces, one_piece
 from ..engine.tree import Tree
-from ..errors import OptionError, Problem
+from ..errors import DescriptorError, OptionError, Problem
 from ..formats.bitpacked import best_wrapper, bitpack_pieces
-from ..formats.descriptor import Descriptor
+from ..formats.descriptor import NAMESPACE, VERSION, VERSIONS, Descriptor
 from ..formats.dtypes import DataType, data_type_of, encode
 from ..formats.format import Format
+from ..formats.index_map import KEY, IndexMap
+from ..formats.json import hold_text
+from ..levels.base import Array
+from ..limits import Limits
 
-Array: TypeAlias = npt.NDArray[Any]
-
-# Formats whose text forbids fibers without an entry, which a tree of the same levels may have (section 3.5.1).
+# The specification forbids empty fibers in these formats (section 3.5.1). A tree of the same levels may have some.
 NO_EMPTY_FIBERS = ("DCSR", "DCSC")
 
 
-def stored(
+@dataclass(frozen=True, eq=False)
+class Metadata:
+    """What travels beside the arrays of a tensor.
+
+    attributes: the user's JSON. descriptor_attributes: the same inside the descriptor (section 3.9). map: the index map
+    from the tensor to the stored tensor.
+    """
+
+    fill_value: Any = None
+    structure: str | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    descriptor_attributes: Mapping[str, Any] = field(default_factory=dict)
+    map: IndexMap | None = None
+
+
+def encode_tree(
     tree: Tree,
     format: Format,
     shape: tuple[int, ...],
-    fill_value: Any,
-    structure: str | None,
-    attributes: Mapping[str, Any],
-    user: Mapping[str, Any],
+    metadata: Metadata,
     version: str,
     narrow: bool,
     bitpacked: bool | Collection[str],
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The header and the encoded arrays; the predefined name wherever there is one. narrow: indices and pointers take
-    the smallest type that holds them. bitpacked: those of these names, or all index and pointer arrays, are packed in
-    the way that takes the least. Raises ArrayError for types that Binsparse does not have, OptionError.
+    """The header and the encoded arrays of a tree in memory.
+
+    narrow: store index and pointer arrays in the smallest type that holds them. bitpacked: names of arrays to bit-pack
+    in the smallest way; True stands for all index and pointer arrays. Raises ArrayError, DescriptorError, OptionError.
     """
-    # Of an iso tree without positions nobody knows the value any more.
-    iso = tree.iso and len(tree.values) > 0
-    levels = {name: narrowed(array) if narrow else array for name, array in tree.arrays.items()}
-    data_types = {name: data_type_of(array.dtype, name) for name, array in levels.items()}
-    data_types["values"] = data_type_of(tree.values.dtype, "values", iso)
-    arrays: dict[str, Array] = {**levels, "values": tree.blanked().values}
-    if fill_value is not None:
-        data_types["fill_value"] = data_type_of(tree.values.dtype, "fill_value")
-        arrays["fill_value"] = np.full(1, fill_value, tree.values.dtype)
-    for name in _to_pack(bitpacked, levels, data_types):
-        dtype = data_types[name].dtype
-        data_types[name] = DataType(dtype, wrapper=best_wrapper(arrays[name].astype(dtype, copy=False)))
-    descriptor = Descriptor(
-        format, shape, len(tree.values), data_types, None, structure, attributes, dict(user), version
-    )
-    alias = format.alias not in NO_EMPTY_FIBERS or not has_empty_fibers(tree.arrays["pointers_to_1"])
-    encoded = {name: encode(array, data_types[name]) for name, array in arrays.items()}
-    return descriptor.header(alias=alias), encoded
+    arrays = {name: narrowed(array) if narrow else array for name, array in tree.arrays.items()}
+    arrays["values"] = tree.blanked().values
+    wrappers = {}
+    one = arrays["values"][:1] if tree.iso else arrays["values"][:0]  # without entries the value is unknown
+    for name in _to_pack(bitpacked, arrays, len(one) > 0):
+        wrappers[name] = best_wrapper(np.asarray(arrays[name], data_type_of(arrays[name].dtype, name).dtype))
+    pieces = {name: one_piece(array) for name, array in arrays.items()}
+    header, encoded = encode_pieces(pieces, format, shape, metadata, one=one, wrappers=wrappers, version=version)
+    return header, {name: x.whole() for name, x in encoded.items()}
 
 
-def _to_pack(
-    bitpacked: bool | Collection[str], levels: Mapping[str, Array], data_types: Mapping[str, DataType]
-) -> list[str]:
-    """The arrays that are to be bit-packed. Raises OptionError for what cannot be."""
-    if isinstance(bitpacked, bool):
-        return [name for name in levels if data_types[name].integer] if bitpacked else []
+def hold_header(header: Mapping[str, Any], limits: Limits) -> None:
+    """Raise LimitError for a header that `read` would refuse because of its size."""
+    hold_text(json.dumps(header), limits)
+    limits.hold("rank", len(header[NAMESPACE]["shape"]), "shape", "the number of dimensions")
+
+
+def _to_pack(bitpacked: bool | Collection[str], arrays: Mapping[str, Array], iso: bool) -> list[str]:
+    """The names of the arrays to bit-pack. Raises OptionError for names without an array of integers."""
     if isinstance(bitpacked, str):
         raise OptionError(Problem("bitpacked", f"expected True, False, or names of arrays, got {bitpacked!r:.40}"))
+    types = {name: data_type_of(array.dtype, name, iso and name == "values") for name, array in arrays.items()}
+    integers = [name for name, data_type in types.items() if data_type.integer]
+    if isinstance(bitpacked, bool):
+        return [name for name in integers if bitpacked and name != "values"]
     for name in bitpacked:
-        if name not in data_types or not data_types[name].integer or name == "fill_value":
+        if name not in integers:
             raise OptionError(Problem("bitpacked", f"no array of integers has the name {name!r:.40}"))
     return sorted(set(bitpacked))
 
 
-def stored_pieces(
+def encode_pieces(
     arrays: Mapping[str, Pieces],
     format: Format,
     shape: tuple[int, ...],
-    one: Array | None,
-    fill_value: Any,
-    structure: str | None,
-    attributes: Mapping[str, Any],
-    user: Mapping[str, Any],
-    wrappers: Mapping[str, str],
+    metadata: Metadata,
+    *,
+    one: Array | None = None,
+    wrappers: Mapping[str, str] = MappingProxyType({}),
+    version: str = VERSION,
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
-    """As `stored`, of arrays that come in pieces. one: the one value of an iso tensor. wrappers: of the arrays that are
-    bit-packed; values that are one for all are not.
+    """The header and the encoded arrays. The header names the predefined format if there is one.
+
+    one: the value of an iso tensor. wrappers: how arrays are bit-packed, by name. Raises ArrayError for types that
+    Binsparse does not have, and DescriptorError for an unknown version.
     """
+    if len(version) > 64 or not VERSIONS.fullmatch(version):
+        raise DescriptorError(Problem("version", f"expected 0.1 or 0.1.x, got {version!r:.60}"))
     data_types = {name: data_type_of(pieces.dtype, name) for name, pieces in arrays.items()}
     for name in wrappers.keys() & data_types.keys():
         data_types[name] = DataType(data_types[name].dtype, wrapper=wrappers[name])
@@ -94,12 +111,13 @@ def stored_pieces(
     if one is not None and len(one):
         data_types["values"] = data_type_of(value_type, "values", True)
         given["values"] = one_piece(one)
-    if fill_value is not None:
+    if metadata.fill_value is not None:
         data_types["fill_value"] = data_type_of(value_type, "fill_value")
-        given["fill_value"] = one_piece(np.full(1, fill_value, value_type))
-    descriptor = Descriptor(
-        format, shape, arrays["values"].length, data_types, None, structure, dict(attributes), dict(user)
-    )
+        given["fill_value"] = one_piece(np.full(1, metadata.fill_value, value_type))
+    user = dict(metadata.attributes) | ({} if metadata.map is None else {KEY: metadata.map.header()})
+    own = dict(metadata.descriptor_attributes)
+    count = arrays["values"].length
+    descriptor = Descriptor(format, shape, count, data_types, None, metadata.structure, own, user, version)
     alias = format.alias not in NO_EMPTY_FIBERS or not _repeats(arrays["pointers_to_1"])
     return descriptor.header(alias=alias), {name: _encoded(pieces, data_types[name]) for name, pieces in given.items()}
 
@@ -112,23 +130,22 @@ def _encoded(pieces: Pieces, data_type: DataType) -> Pieces:
 
 
 def narrowed(array: Array) -> Array:
-    """The same numbers in the smallest unsigned integers that hold them; what is negative stays as it is."""
+    """The same numbers in the smallest unsigned type that holds them. Negative numbers keep their type."""
     if array.dtype.kind not in "iu" or (array.size and array.min() < 0):
         return array
     return array.astype(np.min_scalar_type(array.max(initial=0)).str, copy=False)
 
 
 def _repeats(pieces: Pieces) -> bool:
-    """Whether an item is the one before it."""
+    """Whether an item equals the one before it."""
     before = np.empty(0, pieces.dtype)
     for piece in pieces.each():
-        run = np.concatenate((before, piece))
-        if (run[1:] == run[:-1]).any():
+        if has_empty_fibers(piece) or (len(piece) and (before == piece[:1]).any()):
             return True
-        before = run[-1:]
+        before = piece[-1:] if len(piece) else before
     return False
 
 
 def has_empty_fibers(pointers: Array) -> bool:
-    """Whether a fiber is there without an entry."""
+    """Whether some fiber has no entry."""
     return bool((pointers[1:] == pointers[:-1]).any())

@@ -1,9 +1,10 @@
-"""Tensor: the public face over a tree and its transpose."""
+"""The class Tensor, and the functions that pack entries and dense arrays into one."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -15,7 +16,7 @@ from ..engine import packing
 from ..engine.blocks import read_slab, slab_ranges
 from ..engine.dense import gather_tree, scatter_tree
 from ..engine.emission import Duplicates
-from ..engine.packing import Entries
+from ..engine.packing import Entries, RepeatedError, repeated
 from ..engine.selection import (
     View,
     broadcast,
@@ -34,6 +35,7 @@ from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, 
 from ..formats.descriptor import VERSION, array_classes
 from ..formats.dtypes import sound_booleans
 from ..formats.format import Format, FormatLike, checked_axes, coordinates, in_order
+from ..formats.index_map import DimensionMap, IndexMap, MapLike, parse_map
 from ..formats.structure import (
     STRUCTURES,
     diagonal_problems,
@@ -45,10 +47,11 @@ from ..formats.structure import (
     triangle_problems,
 )
 from ..levels import places
-from ..levels.base import items_at
+from ..levels.base import Array, items_at
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from . import drawing
-from .encoding import stored
+from .encoding import Metadata, encode_tree
+from .mapping import Through, converted
 from .validation import (
     check_value_type,
     checked_array,
@@ -58,12 +61,12 @@ from .validation import (
     checked_format,
     checked_json,
     checked_places,
+    checked_sizes,
     checked_values,
     mirror_problems,
     split_mask,
 )
 
-Array: TypeAlias = npt.NDArray[Any]
 Check: TypeAlias = Literal["full", "trusted", "none"]
 
 _DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
@@ -71,31 +74,40 @@ _DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a 
 
 @within_memory
 class Tensor:
-    """A sparse tensor of any rank in a tree of levels. Immutable; its arrays are read-only.
+    """A sparse tensor of any rank, stored in a tree of levels. It is immutable, and its arrays are read-only.
 
-    format: a Format, its notation, or a Binsparse `custom` object. shape: sizes of the tensor's dimensions. arrays:
-    those of the levels by stored name (`pointers_to_1`, `indices_1`, `bitmap_0` …), one-dimensional, of any integer
-    type, a bitmap of booleans or bytes. values: one-dimensional, an item for each position of the last level, or a
-    scalar for all of them (then the tensor is *iso*). They are used as they are, without a copy; masked items are
-    refused.
+    The constructor wraps arrays without a copy. `pack` and `pack_dense` make a tensor of entries or cells.
 
-    fill_value: the value of what is not stored; None, which is not 0, where it is not specified. structure: one of the
-    six of Binsparse 0.1, section 3.8. attributes: JSON of your own that is kept with the tensor; descriptor_attributes:
-    the same, where it lies in the descriptor itself (section 3.9). check: "full" checks
-    every invariant, "trusted" leaves out the order of the entries, "none" believes everything.
+    Parameters
+    ----------
+    format : a Format, its notation, or a Binsparse `custom` object.
+    shape : the sizes of the dimensions.
+    arrays : the arrays of the levels by stored name (`pointers_to_1`, `indices_1`, `bitmap_0` …). Each has one
+        dimension and any integer type; a bitmap holds booleans or bytes. Masked items are refused.
+    values : an array with an item for each position of the last level, or one scalar for all (an *iso* tensor).
+    fill_value : the value of cells that are not stored. None means unspecified, which differs from 0.
+    structure : one of the six structures of Binsparse 0.1, section 3.8.
+    attributes : the user's own JSON, which is kept with the tensor.
+    descriptor_attributes : the same inside the descriptor (section 3.9).
+    check : "full" checks every invariant, "trusted" skips the order of the entries, "none" checks nothing.
+    limits : the largest rank and size of the attributes.
 
-    Raises FormatError, ArrayError with every fault, LimitError.
+    Raises
+    ------
+    FormatError, ArrayError, LimitError : with every fault.
+
+    >>> from binsparse_levels import Tensor
+    >>> arrays = {"pointers_to_1": [0, 1, 2], "indices_1": [2, 0]}
+    >>> Tensor("CSR", (2, 3), arrays, [1.5, 2.5]).to_dense().tolist()
+    [[0.0, 0.0, 1.5], [2.5, 0.0, 0.0]]
     """
 
     __slots__ = (
-        "_attributes",
-        "_descriptor_attributes",
-        "_fill_value",
         "_format",
         "_held",
+        "_metadata",
         "_reader",
         "_shape",
-        "_structure",
     )
 
     def __init__(
@@ -132,49 +144,45 @@ class Tensor:
         tree = Tree(parsed.levels, dims, given, whole, iso)
         fill = checked_fill(fill_value, given_values.dtype)
         kept = checked_json(attributes, limits), checked_json(descriptor_attributes, limits)
-        self._set(parsed, sizes, tree, fill, structure, *kept)
+        self._set(parsed, sizes, tree, Metadata(fill, structure, *kept))
         if check != "none":
             self._check(order=check == "full")
 
-    def _set(
-        self,
-        format: Format,
-        shape: tuple[int, ...],
-        held: Tree | View,
-        fill_value: Any,
-        structure: str | None,
-        attributes: Mapping[str, Any],
-        descriptor_attributes: Mapping[str, Any],
-    ) -> None:
+    def _set(self, format: Format, shape: tuple[int, ...], held: Tree | View | Through, metadata: Metadata) -> None:
+        if metadata.map is not None and not isinstance(held, Through):
+            held = Through(Tensor._trusted(format, shape, held, replace(metadata, map=None)), metadata.map)
+            shape = metadata.map.shape
         self._format = format
         self._shape = shape
-        self._held = held if isinstance(held, View) or held.lazy else _frozen(format, held)
+        self._held = _frozen(format, held) if isinstance(held, Tree) and not held.lazy else held
         self._reader: Callable[[Any], Any] | None = None  # made when a value has been asked for
-        self._fill_value = fill_value
-        self._structure = structure
-        self._attributes = attributes
-        self._descriptor_attributes = descriptor_attributes
+        self._metadata = metadata
 
     @classmethod
-    def _trusted(cls, format: Format, shape: tuple[int, ...], held: Tree | View, *rest: Any) -> Tensor:
-        """A tensor around a tree that needs no check, or that is checked when it is read; rest: fill value, structure,
-        both kinds of attributes.
+    def _trusted(
+        cls, format: Format, shape: tuple[int, ...], held: Tree | View | Through, metadata: Metadata
+    ) -> Tensor:
+        """A tensor around a tree that needs no check, or is checked when it is read.
+
+        With a map in the metadata, `format` and `shape` are those of the stored tensor.
         """
         self = cls.__new__(cls)
-        self._set(format, shape, held, *rest)
+        self._set(format, shape, held, metadata)
         return self
 
     @property
     def _tree(self) -> Tree:
-        """The tree, in memory: read and checked, or selected, when it is first asked for."""
+        """The tree in memory. The first access reads and checks a lazy tree, and selects the entries of a view."""
         held = self._held
+        if isinstance(held, Through):
+            return self.stored._tree
         if isinstance(held, View):
             held = self._held = _frozen(self._format, load(held, self._format, self._pad(), DEFAULT_LIMITS))
         elif held.lazy:
             held = held.loaded()
             raise_if(ArrayError, held.check(self._format.order))
             held = _frozen(self._format, held)
-            whole = self._trusted(self._format, self._shape, held, *self._rest())
+            whole = self._trusted(self._format, self._shape, held, self._metadata)
             whole._check_structure()
             raise_if(ArrayError, whole._diagonal_problems())
             self._held = held
@@ -182,29 +190,60 @@ class Tensor:
 
     @property
     def _source(self) -> Tree:
-        """What the tensor is made of, for what is known of it without reading: the type of its values."""
-        return self._held.tree if isinstance(self._held, View) else self._held
+        """The tree whose arrays are held, perhaps lazy, of a view that of the whole. Reading it costs nothing."""
+        held = self._whole._held
+        assert not isinstance(held, Through)
+        return held.tree if isinstance(held, View) else held
 
-    def _rest(self) -> tuple[Any, ...]:
-        return self._fill_value, self._structure, self._attributes, self._descriptor_attributes
+    @property
+    def _whole(self) -> Tensor:
+        """The tensor without a map that holds the arrays; for a view through a map, that of the whole."""
+        return self._held.stored if isinstance(self._held, Through) else self
 
     def _with(self, format: Format, tree: Tree, **changes: Any) -> Tensor:
-        """The same content in another tree."""
-        rest = {"fill_value": self._fill_value, "structure": self._structure} | changes
-        kept = self._attributes, self._descriptor_attributes
-        return Tensor._trusted(format, self._shape, tree, rest["fill_value"], rest["structure"], *kept)
+        """A tensor with another tree and the same metadata, but for the changes."""
+        return Tensor._trusted(format, self._shape, tree, replace(self._metadata, **changes))
 
     # What it is
 
     @property
     def format(self) -> Format:
-        """The levels and the transpose, as they were given."""
-        return self._format
+        """The levels and the transpose of the stored tensor, spelled as they were given."""
+        return self._held.restricted()[1] if isinstance(self._held, Through) else self._format
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes of the dimensions."""
         return self._shape
+
+    @property
+    def map(self) -> IndexMap | None:
+        """The index map from the tensor to the stored tensor; None if the format's transpose is all.
+
+        >>> from binsparse_levels import pack_dense
+        >>> str(pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").map)
+        '(0 1)'
+        """
+        return self._held.restricted()[0] if isinstance(self._held, Through) else None
+
+    @property
+    def stored(self) -> Tensor:
+        """The stored tensor, which has no map; the tensor itself if it has no map.
+
+        >>> from binsparse_levels import pack_dense
+        >>> pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").stored.to_dense().tolist()
+        [0, 2, 3, 0]
+        """
+        held = self._held
+        if not isinstance(held, Through):
+            return self
+        if held.view is not None:  # a view gets a stored tensor of its own
+            map, format = held.restricted()
+            coords, values = held.unpack()
+            made = self._packed(map.forward(coords), values, format, shape=map.stored_shape, map=map)
+            self._set(made._format, made._shape, made._held, made._metadata)
+            return made.stored
+        return held.stored
 
     @property
     def ndim(self) -> int:
@@ -213,7 +252,7 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """The number of cells, stored or not; a Python integer of any size."""
+        """The number of cells, stored or not, as a Python integer of any size."""
         return math.prod(self._shape)
 
     @property
@@ -228,68 +267,88 @@ class Tensor:
 
     @property
     def values(self) -> Array:
-        """The values by position of the last level, read-only; of an iso tensor a broadcast of the one value."""
+        """The values by position of the last level, read-only. An iso tensor broadcasts its one value."""
         return self._tree.values
 
     @property
     def fill_value(self) -> Any:
-        """The value of what is not stored, as a numpy scalar of the tensor's type, or None."""
-        return self._fill_value
+        """The value of cells that are not stored, as a numpy scalar of the tensor's type, or None."""
+        return self._metadata.fill_value
 
     @property
     def structure(self) -> str | None:
         """The structure of a matrix that stores one triangle, or None."""
-        return self._structure
+        return self._metadata.structure
 
     @property
     def attributes(self) -> Mapping[str, Any]:
         """The user's own JSON."""
-        return MappingProxyType(self._attributes)
+        return MappingProxyType(self._metadata.attributes)
 
     @property
     def descriptor_attributes(self) -> Mapping[str, Any]:
         """The `attributes` inside the descriptor (Binsparse 0.1, section 3.9)."""
-        return MappingProxyType(self._descriptor_attributes)
+        return MappingProxyType(self._metadata.descriptor_attributes)
 
     @property
     def iso(self) -> bool:
         """Whether one value stands for all stored ones."""
-        return (self._held if isinstance(self._held, Tree) else self._tree).iso
+        held = self._whole._held
+        return held.iso if isinstance(held, Tree) else self._whole._tree.iso
 
     @property
     def number_of_stored_values(self) -> int:
-        """How many entries are stored; with a structure, those of its triangle; of a view they are looked for."""
+        """The number of stored entries; with a structure, those of its triangle. A view counts its entries."""
         held = self._held
+        if isinstance(held, Through):
+            whole = held.view is None and not held.map.padded
+            return held.stored.number_of_stored_values if whole else len(held.unpack()[1])
         tree = held if isinstance(held, Tree) and not held.gaps and not held.shares else self._tree
         return tree.count()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays and the values, in memory; of an iso tensor one value."""
-        tree = self._held if isinstance(self._held, Tree) else self._tree
+        """The bytes of all arrays and values in memory; an iso tensor has one value."""
+        held = self.stored._held
+        tree = held if isinstance(held, Tree) else self._tree
         sizes = [len(array) * array.dtype.itemsize for array in tree.arrays.values()]
         return sum(sizes) + (1 if tree.iso else len(tree.values)) * tree.values.dtype.itemsize
 
     def __repr__(self) -> str:
+        if isinstance(self._held, Through):
+            return self._head() if self._held.view is not None else f"{self._head()}\n{self._held.stored!r}"
         lines = [] if isinstance(self._held, View) else self._tree_lines()
         return "\n".join([self._head(), *lines])
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the head alone of what has not been read, a picture too of what is in memory."""
-        if isinstance(self._held, View) or self._held.lazy:
+        """What a notebook shows: the text, and a picture of a tensor that is small and in memory."""
+        viewed = isinstance(self._held, Through) and self._held.view is not None
+        held = self._whole._held
+        if viewed or not isinstance(held, Tree) or held.lazy:
             return f"<pre>{drawing.escaped(self._head())}</pre>"
         drawn = self.draw() if self.number_of_stored_values <= _DRAWN_UNASKED else ""
         return f"<pre>{drawing.escaped(repr(self))}</pre>{drawn}"
 
     def draw(self, dimensions: Sequence[int] | None = None) -> str:
-        """An SVG: of a small tensor its level tree, with all arrays and pointers; of a large one, or where dimensions
-        are named, how many stored entries lie where in one or two of them (the first two), as a spy plot.
+        """Draw the tensor as an SVG: a small one as its level tree, a large one as a spy plot.
 
-        Raises IndexError, OptionError for dimensions that cannot be drawn.
+        Parameters
+        ----------
+        dimensions : one or two dimensions for a spy plot; by default a large tensor takes its first two.
+
+        Raises
+        ------
+        IndexError, OptionError : the dimensions cannot be drawn.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [1, 2], 3, "CVEC").draw()[:4]
+        '<svg'
         """
         tree, order = self._tree, self._format.order
         if dimensions is None and (not self.ndim or drawing.is_small(tree)):
             return drawing.draw_tree(tree, order)
+        if self._metadata.map is not None:
+            return self.without_map().draw(dimensions)
         asked = range(min(self.ndim, 2)) if dimensions is None else dimensions
         chosen = [checked_dimension(k, self.ndim) for k in asked]
         if len(set(chosen)) != len(chosen) or not 0 < len(chosen) <= 2:
@@ -298,11 +357,14 @@ class Tensor:
 
     def _head(self) -> str:
         shape = " × ".join(map(str, self._shape)) or "scalar"
-        fill = "" if self._fill_value is None else f", fill {self._fill_value}"
+        fill = "" if self.fill_value is None else f", fill {self.fill_value}"
+        if isinstance(self._held, Through):
+            viewed = "" if self._held.view is None else ", a view"
+            return f"<Tensor {shape} {self.dtype}{viewed}{fill}, map {self._metadata.map}>"
         if isinstance(self._held, View):
             return f"<Tensor {shape} {self.dtype}, a view{fill}, {self._format}>"
         iso = ", iso" if self.iso else ""
-        structure = f", {self._structure}" if self._structure else ""
+        structure = f", {self.structure}" if self.structure else ""
         count = len(self._held.values) if self._held.lazy else self.number_of_stored_values
         entries = f"{count} stored value{'' if count == 1 else 's'}"
         return f"<Tensor {shape} {self.dtype}{iso}, {entries}{fill}{structure}, {self._format}>"
@@ -324,21 +386,29 @@ class Tensor:
         raise TypeError("a Tensor is not made dense implicitly; call to_dense()")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        tree = self._tree
+        stored = self.stored
+        tree = stored._tree
         values = _one(tree.values) if tree.iso else tree.values
-        held = (self._format, self._shape, dict(tree.arrays), values, len(tree.values), tree.iso)
-        rest = self._fill_value, self._structure, self._attributes, self._descriptor_attributes
-        return _unpickle, (*held, *rest)
+        held = (stored._format, stored._shape, dict(tree.arrays), values, len(tree.values), tree.iso)
+        return _unpickle, (*held, self._metadata)
 
     # Parts of it
 
     def __getitem__(self, key: Any) -> Any:
-        """What numpy's rules make of integers, slices, an ellipsis, arrays of integers and masks.
+        """Select by integers, slices, an ellipsis, arrays of integers and masks, with numpy's rules.
 
-        A view, which costs nothing until something is asked of it; a structure is expanded. Where every dimension is
-        given an integer, the value there, as a numpy scalar; where every one is given an integer or an array, an array
-        of the values there. Several arrays beside a slice, or one of several dimensions, make a Tensor in memory, by
-        all coordinates. Raises IndexError.
+        An integer for every dimension gives a numpy scalar. Integers and arrays for all dimensions give an array of
+        values. Several arrays beside a slice, or an array of several dimensions, give a list of coordinates in memory.
+        All else gives a view, which reads nothing until it is used. A view has no structure and no attributes.
+
+        Raises
+        ------
+        IndexError : numpy would refuse the key, or it adds a dimension.
+
+        >>> from binsparse_levels import pack_dense
+        >>> tensor = pack_dense([[0, 2, 0], [3, 0, 4]], "CSR")
+        >>> int(tensor[1, 2]), tensor[:, ::2].to_dense().tolist()
+        (4, [[0, 0], [3, 4]])
         """
         read = self._reader
         if read is not None and (value := read(key)) is not None:
@@ -349,28 +419,35 @@ class Tensor:
         if arrays and not any(sliced):
             return self._values_at(broadcast(indices, self._shape))
         if len(arrays) > 1 or (arrays and arrays[0].ndim > 1):
-            return gather(self, indices, apart)
+            return _gather(self, indices, apart)
         if any(sliced) or (not indices and key != ()):
             return self._viewed(narrowed(self._view(), indices, apart=apart))
         value = self._value_at(
             [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, self._shape, strict=True))]
         )
-        if isinstance(self._held, Tree) and not self._held.lazy and self._structure is None:
+        if isinstance(self._held, Tree) and not self._held.lazy and self.structure is None:
             self._reader = value_reader(self._held, self._format.order, self._shape, self._pad())
         return value
 
     def _view(self) -> View:
         held = self._held
-        return held if isinstance(held, View) else view_of(held, self._format.order, self._structure)
+        if isinstance(held, Through):
+            return held.viewed()
+        return held if isinstance(held, View) else view_of(held, self._format.order, self.structure)
 
-    def _viewed(self, view: View) -> Tensor:
+    def _viewed(self, view: View, format: Format | None = None) -> Tensor:
+        """A view of this tensor. format: by default this tensor's, if the view can keep it."""
+        rest = Metadata(self.fill_value, map=self._metadata.map)
+        if isinstance(self._held, Through):
+            return self._trusted(self._format, view.shape, self._held._replace(view=view), rest)
         kept = len(view.dimensions) == self.ndim and not any(level.refuses for level in self._format.levels)
-        format = self._format if kept else view.format()
-        return self._trusted(format, view.shape, view, self._fill_value, None, {}, {})
+        return self._trusted(format or (self._format if kept else view.format()), view.shape, view, rest)
 
     def _value_at(self, place: Sequence[int]) -> Any:
         """The value at coordinates in range."""
         held = self._held
+        if isinstance(held, Through):
+            return held.stored[tuple(int(x[0]) for x in held.places(place))]
         if isinstance(held, View):
             items = list(held.items)
             for k, x in zip(held.dimensions, place, strict=True):
@@ -378,7 +455,7 @@ class Tensor:
             place = tuple([items[k] for k in map(held.order.index, range(len(items)))])  # type: ignore[misc]
             structure, order, tree = held.structure, held.order, held.tree
         else:
-            structure, order, tree = self._structure, self._format.order, held
+            structure, order, tree = self.structure, self._format.order, held
         mirrored = structure is not None and not in_triangle(structure, place)  # type: ignore[arg-type]
         q = find_in(tree, [place[k] for k in (order[::-1] if mirrored else order)])
         if q < 0:
@@ -389,66 +466,121 @@ class Tensor:
         return (STRUCTURES[structure].mirrored(value) if structure and mirrored else value)[0]
 
     def _values_at(self, coords: Sequence[Array]) -> Array:
-        """The values at coordinates in range, in an array of the shape of these."""
+        """The values at coordinates in range, in an array of their shape."""
+        if isinstance(self._held, Through):
+            return self._held.stored._values_at(self._held.places(coords)).reshape(coords[0].shape)
         whole = [x.ravel() for x in coords]
         tree, mirrored = self._tree, np.zeros(len(whole[0]), bool)
-        if self._structure is not None:
-            mirrored = ~in_triangle(self._structure, whole)
+        if self.structure is not None:
+            mirrored = ~in_triangle(self.structure, whole)
             whole = [np.where(mirrored, x, y) for x, y in zip(whole[::-1], whole, strict=True)]
         positions = locate_in(tree, [whole[k] for k in self._format.order])
         if not len(tree.values):
             return np.full(coords[0].shape, self._pad(), self.dtype)
         values = np.array(items_at(tree.values, positions))
-        if self._structure is not None:
-            values[mirrored] = STRUCTURES[self._structure].mirrored(values[mirrored])
+        if self.structure is not None:
+            values[mirrored] = STRUCTURES[self.structure].mirrored(values[mirrored])
         np.copyto(values, self._pad(), where=positions < 0)
         return values.reshape(coords[0].shape)
 
     def locate(self, coords: Sequence[npt.ArrayLike]) -> Array:
-        """Where the entries at these coordinates stand among `values`, or -1 for what is not stored: an int64 array.
+        """The positions of entries among `values`, as an int64 array; -1 where nothing is stored.
 
-        coords: an integer array for each dimension, of one length. With a structure, of what is stored. Raises
-        IndexError, ArrayError.
+        Parameters
+        ----------
+        coords : an integer array for each dimension, all of one length. Of a structure only its triangle is stored.
+
+        Raises
+        ------
+        IndexError, ArrayError : a coordinate is out of range, or the arrays do not fit each other.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [1, 2], 3, "CVEC").locate([[2, 1]]).tolist()
+        [1, -1]
         """
         columns = checked_places(coords, self._shape)
+        if (map := self.map) is not None:
+            return self.stored.locate(map.forward(columns))
         return locate_in(self._tree, [columns[k] for k in self._format.order])
 
     def permute(self, axes: Sequence[int]) -> Tensor:
-        """The same entries with the dimensions in another order: dimension k is dimension axes[k] of this tensor.
+        """The same entries with the dimensions in another order. The arrays are shared.
 
-        Nothing is moved. Raises FormatError for what is no permutation.
+        Parameters
+        ----------
+        axes : dimension k of the result is dimension axes[k] of this tensor.
+
+        Raises
+        ------
+        FormatError : `axes` is no permutation.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").permute((2, 0, 1)).shape
+        (5, 2, 3)
         """
         order = checked_axes(axes, self.ndim)
+        held = self._held
+        if isinstance(held, Through):
+            if held.view is not None:
+                return self._viewed(held.view.permuted(order))
+            return held.stored.with_map(held.map.permuted(order))
         format = in_order(self._format.levels, [order.index(k) for k in self._format.order])
-        structure = self._structure
+        structure = self.structure
         if structure is not None and order == [1, 0]:
             structure = transposed(structure)
-        held = self._held.permuted(order) if isinstance(self._held, View) else self._held
+        held = held.permuted(order) if isinstance(held, View) else held
         shape = tuple(self._shape[k] for k in order)
-        kept = self._attributes, self._descriptor_attributes
-        return self._trusted(format, shape, held, self._fill_value, structure, *kept)
+        return self._trusted(format, shape, held, replace(self._metadata, structure=structure))
 
     @property
     def T(self) -> Tensor:
-        """The dimensions in reverse."""
+        """The same entries with the dimensions reversed."""
         return self.permute(range(self.ndim)[::-1])
 
     def load(self, format: FormatLike | None = None) -> Tensor:
-        """The same entries in memory, of a view in arrays of its own, of a file with no more read than is needed.
+        """Read the entries into memory. A view gets arrays of its own, and no more than it needs is read.
 
-        format: where not the one that it has. Raises what `read` raises for the arrays, FormatError, LimitError.
+        Parameters
+        ----------
+        format : by default the format does not change.
+
+        Raises
+        ------
+        ArrayError, ContainerError, FormatError, LimitError : as `read` and `convert` raise them.
+
+        >>> from binsparse_levels import pack_dense
+        >>> pack_dense([[0, 2], [3, 0]], "CSR")[1:].load("COO").values.tolist()
+        [3]
         """
         _ = self._tree
+        if (map := self.map) is not None:
+            return self.stored.load(format).with_map(map)
         return self if format is None else self.convert(format)
 
     def slabs(self, dimension: int, *, max_bytes: int) -> Iterator[tuple[range, Tensor]]:
-        """The tensor in parts along a dimension, each of whole fibers and in memory, its arrays of at most so many
-        bytes: the coordinates of the part, and the tensor of them, in the format of a view of it.
+        """Iterate over parts along a dimension: the coordinates of each part, and a tensor in memory.
 
-        Of dense and sparse levels each entry is read once along the outermost stored dimension; along another, once
-        for every part, and once more to count. Of other kinds a part is made, and halved where it turns out too large.
-        A structure is expanded first. Raises LimitError where one coordinate alone takes more, IndexError.
+        Along the outermost stored dimension of dense and sparse levels, each entry is read once. Along another, it is
+        read once to count, and once for each part. With other kinds, a part that turns out too large is halved. A
+        structure is expanded first, and a map is removed.
+
+        Parameters
+        ----------
+        dimension : counted from 0, or from -1 backwards.
+        max_bytes : the most that the arrays of a part take.
+
+        Raises
+        ------
+        LimitError : one coordinate alone takes more.
+        IndexError : there is no such dimension.
+
+        >>> from binsparse_levels import pack_dense
+        >>> [(part, slab.shape) for part, slab in pack_dense([[0, 2], [3, 0]], "CSR").slabs(0, max_bytes=100)]
+        [(range(0, 2), (2, 2))]
         """
+        if self._metadata.map is not None:
+            yield from self.without_map().slabs(dimension, max_bytes=max_bytes)
+            return
         dimension, most = checked_dimension(dimension, self.ndim), as_integer(max_bytes)
         if most is None:
             raise OptionError(
@@ -483,30 +615,35 @@ class Tensor:
     # What it does
 
     def check(self) -> None:
-        """Check every invariant again; raises ArrayError with every fault and its place."""
-        self._check(order=True)
+        """Check every invariant again. Raises ArrayError with the place of every fault."""
+        self.stored._check(order=True)
 
     def _check(self, *, order: bool) -> None:
         raise_if(ArrayError, self._tree.check(self._format.order, order=order))
         self._check_structure()
 
     def _check_structure(self) -> None:
-        if self._structure is not None:
-            raise_if(FormatError, structure_problems(self._structure, self._shape, self.dtype))
+        if self.structure is not None:
+            raise_if(FormatError, structure_problems(self.structure, self._shape, self.dtype))
             if not self._padded:
-                raise_if(ArrayError, triangle_problems(self._structure, self.unpack()[0]))
+                raise_if(ArrayError, triangle_problems(self.structure, self.unpack()[0]))
 
     @property
     def _padded(self) -> bool:
-        """Whether stored values may be what no entry was."""
+        """Whether the format may store cells that were no entries."""
         return self._format.padded
 
     def unpack(self) -> tuple[tuple[Array, ...], Array]:
-        """The stored entries in stored order: `ndim` int64 arrays of coordinates, one a dimension, and their values.
+        """The stored entries in stored order: a tuple of int64 coordinates for each dimension, and the values.
 
-        With a structure, those of its triangle: what a dense format stores in the other one is no entry.
+        With a structure, these are the entries of its triangle. With a map, padding holds no entries.
+
+        >>> from binsparse_levels import pack_dense
+        >>> coords, values = pack_dense([[0, 2], [3, 0]], "CSR").unpack()
+        >>> [x.tolist() for x in coords], values.tolist()
+        ([[0, 1], [1, 0]], [2, 3])
         """
-        return self._entries(np.int64)
+        return self._held.unpack() if isinstance(self._held, Through) else self._entries(np.int64)
 
     def _entries(self, dtype: npt.DTypeLike) -> tuple[tuple[Array, ...], Array]:
         """As `unpack`, with coordinates of that type."""
@@ -515,25 +652,37 @@ class Tensor:
         for column, dimension in zip(columns, self._format.order, strict=True):
             coords[dimension] = column
         values = items_at(self._tree.values, positions)
-        if self._structure is not None and self._padded:
-            kept = in_triangle(self._structure, coords)
+        if self.structure is not None and self._padded:
+            kept = in_triangle(self.structure, coords)
             return tuple(x[kept] for x in coords), values[kept]
         return tuple(coords), values
 
     def to_dense(self, fill: Any = None, *, limits: Limits = DEFAULT_LIMITS) -> Array:
-        """A numpy array of the tensor's shape and type, its structure expanded.
+        """A numpy array of the tensor's shape and type. A structure is expanded.
 
-        fill: the value of what is not stored, where the fill value of the tensor, or zero, will not do.
-        Raises LimitError for an array of more than `limits.dense_bytes`.
+        Parameters
+        ----------
+        fill : the value of cells that are not stored; by default the fill value, or zero.
+        limits : `dense_bytes` is the most that the array takes.
+
+        Raises
+        ------
+        LimitError : the array is larger.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [1, 2], 3, "CVEC").to_dense(fill=7).tolist()
+        [1, 7, 2]
         """
         if self.ndim > 64:
             raise LimitError(Problem("shape", f"numpy has no arrays of {self.ndim} dimensions"))
         limits.hold("dense_bytes", self.size * self.dtype.itemsize, "shape", "the size in bytes of the dense array")
+        if self._metadata.map is not None:
+            return self.without_map(limits=limits).to_dense(fill, limits=limits)
         rest = self._pad() if fill is None else checked_fill(fill, self.dtype)
-        if self._structure is None and not self._tree.arrays and len(self._tree.values) == self.size:
+        if self.structure is None and not self._tree.arrays and len(self._tree.values) == self.size:
             cells = self._tree.values.reshape(self._tree.dims)
             return np.array(cells.transpose(np.argsort(self._format.order)) if self.ndim else cells, order="C")
-        if self._structure is not None:
+        if self.structure is not None:
             return self.convert(coordinates(2)).expand_structure().to_dense(rest, limits=limits)
         blank = np.zeros((), self.dtype)
         blank[...] = rest
@@ -545,18 +694,95 @@ class Tensor:
         scatter_tree(self._tree, steps, dense.reshape(-1))
         return dense
 
-    def convert(self, format: FormatLike, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
-        """The same entries in another format. Between formats of one order the values, and the indices that list every
-        entry, are shared.
+    def with_map(self, map: IndexMap) -> Tensor:
+        """See this tensor through a map: a tensor of shape `map.shape` that stores the same arrays.
 
-        A format that stores more than entries (dense below) is filled up with the fill value, or zero, and what it is
-        filled up with is stored from then on; `drop_fill` is the way back. Raises FormatError, LimitError.
+        Parameters
+        ----------
+        map : its `stored_shape` is the shape of this tensor. If this tensor has a map too, the result has one map that
+            does what both do. Values stored at padding are no entries.
+
+        Raises
+        ------
+        FormatError : the shapes differ, this tensor has a structure, or the maps do not become one.
+
+        >>> from binsparse_levels import IndexMap, pack
+        >>> stored = pack([[1, 2]], [2, 3], 4, "CVEC", fill_value=0)
+        >>> stored.with_map(IndexMap.grouping((2, 2), (0, 1), ())).to_dense().tolist()
+        [[0, 2], [3, 0]]
         """
+        stored, own = self.stored, self.map
+        if stored.structure is not None:
+            raise FormatError(Problem("structure", "a tensor with a map has none; call expand_structure() first"))
+        found = map if own is None else map.then(own)
+        if found.stored_shape != stored._shape:
+            what = f"stores a tensor of shape {found.stored_shape}, and this one has {stored._shape}"
+            raise FormatError(Problem("map", what))
+        return self._trusted(stored._format, found.shape, Through(stored, found), replace(stored._metadata, map=found))
+
+    def without_map(self, format: FormatLike | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
+        """The same entries without a map.
+
+        Parameters
+        ----------
+        format : by default a tensor with a map becomes a list of coordinates, and another stays as it is.
+
+        Raises
+        ------
+        FormatError, LimitError : as `convert` raises them.
+
+        >>> from binsparse_levels import pack_dense
+        >>> str(pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").without_map("CSR").format)
+        'CSR'
+        """
+        held = self._held
+        if not isinstance(held, Through):
+            return self if format is None else self.convert(format, limits=limits)
+        target = coordinates(self.ndim) if format is None else format
+        if held.view is not None:
+            return held.selected().convert(target, limits=limits)
+        return self._packed(*held.unpack(), target, limits, map=None)
+
+    def dm(self) -> DimensionMap:
+        """The strides and offsets of a map that groups dimensions, of a view too; see `IndexMap.dm`.
+
+        Raises FormatError for another map, or none.
+        """
+        held = self._held
+        if not isinstance(held, Through):
+            raise FormatError(Problem("map", "the tensor has none; give it one by convert(format, map=…)"))
+        return held.map.dm() if held.view is None else held.map.dm(held.view.items, held.view.dimensions)
+
+    def convert(self, format: FormatLike, *, map: MapLike | None = None, limits: Limits = DEFAULT_LIMITS) -> Tensor:
+        """The same entries in another format.
+
+        Formats with one order of the dimensions share the values, and the indices that list every entry. A format that
+        stores more than entries, such as one that ends with a dense level, is padded with the fill value, or zero. The
+        padding counts as entries from then on; `drop_fill` removes it.
+
+        Parameters
+        ----------
+        format : of the stored tensor.
+        map : an index map or its notation. By default the tensor keeps its map; `without_map` removes it. A new map
+            expands the structure.
+
+        Raises
+        ------
+        FormatError : the format cannot hold the tensor.
+        LimitError : the arrays would be too large.
+
+        >>> from binsparse_levels import pack_dense
+        >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
+        >>> tensor.convert("CSC").values.tolist(), tensor.convert("sparse", map="(1 0)").values.tolist()
+        ([3, 2], [3, 2])
+        """
+        if map is not None or self._metadata.map is not None:
+            return converted(self, format, map, limits)
         parsed, _ = checked_format(format, self._shape, limits)
         if parsed.canonical() == self._format.canonical():
             return self._with(parsed, self._tree)
-        if self._structure is not None:
-            raise_if(FormatError, mirror_problems(self._structure, parsed, self._pad()))
+        if self.structure is not None:
+            raise_if(FormatError, mirror_problems(self.structure, parsed, self._pad()))
             if self._padded:
                 return self._packed(*self.unpack(), parsed, limits)
         stored_at = np.argsort(self._format.order)
@@ -564,10 +790,16 @@ class Tensor:
         return self._with(parsed, packing.convert_tree(self._tree, parsed.levels, order, self._pad(), limits))
 
     def drop_fill(self) -> Tensor:
-        """A tensor of the same format without the stored entries that equal the fill value (zero where it is None).
+        """A tensor of the same format without the entries that equal the fill value, or zero if there is none.
 
-        A format that is dense below cannot be without them: convert it first.
+        A format that ends with a dense level stores them again; convert it first.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [0, 2], 3, "CVEC").drop_fill().values.tolist()
+        [2]
         """
+        if (map := self.map) is not None:
+            return self.stored.drop_fill().with_map(map)
         fill = self._pad()
         coords, values = self.unpack()
         with np.errstate(invalid="ignore"):
@@ -577,37 +809,47 @@ class Tensor:
         return self._packed([x[kept] for x in coords], values[kept], self._format, DEFAULT_LIMITS)
 
     def _packed(
-        self, coords: Sequence[Array], values: Array, format: Format, limits: Limits, *, iso: bool | None = None
+        self,
+        coords: Sequence[Array],
+        values: Array,
+        format: FormatLike,
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        iso: bool | None = None,
+        shape: Sequence[int] | None = None,
+        **changes: Any,
     ) -> Tensor:
-        """A tensor of these entries, otherwise like this one."""
+        """A tensor of these entries, otherwise like this one. shape: where it is another. changes: in the metadata."""
+        parsed, sizes = checked_format(format, self._shape if shape is None else shape, limits)
         iso = (self.iso if iso is None else iso) and bool(coords or len(values))
-        entries = _entries(format, self._shape, coords, _one(values).reshape(1) if iso else values, iso)
-        return self._with(format, packing.pack_entries(format.levels, entries, self._pad(), "error", limits))
+        entries = _entries(parsed, sizes, coords, _one(values).reshape(1) if iso else values, iso)
+        tree = packing.pack_entries(parsed.levels, entries, self._pad(), "error", limits)
+        return self._trusted(parsed, sizes, tree, replace(self._metadata, **changes))
 
     def astype(self, dtype: npt.DTypeLike) -> Tensor:
-        """The same tensor with values of another type, cast as numpy casts them; the other arrays are shared."""
+        """The same tensor with values of another type, cast as numpy casts them. The other arrays are shared."""
+        if (map := self.map) is not None:
+            return self.stored.astype(dtype).with_map(map)
         tree = self._tree.blanked()
         check_value_type(np.dtype(dtype))
-        if self._structure is not None:
-            raise_if(FormatError, structure_problems(self._structure, self._shape, np.dtype(dtype)))
+        if self.structure is not None:
+            raise_if(FormatError, structure_problems(self.structure, self._shape, np.dtype(dtype)))
         if tree.iso:
             values = repeat_one(_one(tree.values).reshape(1).astype(dtype), len(tree.values))
         else:
             values = tree.values.astype(dtype)
-        fill = None if self._fill_value is None else self._fill_value.astype(values.dtype)
+        fill = None if self.fill_value is None else self.fill_value.astype(values.dtype)
         cast = tree.with_values(values, tree.iso)
         return self._with(self._format, cast, fill_value=fill)
 
     def equals(self, other: Tensor) -> bool:
-        """Whether both have the same shape, the same entries, and the same fill value, in whatever formats.
+        """Whether both have the same shape, entries and fill value, in whatever formats and through whatever maps.
 
-        NaN equals NaN; types are compared by value, as numpy does; a stored fill value is an entry.
+        NaN equals NaN. Types do not matter, only values, as in numpy. A stored fill value counts as an entry.
         """
-        if hasattr(other, "to_tensor"):  # it is seen through a map
-            other = other.to_tensor()
         if not isinstance(other, Tensor) or self._shape != other._shape:
             return False
-        fills = self._fill_value, other._fill_value
+        fills = self.fill_value, other.fill_value
         if (fills[0] is None) != (fills[1] is None) or (fills[0] is not None and not same(*fills)):
             return False
         (mine, values), (others, other_values) = self._sorted(), other._sorted()
@@ -620,14 +862,14 @@ class Tensor:
             return False
 
     def expand_structure(self) -> Tensor:
-        """The same matrix with the entries of both triangles, in the same format, without a structure."""
-        if self._structure is None:
+        """The same matrix without a structure: it stores the entries of both triangles in the same format."""
+        if self.structure is None:
             return self
-        # Behind or before the entries, their mirror images are in order within each fiber: only the first stored
-        # dimension is to be sorted.
-        above = STRUCTURES[self._structure].lower != (self._format.order == (0, 1))
+        # All mirror images stand before or behind the entries, in order within each fiber. Only the first stored
+        # dimension has to be sorted.
+        above = STRUCTURES[self.structure].lower != (self._format.order == (0, 1))
         given = self._entries(index_dtype(self._shape, 2 * len(self._tree.values)))
-        coords, values = expand(self._structure, *given, mirrored_first=above)
+        coords, values = expand(self.structure, *given, mirrored_first=above)
         iso = self.iso and bool(len(values) == 0 or (values == values[0]).all())
         entries = _entries(self._format, self._shape, coords, _one(values).reshape(1) if iso else values, iso)
         ordered = all(level.ordered for level in self._format.levels)
@@ -643,9 +885,13 @@ class Tensor:
         return self._with(self._format, tree, structure=None)
 
     def with_structure(self, structure: str) -> Tensor:
-        """The inverse: the same matrix, of which one triangle is stored. Raises ArrayError, with a place, for one that
-        is not what its other triangle says, FormatError for a shape or a type that cannot be.
+        """The same matrix with one triangle stored, the inverse of `expand_structure`.
+
+        Raises ArrayError, with a place, for triangles that contradict each other, and FormatError for a shape, type or
+        map that no structure has.
         """
+        if self._metadata.map is not None:
+            raise FormatError(Problem("map", "a tensor with a map has no structure; call without_map() first"))
         whole = self.expand_structure()
         raise_if(FormatError, structure_problems(structure, whole._shape, whole.dtype))
         raise_if(FormatError, mirror_problems(structure, whole._format, whole._pad()))
@@ -656,57 +902,46 @@ class Tensor:
         return half._with(half._format, half._tree, structure=structure)
 
     def _diagonal_problems(self) -> list[Problem]:
-        """What a strict reader finds wrong with the diagonal of a dense matrix with a structure: it has to be its own
-        mirror image.
-        """
-        if self._structure is None or not self._padded:
+        """Faults of the diagonal of a dense matrix with a structure, which has to equal its mirror image."""
+        if self.structure is None or not self._padded:
             return []
-        return list(diagonal_problems(self._structure, *self.unpack()))
+        return list(diagonal_problems(self.structure, *self.unpack()))
 
     def _stored(
         self, version: str = VERSION, *, narrow: bool = False, bitpacked: bool | Collection[str] = False
     ) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The header of a container, and the arrays as it holds them; raises ArrayError for types without a name."""
+        """The header and the arrays as a container holds them. Raises ArrayError for types without a name."""
         raise_if(ArrayError, self._diagonal_problems())
-        attributes = dict(self._descriptor_attributes)
-        if self._structure is not None:
+        metadata = replace(self._metadata, map=self.map)
+        if self.structure is not None:
             i, j = self.unpack()[0]
-            attributes["number_of_diagonal_elements"] = int(np.count_nonzero(i == j))
-        return stored(
-            self._tree,
-            self._format,
-            self._shape,
-            self._fill_value,
-            self._structure,
-            attributes,
-            self._attributes,
-            version,
-            narrow,
-            bitpacked,
-        )
+            own = {**metadata.descriptor_attributes, "number_of_diagonal_elements": int(np.count_nonzero(i == j))}
+            metadata = replace(metadata, descriptor_attributes=own)
+        stored = self.stored
+        return encode_tree(stored._tree, stored._format, stored._shape, metadata, version, narrow, bitpacked)
 
     def __binsparse_descriptor__(self) -> dict[str, Any]:
-        """The descriptor, as a dictionary with the key `binsparse`. Provisional: the protocol is a draft."""
+        """The descriptor, a dictionary with the key `binsparse`. The protocol is a draft and may change."""
         return self._stored()[0]
 
     def __binsparse__(self) -> dict[str, Array]:
-        """The arrays by name, as a container would hold them, without a copy. Provisional: the protocol is a draft."""
+        """The arrays by name, as a container holds them. The protocol is a draft and may change."""
         return self._stored()[1]
 
     def _sorted(self) -> tuple[tuple[Array, ...], Array]:
         """All entries in lexicographic order, the structure expanded."""
-        if not self.ndim:  # coordinates of no dimension would make an entry of one that is not there
+        if not self.ndim:  # a list without coordinates would always have one entry
             return self.unpack()
-        if self._structure is None:
-            return self.convert(coordinates(self.ndim)).unpack()
-        coords, values = expand(self._structure, *self.unpack())
+        if self.structure is None:
+            return self.without_map(coordinates(self.ndim)).unpack()
+        coords, values = expand(self.structure, *self.unpack())
         entries = _entries(coordinates(self.ndim), self._shape, coords, values, False)
         tree = packing.pack_entries(coordinates(self.ndim).levels, entries, self._pad(), "error", DEFAULT_LIMITS)
         return tuple(packing.unpack_tree(tree)[0]), tree.values
 
     def _pad(self) -> Any:
-        """What stands where nothing is stored."""
-        return np.zeros((), self.dtype)[()] if self._fill_value is None else self._fill_value
+        """The value of cells that are not stored: the fill value, or zero."""
+        return np.zeros((), self.dtype)[()] if self.fill_value is None else self.fill_value
 
 
 @within_memory
@@ -720,20 +955,43 @@ def pack(
     fill_value: Any = None,
     structure: str | None = None,
     attributes: Mapping[str, Any] | None = None,
+    map: MapLike | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Tensor:
-    """A Tensor of entries in any order.
+    """Pack entries in any order into a Tensor.
 
-    coords: one integer array for each dimension, or one array of shape (ndim, n). values: an array of length n, or a
-    scalar for all entries (then the tensor is iso). duplicates: what becomes of coordinates that are given more than
-    once: an error, the sum of the values (of booleans, whether any is true; integers wrap as numpy's), or the first or
-    the last of them in input order. Of a masked array the entries whose value is masked are not stored. fill_value,
-    structure, attributes: as for Tensor.
+    Parameters
+    ----------
+    coords : an integer array for each dimension, or one array of shape (ndim, n).
+    values : an array of length n, or a scalar for all entries (an iso tensor). Masked values are left out.
+    shape : the sizes of the dimensions.
+    format : of the stored tensor.
+    duplicates : what to do with repeated coordinates: raise an "error", store the "sum", the "first" or the "last" in
+        input order. The sum of booleans is whether any is true; integers wrap as in numpy.
+    fill_value, structure, attributes, limits : as for Tensor.
+    map : an index map or its notation, through which the tensor is stored.
 
-    Raises FormatError, ArrayError for what is out of range, repeated, or of a wrong type or length, LimitError.
+    Raises
+    ------
+    ArrayError : coordinates are out of range or repeated, or arrays have a wrong type or length.
+    FormatError, LimitError : the format cannot hold the tensor.
+
+    >>> from binsparse_levels import pack
+    >>> pack([[1, 0], [0, 2]], [1.5, 2.5], (2, 3), "CSR", fill_value=0).to_dense().tolist()
+    [[0.0, 0.0, 2.5], [1.5, 0.0, 0.0]]
     """
     if duplicates not in ("error", "sum", "first", "last"):
         raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
+    if map is not None:
+        through = parse_map(map, checked_sizes(shape))
+        columns, stored = checked_entries(coords, values, len(through.shape))
+        options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "structure": structure}
+        options |= {"attributes": attributes, "limits": limits}
+        try:
+            made = pack(through.forward(columns), stored, through.stored_shape, format, **options)
+        except RepeatedError as error:
+            raise repeated([int(x[0]) for x in through.backward([[x] for x in error.coords])]) from None
+        return made.with_map(through)
     parsed, sizes = checked_format(format, shape, limits)
     columns, stored = checked_entries(coords, values, len(sizes))
     raise_if(FormatError, structure_problems(structure, sizes, stored.dtype) if structure is not None else ())
@@ -741,12 +999,39 @@ def pack(
     entries = _entries(parsed, sizes, columns, stored.reshape(-1) if iso else stored, iso)
     fill = checked_fill(fill_value, stored.dtype)
     pad = np.zeros((), stored.dtype)[()] if fill is None else fill
-    kept = checked_json(attributes, limits)
-    tree = packing.pack_entries(parsed.levels, entries, pad, duplicates, limits)
+    metadata = Metadata(fill, structure, checked_json(attributes, limits))
     if structure is not None:
-        raise_if(ArrayError, triangle_problems(structure, columns))
         raise_if(FormatError, mirror_problems(structure, parsed, pad))
-    return Tensor._trusted(parsed, sizes, tree, fill, structure, kept, {})
+        raise_if(ArrayError, triangle_problems(structure, columns))
+    tree = packing.pack_entries(parsed.levels, entries, pad, duplicates, limits)
+    return Tensor._trusted(parsed, sizes, tree, metadata)
+
+
+def sorted_tensor(
+    format: FormatLike,
+    shape: int | Sequence[int],
+    arrays: Mapping[str, npt.ArrayLike],
+    values: npt.ArrayLike,
+    *,
+    duplicates: Duplicates = "error",
+    limits: Limits = DEFAULT_LIMITS,
+    **options: Any,
+) -> Tensor:
+    """A Tensor of arrays whose entries may be out of order. Arrays in order are shared, others are sorted.
+
+    duplicates: as for `pack`. options: as for Tensor. Raises ArrayError for faults that sorting does not repair.
+    """
+    try:
+        return Tensor(format, shape, arrays, values, limits=limits, **options)
+    except ArrayError:
+        loose = Tensor(format, shape, arrays, values, check="trusted", limits=limits, **options)
+        coords, listed = loose.unpack()
+        entries = coords, _one(listed) if loose.iso and len(listed) else listed
+        fill = loose.fill_value
+        made = pack(*entries, shape, format, duplicates=duplicates, fill_value=fill, limits=limits)
+        if duplicates == "error" and any(len(made.arrays[name]) != len(x) for name, x in loose.arrays.items()):
+            raise  # a fiber was stored twice
+    return loose._with(made._format, made._tree)
 
 
 @within_memory
@@ -757,14 +1042,29 @@ def pack_dense(
     fill_value: Any = 0,
     pattern: npt.ArrayLike | None = None,
     attributes: Mapping[str, Any] | None = None,
+    map: MapLike | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Tensor:
-    """A Tensor of what differs from the fill value in an array (NaN equals NaN), or of what the boolean pattern marks.
-    Of a masked array the cells that are masked are not stored.
+    """Pack the cells of a dense array that differ from the fill value into a Tensor. NaN equals NaN.
 
-    The fill value is 0 unless another is given, while `pack` gives none: by `equals` these differ. Where it is None the
-    tensor has none, and what differs from zero is stored. Raises FormatError, ArrayError
-    for a pattern of another shape or a fill value that the type cannot hold, LimitError.
+    Parameters
+    ----------
+    array : masked cells are not stored.
+    format : of the stored tensor.
+    fill_value : 0 by default, while `pack` has none by default; `equals` tells these apart. With None, all cells
+        that differ from zero are stored.
+    pattern : booleans of the same shape, which mark the cells to store.
+    attributes, limits : as for Tensor.
+    map : as for `pack`.
+
+    Raises
+    ------
+    ArrayError : the pattern has another shape, or the type cannot hold the fill value.
+    FormatError, LimitError : the format cannot hold the tensor.
+
+    >>> from binsparse_levels import pack_dense
+    >>> pack_dense([[0, 2], [3, 0]], "CSR").values.tolist()
+    [2, 3]
     """
     dense, masked = split_mask(array, "array")
     dense = sound_booleans(dense)
@@ -782,20 +1082,18 @@ def pack_dense(
             )
     if masked is not None:
         mask = mask & ~masked
-    if not mask.size or not dense.ndim:
-        empty = (np.nonzero(mask), dense[mask]) if dense.ndim else ((), dense[mask])
-        return pack(*empty, dense.shape, format, fill_value=fill_value, attributes=attributes, limits=limits)
+    if not mask.size or not dense.ndim or map is not None:
+        entries = (np.nonzero(mask), dense[mask]) if dense.ndim else ((), dense[mask])
+        options: dict[str, Any] = {"attributes": attributes, "map": map, "limits": limits}
+        return pack(*entries, dense.shape, format, fill_value=fill_value, **options)
     parsed, sizes = checked_format(format, dense.shape, limits)
     native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
     tree = gather_tree(native, mask, parsed.levels, parsed.order, pad, limits)
-    return Tensor._trusted(parsed, sizes, tree, fill, None, checked_json(attributes, limits), {})
+    return Tensor._trusted(parsed, sizes, tree, Metadata(fill, attributes=checked_json(attributes, limits)))
 
 
-def gather(tensor: Any, indices: Sequence[Any], apart: bool) -> Tensor:
-    """The entries of a tensor that several index arrays beside slices name, in a tensor by all coordinates.
-
-    tensor: a Tensor, or what is asked like one. indices, apart: of `parse_key`.
-    """
+def _gather(tensor: Tensor, indices: Sequence[Any], apart: bool) -> Tensor:
+    """The entries at several index arrays beside slices, as a list of coordinates. indices, apart: of `parse_key`."""
     named = [k for k, index in enumerate(indices) if not isinstance(index, slice)]
     points = broadcast([indices[k] for k in named], [tensor.shape[k] for k in named])
     shape = points[0].shape
@@ -823,11 +1121,11 @@ def _unpickle(
     values: Array,
     count: int,
     iso: bool,
-    *rest: Any,
+    metadata: Metadata,
 ) -> Tensor:
     dims = tuple(shape[k] for k in format.order)
     whole = repeat_one(values.reshape(1), count) if iso else values
-    return Tensor._trusted(format, shape, Tree(format.levels, dims, arrays, whole, iso), *rest)
+    return Tensor._trusted(format, shape, Tree(format.levels, dims, arrays, whole, iso), metadata)
 
 
 def _entries(format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, iso: bool) -> Entries:
@@ -836,12 +1134,12 @@ def _entries(format: Format, shape: Sequence[int], coords: Sequence[Array], valu
 
 
 def _one(values: Array) -> Array:
-    """The one value of an iso tensor, as an array without dimensions."""
+    """The value of an iso tensor, as an array without dimensions."""
     return values[0:1].reshape(()) if len(values) else np.zeros((), values.dtype)
 
 
 def _frozen(format: Format, tree: Tree) -> Tree:
-    """The tree with arrays that cannot be written to, and the levels as they were spelled."""
+    """The tree with read-only arrays, and the levels as they were spelled."""
     arrays = {name: _read_only(array) for name, array in tree.arrays.items()}
     return Tree(format.levels, tree.dims, arrays, _read_only(tree.values), tree.iso)
 

@@ -1,10 +1,10 @@
-"""What callers give, checked and brought into one form: formats and shapes, coordinates, values, fill values, JSON."""
+"""Check arguments and bring them into one form: formats and shapes, coordinates, values, fill values, JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,23 +17,30 @@ from ..formats.format import Format, FormatLike, parse_format
 from ..formats.index_map import checked_shape
 from ..formats.json import RESERVED, load_json
 from ..formats.structure import STRUCTURES
+from ..levels.base import Array
 from ..limits import Limits, as_integer
 
-Array: TypeAlias = npt.NDArray[Any]
+if TYPE_CHECKING:
+    from .tensor import Tensor
 
 
 def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limits) -> tuple[Format, tuple[int, ...]]:
-    parsed = parse_format(format)
-    several = as_integer(shape) is None and isinstance(shape, Sequence | np.ndarray)
-    sizes = checked_shape(shape if several else (shape,))
+    """The format and the sizes of the dimensions. Raises FormatError where their ranks differ, LimitError."""
+    parsed, sizes = parse_format(format), checked_sizes(shape)
     limits.hold("rank", len(sizes), "shape", "the number of dimensions")
     if parsed.rank != len(sizes):
         raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, but the shape is {sizes}"))
     return parsed, sizes
 
 
+def checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """The sizes of the dimensions; a number is the size of one dimension. Raises FormatError, TypeError."""
+    several = as_integer(shape) is None and isinstance(shape, Sequence | np.ndarray)
+    return checked_shape(shape if several else (shape,))
+
+
 def checked_dimension(dimension: int, ndim: int) -> int:
-    """A dimension as numpy takes an axis, a negative one counted from the end. Raises TypeError, IndexError."""
+    """A dimension, counted from the end where it is negative. Raises TypeError, IndexError."""
     number = as_integer(dimension)
     if number is None:
         raise TypeError(f"a dimension is an integer, got {dimension!r:.40}")
@@ -43,15 +50,12 @@ def checked_dimension(dimension: int, ndim: int) -> int:
 
 
 def checked_values(values: npt.ArrayLike) -> Array:
-    """An array of values, or a scalar, of a type that a tensor holds. Raises ArrayError."""
+    """Values as an array or a scalar, of a type that a tensor holds. Raises ArrayError."""
     return _as_values(checked_array(values, "values"))
 
 
 def checked_entries(coords: Any, values: npt.ArrayLike, ndim: int) -> tuple[list[Array], Array]:
-    """Coordinates by dimension, and values, an array or a scalar; entries whose value is masked are left out.
-
-    Raises ArrayError.
-    """
+    """Coordinates by dimension, and values as an array or a scalar. Masked values are left out. Raises ArrayError."""
     array, masked = split_mask(values, "values")
     if masked is not None and not array.ndim:
         raise _masked_error(masked, "values")
@@ -68,7 +72,7 @@ def _as_values(array: Array) -> Array:
 
 
 def checked_array(given: npt.ArrayLike, path: str) -> Array:
-    """An array. Raises ArrayError for what is none, and where items are masked."""
+    """An array. Raises ArrayError where numpy makes none, and for masked items."""
     array, masked = split_mask(given, path)
     if masked is not None:
         raise _masked_error(masked, path)
@@ -76,7 +80,7 @@ def checked_array(given: npt.ArrayLike, path: str) -> Array:
 
 
 def split_mask(given: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
-    """An array, and which of its items are masked, None where none is. Raises ArrayError for what is no array."""
+    """An array and its mask, None if no item is masked. Raises ArrayError where numpy makes no array."""
     if isinstance(given, list | tuple) and _holds_mask(given):
         raise ArrayError(Problem(path, "a list holds masked items, whose masks numpy drops; give one masked array"))
     try:
@@ -104,22 +108,24 @@ def _masked_error(masked: Array, path: str) -> ArrayError:
 
 
 def check_value_type(dtype: np.dtype[Any]) -> None:
-    """Raise ArrayError for a type that no tensor holds: objects, texts, and what has no size."""
+    """Raise ArrayError for types that no tensor holds: objects, texts, and types of no size."""
     if dtype.hasobject or dtype.kind in "SU" or not dtype.itemsize:
         what = f"expected numbers, or another type of fixed size but no texts, got {dtype}; store codes in their place"
         raise ArrayError(Problem("values", what))
 
 
 def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[str, Any]:
-    """A copy of the attributes as a container will give them back. Raises TypeError, DescriptorError, LimitError."""
+    """A copy of the attributes as a container returns them. Raises TypeError, DescriptorError, LimitError."""
     if attributes is None:
         return {}
     if not isinstance(attributes, Mapping) or not all(isinstance(key, str) for key in attributes):
         raise TypeError(f"attributes are a mapping from names, got {attributes!r:.60}")
     if NAMESPACE in attributes:
-        raise DescriptorError(Problem(f"attributes.{NAMESPACE}", "this name is the descriptor's"))
+        raise DescriptorError(Problem(f"attributes.{NAMESPACE}", "this name is the descriptor's; choose another"))
     if any(key.startswith(RESERVED) for key in attributes):
-        raise DescriptorError(Problem("attributes", f"names that begin with {RESERVED} are the package's"))
+        raise DescriptorError(
+            Problem("attributes", f"names that begin with {RESERVED} are the package's; choose others")
+        )
     try:
         text = json.dumps(dict(attributes), allow_nan=False)
     except (ValueError, RecursionError) as error:
@@ -129,7 +135,7 @@ def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[s
 
 
 def checked_coords(coords: Any, ndim: int, values: Array) -> list[Array]:
-    """An array of integers for each dimension, as many as there are values. Raises ArrayError."""
+    """An array of integers for each dimension, as long as the values. Raises ArrayError."""
     columns = [checked_array(x, f"coords[{k}]") for k, x in enumerate(coords)]
     if len(columns) != ndim:
         raise ArrayError(Problem("coords", f"expected an array for each of {ndim} dimensions, got {len(columns)}"))
@@ -149,7 +155,7 @@ def checked_coords(coords: Any, ndim: int, values: Array) -> list[Array]:
 
 
 def checked_places(coords: Any, shape: Sequence[int]) -> list[Array]:
-    """An array of integers for each dimension, all of one length and in range. Raises ArrayError, IndexError."""
+    """An array of integers for each dimension, of one length and in range. Raises ArrayError, IndexError."""
     columns = checked_coords(coords, len(shape), np.empty(()))
     for k, (x, size) in enumerate(zip(columns, shape, strict=True)):
         if len(x) and (x.min() < 0 or x.max() >= size):
@@ -158,7 +164,7 @@ def checked_places(coords: Any, shape: Sequence[int]) -> list[Array]:
 
 
 def checked_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
-    """The fill value as a scalar of that type; raises ArrayError where it would become another value."""
+    """The fill value as a scalar of the type. Raises ArrayError where the cast would change it."""
     if fill_value is None:
         return None
     given = sound_booleans(checked_array(fill_value, "fill_value"))
@@ -170,15 +176,43 @@ def checked_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
             cast = exact.astype(dtype)[()]
     except (TypeError, ValueError, OverflowError):
         raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}")) from None
-    # A floating-point type may round a number, but makes none of a text, and no infinity of a finite one.
+    # A cast to a floating-point type may round, but must not read a text or make a finite number infinite.
     rounded = dtype.kind in "fc" and exact is given and given.dtype.kind in "biufc"
     if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not same(cast, given[()]):
         raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}: it would become {cast!r}"))
     return cast
 
 
+def check_representable(
+    tensor: Tensor,
+    target: str,
+    path: str | None = None,
+    *,
+    ranks: Collection[int] | None = None,
+    type_fits: bool = True,
+    structures: bool = False,
+) -> None:
+    """Raise FormatError if a target cannot represent the tensor. No target has another fill value than zero.
+
+    path: of a file, for errors, which else name the attribute. ranks: the numbers of dimensions that the target holds.
+    type_fits: whether it holds the type of the values. structures: whether it holds structures.
+    """
+    problems = []
+    if ranks is not None and tensor.ndim not in ranks:
+        problems.append(Problem(path or "shape", f"{target} holds no tensors of {tensor.ndim} dimensions"))
+    if tensor.structure is not None and not structures:
+        what = f"{target} cannot represent {tensor.structure}; call expand_structure() first"
+        problems.append(Problem(path or "structure", what))
+    if tensor.fill_value is not None and tensor.fill_value != np.zeros((), tensor.dtype)[()]:
+        what = f"{target} cannot represent the fill value {tensor.fill_value}, only zero"
+        problems.append(Problem(path or "fill_value", what))
+    if not type_fits:
+        problems.append(Problem(path or "values", f"{target} holds no {tensor.dtype} values"))
+    raise_if(FormatError, problems)
+
+
 def mirror_problems(structure: str, format: Format, pad: Any) -> list[Problem]:
-    """Cells that a padded level fills have to be worth the same in both triangles."""
+    """Faults of a padded format: its padding must have the same value in both triangles."""
     mirrored = STRUCTURES[structure].mirrored(pad)
     if not format.padded or same(mirrored, pad):
         return []

@@ -18,11 +18,9 @@ from binsparse_levels import (
     FormatError,
     IndexMap,
     LimitError,
-    MappedTensor,
     Tensor,
     pack,
     pack_dense,
-    pack_mapped,
     parse_map,
     testing,
 )
@@ -74,7 +72,7 @@ def mapped_tensors(draw):
     fill = draw(st.sampled_from([None, 0, 7]))
     values = draw(st.sampled_from([np.arange(1, len(chosen) + 1), np.int64(5)]))
     values = values[: len(chosen)] if np.ndim(values) else values
-    tensor = pack_mapped(columns(chosen, len(shape)), values, shape, format, map, fill_value=fill)
+    tensor = pack(columns(chosen, len(shape)), values, shape, format, map=map, fill_value=fill)
     dense, pattern = np.full(shape, fill or 0, np.int64), np.zeros(shape, bool)
     for place, value in zip(chosen, np.broadcast_to(values, len(chosen)), strict=True):
         dense[place], pattern[place] = value, True
@@ -175,7 +173,7 @@ def test_the_parameters_of_a_grouping():
     dense = np.arange(24).reshape(2, 3, 4)
     map = IndexMap.grouping((2, 3, 4), (2, 0, 1), (1,))
     assert map.dm() == (((2,), (0, 1)), ((1,), (3, 1)), (0, 0))
-    tensor = MappedTensor(pack_dense(dense.transpose(2, 0, 1).reshape(4, 6), "CSR"), map)
+    tensor = pack_dense(dense.transpose(2, 0, 1).reshape(4, 6), "CSR").with_map(map)
     assert tensor[1:][0].dm() == (((1,), (0,)), ((1,), (1,)), (0, 3))
     assert tensor[:, ::-2, 1].T.dm() == (((), (1, 0)), ((), (3, -2)), (1, 2))
     for view in (tensor[1:][0], tensor[:, ::-2, 1].T, tensor[:, 1:, 3]):
@@ -185,7 +183,7 @@ def test_the_parameters_of_a_grouping():
                 start + sum(step * place[k] for step, k in zip(s, g, strict=True))
                 for start, s, g in zip(offset, strides, groups, strict=True)
             ]
-            assert tensor.tensor[tuple(stored)] == view[place]
+            assert tensor.stored[tuple(stored)] == view[place]
     with pytest.raises(FormatError, match="divides"):
         IndexMap.blocks((4,), 2).dm()
     with pytest.raises(FormatError, match="index array"):
@@ -279,7 +277,7 @@ def test_entries_come_back_without_padding(case):
     assert all(x < size for place in found for x, size in zip(place, dense.shape, strict=True))
     assert tensor.number_of_stored_values == len(values)
     np.testing.assert_array_equal(tensor.to_dense(), dense)
-    plain = tensor.to_tensor()
+    plain = tensor.without_map()
     assert plain.shape == tensor.shape == dense.shape
     assert tensor.equals(plain)
     tensor.check()
@@ -295,9 +293,9 @@ def test_views_are_numpys(case, data):
         key = data.draw(keys(dense.shape))
         padded = tensor.format.padded
         tensor, dense, pattern = tensor[key], dense[key], pattern[key]
-        found = tensor.to_dense() if isinstance(tensor, MappedTensor | Tensor) else tensor
+        found = tensor.to_dense() if isinstance(tensor, Tensor) else tensor
         np.testing.assert_array_equal(found, dense)
-        if not isinstance(tensor, MappedTensor):
+        if not isinstance(tensor, Tensor) or tensor.map is None:
             return
         assert tensor.shape == dense.shape
         axes = data.draw(st.permutations(range(dense.ndim)))
@@ -305,10 +303,10 @@ def test_views_are_numpys(case, data):
         if not padded and dense.ndim:
             assert sorted(rows(tensor.unpack()[0], 0)) == rows(np.nonzero(pattern), 0)
         if data.draw(st.booleans()):
-            stored, map = tensor.tensor, tensor.map
+            stored, map = tensor.stored, tensor.map
             stored.check()
             assert stored.shape == map.stored_shape
-            np.testing.assert_array_equal(MappedTensor(stored, map).to_dense(), dense)
+            np.testing.assert_array_equal(stored.with_map(map).to_dense(), dense)
         np.testing.assert_array_equal(tensor.T.to_dense(), dense.T)
 
 
@@ -318,20 +316,20 @@ def test_conversion_to_other_maps(case, data):
     map = data.draw(testing.maps(dense.shape))
     assume(np.prod(map.stored_shape, dtype=float) < 2**16)
     format = data.draw(testing.formats(min_rank=len(map.groups), max_rank=len(map.groups)))
-    found = tensor.convert(format, map)
+    found = tensor.convert(format, map=map)
     assert (found.map, found.format) == (map, format)
     np.testing.assert_array_equal(found.to_dense(), dense)
     if not (format.padded or tensor.format.padded):
         assert found.equals(tensor)
     assert str(found.fill_value) == str(tensor.fill_value)
     if dense.ndim:
-        again = MappedTensor(tensor, IndexMap.transpose(dense.shape[::-1], range(dense.ndim)[::-1]))
+        again = tensor.with_map(IndexMap.transpose(dense.shape[::-1], range(dense.ndim)[::-1]))
         np.testing.assert_array_equal(again.to_dense(), dense.T)
-        assert again.tensor is tensor.tensor
+        assert again.stored is tensor.stored
 
 
 def test_single_values_and_arrays_of_them():
-    tensor = MappedTensor(pack_dense(MATRIX, "CSR")).convert("sparse, sparse(2)", IndexMap.hicoo(MATRIX.shape, 2))
+    tensor = pack_dense(MATRIX, "CSR").convert("sparse, sparse(2)", map=IndexMap.hicoo(MATRIX.shape, 2))
     for place in np.ndindex(*MATRIX.shape):
         assert tensor[place] == MATRIX[place]
         assert tensor[1:, ::-1][place[0] - 1, place[1]] == MATRIX[1:, ::-1][place[0] - 1, place[1]]
@@ -352,7 +350,7 @@ def test_all_that_a_tensor_is_asked_is_asked_of_one_with_a_map(case, data):
     if dense.ndim and data.draw(st.booleans()):
         key = tuple(slice(None, None, data.draw(st.sampled_from([1, -1, 2]))) for _ in dense.shape)
         tensor, dense = tensor[key], dense[key]
-    plain = tensor.to_tensor()
+    plain = tensor.without_map()
     assert tensor.equals(plain)
     assert plain.equals(tensor)
     if not any(level.padded for level in tensor.format.levels):
@@ -383,15 +381,15 @@ def test_all_that_a_tensor_is_asked_is_asked_of_one_with_a_map(case, data):
             with pytest.raises(IndexError):
                 tensor.locate([x + size for x, size in zip(coords, dense.shape, strict=True)])
     assert isinstance(tensor.descriptor_attributes, Mapping)
-    assert set(tensor.arrays) == set(tensor.tensor.arrays)
+    assert set(tensor.arrays) == set(tensor.stored.arrays)
 
 
 def test_permuting_and_packing_move_nothing():
-    tensor = MappedTensor(pack_dense(MATRIX, "CSR")).convert("dense, sparse, dense(2)", "0/2, 1/3, 0%2, 1%3")
-    assert tensor.T.tensor is tensor.tensor
+    tensor = pack_dense(MATRIX, "CSR").convert("dense, sparse, dense(2)", map="0/2, 1/3, 0%2, 1%3")
+    assert tensor.T.stored is tensor.stored
     assert str(tensor.T.map) == "1/2, 0/3, 1%2, 0%3"
-    assert tensor.nbytes == tensor.tensor.nbytes
-    turned = tensor.convert("dense(2), sparse(2)", "0%2, 1%3, 0/2, 1/3")
+    assert tensor.nbytes == tensor.stored.nbytes
+    turned = tensor.convert("dense(2), sparse(2)", map="0%2, 1%3, 0/2, 1/3")
     np.testing.assert_array_equal(turned.to_dense(), MATRIX)
     with pytest.raises(FormatError):
         tensor.permute((0, 0))
@@ -403,24 +401,24 @@ def test_permuting_and_packing_move_nothing():
 
 def test_faults_are_told_by_the_coordinates_of_the_tensor():
     with pytest.raises(ArrayError, match=r"\(2, 3\) is given more than once"):
-        pack_mapped([[2, 0, 2], [3, 1, 3]], [1, 2, 3], (4, 5), "sparse(4)", "0/2, 1/2, 0%2, 1%2")
+        pack([[2, 0, 2], [3, 1, 3]], [1, 2, 3], (4, 5), "sparse(4)", map="0/2, 1/2, 0%2, 1%2")
     with pytest.raises(ArrayError, match="5 is outside dimension 1 of size 5"):
-        pack_mapped([[2], [5]], [1], (4, 5), "sparse(4)", "0/2, 1/2, 0%2, 1%2")
-    summed = pack_mapped([[2, 2], [3, 3]], [1, 2], (4, 5), "sparse(4)", "0/2, 1/2, 0%2, 1%2", duplicates="sum")
+        pack([[2], [5]], [1], (4, 5), "sparse(4)", map="0/2, 1/2, 0%2, 1%2")
+    summed = pack([[2, 2], [3, 3]], [1, 2], (4, 5), "sparse(4)", map="0/2, 1/2, 0%2, 1%2", duplicates="sum")
     assert summed[2, 3] == 3
     with pytest.raises(FormatError, match="structure"):
-        MappedTensor(pack([[1], [0]], [1.0], (2, 2), "COO", structure="symmetric_lower"))
+        pack([[1], [0]], [1.0], (2, 2), "COO", structure="symmetric_lower").with_map(IndexMap.morton((2, 2)))
     with pytest.raises(FormatError, match="stores a tensor of shape"):
-        MappedTensor(pack_dense(MATRIX, "CSR"), IndexMap.morton((3, 5)))
+        pack_dense(MATRIX, "CSR").with_map(IndexMap.morton((3, 5)))
 
 
 def test_what_stands_at_padding_is_no_entry():
     stored = pack([[0, 1, 1], [0, 0, 1]], [1, 2, 3], (2, 2), "COO", fill_value=0)
-    tensor = MappedTensor(stored, parse_map("0/2, 0%2", (3,)))
+    tensor = stored.with_map(parse_map("0/2, 0%2", (3,)))
     assert tensor.unpack()[1].tolist() == [1, 2]
     assert tensor.to_dense().tolist() == [1, 0, 2]
     assert tensor[::-1].to_dense().tolist() == [2, 0, 1]
-    assert tensor.convert("CVEC", "0").tensor.values.tolist() == [1, 2]
+    assert tensor.convert("CVEC", map="0").stored.values.tolist() == [1, 2]
 
 
 def test_sizes_beyond_memory():
@@ -431,7 +429,7 @@ def test_sizes_beyond_memory():
         (IndexMap.morton(shape), "sparse"),
         (IndexMap.grouping(shape, (1, 0, 2), (1,)), "sparse, sparse"),
     ]:
-        tensor = pack_mapped(coords, [1.0, 2.0, 3.0], shape, format, map)
+        tensor = pack(coords, [1.0, 2.0, 3.0], shape, format, map=map)
         assert tensor[2**39 :, 4:].unpack()[1].tolist() in ([2, 3], [3, 2])
         assert tensor[2**39 + 7].unpack()[1].tolist() == [2]
         assert tensor[-1, 5, 1] == 3
@@ -443,21 +441,22 @@ def test_sizes_beyond_memory():
 
 @pytest.mark.parametrize("name", ["t.h5", "t.zarr", "t.npz", "t.bspnpy", "t.bspra", "t.nc"])
 def test_a_map_stands_beside_what_is_stored(name, tmp_path):
-    tensor = pack_mapped([[0, 2], [1, 4]], [1.5, 2.5], (3, 5), "dense, sparse, dense(2)", "0/2, 1/2, 0%2, 1%2")
-    tensor = MappedTensor(Tensor(tensor.format, tensor.tensor.shape, tensor.tensor.arrays, tensor.tensor.values,
-                                 attributes={"unit": "m"}), tensor.map)  # fmt: skip
+    tensor = pack([[0, 2], [1, 4]], [1.5, 2.5], (3, 5), "dense, sparse, dense(2)", map="0/2, 1/2, 0%2, 1%2")
+    stored = tensor.stored
+    whole = Tensor(stored.format, stored.shape, stored.arrays, stored.values, attributes={"unit": "m"})
+    tensor = whole.with_map(tensor.map)
     path = str(tmp_path / name)
     bl.write(path, tensor)
     again = bl.read(path)
-    assert isinstance(again, MappedTensor)
+    assert isinstance(again, Tensor)
     assert again.map == tensor.map
-    testing.check_same(again.tensor, tensor.tensor)
+    testing.check_same(again.stored, tensor.stored)
     assert dict(again.attributes) == {"unit": "m"}
     opened = bl.open(path)
-    assert opened.tensor._held.lazy
+    assert opened.stored._held.lazy
     np.testing.assert_array_equal(opened[1:, ::2].to_dense(), tensor.to_dense()[1:, ::2])
     assert opened[2, 4] == 2.5
-    assert opened.tensor._held.lazy
+    assert opened.stored._held.lazy
     bl.write(str(tmp_path / f"again_{name}"), opened[:2])  # a view too
     np.testing.assert_array_equal(bl.read(str(tmp_path / f"again_{name}")).to_dense(), tensor.to_dense()[:2])
     # Another program sees a plain tensor, with JSON of somebody's beside it.
@@ -466,12 +465,12 @@ def test_a_map_stands_beside_what_is_stored(name, tmp_path):
     described = header["binsparse"]
     beside = described.pop(KEY)
     assert beside == {"shape": [3, 5], "digits": "0/2, 1/2, 0%2, 1%2"}
-    bl.write(plain := {}, tensor.tensor)
+    bl.write(plain := {}, tensor.stored)
     assert described == plain["binsparse"]
 
 
 def test_the_protocol_and_seals(tmp_path):
-    tensor = MappedTensor(pack_dense(MATRIX, "CSR")).convert("sparse", IndexMap.morton(MATRIX.shape))
+    tensor = pack_dense(MATRIX, "CSR").convert("sparse", map=IndexMap.morton(MATRIX.shape))
     again = bl.from_binsparse(tensor)
     assert again.map == tensor.map
     assert again.equals(tensor)
@@ -493,7 +492,7 @@ def test_the_protocol_and_seals(tmp_path):
     ],
 )
 def test_a_map_in_a_file_is_checked(change, message):
-    bl.write(stored := {}, MappedTensor(pack_dense(MATRIX, "CSR")))
+    bl.write(stored := {}, pack_dense(MATRIX, "CSR", map="0, 1"))
     stored["binsparse"][KEY] = change
     for lenient in (False, True):
         with pytest.raises(DescriptorError, match=message) as caught:
@@ -511,14 +510,14 @@ def test_a_structure_has_no_map():
 
 
 def test_files_of_other_systems_hold_the_entries(tmp_path):
-    tensor = MappedTensor(pack_dense(MATRIX, "CSR")).convert("sparse", IndexMap.morton(MATRIX.shape))
+    tensor = pack_dense(MATRIX, "CSR").convert("sparse", map=IndexMap.morton(MATRIX.shape))
     bl.write(tmp_path / "t.mtx", tensor)
-    assert isinstance(bl.read(tmp_path / "t.mtx"), Tensor)
+    assert bl.read(tmp_path / "t.mtx").map is None
     np.testing.assert_array_equal(bl.read(tmp_path / "t.mtx").to_dense(), MATRIX)
 
 
 def test_larger_than_memory(tmp_path):
-    tensor = MappedTensor(pack_dense(MATRIX, "CSR")).convert("sparse(2), sparse(2)", IndexMap.blocks(MATRIX.shape, 2))
+    tensor = pack_dense(MATRIX, "CSR").convert("sparse(2), sparse(2)", map=IndexMap.blocks(MATRIX.shape, 2))
     source, target = str(tmp_path / "t.h5"), str(tmp_path / "u.h5")
     bl.write(source, tensor)
     bl.convert(source, target, "dense, sparse(3)", memory=2**30)
@@ -528,6 +527,36 @@ def test_larger_than_memory(tmp_path):
         bl.concatenate([source, source], str(tmp_path / "v.h5"))
     with pytest.raises(FormatError, match="through a map"):
         bl.append(source, tensor)
+
+
+def test_files_are_converted_to_another_map(tmp_path):
+    source, target = str(tmp_path / "t.h5"), str(tmp_path / "u.h5")
+    bl.write(source, pack_dense(MATRIX, "CSR"))
+    bl.convert(source, target, "dense, sparse, dense(2)", map="0/2, 1/2, 0%2, 1%2")
+    assert str(bl.read(target).map) == "0/2, 1/2, 0%2, 1%2"
+    np.testing.assert_array_equal(bl.read(target).to_dense(), MATRIX)
+    bl.convert(target, source, map="(0 1)", overwrite=True)
+    assert str(bl.read(source).format) == "CVEC"
+    with pytest.raises(bl.OptionError, match="memory"):
+        bl.convert(source, target, "CSR", map="0, 1", memory=2**30, overwrite=True)
+
+
+def test_what_a_tensor_without_a_map_says():
+    tensor = pack_dense(MATRIX, "CSR", attributes={"unit": "m"})
+    assert tensor.map is None
+    assert tensor.stored is tensor
+    assert tensor.without_map() is tensor
+    with pytest.raises(FormatError, match="has none"):
+        tensor.dm()
+    blocked = tensor.convert("sparse(4)", map="0/2, 1/2, 0%2, 1%2")
+    assert dict(blocked.attributes) == dict(blocked.without_map().attributes) == {"unit": "m"}
+    assert dict(blocked[1:].attributes) == dict(tensor[1:].attributes) == {}
+    symmetric = pack([[1], [0]], [1.0], (2, 2), "COO", structure="symmetric_lower")
+    np.testing.assert_array_equal(symmetric.convert("sparse", map="(0 1)").to_dense(), symmetric.to_dense())
+    with pytest.raises(FormatError, match="without_map"):
+        symmetric.convert("sparse", map="(0 1)").with_structure("symmetric_lower")
+    with pytest.raises(FormatError, match="expand_structure"):
+        pack([[1], [0]], [1.0], (2, 2), "sparse(2)", structure="symmetric_lower", map="0, 1")
 
 
 def test_the_command_line(tmp_path, capsys):
@@ -541,7 +570,7 @@ def test_the_command_line(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["map"] == {"shape": [3, 5], "digits": "0/2, 1/2, 0%2, 1%2"}
     assert main(["check", blocked]) == 0
     assert main(["convert", blocked, plain, "--map", "0, 1", "--format", "CSC"]) == 0
-    assert isinstance(bl.read(plain), Tensor)
+    assert bl.read(plain).map is None
     np.testing.assert_array_equal(bl.read(plain).to_dense(), MATRIX)
     assert main(["convert", blocked, plain, "--map", "0", "--overwrite"]) == 2
     assert main(["convert", blocked, plain, "--map", "0, 1", "--memory", "1G", "--overwrite"]) == 2
@@ -559,7 +588,7 @@ def test_gcxs_with_its_arrays(data):
     array = sparse.GCXS.from_numpy(dense, compressed_axes=rows_of)
     tensor = bl.from_gcxs(array)
     np.testing.assert_array_equal(tensor.to_dense(), dense)
-    assert np.shares_memory(tensor.tensor.values, array.data) or not array.nnz
+    assert np.shares_memory(tensor.stored.values, array.data) or not array.nnz
     back = bl.to_gcxs(tensor)
     assert tuple(back.compressed_axes) == tuple(rows_of)
     assert np.shares_memory(back.data, array.data) or not array.nnz
@@ -569,9 +598,7 @@ def test_gcxs_with_its_arrays(data):
     np.testing.assert_array_equal(other.todense(), dense)
     key = data.draw(keys(shape))
     found = tensor[key]
-    np.testing.assert_array_equal(
-        found.to_dense() if isinstance(found, MappedTensor | bl.Tensor) else found, dense[key]
-    )
+    np.testing.assert_array_equal(found.to_dense() if isinstance(found, bl.Tensor) else found, dense[key])
 
 
 def test_gcxs_of_one_dimension_and_none():
@@ -610,8 +637,8 @@ def test_torch_and_back(torch, layout, batch, dense_dim):
         array = getattr(whole, f"to_sparse_{layout}")((2, 4), dense_dim=dense_dim)
     tensor = bl.from_torch(array)
     np.testing.assert_array_equal(tensor.to_dense(), dense)
-    assert isinstance(tensor, MappedTensor) == layout.startswith("bs")
-    stored = tensor.tensor if isinstance(tensor, MappedTensor) else tensor
+    assert (tensor.map is not None) == layout.startswith("bs")
+    stored = tensor.stored
     stored.check()
     assert np.shares_memory(stored.values, array.values().numpy())
     back = bl.to_torch(tensor)

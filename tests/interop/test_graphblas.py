@@ -130,5 +130,5 @@ def test_what_is_refused():
         with pytest.raises(FormatError):
             to_graphblas(tensor)
     pairs = gb.dtypes.register_anonymous(np.dtype([("x", int), ("y", float)]))
-    with pytest.raises(FormatError, match="a type that a user has defined"):
+    with pytest.raises(FormatError, match="defined by a user"):
         from_graphblas(gb.Vector(pairs, 3))

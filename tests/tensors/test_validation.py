@@ -16,7 +16,6 @@ from binsparse_levels import (
     IndexMap,
     LimitError,
     Limits,
-    MappedTensor,
     NOfM,
     Sparse,
     Tensor,
@@ -27,7 +26,6 @@ from binsparse_levels import (
     get_threads,
     pack,
     pack_dense,
-    pack_mapped,
     read,
     set_threads,
     testing,
@@ -79,7 +77,7 @@ TAKES = {  # each a function of 2, as whatever integer; and perhaps of a folder
     "shape alone": lambda n: pack([[1]], [1.0], n, "CVEC").shape,
     "Tensor": lambda n: Tensor("DVEC", n, {}, [1.0, 2.0]).shape,
     "permute": lambda n: cube().permute((n, 0, -1 * -1)).to_dense(),
-    "permute a mapped one": lambda n: MappedTensor(cube()).permute([n, 1, 0]).to_dense(),
+    "permute a mapped one": lambda n: cube().with_map(IndexMap.transpose(cube().shape)).permute([n, 1, 0]).to_dense(),
     "Format": lambda n: Format((Sparse(3),), (n, 0, 1)),
     "rank": lambda n: (str(Sparse(n)), type(Sparse(n).rank), Sparse(n).rank),
     "parameters": lambda n: (str(NOfM(1, n, 4)), NOfM(1, 1, n)),
@@ -175,7 +173,7 @@ def test_what_is_masked_is_not_stored(data):
     if np.prod(map.stored_shape, dtype=float) < 2**16:
         listed = Format((Sparse(len(map.groups)),))
         plain = pack([x[kept] for x in coords], cells.reshape(-1)[kept], shape, Format((Sparse(len(shape)),)))
-        assert pack_mapped(coords, places, shape, listed, map).equals(plain)
+        assert pack(coords, places, shape, listed, map=map).equals(plain)
 
 
 MASKED = np.ma.array([0, 1], mask=[False, True])
@@ -199,7 +197,7 @@ MASKED = np.ma.array([0, 1], mask=[False, True])
         lambda: cube().to_dense(fill=np.ma.masked),
         lambda: IndexMap.transpose((3,)).forward([MASKED]),
         lambda: IndexMap.transpose((3,)).backward([MASKED]),
-        lambda: pack_mapped([MASKED], [1, 2], (3,), "CVEC", "0"),
+        lambda: pack([MASKED], [1, 2], (3,), "CVEC", map="0"),
     ],
 )
 def test_masks_elsewhere_are_refused(call):
@@ -280,7 +278,7 @@ def test_booleans_of_any_byte_in_files_of_other_systems(tmp_path):
     [
         lambda values: pack([[0, 1]], values, 3, "CVEC"),
         lambda values: pack([[0, 1]], values[0], 3, "CVEC"),
-        lambda values: pack_mapped([[0, 1]], values, (3,), "CVEC", "0"),
+        lambda values: pack([[0, 1]], values, (3,), "CVEC", map="0"),
         lambda values: pack_dense(values, "CVEC", fill_value=None),
         lambda values: Tensor("CVEC", 3, {"indices_0": [0, 1]}, values),
         lambda values: pack([[0]], [1.0], 3, "CVEC").astype(np.asarray(values).dtype),

@@ -35,6 +35,7 @@ from ...formats.bitpacked import Stream, encode
 from ...kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
 from ...limits import DEFAULT_LIMITS, Limits, as_integers
 from ...tensors.tensor import Tensor
+from ...tensors.validation import check_representable
 from .compressed_matrix import Axis, Compressed, compressed, first_items, read_matrix
 from .sources import Folder, Group, Place, attribute_text
 
@@ -205,12 +206,7 @@ def _contents(
     path: str, tensor: Tensor, packed: bool, number: int
 ) -> tuple[Version, dict[str, Array], dict[str, list[str]]]:
     """The version, the arrays and the lists of texts of a matrix."""
-    if tensor.ndim != 2:
-        raise FormatError(Problem(path, f"BPCells holds matrices, not {tensor.ndim} dimensions"))
-    if tensor.structure is not None:
-        raise FormatError(Problem(path, f"BPCells cannot represent {tensor.structure}"))
-    if tensor.fill_value is not None and tensor.fill_value != 0:
-        raise FormatError(Problem(path, f"BPCells cannot represent the fill value {tensor.fill_value}"))
+    check_representable(tensor, "BPCells", path, ranks=(2,))
     if max(tensor.shape) > _MOST:
         raise FormatError(Problem(path, f"BPCells holds no dimension above {_MOST}, got shape {tensor.shape}"))
     texts = {theirs: _names(tensor, ours, k) for k, (ours, theirs) in enumerate(_NAMES.items())}

@@ -11,7 +11,7 @@ from ...arrays import Sliceable, cut
 from ...engine.emission import Duplicates
 from ...errors import ArrayError, Problem, raise_if
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
-from ...tensors.tensor import Tensor, pack
+from ...tensors.tensor import Tensor, sorted_tensor
 from .sources import named
 
 Axis: TypeAlias = Literal["row", "col"]  # by which a matrix is compressed
@@ -47,16 +47,10 @@ class Compressed:
             limits.hold("array_bytes", len(stored) * stored.dtype.itemsize, name, "the size in bytes")
             loaded.append(stored[:])
         pointers, indices, values = loaded
-        place = self.format, self.shape
         arrays = {"pointers_to_1": pointers, "indices_1": indices}
-        try:
-            made = Tensor(*place, arrays, values, limits=limits)
-        except ArrayError:
-            with named(dict(zip((*self.arrays, "values"), self.names, strict=True))):
-                loose = Tensor(*place, arrays, values, check="trusted", limits=limits)
-            coords, entries = loose.unpack()
-            made = pack(coords, entries, *place[::-1], duplicates=duplicates, limits=limits)
-        return Tensor._trusted(made.format, made.shape, made._tree, None, None, dict(self.attributes), {})
+        with named(dict(zip((*self.arrays, "values"), self.names, strict=True))):
+            made = sorted_tensor(self.format, self.shape, arrays, values, duplicates=duplicates, limits=limits)
+        return made._with(made.format, made._tree, attributes=dict(self.attributes))
 
 
 def compressed(

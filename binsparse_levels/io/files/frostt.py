@@ -12,6 +12,7 @@ from ...errors import ArrayError, FormatError, Problem
 from ...formats.format import coordinates
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.tensor import Tensor, pack
+from ...tensors.validation import check_representable
 from . import text_tables
 from .text_tables import Array
 
@@ -57,14 +58,8 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
 
     Raises FormatError for a tensor that the text cannot represent.
     """
-    if tensor.ndim == 0:
-        raise FormatError(Problem(path, "a .tns file holds no scalars"))
-    if tensor.structure is not None:
-        raise FormatError(Problem(path, f"a .tns file cannot represent {tensor.structure}"))
-    if tensor.fill_value is not None and tensor.fill_value != 0:
-        raise FormatError(Problem(path, f"a .tns file cannot represent the fill value {tensor.fill_value}"))
-    if tensor.dtype.kind not in "biuf" or tensor.dtype.itemsize > 8:
-        raise FormatError(Problem(path, f"a .tns file holds no {tensor.dtype} values"))
+    type_fits = tensor.dtype.kind in "biuf" and tensor.dtype.itemsize <= 8
+    check_representable(tensor, "a .tns file", path, ranks=range(1, tensor.ndim + 1), type_fits=type_fits)
     coords, values = tensor.unpack()
     if values.dtype == np.uint64 and len(values) and values.max() > INT64_MAX:
         raise FormatError(Problem(path, "a .tns file holds no integers above 2**63 - 1"))

@@ -13,6 +13,7 @@ from ...formats.format import ALIASES
 from ...formats.structure import STRUCTURES, expand, in_triangle
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.tensor import Tensor, pack
+from ...tensors.validation import check_representable
 from . import text_tables
 
 COMMENT = "%"
@@ -66,10 +67,7 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
     A structure is written with the lower triangle. Of an iso tensor the boolean True is written as a pattern. Raises
     FormatError for a tensor that the text cannot represent.
     """
-    if tensor.ndim != 2:
-        raise FormatError(Problem(path, f"a .mtx file holds matrices, not {tensor.ndim} dimensions"))
-    if tensor.fill_value is not None and tensor.fill_value != 0:
-        raise FormatError(Problem(path, f"a .mtx file cannot represent the fill value {tensor.fill_value}"))
+    check_representable(tensor, "a .mtx file", path, ranks=(2,), structures=True)
     if tensor.structure is not None and tensor.structure.startswith("skew") and tensor.dtype.kind == "u":
         raise FormatError(Problem(path, f"a .mtx file cannot represent {tensor.structure} of unsigned numbers"))
     coords, values = tensor.unpack()

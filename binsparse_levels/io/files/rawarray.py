@@ -23,6 +23,7 @@ from ...formats.format import Format
 from ...levels import Dense
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.tensor import Tensor
+from ...tensors.validation import check_representable
 
 
 @contextlib.contextmanager
@@ -97,15 +98,12 @@ def write(
     Raises FormatError for what the file would lose, OptionError.
     """
     check_order(order)
-    if tensor.structure is not None:
-        raise FormatError(Problem(path, f"an .ra file cannot represent {tensor.structure}; expand the structure first"))
+    check_representable(tensor, "an .ra file", path)
     if tensor.arrays or len(tensor.values) != tensor.size:
         every = ", ".join(["dense"] * tensor.ndim)
         raise FormatError(
             Problem(path, f"an .ra file holds dense arrays, not {tensor.format}; convert it to '{every}'")
         )
-    if tensor.fill_value is not None and tensor.fill_value != np.zeros((), tensor.dtype):
-        raise FormatError(Problem(path, f"an .ra file cannot represent the fill value {tensor.fill_value}"))
     if type(trailer) is not bytes or type(big_endian) is not bool:
         raise OptionError(
             Problem(path, f"expected bytes to append and a boolean, got {trailer!r:.40}, {big_endian!r:.40}")

@@ -22,6 +22,7 @@ from ....errors import ContainerError, FormatError, PathExistsError, Problem, ra
 from ....limits import DEFAULT_LIMITS, Limits
 from ....tensors.encoding import has_empty_fibers
 from ....tensors.tensor import Tensor
+from ....tensors.validation import check_representable
 from .dialects import (
     DIALECTS,
     JSON_TYPES,
@@ -215,12 +216,7 @@ def _sayable(tensor: Tensor, place: str, dialect: str) -> tuple[str, Layout, Ten
         spelled = "; ".join(str(format) for format in words)
         what = f"the {dialect} dialect has no {tensor.format!s:.80}; convert it to one of {spelled}"
         raise FormatError(Problem(place, what))
-    if tensor.structure is not None:
-        raise FormatError(
-            Problem(place, f"an sscdf file cannot represent {tensor.structure}; expand_structure() first")
-        )
-    if tensor.fill_value is not None and tensor.fill_value != 0:
-        raise FormatError(Problem(place, f"an sscdf file cannot represent the fill value {tensor.fill_value}"))
+    check_representable(tensor, "an sscdf file", place)
     if word == "scalar_empty" and tensor.number_of_stored_values:
         word = "scalar"
     if tensor.format.alias in ("DCSR", "DCSC") and has_empty_fibers(tensor.arrays["pointers_to_1"]):
