@@ -1,5 +1,6 @@
-"""One .ra file (RawArray): a header of little-endian 64-bit words, the items with the first dimension fastest, and
-whatever else was appended.
+"""One .ra file (RawArray): a header of little-endian 64-bit words, the items, and a trailer of any bytes.
+
+The first dimension varies fastest.
 
     magic, flags, eltype, elbyte, size, ndims, dims[ndims], data[size], trailer
 """
@@ -48,7 +49,7 @@ _CODES = {name: codes for codes, name in ELEMENTS.items() if name[0] != "V"}
 
 @dataclass(frozen=True)
 class Header:
-    """What a header says."""
+    """A parsed header."""
 
     flags: int
     eltype: int
@@ -58,12 +59,12 @@ class Header:
 
     @property
     def offset(self) -> int:
-        """Where the data begins."""
+        """The offset of the data."""
         return FIXED + 8 * len(self.dims)
 
     @property
     def count(self) -> int:
-        """How many items there are; one where there are no dimensions."""
+        """The number of items; one without dimensions."""
         return math.prod(self.dims)
 
     @property
@@ -84,7 +85,7 @@ class Header:
 
 
 def read_header(file: IO[bytes], length: int, name: str, limits: Limits) -> Header:
-    """The header of a file of that many bytes, compared with them. Raises ContainerError, LimitError."""
+    """The header of a file of `length` bytes, compared with the length. Raises ContainerError, LimitError."""
     head = file.read(FIXED)
     if len(head) < FIXED:
         raise _fault(name, f"has {length} bytes, fewer than the header of an .ra file")
@@ -110,7 +111,7 @@ def read_header(file: IO[bytes], length: int, name: str, limits: Limits) -> Head
 
 
 def _check_size(header: Header, there: int, name: str) -> None:
-    """Raise ContainerError where the items cannot be what is there: that many bytes behind the header."""
+    """Raise ContainerError where the items do not fit the `there` bytes behind the header."""
     size, count, nbytes = header.size, header.count, header.nbytes
     dims = " × ".join(map(str, header.dims)) or "1"
     if header.flags & BITS:
@@ -132,7 +133,7 @@ def _check_size(header: Header, there: int, name: str) -> None:
 
 
 def element_type(header: Header, name: str, dtype: npt.DTypeLike | None = None) -> np.dtype[Any]:
-    """numpy's type of the items, or the one that is given, of the same width.
+    """numpy's type of the items, or the given type of the same width.
 
     Raises ContainerError for a width that the file's type does not have, OptionError for another width than the file's.
     """
@@ -158,7 +159,7 @@ def element_type(header: Header, name: str, dtype: npt.DTypeLike | None = None) 
 
 
 def _bfloat16() -> np.dtype[Any]:
-    """The type of the package ml_dtypes, which numpy lacks, or raw bytes where it is not installed."""
+    """bfloat16 of the package ml_dtypes, or raw bytes without the package."""
     try:
         import ml_dtypes
     except ImportError:
@@ -209,17 +210,17 @@ class ArrayFile(LazyArray):
         return self._read(0, len(self))
 
     def trailer(self) -> bytes:
-        """What was appended to the file. Raises LimitError for more than an array may have."""
+        """The bytes behind the items. Raises LimitError for more than an array may have."""
         begin = self.header.offset + (self.header.size if self._expanded is None else self._used)
         self._limits.hold("array_bytes", self._length - begin, self._name, "the size in bytes of the trailer")
         with touching(self._name):
             return self._bytes(begin, self._length - begin).tobytes()
 
     def map(self, order: Order = "F") -> Array:
-        """A read-only view of the file's memory map: of the shape of the file's dimensions, so that indices are those
-        of Julia and C, or with order="C" of the reversed shape, contiguous. In the byte order of the file.
+        """A read-only view of the file's memory map, in the byte order of the file.
 
-        Raises ContainerError for what is encoded, LimitError for shapes that numpy has none of.
+        order: "F" for the shape of the file's dimensions, with indices as in Julia and C; "C" for the reversed shape,
+        contiguous. Raises ContainerError for encoded items, LimitError for shapes that numpy does not support.
         """
         check_order(order)
         items = self._mapped
@@ -248,7 +249,7 @@ class ArrayFile(LazyArray):
 
     @functools.cached_property
     def _expanded(self) -> Bytes | None:
-        """The bytes of all items where they are encoded, else None."""
+        """The decoded bytes of all items; None for plain items."""
         if not self.header.flags & ENCODED or self.header.flags & BITS:
             return None
         with touching(self._name):
@@ -288,7 +289,7 @@ class ArrayFile(LazyArray):
         return np.unpackbits(raw, count=at + count, bitorder="little")[at:].view(self.dtype)
 
     def _bytes(self, at: int, count: int) -> Bytes:
-        """Bytes of the file. Raises EOFError where it became shorter."""
+        """Bytes of the file. Raises EOFError for a file that was truncated."""
         raw = np.empty(count, np.uint8)
         direct.read_in_steps(self._file.fileno(), raw, at)
         return raw
@@ -303,7 +304,7 @@ class ArrayFile(LazyArray):
 
 
 def check_order(order: Order) -> None:
-    """Raise OptionError for what is no order."""
+    """Raise OptionError for an invalid order."""
     if order not in get_args(Order):
         raise OptionError(Problem("order", f"expected F or C, got {order!r:.40}"))
 
@@ -336,7 +337,7 @@ def write_array(
 
 
 def codes_of(dtype: np.dtype[Any], eltype: int | None, name: str) -> tuple[int, int]:
-    """eltype and elbyte of items of that type. Raises FormatError for what would be read back as another type."""
+    """eltype and elbyte of items of that type. Raises FormatError for a type that would change."""
     native = dtype.newbyteorder("=")
     known = _CODES.get("bfloat16" if native.name == "bfloat16" else native.str[1:])
     raw = native.type is np.void and native.names is None
@@ -389,7 +390,7 @@ _PIECE = 2**24  # bytes that are brought into order at once
 
 
 def _in_order(cells: Array, header: Header) -> Iterator[Array]:
-    """The items as the file has them, in pieces that are contiguous."""
+    """The items as bytes of the file, in contiguous pieces."""
     swap = bool(header.flags & BIG) != (sys.byteorder == "big")
     if not cells.size:
         return
@@ -420,7 +421,7 @@ def _slabs(cells: Array) -> Iterator[Array]:
 
 
 def _reversed(raw: Bytes, unit: int) -> Bytes:
-    """The bytes with those of every unit in the other order, in the same memory where numpy can."""
+    """The bytes, reversed in every unit; in the same memory where numpy can."""
     if unit in (2, 4, 8):
         raw.view(f"u{unit}").byteswap(inplace=True)
         return raw

@@ -15,7 +15,7 @@ from .ra_file import ArrayFile, Header, codes_of
 
 
 class RawArrayReader(npy_folder.DirectoryReader):
-    """As of .npy files; the arrays may be in every encoding and byte order that an .ra file has."""
+    """A folder of .ra files that is open for reading. Any encoding and byte order is read."""
 
     suffix = ".ra"
 
@@ -35,7 +35,7 @@ class RawArrayReader(npy_folder.DirectoryReader):
 
 
 class RawArrayWriter(npy_folder.DirectoryWriter):
-    """As of .npy files; what is written is little-endian, without encoding and trailer: all programs read it."""
+    """A folder of .ra files that is being filled: little-endian, without encoding and trailer, for all programs."""
 
     suffix = ".ra"
 

@@ -29,9 +29,9 @@ _ARRAYS = ("indptr", "indices", "data")
 
 @contextlib.contextmanager
 def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Compressed]:
-    """The matrix at a place, whose arrays are read where they are sliced, as long as the block lasts.
+    """The matrix at a place, with lazy arrays, which can be read within the block.
 
-    Without a group it is the `X` of AnnData, or the `matrix` of 10x. Raises ContainerError for what is neither,
+    Without a group it is the `X` of AnnData, or the `matrix` of 10x. Raises ContainerError for a file of neither,
     ArrayError for arrays that do not fit each other.
     """
     with contextlib.ExitStack() as closing:
@@ -50,7 +50,7 @@ read = functools.partial(read_matrix, looking)
 
 
 def claims(group: h5py.Group) -> bool:
-    """Whether a group says that it is such a matrix."""
+    """Whether a group is marked as such a matrix."""
     if "barcodes" in group.keys():  # noqa: SIM118 (`in group` follows links)
         return True
     with contextlib.suppress(BinsparseError):
@@ -59,7 +59,7 @@ def claims(group: h5py.Group) -> bool:
 
 
 def _said(attributes: h5py.AttributeManager) -> str:
-    """The attribute that says how a matrix is compressed."""
+    """The name of the attribute with the compression of a matrix."""
     return "h5sparse_format" if "h5sparse_format" in attributes else "encoding-type"
 
 
@@ -77,7 +77,7 @@ def _anndata(place: Group, at: _Opener) -> Compressed:
 
 
 def _index(at: _Opener, axis: str) -> list[str]:
-    """The names along an axis of AnnData; none where they are not stored as texts."""
+    """The names along an axis of AnnData; none if they are not stored as texts."""
     try:
         table = at(axis)
         return table.texts(table.attribute_text("_index"))

@@ -50,7 +50,7 @@ _SUFFIXES = (".h5", ".hdf5", ".h5ad")
 
 
 class Version(NamedTuple):
-    """What the version of a matrix says."""
+    """The parsed version of a matrix."""
 
     packed: bool
     values: str
@@ -62,9 +62,9 @@ class Version(NamedTuple):
 
 @contextlib.contextmanager
 def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Compressed]:
-    """The matrix at a place, whose arrays are read, and decoded, where they are sliced, as long as the block lasts.
+    """The matrix at a place, with lazy arrays, which can be read within the block.
 
-    Raises ContainerError for what is no BPCells matrix, ArrayError for one whose arrays do not fit each other.
+    Raises ContainerError for another file, ArrayError for arrays that do not fit each other.
     """
     with contextlib.ExitStack() as closing:
         place: Place
@@ -81,7 +81,7 @@ read = functools.partial(read_matrix, looking)
 
 
 def claims(group: h5py.Group) -> bool:
-    """Whether a group of an HDF5 file says that it is such a matrix."""
+    """Whether a group of an HDF5 file is marked as such a matrix."""
     with contextlib.suppress(BinsparseError):
         return _VERSION.fullmatch(attribute_text(group, "version", DEFAULT_LIMITS)) is not None
     return False
@@ -152,9 +152,7 @@ def _stream(place: Place, name: str, codec: int, count: int, version: Version) -
 
 
 def _wraps(stored: Sliceable, name: str, chunks: int, words: int) -> Array:
-    """The places of `idx` from where on it has passed another 2**32 words. That it decreases there, and nowhere else,
-    is found where chunks are decoded.
-    """
+    """The chunks at which `idx` has passed another 2**32 words. Decoding detects other decreases."""
     if not 2 <= len(stored) <= 2 + words // _WRAP:
         most = f"2 … {2 + words // _WRAP}"
         raise ArrayError(Problem(name, f"expected a length of {most} for {words} words, got {len(stored)}"))
@@ -178,14 +176,14 @@ def write(
     chunks: int = _CHUNK,
     gzip: int = 0,
 ) -> None:
-    """Write a matrix: to a folder, or where there is a group, or a path that ends with .h5, .hdf5 or .h5ad, to HDF5.
+    """Write a matrix to a folder; to HDF5 with a group, or a path that ends with .h5, .hdf5 or .h5ad.
 
     It is stored by columns where the tensor's format is (CSC, DCSC …), else by rows. Values become uint where all are
     integers of 32 bits without a sign, else float or double; names are taken from the attributes `row_names` and
     `column_names`. packed: index and integer values are bit-packed. version: 1 for programs before March 2023. chunks:
     of HDF5 datasets, in items; gzip: their level of compression.
 
-    Raises FormatError for what such a file cannot hold, OptionError, PathExistsError.
+    Raises FormatError for a tensor that such a file cannot represent, OptionError, PathExistsError.
     """
     version, chunks, gzip = as_integers((version, chunks, gzip))
     if version not in (1, 2) or type(version) is not int:
@@ -223,7 +221,7 @@ def _contents(
 def arrays_of(
     said: Version, shape: tuple[int, ...], pointers: Array, indices: Array, values: Array
 ) -> dict[str, Array]:
-    """The arrays of a matrix by the names that they have in the file. Raises FormatError for more than fits."""
+    """The arrays of a matrix by the names that they have in the file. Raises FormatError for too many entries."""
     if said.number == 1 and int(pointers[-1]) > _MOST:
         raise FormatError(Problem("idxptr", f"version 1 holds no more than {_MOST} entries, got {int(pointers[-1])}"))
     arrays = {
@@ -256,7 +254,7 @@ def _packed(name: str, numbers: Array, codec: int, version: int) -> dict[str, Ar
 
 
 def _kind(values: Array, path: str) -> str:
-    """The name of the type that holds these values exactly."""
+    """The name of the BPCells type that represents these values exactly."""
     if values.dtype.kind == "f" and values.dtype.itemsize <= 8:
         return "double" if values.dtype.itemsize == 8 else "float"
     if values.dtype.kind not in "biu":
@@ -281,7 +279,7 @@ def _names(tensor: Tensor, name: str, dimension: int) -> list[str]:
 
 
 def _is_line(text: str) -> bool:
-    """Whether a name comes back as it was, from a folder or from HDF5."""
+    """Whether a name is read back unchanged, from a folder and from HDF5."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -307,7 +305,7 @@ def _write_folder(
 
 
 def is_folder(path: str) -> bool:
-    """Whether a folder says that it is a matrix of BPCells."""
+    """Whether a folder is marked as a matrix of BPCells."""
     version = os.path.join(path, "version")
     if os.path.islink(version) or not os.path.isfile(version):
         return False
@@ -345,7 +343,7 @@ def _write_group(
 
 
 def _clear(place: h5py.Group) -> None:
-    """Take away a matrix that is there."""
+    """Delete the matrix in a group."""
     del place.attrs["version"]
     parts = ["", "_data", "_idx", "_idx_offsets", "_starts"]
     names = {"shape", "idxptr", "storage_order", *_NAMES.values()}

@@ -30,10 +30,10 @@ from ...tensors.validation import check_representable
 def open_array(
     path: str, *, dtype: npt.DTypeLike | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> Iterator[ArrayFile]:
-    """The file's header, its flat items, of which parts are read by slices, its memory map and its trailer.
+    """An open .ra file: its header, its flat items as a lazy array, its memory map and its trailer.
 
-    dtype: the type of the items where numpy has none for the file's, or another of the same width is wanted; in the
-    byte order of the file. Raises ContainerError for what is no .ra file, or not a whole one, OptionError.
+    dtype: another type of the same width, in the byte order of the file; needed where numpy lacks the file's type.
+    Raises ContainerError for a file that is not an .ra file, or truncated, OptionError.
     """
     try:
         file = open(path, "rb")  # noqa: SIM115, what is raised inside is not of the opening
@@ -46,7 +46,7 @@ def open_array(
 
 
 class Found(NamedTuple):
-    """An array in a file, as a tensor that has not been read."""
+    """An array in a file as a tensor, not yet read."""
 
     format: Format
     shape: tuple[int, ...]
@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
 @contextlib.contextmanager
 def looking(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Found]:
-    """What `read` would give, of which values are read where they are sliced. Raises what `open_array` raises."""
+    """The tensor that `read` gives, with lazy values. Raises what `open_array` raises."""
     with open_array(path, limits=limits) as array:
         yield Found(*_place(array.header, "F"), {}, array, {})
 
@@ -87,15 +87,14 @@ def write(
     encoding: Encoding | None = None,
     trailer: bytes = b"",
 ) -> None:
-    """Write a tensor whose levels are all dense; any other is to be converted first, since nothing is made dense
-    unasked. `read` with the same order gives an equal one.
+    """Write a tensor whose levels are all dense; convert any other tensor first. `read` with the same order inverts it.
 
     eltype: the number of the type in the file: of raw bytes (128-bit integers are 1 and 2, else they are of a user
     type, 0), of booleans 5 as Julia has them, or 0 or 2; with 0 the bytes of any type are written, without their type.
     big_endian: the data, not the header. encoding: "bits" and "leb128" are read by Julia, "lz4" by C; where it is not
     given, the data are plain. trailer: bytes to be appended, with which some programs refuse the file.
 
-    Raises FormatError for what the file would lose, OptionError.
+    Raises FormatError for a tensor that the file cannot represent, OptionError.
     """
     check_order(order)
     check_representable(tensor, "an .ra file", path)
@@ -116,7 +115,7 @@ def write(
 
 
 def _place(header: Header, order: Order) -> tuple[Format, tuple[int, ...]]:
-    """The format and the shape of the items as they lie."""
+    """The format and the shape of the items in the order of the file."""
     ndim = len(header.dims)
     if order == "C":
         return Format((Dense(),) * ndim), header.dims[::-1]

@@ -1,4 +1,4 @@
-"""What the two dialects of sscdf have: formats, types, and objects by name."""
+"""The two dialects of sscdf: their formats, types, and objects by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ....formats.format import Format, parse_format
 
 
 class Layout(NamedTuple):
-    """A format of a file: the levels that it is, and the names there of the arrays of the levels, by stored name."""
+    """A format of a file: its levels, and the names of their arrays in the file by stored name."""
 
     format: Format
     arrays: Mapping[str, str]
@@ -68,7 +68,7 @@ RESERVED = {"values", "value", *SIZES[1], *SIZES[2]}.union(
 
 
 def place_of(path: str, name: str | None) -> str:
-    """What an object is called in errors."""
+    """The name of an object in errors."""
     return path if name is None else f"{path}:{name}"
 
 
@@ -89,7 +89,7 @@ def groups_of(file: h5py.File) -> dict[str, h5py.Group]:
 
 
 def is_object(group: h5py.Group) -> bool:
-    """Whether a group says that it is one."""
+    """Whether a group is marked as an object."""
     return any(key in group.attrs for key in ("metadata", "format", "datatype"))
 
 

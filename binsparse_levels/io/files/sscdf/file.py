@@ -28,8 +28,9 @@ __all__ = ["claims", "list_groups", "looking", "read", "read_all", "write", "wri
 
 
 def claims(path: str | h5py.Group) -> bool:
-    """Whether an HDF5 file is of this kind, by the attributes of its root or of the first group that has an object; a
-    file of the suffix also where it has no Binsparse tensor.
+    """Whether an HDF5 file is of this kind, by its suffix, or the attributes of its root or first object.
+
+    A file with a Binsparse tensor is not.
     """
     with contextlib.suppress(BinsparseError), opened(path) as file, touching(str(path)):
         if "binsparse" in file.attrs or file.name != "/":
@@ -54,7 +55,7 @@ def list_groups(path: str, limits: Limits) -> list[str]:
 def read(path: str, *, name: str | None = None, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> Tensor:
     """The primary object, or the one of that name. A comment becomes the attribute `comment`.
 
-    Raises ContainerError, UnsafeError, ArrayError, FormatError, LimitError for what is no sound object.
+    Raises ContainerError, UnsafeError, ArrayError, FormatError, LimitError for an invalid object.
     """
     with opened(path) as file:
         return _load(look(file, name, limits), place_of(file.file.filename, name), check, limits)
@@ -73,7 +74,7 @@ def read_all(path: str, *, check: Check = "full", limits: Limits = DEFAULT_LIMIT
 
 @contextlib.contextmanager
 def looking(path: str, *, name: str | None = None, limits: Limits = DEFAULT_LIMITS) -> Iterator[Object]:
-    """One object of a file that is open: what it says of itself, and arrays that are read where they are sliced.
+    """One object of an open file: its description, and lazy arrays.
 
     Nothing that an array holds has been checked. Raises what `read` raises for the rest.
     """

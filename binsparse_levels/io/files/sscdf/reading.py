@@ -1,4 +1,4 @@
-"""What an sscdf file says of an object: its attributes, held to the metadata of its arrays."""
+"""The description of an object in an sscdf file: its attributes, compared with the metadata of its arrays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .dialects import (
 
 
 class Object(NamedTuple):
-    """What a file says of one object, all of it compared with the metadata of its arrays, of which none has been read.
+    """The description of one object, compared with the metadata of its arrays. No array has been read.
 
     arrays: by stored name. values: those at the positions of the last level; of an iso object a scalar, without a
     dimension. names: what the arrays are called in the file, by stored name.
@@ -57,7 +57,7 @@ class Object(NamedTuple):
 
 
 def look(file: h5py.File, name: str | None, limits: Limits) -> Object:
-    """An object of a file that is open. Raises as `sscdf.read` does."""
+    """An object of an open file. Raises what `sscdf.read` raises."""
     with named({}, place_of(file.file.filename, name)), touching("attributes"):
         groups = groups_of(file)
         if name is not None and name not in groups:
@@ -71,7 +71,7 @@ def look(file: h5py.File, name: str | None, limits: Limits) -> Object:
 
 
 class _Source(Group):
-    """A group while it is looked at."""
+    """The group of an object."""
 
     def __init__(self, file: h5py.File, group: h5py.Group, limits: Limits) -> None:
         super().__init__(HDF5Reader(group, limits), limits)
@@ -109,7 +109,7 @@ class _Source(Group):
         return self.items(name, length, meant, view=name == "bitmap")
 
     def expect(self, name: str, dtype: np.dtype[Any], said: str) -> None:
-        """Raise ArrayError for a dataset of another type than is said."""
+        """Raise ArrayError for a dataset of another type than the declared one."""
         held = self.info(name).dtype.newbyteorder("=")
         if held != dtype and not (dtype.kind == "b" and held.kind in "iu" and held.itemsize == 1):
             raise ArrayError(Problem(name, f"declared {said}, stored as {held}"))
@@ -185,7 +185,7 @@ def _compared(
     iso: Array | None,
     comment: str,
 ) -> Object:
-    """The object, where the metadata of all arrays fits. iso: its one value, where a file says it elsewhere."""
+    """The object, if the metadata of all arrays fits. iso: its one value, if the file has it in an attribute."""
     format = layout.format
     dims = tuple(shape[k] for k in format.order)
     # Programs write what they have allocated: of arrays with an item for each cell those behind the last one are none.

@@ -1,4 +1,4 @@
-"""Tensors → objects in sscdf files, written so that the NetCDF library opens and extends them."""
+"""Tensors are written as objects of sscdf files, which the NetCDF library opens and extends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 class _Written(NamedTuple):
-    """An object as a file holds it: its attributes, arrays, and datasets without a dimension."""
+    """An object in a file: its attributes, arrays, and datasets without a dimension."""
 
     attributes: dict[str, str]
     arrays: dict[str, Array]
@@ -75,7 +75,7 @@ def write_all(
     dialect: str = "native",
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """Write a file of these objects by name, the primary one under None, in one step. Raises what `write` raises."""
+    """Write a file of these objects by name, the primary one under None, atomically. Raises what `write` raises."""
     primary_first = {None: tensors[None], **tensors} if None in tensors else tensors
     _write(path, primary_first, overwrite, storage, dialect, limits)
 
@@ -119,7 +119,7 @@ def _write(
 
 
 def _prepare(file: h5py.File, path: str, dialect: str) -> int:
-    """See to it that a file is one of this dialect; the number of its next dimension."""
+    """Check that a file has this dialect. Returns the number of its next dimension."""
     if not len(file) and not len(file.attrs):
         if dialect == "native":
             file.attrs["version"] = np.bytes_(VERSION)
@@ -132,7 +132,7 @@ def _prepare(file: h5py.File, path: str, dialect: str) -> int:
 
 
 def _put(group: h5py.Group, made: _Written, storage: Storage, dimension: int) -> int:
-    """Write one object; the number of the next dimension."""
+    """Write one object. Returns the number of the next dimension."""
     for key, text in made.attributes.items():
         group.attrs[key] = np.bytes_(text) if text.isascii() else text
     writer = HDF5Writer(group, storage)
@@ -153,7 +153,7 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f/\x7f]|^[^A-Za-z0-9\u0080-\U0010ffff]|[ ]$")
 
 
 def _name_problems(name: str) -> Iterator[Problem]:
-    """What keeps an object from having this name."""
+    """The problems of a name of an object."""
     if not isinstance(name, str) or not name:
         yield Problem("name", f"expected a text, got {name!r:.40}")
     elif name in RESERVED:
@@ -233,7 +233,7 @@ def _type_name(table: Mapping[str, np.dtype[Any]], tensor: Tensor, place: str) -
 
 
 def _values(tensor: Tensor) -> Array:
-    """The values as they are stored, of an iso tensor the one, without a dimension."""
+    """The stored values; of an iso tensor the one value, without a dimension."""
     values = tensor._tree.blanked().values
     if tensor.iso and len(values):
         values = values[0:1].reshape(())
