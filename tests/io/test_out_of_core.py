@@ -32,8 +32,8 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels.cli import main
-from binsparse_levels.containers import base, checksums, zarr_direct
-from binsparse_levels.engine import blocks
+from binsparse_levels.containers import checksums, replacing, zarr_direct
+from binsparse_levels.engine import joining
 from binsparse_levels.io import out_of_core, reading
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
@@ -42,12 +42,12 @@ SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 @contextlib.contextmanager
 def blocks_of(size):
     """Blocks of a few entries, arrays joined a few items at a time."""
-    before = out_of_core._block_size, blocks._AT_ONCE, reading._AT_ONCE
-    out_of_core._block_size, blocks._AT_ONCE, reading._AT_ONCE = (lambda memory, tree: size), size - 1, size - 1
+    before = out_of_core._block_size, joining._AT_ONCE, reading._AT_ONCE
+    out_of_core._block_size, joining._AT_ONCE, reading._AT_ONCE = (lambda memory, tree: size), size - 1, size - 1
     try:
         yield
     finally:
-        out_of_core._block_size, blocks._AT_ONCE, reading._AT_ONCE = before
+        out_of_core._block_size, joining._AT_ONCE, reading._AT_ONCE = before
 
 
 @pytest.mark.parametrize("size", [3, 7])
@@ -562,7 +562,7 @@ def test_threads_append_every_row_and_write_every_group(tmp_path):
 
 HOLD = """
 import sys, time
-from binsparse_levels.containers.base import hold_lock
+from binsparse_levels.containers.replacing import hold_lock
 with hold_lock(sys.argv[1]):
     print("held", flush=True)
     time.sleep(600)
@@ -576,7 +576,7 @@ def test_who_lives_is_waited_for_and_who_is_killed_is_not(tmp_path, monkeypatch)
     owner = subprocess.Popen([sys.executable, "-c", HOLD, str(place)], stdout=subprocess.PIPE)
     assert owner.stdout.readline() == b"held\n"
     (lock,) = set(os.listdir(tmp_path)) - {"a.h5"}
-    monkeypatch.setattr(base, "_PATIENCE", 0.1)
+    monkeypatch.setattr(replacing, "_PATIENCE", 0.1)
     for call in (
         lambda: append(place, pack(*ROW)),
         lambda: concatenate([place, place], place, overwrite=True),
@@ -584,10 +584,10 @@ def test_who_lives_is_waited_for_and_who_is_killed_is_not(tmp_path, monkeypatch)
     ):
         with pytest.raises(ContainerError, match="another process or thread"):
             call()
-    assert base.clean_folder(str(tmp_path)) == [(str(tmp_path / lock), "kept, a process holds it")]
+    assert replacing.clean_folder(str(tmp_path)) == [(str(tmp_path / lock), "kept, a process holds it")]
     assert place.read_bytes() == before
     assert read(place).shape == (1, 4)
-    monkeypatch.setattr(base, "_PATIENCE", 60)
+    monkeypatch.setattr(replacing, "_PATIENCE", 60)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         waiting = pool.submit(append, place, pack(*ROW))
         time.sleep(0.1)
@@ -601,12 +601,12 @@ def test_who_lives_is_waited_for_and_who_is_killed_is_not(tmp_path, monkeypatch)
 
 def test_a_lock_that_is_left_is_taken_over_or_cleaned(tmp_path):
     write(tmp_path / "a.h5", pack(*ROW))
-    lock = tmp_path / f".a.h5{base._LOCK}"
+    lock = tmp_path / f".a.h5{replacing._LOCK}"
     lock.touch()
     append(tmp_path / "a.h5", pack(*ROW))
     assert os.listdir(tmp_path) == ["a.h5"]
     lock.touch()
-    assert base.clean_folder(str(tmp_path)) == [(str(lock), "removed")]
+    assert replacing.clean_folder(str(tmp_path)) == [(str(lock), "removed")]
     lock.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ContainerError, match="cannot be locked"):
         append(tmp_path / "a.h5", pack(*ROW))
