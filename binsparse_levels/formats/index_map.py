@@ -1,13 +1,13 @@
-"""Index maps: where the coordinates of a tensor go in the tensor that is stored for it.
+"""Index maps: from the coordinates of a tensor to those of the tensor that is stored for it.
 
-A coordinate is written in mixed radix, as digits; a dimension of the stored tensor is a list of digits, from the most
-significant on, whose number is the coordinate there. So one definition is the transpose, the grouping of dimensions,
-blocks of any depth, and the interleaving of bits. The notation lists the stored dimensions; `k/s%r` is the digit
-(x // s) % r of the coordinate x in dimension k, without `%r` where it is the most significant one:
+A map writes each coordinate as digits of a mixed radix. A stored dimension is a list of digits, the most significant
+first; they form the stored coordinate. This covers transposes, groups of dimensions, blocks of any depth, and
+interleaved bits. The notation lists the stored dimensions. `k/s%r` is the digit (x // s) % r of the coordinate x in
+dimension k; the most significant digit has no `%r`:
 
     1, 0        2, (0 1)        0/2, 1/4, 0%2, 1%4        (0/2 1/2 0%2 1%2)
 
-a transpose, two dimensions merged behind a third, blocks of 2 × 4, the Morton order of 4 × 4.
+These are a transpose, two dimensions merged behind a third, blocks of 2 × 4, and the Morton order of 4 × 4.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from ..levels.base import Array
 from ..limits import INT64_MAX, as_integer, as_integers
 from .json import RESERVED
 
-Item: TypeAlias = "int | range | Array"  # of a dimension: one coordinate, some of any step, any in any order
+Item: TypeAlias = "int | range | Array"  # the coordinates wanted of a dimension: one, a range, or any
 
-KEY = f"{RESERVED}map"  # where a map stands in the JSON, beside the descriptor of what is stored
+KEY = f"{RESERVED}map"  # the key of a map in the JSON, beside the descriptor of the stored tensor
 MAX_DIGITS = 2**12
-_TABLE = 2**11  # numbers of several digits that a table has
-_AT_MOST = 2**12  # coordinates of a merged dimension that a window lists one by one
+_TABLE = 2**11  # entries of a lookup table for several digits
+_AT_MOST = 2**12  # coordinates of a merged dimension that a window lists
 
 
 class Digit(NamedTuple):
@@ -58,8 +58,9 @@ class Digit(NamedTuple):
 
 
 class DimensionMap(NamedTuple):
-    """A grouping as strides and offsets: stored coordinate k is offset[k] + the sum of strides[k][i] * x[groups[k][i]],
-    which are `roffset`, `rstrides` and `rdimensions` in the DM proposal.
+    """A grouping as strides and offsets: stored coordinate k is offset[k] + the sum of strides[k][i] * x[groups[k][i]].
+
+    The DM proposal calls them `roffset`, `rstrides` and `rdimensions`.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -70,14 +71,25 @@ class DimensionMap(NamedTuple):
 @within_memory
 @dataclass(frozen=True)
 class IndexMap:
-    """From the coordinates of a tensor of this shape to those of the stored one.
+    """A map from the coordinates of a tensor to those of the stored tensor.
 
-    groups: of each stored dimension the digits, the most significant first. Every digit of a dimension stands in one
-    group; the leading one has just the radix that its size needs. Where the others do not divide the size, coordinates
-    from the size on are *padding*: cells that are stored and are none of the tensor's.
+    `str` gives the notation, and parse_map(str(m), m.shape) == m. Stored cells outside of the tensor are *padding*.
+    There are some if the lower digits of a dimension do not divide its size.
 
-    `str` is the notation, and parse_map(str(m), m.shape) == m. Raises FormatError for digits that do not make up the
-    coordinates, and for sizes beyond 2**63 - 1.
+    Parameters
+    ----------
+    shape : the sizes of the tensor's dimensions.
+    groups : the digits of each stored dimension, the most significant first. Every digit of a dimension stands in one
+        group. The leading digit has the smallest radix that covers the size.
+
+    Raises
+    ------
+    FormatError : the digits do not make up the coordinates, or a size is beyond 2**63 - 1.
+
+    >>> from binsparse_levels import IndexMap
+    >>> blocks = IndexMap.blocks((6, 8), (2, 4))
+    >>> str(blocks), blocks.stored_shape
+    ('0/2, 1/4, 0%2, 1%4', (3, 2, 2, 4))
     """
 
     shape: tuple[int, ...]
@@ -120,7 +132,7 @@ class IndexMap:
 
     @cached_property
     def _chains(self) -> list[list[Digit]]:
-        """The digits of each dimension, the leading one last."""
+        """The digits of each dimension, the leading digit last."""
         found: list[list[Digit]] = [[] for _ in self.shape]
         for digit in itertools.chain(*self.groups):
             found[digit.dimension].append(digit)
@@ -130,7 +142,7 @@ class IndexMap:
 
     @cached_property
     def _leading(self) -> set[tuple[int, int]]:
-        """Which digits, by group and place, lead their dimension. Of equal digits the last one does."""
+        """The leading digits, by group and place. Of equal digits the last one leads."""
         place = {digit: (k, i) for k, group in enumerate(self.groups) for i, digit in enumerate(group)}
         return {place[chain[-1]] for chain in self._chains}
 
@@ -141,7 +153,7 @@ class IndexMap:
 
     @property
     def padded(self) -> bool:
-        """Whether some stored cells are none of the tensor's."""
+        """Whether some stored cells are outside of the tensor."""
         return any(
             chain[-1].stride * chain[-1].radix > size for chain, size in zip(self._chains, self.shape, strict=True)
         )
@@ -154,21 +166,33 @@ class IndexMap:
         return ", ".join(texts)
 
     def header(self) -> dict[str, Any]:
-        """The JSON that stands under KEY, beside the descriptor."""
+        """The JSON under KEY, beside the descriptor."""
         return {"shape": list(self.shape), "digits": str(self)}
 
     # Maps by name
 
     @classmethod
     def transpose(cls, shape: Sequence[int], axes: Sequence[int] | None = None) -> IndexMap:
-        """Stored dimension k is dimension axes[k]; each is itself where no axes are given."""
+        """Stored dimension k is dimension axes[k]; without axes this is the identity."""
         sizes = checked_shape(shape)
         return cls.grouping(sizes, range(len(sizes)) if axes is None else axes, range(1, len(sizes)))
 
     @classmethod
     def grouping(cls, shape: Sequence[int], dimensions: Sequence[int], partitioning: Sequence[int]) -> IndexMap:
-        """The dimensions in that order, cut before each place in `partitioning`; each part is merged into one stored
-        dimension. The DM format, and with one cut the layout of GCXS. Raises FormatError.
+        """Groups of dimensions, each merged into one stored dimension: the DM format, and with one cut that of GCXS.
+
+        Parameters
+        ----------
+        dimensions : a permutation of the dimensions.
+        partitioning : the places in `dimensions` where a new group starts, ascending and without 0.
+
+        Raises
+        ------
+        FormatError : the arguments are none of these.
+
+        >>> from binsparse_levels import IndexMap
+        >>> str(IndexMap.grouping((2, 3, 5), (2, 0, 1), (1,)))
+        '2, (0 1)'
         """
         sizes = checked_shape(shape)
         order, cuts = list(as_integers(dimensions)), list(as_integers(partitioning))
@@ -186,10 +210,17 @@ class IndexMap:
 
     @classmethod
     def blocks(cls, shape: Sequence[int], *sizes: int | Sequence[int]) -> IndexMap:
-        """Blocks of these sizes: first the number of the block in each dimension, then the coordinates within it.
+        """Blocks: first the number of the block in each dimension, then the coordinates within the block.
 
-        sizes: of the outermost blocks first, those of the blocks within them behind; one number is for all dimensions.
-        So `dense, sparse, dense(2)` over blocks of a matrix is BSR, `sparse(3), sparse(3)` lists blocks of rank 3.
+        `dense, sparse, dense(2)` over blocks of a matrix is BSR. `sparse(3), sparse(3)` lists blocks of rank 3.
+
+        Parameters
+        ----------
+        sizes : of the outermost blocks, then of the blocks within them. A number stands for all dimensions.
+
+        >>> from binsparse_levels import IndexMap
+        >>> str(IndexMap.blocks((16, 16), 8, 2))
+        '0/8, 1/8, 0/2%4, 1/2%4, 0%2, 1%2'
         """
         whole = checked_shape(shape)
         strides = [*_block_sizes(whole, sizes), (1,) * len(whole)]
@@ -200,14 +231,17 @@ class IndexMap:
 
     @classmethod
     def morton(cls, shape: Sequence[int]) -> IndexMap:
-        """All bits of all coordinates interleaved into one stored dimension, the Z order."""
+        """The Morton or Z order: all bits of all coordinates interleaved into one stored dimension."""
         sizes = checked_shape(shape)
         return cls(sizes, _interleaved(sizes, (1,) * len(sizes)))
 
     @classmethod
     def hicoo(cls, shape: Sequence[int], size: int | Sequence[int]) -> IndexMap:
-        """Blocks in Morton order: the bits of the numbers of the blocks interleaved into one stored dimension, then the
-        coordinates within a block. With `sparse, sparse(n)` the layout of HiCOO.
+        """Blocks in Morton order, then the coordinates within a block. With `sparse, sparse(n)` this is HiCOO.
+
+        >>> from binsparse_levels import IndexMap
+        >>> str(IndexMap.hicoo((8, 16), 4))
+        '(1/8 0/4 1/4%2), 0%4, 1%4'
         """
         sizes = checked_shape(shape)
         (block,) = _block_sizes(sizes, [size])
@@ -216,14 +250,15 @@ class IndexMap:
     # Maps from maps
 
     def permuted(self, axes: Sequence[int]) -> IndexMap:
-        """The map of the tensor whose dimension k is dimension axes[k] of this one, to the same stored cells."""
+        """The map to the same stored cells from the tensor whose dimension k is dimension axes[k] of this one."""
         at = {k: new for new, k in enumerate(axes)}
         groups = tuple(tuple(digit._replace(dimension=at[digit.dimension]) for digit in group) for group in self.groups)
         return IndexMap(tuple(self.shape[k] for k in axes), groups)
 
     def restricted(self, dimensions: Sequence[int], shape: Sequence[int]) -> tuple[IndexMap, list[int]]:
-        """The map of a tensor of another shape, whose dimension k is cut as dimension dimensions[k] of this one, and
-        which stored dimensions are left: those of digits of other dimensions alone are not.
+        """The map for a tensor of another shape, which cuts dimension k as this map cuts dimension dimensions[k].
+
+        Also gives the stored dimensions that are left; those without a digit of `dimensions` disappear.
         """
         at = {k: new for new, k in enumerate(dimensions)}
         groups = []
@@ -241,10 +276,9 @@ class IndexMap:
         return IndexMap(tuple(shape), tuple(groups[k] for k in left)), left
 
     def then(self, second: IndexMap) -> IndexMap:
-        """The one map that does what this one does and then the second one, to what is stored for that.
+        """One map that applies this map and then the second one.
 
-        Raises FormatError where the second cuts a stored dimension where the digits here are not cut evenly, so that
-        digits will not do.
+        Raises FormatError if the second map is for another shape, or splits a digit of this map unevenly.
         """
         if second.shape != self.stored_shape:
             what = f"expected one for the shape {self.stored_shape}, got one for {second.shape}"
@@ -258,17 +292,17 @@ class IndexMap:
         return IndexMap(self.shape, tuple(groups))
 
     def _cut(self, wanted: Digit, leading: bool) -> list[Digit]:
-        """A digit of a stored coordinate, as digits of this map."""
+        """A digit of a stored coordinate, written as digits of this map."""
         group = self.groups[wanted.dimension]
         begin = wanted.stride
         end = None if leading else begin * wanted.radix
         if begin == 1 and leading:
             return list(group)
         found: list[Digit] = []
-        nothing: Digit | None = None  # where a digit of radix 1 would stand
-        place = 1  # of the digit that is looked at, in the stored coordinate
+        nothing: Digit | None = None  # the place of a digit of radix 1
+        place = 1  # of the current digit in the stored coordinate
         for i, digit in reversed(list(enumerate(group))):
-            # The first digit may be cut unevenly where it leads: what lies beyond is padding.
+            # A leading first digit may be cut unevenly: the cells beyond it are padding.
             is_open = i == 0 and (wanted.dimension, i) in self._leading
             above = place * digit.radix
             for cut in (begin, end or 1):
@@ -293,14 +327,18 @@ class IndexMap:
     # Coordinates
 
     def forward(self, coords: Sequence[npt.ArrayLike]) -> tuple[Array, ...]:
-        """The stored coordinates of cells: int64 arrays. coords: an array of integers for each dimension.
+        """The stored coordinates of cells, as int64 arrays.
 
-        Raises ArrayError for what is out of range.
+        coords: an array of integers for each dimension. Raises ArrayError if they are out of range.
+
+        >>> from binsparse_levels import IndexMap
+        >>> [x.tolist() for x in IndexMap.grouping((2, 3), (0, 1), ()).forward([[0, 1], [2, 1]])]
+        [[2, 4]]
         """
         return _taken(self._forward_steps, _in_range(coords, self.shape), len(self.groups))
 
     def backward(self, coords: Sequence[npt.ArrayLike]) -> tuple[Array, ...]:
-        """The inverse of `forward`; coordinates at or beyond the size of a dimension are those of padding."""
+        """The inverse of `forward`. Padding gives coordinates at or beyond the size of a dimension."""
         return _taken(self._backward_steps, _in_range(coords, self.stored_shape), len(self.shape))
 
     @cached_property
@@ -324,8 +362,9 @@ class IndexMap:
         return steps
 
     def windows(self, items: Sequence[Item]) -> list[range | Array]:
-        """For each stored dimension the coordinates, ascending, among which those of the wanted cells are. items: what
-        is wanted of each dimension.
+        """For each stored dimension, ascending coordinates that include those of all wanted cells.
+
+        items: the coordinates that are wanted of each dimension.
         """
         found = []
         for k, group in enumerate(self.groups):
@@ -334,11 +373,13 @@ class IndexMap:
         return found
 
     def dm(self, items: Sequence[Item] | None = None, dimensions: Sequence[int] | None = None) -> DimensionMap:
-        """A grouping as strides and offsets; of a view, whose dimension k is what `items` wants of dimension
-        dimensions[k]. Raises FormatError for a map that divides a dimension, and for items that have no step.
+        """A grouping as strides and offsets.
+
+        For a view, dimension k is what `items` wants of dimension dimensions[k]. Raises FormatError for a map that
+        divides a dimension, and for items without a step.
         """
         if any(len(chain) > 1 for chain in self._chains):
-            raise FormatError(Problem("map", f"{self} divides a dimension, which strides cannot say"))
+            raise FormatError(Problem("map", f"{self} divides a dimension, which strides cannot represent"))
         wanted = [range(size) for size in self.shape] if items is None else items
         at = {k: new for new, k in enumerate(range(len(self.shape)) if dimensions is None else dimensions)}
         found = []
@@ -366,7 +407,21 @@ _GROUP = re.compile(r"\s*(?:\(([^(),]*)\)|([^(),\s]+))\s*")
 
 @within_memory
 def parse_map(map: MapLike, shape: Sequence[int]) -> IndexMap:
-    """A map of that shape from its notation, or from a map. Raises FormatError."""
+    """Parse the notation of a map, or check the shape of a map.
+
+    Parameters
+    ----------
+    map : a notation, or an IndexMap.
+    shape : the sizes of the tensor's dimensions.
+
+    Raises
+    ------
+    FormatError : the notation is no map of a tensor of that shape.
+
+    >>> from binsparse_levels import parse_map
+    >>> parse_map("0/2, 0%2", (5,)).stored_shape
+    (3, 2)
+    """
     sizes = checked_shape(shape)
     if isinstance(map, IndexMap):
         if map.shape != sizes:
@@ -399,7 +454,7 @@ def _parse_digit(text: str, shape: Sequence[int], whole: str) -> Digit:
 
 
 def parse_header(value: Any, stored_shape: Sequence[int]) -> IndexMap:
-    """The map in a container's JSON, compared with the shape of what is stored. Raises DescriptorError, LimitError."""
+    """The map in a container's JSON, checked against the stored shape. Raises DescriptorError, LimitError."""
     if not isinstance(value, Mapping):
         raise DescriptorError(Problem(KEY, f"expected an object, got {value!r:.60}"))
     problems = [Problem(f"{KEY}.{key}", "no such key") for key in value if key not in ("shape", "digits")]
@@ -422,7 +477,7 @@ def parse_header(value: Any, stored_shape: Sequence[int]) -> IndexMap:
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:
-    """Sizes as Python integers. Raises FormatError for those that no tensor has, TypeError for what is no integer."""
+    """Sizes as Python integers. Raises FormatError for sizes out of range, TypeError for other types."""
     try:
         sizes = as_integers(shape)
     except TypeError:
@@ -436,7 +491,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _block_sizes(shape: Sequence[int], sizes: Sequence[int | Sequence[int]]) -> list[tuple[int, ...]]:
-    """The sizes of nested blocks in every dimension, each a multiple of those within it."""
+    """The sizes of nested blocks in every dimension. Each is a multiple of the sizes within it."""
     found = []
     for given in sizes:
         number = as_integer(given)
@@ -457,8 +512,8 @@ def _block_sizes(shape: Sequence[int], sizes: Sequence[int | Sequence[int]]) -> 
 
 
 def _interleaved(shape: Sequence[int], block: Sequence[int]) -> tuple[tuple[Digit, ...], ...]:
-    """The bits of the numbers of the blocks, as one group; none for no dimensions."""
-    found: list[tuple[int, Digit]] = []  # of each how significant it is
+    """The bits of the numbers of the blocks as one group, or no group without dimensions."""
+    found: list[tuple[int, Digit]] = []  # a significance and a digit
     for k, (size, within) in enumerate(zip(shape, block, strict=True)):
         count = -(-size // within)
         bits = max(count - 1, 1).bit_length()
@@ -469,7 +524,7 @@ def _interleaved(shape: Sequence[int], block: Sequence[int]) -> tuple[tuple[Digi
 
 
 def _in_range(coords: Sequence[npt.ArrayLike], sizes: Sequence[int]) -> list[Array]:
-    """Coordinates as int64 arrays; raises ArrayError where they are none, or outside of the sizes."""
+    """Coordinates as int64 arrays. Raises ArrayError for other types, and outside of the sizes."""
     columns = [np.asarray(x) for x in coords]
     if len(columns) != len(sizes):
         what = f"expected an array for each of {len(sizes)} dimensions, got {len(columns)}"
@@ -489,12 +544,12 @@ def _in_range(coords: Sequence[npt.ArrayLike], sizes: Sequence[int]) -> list[Arr
 
 
 def _significance(digit: Digit) -> tuple[int, bool]:
-    """Orders the digits of a dimension; one of radix 1 may have the stride of another, which goes on from there."""
+    """The sort key of a dimension's digits. A digit of radix 1 comes before another of the same stride."""
     return digit.stride, digit.radix != 1
 
 
 class _Part(NamedTuple):
-    """A digit of a coordinate, which adds `factor` times itself to another one."""
+    """A digit of a coordinate. It adds `factor` times itself to the coordinate `target`."""
 
     radix: int
     target: int
@@ -502,8 +557,9 @@ class _Part(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """Some neighbouring digits of a coordinate: (x // divisor) % modulus, without modulus where it is 0; and what they
-    add to others, a multiple or an item of a table.
+    """Neighbouring digits of a coordinate: (x // divisor) % modulus, or without modulus if it is 0.
+
+    adds: targets, and the factor or the lookup table that gives the summand.
     """
 
     source: int
@@ -513,7 +569,7 @@ class _Step(NamedTuple):
 
 
 def _steps(source: int, parts: Sequence[_Part]) -> Iterator[_Step]:
-    """The digits of a coordinate, the least significant first, as many at a time as a table takes."""
+    """The digits of a coordinate, the least significant first, grouped as far as a lookup table allows."""
     at, begin = 1, 0
     while begin < len(parts):
         end, product = begin + 1, parts[begin].radix
@@ -535,7 +591,7 @@ def _steps(source: int, parts: Sequence[_Part]) -> Iterator[_Step]:
 
 
 def _taken(steps: Sequence[_Step], columns: Sequence[Array], count: int) -> tuple[Array, ...]:
-    """So many coordinates, by those steps from others."""
+    """The `count` coordinates that the steps make of the columns."""
     found: list[Array | None] = [None] * count
     for step in steps:
         x = _quotient(columns[step.source], step.divisor)
@@ -549,7 +605,7 @@ def _taken(steps: Sequence[_Step], columns: Sequence[Array], count: int) -> tupl
 
 
 def _quotient(x: Array, by: int) -> Array:
-    """x // by, of what is not negative."""
+    """x // by. Precondition: x >= 0."""
     if by == 1:
         return x
     return x >> (by.bit_length() - 1) if by & (by - 1) == 0 else x // by
@@ -560,7 +616,7 @@ def _remainder(x: Array, by: int) -> Array:
 
 
 def _window(item: Item, digit: Digit, leading: bool) -> range | Array:
-    """The values, ascending, that a digit has among wanted coordinates, or some more."""
+    """Ascending values that include all that a digit has among the wanted coordinates."""
     stride, radix = digit.stride, digit.radix
     if isinstance(item, np.ndarray):
         return np.unique(item // stride if leading else item // stride % radix)
@@ -576,7 +632,7 @@ def _window(item: Item, digit: Digit, leading: bool) -> range | Array:
 
 
 def _merged(parts: Sequence[range | Array], radices: Sequence[int]) -> range | Array:
-    """The window of several digits: every number of theirs where these are few, else the range that they lie in."""
+    """The window of several digits: all their numbers if these are few, else a range around them."""
     count = math.prod(map(len, parts))
     if count == 0:
         return range(0)
