@@ -26,7 +26,7 @@ from .formats.index_map import Digit, IndexMap
 from .formats.structure import STRUCTURES, in_triangle, structure_problems
 from .io import open, read, write
 from .levels import LEVELS, Band, Bitmap, Bits, Dense, Hashed, Level, NOfM, Run, Sparse, places
-from .levels.base import Positions, as_array
+from .levels.base import INTEGERS, Positions, as_array
 from .tensors.tensor import Tensor, pack
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -74,14 +74,13 @@ def check_level(case: LevelCase) -> None:
         assume(False)
     children = as_array(child)
     # 1: what build makes is sound, and its lengths agree with its size
-    names = level.names(1, root=False)
+    names = level.arrays(1, root=False)
     kept = {role: arrays[role] for role in names}
     assert list(level.check(kept, dims, n)) == []
     size = level.size(kept, dims, n)
     counted, problems = level.lengths({role: len(array) for role, array in kept.items()}, dims, n)
     assert problems == []
     assert counted in (None, size)
-    assert set(names) == set(level.roles())
     if len(children):
         assert 0 <= children.min() <= children.max() < size
     # 2: expand gives back what was built
@@ -104,7 +103,7 @@ def check_level(case: LevelCase) -> None:
     located = level.locate(kept, dims, table[:, 0].copy(), [table[:, k + 1].copy() for k in range(level.rank)])
     assert located.tolist() == [found.get((p, tuple(c)), -1) for p, *c in cells]
     # 7: nbytes is right to the byte
-    numbers = {role for role, of in level.roles().items() if of in ("index", "pointer")}
+    numbers = {role for role, spec in names.items() if spec.holds in INTEGERS}
     real = sum(len(array) * 4 if role in numbers else array.nbytes for role, array in kept.items())
     told = level.nbytes(dims, n, size, root=False, itemsize=4)
     assert told in (None, real)
@@ -373,7 +372,7 @@ def _keys(shape: Sequence[int]) -> Iterator[Any]:
 
 def check_names(format: Format) -> None:
     """Assert law 5: the stored names of a format are distinct."""
-    names = [name for place in places(format.levels, (0,) * format.rank) for name in place.names.values()]
+    names = [spec.name for place in places(format.levels, (0,) * format.rank) for spec in place.arrays.values()]
     assert len(set(names)) == len(names)
     assert not {"values", "fill_value"} & set(names)
 

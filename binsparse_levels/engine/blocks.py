@@ -33,7 +33,7 @@ def read_block(tree: Tree, positions: range, dtype: Any = np.int64) -> tuple[lis
         try:
             found = place.level.above(arrays, place.dims, n, children) if len(children) else (range(0), 0, [])
         except ArrayError as error:
-            raise ArrayError([at_name(problem, place.names, ()) for problem in error.problems]) from None
+            raise ArrayError([at_name(problem, place) for problem in error.problems]) from None
         if found is None:
             raise FormatError(Problem("format", f"a {place.level.kind} level is not read in parts"))
         fibers, counts, coords = found
@@ -64,9 +64,9 @@ def slab_ranges(tree: Tree, dimension: int, max_bytes: int) -> Iterator[range]:
         dims = [*tree.dims[:dimension], width, *tree.dims[dimension + 1 :]]
         fibers, numbers = 1, 0
         for place in places(tree.levels, dims):
-            numbers += fibers + 1 if "ptr" in place.names else 0
+            numbers += fibers + 1 if place.pointer else 0
             fibers *= cells(place.dims)
-            if place.names:
+            if place.arrays:
                 fibers = min(fibers, entries)
                 numbers += place.level.rank * fibers
         return numbers * number + (1 if tree.iso else max(entries, 1)) * tree.values.dtype.itemsize

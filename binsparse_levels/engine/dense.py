@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import kernels, parallel
-from ..levels import Dense, Level, Sparse, places
-from ..levels.base import items_at
+from ..levels import Level, full, listing, places
+from ..levels.base import DENSE, SPARSE, items_at
 from ..limits import Limits
 from . import packing
 from .tree import Tree, index_dtype
@@ -48,11 +48,11 @@ def gather_tree(
 
     parallel.each(fill, parts)
     codes = [code for level in levels for code in level.fused() or (None,)]
-    direct = here == order and codes == [0] * (array.ndim - 1) + [1]
-    own = levels if direct else (*(Dense(),) * (array.ndim - 1), Sparse())
+    direct = here == order and codes == [DENSE] * (array.ndim - 1) + [SPARSE]
+    own = levels if direct else (*full(array.ndim - 1), listing(1))
     *_, last = places(own, array.shape)
-    made = {"ptr": pointers, "idx0": columns}
-    tree = Tree(own, array.shape, {name: made[role] for role, name in last.names.items()}, values)
+    arrays = {name: pointers if dimension is None else columns for name, _, dimension in last.arrays.values()}
+    tree = Tree(own, array.shape, arrays, values)
     turned = [here.index(k) for k in order]
     return tree if direct else packing.convert_tree(tree, levels, turned, pad, limits)
 

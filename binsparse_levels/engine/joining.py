@@ -12,7 +12,7 @@ import numpy as np
 from ..arrays import Pieces
 from ..errors import FormatError, Problem
 from ..levels import Level, Place, places
-from ..levels.base import cells
+from ..levels.base import DENSE, cells
 from .blocks import Array
 from .tree import Tree
 
@@ -50,17 +50,17 @@ def joined(
         codes = place.level.fused()
         if codes is None:
             raise FormatError(Problem("format", f"a {place.level.kind} level is not written in parts"))
-        if codes[0] == 0:
+        if codes[0] == DENSE:
             at = [a.through_dense(place) for a in at]
             n *= cells(place.dims)
             continue
         below = list(_through_sparse(place, parts))
         total = below[-1].base + below[-1].last + 1 if below else 0
-        for role, name in place.names.items():
-            if role == "ptr":
+        for name, _, dimension in place.arrays.values():
+            if dimension is None:
                 found[name] = Pieces(n + 1, dtype, partial(_pointers, name, at, below, n, total, dtype))
             else:
-                k = place.depth + int(role.removeprefix("idx"))
+                k = place.depth + dimension
                 found[name] = Pieces(total, dtype, partial(_indices, name, k, below, dtype))
         at, n = below, total
     found["values"] = Pieces(n, values, partial(_values, at, n, pad, values))
@@ -99,10 +99,11 @@ def _ravel(coords: Sequence[int], sizes: Sequence[int]) -> int:
 def _through_sparse(place: Place, parts: Sequence[Part]) -> Iterator[_At]:
     """The children of a sparse level: that of the last entry of a part and that of the first of the next may be one."""
     depth, total = place.depth + place.level.rank, 0
+    first = next(spec for spec in place.arrays.values() if spec.dimension == 0)
     before: Coords | None = None
     for part in parts:
         shared = int(part.first[:depth] == before)
-        children = len(part.tree.arrays[f"indices_{place.depth}"])
+        children = part.tree.arrays[first.name].shape[0]
         yield _At(part, total - shared, 0, children - 1, shared)
         total += children - shared
         before = part.last[:depth]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from .. import kernels
 from ..errors import ArrayError, Problem
 from ..levels import Level, Place, places
-from ..levels.base import Positions, as_array, cells, items_at
+from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE, Positions, as_array, cells, items_at
 from ..limits import Limits
 from . import emission, plain, sorting
 from .emission import Duplicates
@@ -108,16 +108,16 @@ def pack_entries(
 
     codes = [level.fused() for level in levels]
     if None in codes:  # the indices of one sparse level over all dimensions are the sorted coordinates
-        chain = fuse((1,) + (2,) * (len(entries.dims) - 1), entries)
+        chain = fuse((SPARSE,) + (CONTINUED,) * (len(entries.dims) - 1), entries)
         values = entries.values if chain.values is None else chain.values
         return build(levels, replace(entries, coords=tuple(chain.indices), values=values), pad, limits)
     pad_differs = entries.iso and levels[-1].padded and not alike(pad, entries.values[0])
     chain = fuse(tuple(code for part in codes for code in part or ()), entries.expanded() if pad_differs else entries)
     arrays = {}
     for place in places(levels, entries.dims):
-        for role, name in place.names.items():
-            dimension = place.depth + int(role.removeprefix("idx")) if role != "ptr" else place.depth
-            arrays[name] = (chain.pointers if role == "ptr" else chain.indices)[dimension]
+        for name, _, dimension in place.arrays.values():
+            depth = place.depth + (dimension or 0)
+            arrays[name] = (chain.pointers if dimension is None else chain.indices)[depth]
     if entries.iso and (chain.values is None or chain.positions == chain.entries):
         return Tree(levels, entries.dims, arrays, repeat_one(entries.values, chain.positions), True)
     assert chain.values is not None
@@ -138,14 +138,14 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
     for place in places(levels, entries.dims):
         level, below = place.level, place.depth + place.level.rank
         emission.hold_dense(n * cells(place.dims) if level.gaps else n, entries.count, limits)
-        here, classes, more = coords[place.depth : below], level.roles(), {}
+        here, more = coords[place.depth : below], {}
         if level.shares:
             values = entries.values if entries.iso or order is None else entries.values[order]
             starts, more["same"] = _alike_below([as_array(parents), *here], coords[below:], values)
         made, parents = level.build(place.dims, parents, here, n, **more)
-        for role, name in place.names.items():
+        for role, (name, holds, _) in place.arrays.items():
             arrays[name] = made[role]
-            if classes[role] in ("index", "pointer") and made[role].max(initial=0) <= np.iinfo(dtype).max:
+            if holds in INTEGERS and made[role].max(initial=0) <= np.iinfo(dtype).max:
                 arrays[name] = made[role].astype(dtype, copy=False)
         n = level.size(made, place.dims, n)
         if level.shares:  # of what is shared, the first stands for all
@@ -327,13 +327,13 @@ def _around_the_last_level(
     has no pointers. The fibers become the entries of the levels above, their lengths the values.
     """
     *_, (place, arrays, _) = tree.walk()
-    if levels[-1] != place.level or "ptr" not in arrays or (place.level.fused() or (0,))[0] != 1:
+    if levels[-1] != place.level or place.pointer is None or (place.level.fused() or (DENSE,))[0] != SPARSE:
         return None
     if not tree.regular or not all(level.ordered and not level.shares for level in levels):
         return None
     above = Tree(tree.levels[:-1], tree.dims[: place.depth], tree.arrays, tree.values)
     coords, positions = unpack_tree(above, dtype)
-    lengths = items_at(np.diff(arrays["ptr"]), positions)
+    lengths = items_at(np.diff(arrays[place.pointer]), positions)
     there = lengths != 0
     if not there.all():
         coords, lengths = [x[there] for x in coords], lengths[there]
@@ -341,8 +341,8 @@ def _around_the_last_level(
     made = build(levels[:-1], fibers, 0, limits, dtype)
     pointers = np.zeros(len(made.values) + 1, dtype)
     np.cumsum(made.values, out=pointers[1:])
-    kept = {name: arrays[role] for role, name in place.names.items() if role != "ptr"}
-    return Tree(levels, tree.dims, {**made.arrays, place.names["ptr"]: pointers, **kept}, tree.values, tree.iso)
+    own = {spec.name: pointers if role == place.pointer else arrays[role] for role, spec in place.arrays.items()}
+    return Tree(levels, tree.dims, {**made.arrays, **own}, tree.values, tree.iso)
 
 
 def ordered_dims(order: Sequence[int]) -> int:

@@ -18,7 +18,7 @@ from ..errors import ArrayError, Problem, raise_if
 from ..formats.dtypes import sound_booleans
 from ..formats.format import Format, in_order
 from ..formats.structure import STRUCTURES, in_triangle, read_problems
-from ..levels import Level, Place, Sparse
+from ..levels import Level, Place, listing
 from ..levels.base import Positions, as_array, items_at, ranges
 from ..limits import Limits, as_integer
 from . import packing
@@ -61,7 +61,7 @@ class View(NamedTuple):
         gone = False
         for level, rank in _ranks(self.tree.levels, kept):
             if rank and level.refuses:  # what it holds need not hold of some of it
-                levels.append(Sparse(rank))
+                levels.append(listing(rank))
             elif rank:
                 levels.append(level if rank == level.rank else replace(level, rank=rank))
                 if gone and len(levels) == 1:
@@ -73,7 +73,7 @@ class View(NamedTuple):
 
 
 def _unpadded(level: Level) -> Level:
-    return Sparse(level.rank) if level.padded else level
+    return listing(level.rank) if level.padded else level
 
 
 def view_of(tree: Tree, order: tuple[int, ...], structure: str | None) -> View:
@@ -247,7 +247,7 @@ def find_in(tree: Tree, coords: Sequence[int]) -> int:
     position, n = 0, 1
     for place in tree.places:
         level = place.level
-        arrays = {role: tree.arrays[name] for role, name in place.names.items()}
+        arrays = {role: tree.arrays[spec.name] for role, spec in place.arrays.items()}
         here = coords[place.depth : place.depth + level.rank]
         if tree.lazy:
             window = [range(x, x + 1) for x in here]
@@ -445,13 +445,13 @@ def part_of(
     except ArrayError as error:
         raise ArrayError([_in_part(problem, place, positions) for problem in error.problems]) from None
     whole = {role: x[:] for role, x in arrays.items()}
-    raise_if(ArrayError, [at_name(problem, place.names, ()) for problem in level.check(whole, dims, n)])
+    raise_if(ArrayError, [at_name(problem, place) for problem in level.check(whole, dims, n)])
     return whole, None, positions
 
 
 def _in_part(problem: Problem, place: Place, positions: Positions) -> Problem:
     """The fault of a part, whose items count from the beginning of the part: their numbers give way to the fibers."""
-    named = at_name(problem, place.names, ())
+    named = at_name(problem, place)
     path, bracket, _ = named.path.partition("[")
     if not bracket or not len(positions):
         return Problem(path, named.message)
@@ -522,7 +522,7 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
                     if not isinstance(item, int)
                 ]
                 local = rest[0].from_counts(dims[depth : depth + rank], counts, own, fibers)
-        made |= {name: local[role] for role, name in rest[0].names(depth, depth == 0).items()}
+        made |= {spec.name: local[role] for role, spec in rest[0].arrays(depth, depth == 0).items()}
         fibers = rest[0].size(local, dims[depth : depth + rank], fibers)
         rest, depth = rest[1:], depth + rank
     values = np.asarray(items_at(tree.values, positions[:1] if tree.iso else positions))

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ArrayError, LimitError, Problem, raise_if
+from ..errors import ArrayError, LimitError, Problem
 from ..levels import Level, Place, places
 from ..levels.base import Positions, as_array, wrong_type
 from ..limits import INT32_MAX, INT64_MAX
@@ -131,7 +131,7 @@ class Tree:
                     if not place.level.padded and len(reached) < n:
                         problems = _unreached_problems(place, arrays, n, reached)
                     reached = reached if place is self.places[-1] else place.level.reached(arrays, place.dims, reached)
-                found = [at_name(problem, place.names, called[place.depth :]) for problem in problems]
+                found = [at_name(problem, place, called) for problem in problems]
                 yield from found
                 if found:  # the sizes below this level mean nothing
                     return
@@ -148,7 +148,7 @@ class Tree:
             return
         for place, arrays, n in self.walk():
             problems = place.level.check_in_parts(arrays, place.dims, n, size)
-            found = [at_name(problem, place.names, dimensions[place.depth :]) for problem in problems]
+            found = [at_name(problem, place, dimensions) for problem in problems]
             yield from found
             if found:  # the sizes below this level mean nothing
                 return
@@ -158,12 +158,13 @@ def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple
     """`Tree.walk`, of places and arrays. Precondition: `length_problems` finds nothing."""
     n = 1
     for place in places:
-        here = {role: arrays[name] for role, name in place.names.items()}
+        here = {role: arrays[spec.name] for role, spec in place.arrays.items()}
         # The lengths alone may not have told the number of positions; it is compared before anything is indexed.
-        problems = place.level.lengths({role: x.shape[0] for role, x in here.items()}, place.dims, n)[1]
-        raise_if(ArrayError, [at_name(problem, place.names, ()) for problem in problems])
+        children, problems = place.level.lengths({role: x.shape[0] for role, x in here.items()}, place.dims, n)
+        if problems:
+            raise ArrayError([at_name(problem, place) for problem in problems])
         yield place, here, n
-        n = _size(place, here, n)
+        n = _size(place, here, n) if children is None else children
 
 
 def count_positions(places: Iterable[Place], arrays: Mapping[str, Array]) -> int:
@@ -177,7 +178,9 @@ def count_positions(places: Iterable[Place], arrays: Mapping[str, Array]) -> int
 def _size(place: Place, arrays: dict[str, Array], n: int) -> int:
     children = place.level.size(arrays, place.dims, n)
     if children < 0:
-        raise ArrayError(Problem(next(iter(place.names.values())), f"counts {children} positions below its level"))
+        raise ArrayError(
+            Problem(next(iter(place.arrays.values())).name, f"counts {children} positions below its level")
+        )
     return children
 
 
@@ -196,22 +199,22 @@ def length_problems(
     """
     n: int | None = 1
     for place in places(levels, dims):
-        lengths, classes = {}, place.level.roles()
-        for role, name in place.names.items():
+        lengths = {}
+        for role, (name, holds, _) in place.arrays.items():
             if name not in arrays:
                 yield Problem(name, "missing")
                 continue
             array = arrays[name]
             if len(array.shape) != 1:
                 yield Problem(name, f"expected one dimension, got shape {array.shape}")
-            elif wanted := wrong_type(classes[role], array.dtype):
+            elif wanted := wrong_type(holds, array.dtype):
                 yield Problem(name, f"expected {wanted}, got {array.dtype}")
             else:
                 lengths[role] = array.shape[0]
-        if len(lengths) < len(place.names):
+        if len(lengths) < len(place.arrays):
             return
         n, problems = place.level.lengths(lengths, place.dims, n)
-        yield from (at_name(problem, place.names, ()) for problem in problems)
+        yield from (at_name(problem, place) for problem in problems)
         if problems:
             return
     if n is not None and values is not None:
@@ -227,16 +230,21 @@ def _unreached_problems(place: Place, arrays: Mapping[str, Array], n: int, reach
     if not counts.any():
         return []
     fiber = rest[np.argmax(counts != 0)]
-    return [Problem(next(iter(place.names)), f"fiber {fiber} has entries, but belongs to none in the level above")]
+    return [Problem(next(iter(place.arrays)), f"fiber {fiber} has entries, but belongs to none in the level above")]
 
 
-def at_name(problem: Problem, names: Mapping[str, str], dimensions: Sequence[int]) -> Problem:
-    """The problem with stored names for the roles that it speaks of, and with the dimension where it says "its"."""
+def at_name(problem: Problem, place: Place, dimensions: Sequence[int] = ()) -> Problem:
+    """The problem with the stored name of the array for its role, and the number of the dimension for "its dimension".
+
+    dimensions: what the stored dimensions of the whole tree are called.
+    """
     role, bracket, rest = problem.path.partition("[")
-    message = problem.message
-    if dimensions and role.startswith("idx"):
-        message = message.replace("its dimension", f"dimension {dimensions[int(role[3:])]}")
-    return Problem(names.get(role, role) + bracket + rest, message)
+    spec, message = place.arrays.get(role), problem.message
+    if spec is None:
+        return problem
+    if dimensions and spec.dimension is not None:
+        message = message.replace("its dimension", f"dimension {dimensions[place.depth + spec.dimension]}")
+    return Problem(spec.name + bracket + rest, message)
 
 
 def same(a: Any, b: Any) -> bool:

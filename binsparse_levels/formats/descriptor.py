@@ -79,11 +79,8 @@ class Descriptor:
 
 def array_classes(format: Format) -> dict[str, str]:
     """The stored names of the arrays of a format's levels, from the root down, and the class of each."""
-    found: dict[str, str] = {}
-    for place in places(format.levels, (0,) * format.rank):
-        classes = place.level.roles()
-        found |= {name: classes[role] for role, name in place.names.items()}
-    return found
+    chain = places(format.levels, (0,) * format.rank)
+    return {spec.name: spec.holds for place in chain for spec in place.arrays.values()}
 
 
 def parse_descriptor(header: Any, limits: Limits, *, lenient: bool = False) -> Descriptor:

@@ -12,12 +12,14 @@ from ..errors import Problem
 from .base import (
     Array,
     Arrays,
+    ArraySpec,
     Level,
     Positions,
     as_array,
     below_fibers,
     children_of,
     covered,
+    pointers_spec,
     ranges,
     register,
     through,
@@ -37,11 +39,8 @@ class Band(Level):
     max_rank: ClassVar[int] = 1
     padded: ClassVar[bool] = True
 
-    def roles(self) -> dict[str, str]:
-        return {"ptr": "pointer", "start": "index"}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        return {"ptr": f"pointers_to_{depth}", "start": f"band_starts_{depth}"}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        return {"ptr": pointers_spec(depth), "start": ArraySpec(f"band_starts_{depth}", "index", 0)}
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None

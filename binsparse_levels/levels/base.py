@@ -13,12 +13,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, LimitError, Problem
+from ..errors import ArrayError, FormatError, LimitError, Problem, raise_if
 from ..limits import INT64_MAX, as_integers
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -26,6 +26,27 @@ Arrays: TypeAlias = Mapping[str, Array]
 # A run of positions or coordinates: a range wherever it is contiguous, an array only where it is scattered.
 Positions: TypeAlias = range | Array
 MAX_RANK = 2**16  # however far `Limits.rank` is raised: what is made for each dimension has to stay small
+
+# What the fused pass does with a dimension: of a dense level, the first of a sparse level, another one of the same.
+DENSE, SPARSE, CONTINUED = range(3)
+INTEGERS = ("index", "pointer", "integer")  # the classes of arrays that are of any integer type
+
+
+class ArraySpec(NamedTuple):
+    """One array of a level: its stored name, its class, and the dimension of the level that an index belongs to.
+
+    holds: `index` (coordinates), `pointer` (where the children of each fiber begin, and behind the last where they
+    end), `integer` (other integers of any type), `bool`, or `byte`.
+    """
+
+    name: str
+    holds: Literal["index", "pointer", "integer", "bool", "byte"]
+    dimension: int | None = None
+
+
+def pointers_spec(depth: int) -> ArraySpec:
+    """The pointers of a level below so many dimensions."""
+    return ArraySpec(f"pointers_to_{depth}", "pointer")
 
 
 @dataclass(frozen=True)
@@ -82,20 +103,14 @@ class Level(ABC):
         """Levels that store the same bytes, in their simplest form."""
         return (self,)
 
-    def fused(self) -> tuple[int, ...] | None:
-        """How the fused pass treats each dimension (see `kernels.emission`), or None where only `build` will do.
+    # What a kind must say
 
-        A kind that answers 1 for its first dimension has the roles `ptr`, `idx0` … of a sparse level.
+    @abstractmethod
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        """The arrays of the level by role, each with its stored name and its class.
+
+        depth: how many dimensions lie above. root: whether the level is the first of the tree, which is one fiber.
         """
-        return None
-
-    @abstractmethod
-    def roles(self) -> dict[str, str]:
-        """The class of each of its arrays by role: `index`, `pointer` (integers of any type), `bool`."""
-
-    @abstractmethod
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        """The stored name of each array that is there, by role; `depth`: how many dimensions lie above."""
 
     @abstractmethod
     def lengths(
@@ -105,10 +120,6 @@ class Level(ABC):
 
         `n` and the answer are None where only the data can tell.
         """
-
-    @abstractmethod
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        """The number of child positions."""
 
     @abstractmethod
     def build(
@@ -122,12 +133,58 @@ class Level(ABC):
         hold.
         """
 
-    def from_counts(
-        self, dims: Sequence[int], counts: int | Array, coords: Sequence[Array], n: int
-    ) -> dict[str, Array]:
-        """`build` for entries of which none repeats another's parent and coordinates, counted by parent."""
-        parents = np.repeat(np.arange(n), counts)
-        return self.build(dims, parents, coords, n)[0]
+    @abstractmethod
+    def expand(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[int | Array, list[Array], Positions]:
+        """What the fibers at `positions` store inside `window`: counts, coordinates, child positions.
+
+        window: for each dimension a range of positive step, or a sorted array of coordinates. counts: one for each
+        position, or one number for all.
+        """
+
+    @abstractmethod
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        """Every broken invariant, with its place, the role standing for the array; without `order`, only those that
+        would let memory be indexed wrongly. Precondition: the arrays are one-dimensional and of a type of their class,
+        and `lengths` finds nothing.
+        """
+
+    @abstractmethod
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
+        """The bytes of its arrays, from counts alone; None where those do not tell."""
+
+    # What makes it faster, or reads less of a file: a kind overrides what it does better
+
+    def fused(self) -> tuple[int, ...] | None:
+        """DENSE, SPARSE or CONTINUED for each dimension, where the fused pass can write the level (see
+        `engine.emission`); None where only `build` will do.
+
+        A kind that answers SPARSE has an index for each dimension, and below the root a pointer, and no other arrays.
+        """
+        return None
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        """The number of child positions. A kind whose `lengths` do not tell it is read whole, and checked.
+
+        A kind with gaps overrides this, or its `lengths` tell.
+        """
+        children, _ = self.lengths({role: array.shape[0] for role, array in arrays.items()}, dims, n)
+        if children is None:
+            whole = {role: array[:] for role, array in arrays.items()}
+            raise_if(ArrayError, self.check(whole, dims, n))
+            children = int(as_array(self.reached(whole, dims, range(n))).max(initial=-1)) + 1
+        return children
+
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        """For each (position, coordinates) the child position, or -1."""
+        fibers = np.unique(positions)
+        counts, listed, child = self.expand(arrays, dims, fibers, [np.unique(x) for x in coords])
+        columns = zip([np.repeat(fibers, counts), *listed], [positions, *coords], strict=True)
+        _, row = np.unique([np.concatenate(both) for both in columns], axis=1, return_inverse=True)
+        found = np.full(row.size, -1)
+        found[row.ravel()[: len(child)]] = as_array(child)
+        return found[row.ravel()[len(child) :]]
 
     def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
         """A function of a position and a coordinate for each dimension, in range, that gives the child position or -1:
@@ -140,15 +197,12 @@ class Level(ABC):
 
         return find
 
-    @abstractmethod
-    def expand(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[int | Array, list[Array], Positions]:
-        """What the fibers at `positions` store inside `window`: counts, coordinates, child positions.
-
-        window: for each dimension a range of positive step, or a sorted array of coordinates. counts: one for each
-        position, or one number for all.
-        """
+    def from_counts(
+        self, dims: Sequence[int], counts: int | Array, coords: Sequence[Array], n: int
+    ) -> dict[str, Array]:
+        """`build` for entries of which none repeats another's parent and coordinates, counted by parent."""
+        parents = np.repeat(np.arange(n), counts)
+        return self.build(dims, parents, coords, n)[0]
 
     def reach(self, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> Positions:
         """`expand` for a kind without arrays, of which the child positions alone are wanted."""
@@ -197,25 +251,13 @@ class Level(ABC):
         """
         return None
 
-    @abstractmethod
-    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
-        """Every broken invariant, with its place, the role standing for the array; without `order`, only those that
-        would let memory be indexed wrongly. Precondition: the arrays are one-dimensional and of a type of their class.
-        """
-
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
         """`check` of arrays in a file, of which about `size` items are in memory at a time; of a kind that is not read
         in parts, all.
         """
         return self.check({role: array[:] for role, array in arrays.items()}, dims, n)
 
-    @abstractmethod
-    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        """For each (position, coordinates) the child position, or -1."""
-
-    @abstractmethod
-    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
-        """The bytes of its arrays, from counts alone; None where those do not tell."""
+    # What tells sizes before anything is made
 
     def children(self, dims: Sequence[int], n: int, distinct: int) -> int | None:
         """The number of child positions, from counts alone; None where those do not tell.
@@ -232,22 +274,27 @@ class Level(ABC):
         return None if whole is None else dims[k] * whole
 
 
-def wrong_type(role_class: str, dtype: np.dtype[Any]) -> str | None:
+def wrong_type(holds: str, dtype: np.dtype[Any]) -> str | None:
     """What an array of this class holds, where it cannot be of this type. Booleans may be bytes of 0 and 1."""
-    if role_class == "bool":
+    if holds == "bool":
         return None if dtype.kind in "biu" and dtype.itemsize == 1 else "booleans"
-    if role_class in ("bits", "offset"):
+    if holds == "byte":
         return None if dtype == np.uint8 else "uint8"
     return None if dtype.kind in "iu" else "an integer type"
 
 
 class Place(NamedTuple):
-    """One level of a chain: the dimensions it covers, how many lie above, the stored names of its arrays by role."""
+    """One level of a chain: the dimensions it covers, how many lie above, its arrays by role."""
 
     level: Level
     dims: tuple[int, ...]
     depth: int
-    names: dict[str, str]
+    arrays: dict[str, ArraySpec]
+
+    @property
+    def pointer(self) -> str | None:
+        """The role of the pointer, where there is one."""
+        return next((role for role, spec in self.arrays.items() if spec.holds == "pointer"), None)
 
 
 def places(levels: Sequence[Level], dims: Sequence[int]) -> Iterator[Place]:
@@ -258,11 +305,12 @@ def places(levels: Sequence[Level], dims: Sequence[int]) -> Iterator[Place]:
     depth = 0
     taken: set[str] = set()
     for level in levels:
-        names = level.names(depth, depth == 0)
-        if taken & set(names.values()):
-            names = {role: "below_" * len(taken) + name for role, name in names.items()}
-        taken = set() if level.rank else taken | set(names.values())
-        yield Place(level, tuple(dims[depth : depth + level.rank]), depth, names)
+        arrays = level.arrays(depth, depth == 0)
+        if taken and taken & {spec.name for spec in arrays.values()}:
+            below = "below_" * len(taken)
+            arrays = {role: spec._replace(name=below + spec.name) for role, spec in arrays.items()}
+        taken = set() if level.rank else taken | {spec.name for spec in arrays.values()}
+        yield Place(level, tuple(dims[depth : depth + level.rank]), depth, arrays)
         depth += level.rank
 
 

@@ -13,6 +13,7 @@ from ..errors import Problem
 from .base import (
     Array,
     Arrays,
+    ArraySpec,
     Level,
     Positions,
     as_array,
@@ -39,11 +40,8 @@ class Bitmap(Level):
     min_rank: ClassVar[int] = 0
     gaps: ClassVar[bool] = True
 
-    def roles(self) -> dict[str, str]:
-        return {"bitmap": "bool"}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        return {"bitmap": f"bitmap_{depth}"}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        return {"bitmap": ArraySpec(f"bitmap_{depth}", "bool")}
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
@@ -52,9 +50,6 @@ class Bitmap(Level):
         if n is None or found == n * cells(dims):
             return found, []
         return found, [Problem("bitmap", f"expected a length of {n * cells(dims)}, one for each cell, got {found}")]
-
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return n * cells(dims)
 
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int

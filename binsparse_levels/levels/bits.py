@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import Array, Arrays, Positions, as_array, cells, items_at, number_cells, register
+from .base import Array, Arrays, ArraySpec, Positions, as_array, cells, items_at, number_cells, register
 from .bitmap import Bitmap
 
 
@@ -20,11 +20,8 @@ class Bits(Bitmap):
 
     kind: ClassVar[str] = "bits"
 
-    def roles(self) -> dict[str, str]:
-        return {"bits": "bits"}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        return {"bits": f"bits_{depth}"}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        return {"bits": ArraySpec(f"bits_{depth}", "byte")}
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None

@@ -10,7 +10,19 @@ import numpy as np
 
 from .. import kernels
 from ..errors import Problem
-from .base import Array, Arrays, Level, Positions, as_array, below_fibers, children_of, inside, register
+from .base import (
+    Array,
+    Arrays,
+    ArraySpec,
+    Level,
+    Positions,
+    as_array,
+    below_fibers,
+    children_of,
+    inside,
+    pointers_spec,
+    register,
+)
 from .sparse import pointer_problems
 
 
@@ -28,11 +40,12 @@ class Hashed(Level):
     max_rank: ClassVar[int] = 1
     ordered: ClassVar[bool] = False
 
-    def roles(self) -> dict[str, str]:
-        return {"ptr": "pointer", "key": "pointer", "before": "pointer"}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        return {"ptr": f"pointers_to_{depth}", "key": f"hash_keys_{depth}", "before": f"hash_ranks_{depth}"}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        return {
+            "ptr": pointers_spec(depth),
+            "key": ArraySpec(f"hash_keys_{depth}", "integer"),
+            "before": ArraySpec(f"hash_ranks_{depth}", "integer"),
+        }
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
@@ -109,9 +122,9 @@ class Hashed(Level):
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         found = np.empty(len(positions), np.int64)
-        types = {arrays[role].dtype for role in self.roles()}  # which kernels take as one
-        dtype = None if len(types) == 1 else np.int64
-        given = (kernels.readable(arrays[role], dtype) for role in ("ptr", "key", "before"))
+        table = [arrays[role] for role in ("ptr", "key", "before")]
+        dtype = None if len({array.dtype for array in table}) == 1 else np.int64  # which kernels take as one
+        given = (kernels.readable(array, dtype) for array in table)
         wanted = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
         kernels.hashing.find(*given, *wanted, found)
         return found

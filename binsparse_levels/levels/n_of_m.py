@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import FormatError, Problem
-from .base import Array, Arrays, Level, Positions, as_array, inside, items_at, register, times
+from .base import Array, Arrays, ArraySpec, Level, Positions, as_array, inside, items_at, register, times
 
 
 @register
@@ -36,11 +36,8 @@ class NOfM(Level):
             if type(given) is not int or not least <= given <= most:
                 raise FormatError(Problem(name, f"expected an integer of {least} … {most}, got {given!r:.40}"))
 
-    def roles(self) -> dict[str, str]:
-        return {"slot": "offset"}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        return {"slot": f"slots_{depth}"}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        return {"slot": ArraySpec(f"slots_{depth}", "byte")}
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
@@ -49,9 +46,6 @@ class NOfM(Level):
         if n is None or found == n * self._slots(dims):
             return found, []
         return found, [Problem("slot", f"expected a length of {n * self._slots(dims)}, one for each slot, got {found}")]
-
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return n * self._slots(dims)
 
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int

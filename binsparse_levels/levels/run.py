@@ -14,12 +14,14 @@ from ..errors import Problem
 from .base import (
     Array,
     Arrays,
+    ArraySpec,
     Level,
     Positions,
     as_array,
     below_fibers,
     children_of,
     covered,
+    pointers_spec,
     ranges,
     register,
     through,
@@ -40,12 +42,9 @@ class Run(Level):
     max_rank: ClassVar[int] = 1
     shares: ClassVar[bool] = True
 
-    def roles(self) -> dict[str, str]:
-        return {"ptr": "pointer", "start": "index", "end": "index"}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        names = {} if root else {"ptr": f"pointers_to_{depth}"}
-        return names | {"start": f"run_starts_{depth}", "end": f"run_ends_{depth}"}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        found = {} if root else {"ptr": pointers_spec(depth)}
+        return found | {role: ArraySpec(f"run_{role}s_{depth}", "index", 0) for role in ("start", "end")}
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
@@ -57,9 +56,6 @@ class Run(Level):
             for role, size in wanted.items()
             if size is not None and lengths.get(role, size) != size
         ]
-
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return len(arrays["start"])
 
     def build(
         self,

@@ -14,8 +14,11 @@ from .. import kernels, parallel
 from ..errors import ArrayError, Problem, raise_if
 from ..limits import INT32_MAX
 from .base import (
+    CONTINUED,
+    SPARSE,
     Array,
     Arrays,
+    ArraySpec,
     Level,
     Positions,
     as_array,
@@ -23,6 +26,7 @@ from .base import (
     inside,
     is_everything,
     items_at,
+    pointers_spec,
     ranges,
     register,
     span,
@@ -44,14 +48,13 @@ class Sparse(Level):
     specified: ClassVar[bool] = True
 
     def fused(self) -> tuple[int, ...]:
-        return (1,) + (2,) * (self.rank - 1)
+        return (SPARSE,) + (CONTINUED,) * (self.rank - 1)
 
-    def roles(self) -> dict[str, str]:
-        return {"ptr": "pointer"} | {f"idx{k}": "index" for k in range(self.rank)}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        names = {} if root else {"ptr": f"pointers_to_{depth}"}
-        return names | {f"idx{k}": f"indices_{depth + k}" for k in range(self.rank)}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        found = {} if root else {"ptr": pointers_spec(depth)}
+        for k in range(self.rank):
+            found[f"idx{k}"] = ArraySpec(f"indices_{depth + k}", "index", k)
+        return found
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
@@ -69,9 +72,6 @@ class Sparse(Level):
             if length != children
         ]
         return children, problems
-
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return len(arrays["idx0"])
 
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
@@ -324,6 +324,11 @@ class Sparse(Level):
     @staticmethod
     def _pointers(arrays: Arrays) -> Array:
         return arrays["ptr"] if "ptr" in arrays else np.array([0, len(arrays["idx0"])])
+
+
+def listing(rank: int) -> Level:
+    """The level that lists the coordinates of its entries, and stores nothing else."""
+    return Sparse(rank)
 
 
 def pointers_to(counts: Array, dtype: np.dtype[Any]) -> Array:
