@@ -20,18 +20,19 @@ import numpy.typing as npt
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from . import levels
 from .errors import BinsparseError, FormatError
 from .formats.format import ALIASES, Format, coordinates
 from .formats.index_map import Digit, IndexMap
 from .formats.structure import STRUCTURES, in_triangle, structure_problems
 from .io import open, read, write
-from .levels import LEVELS, Band, Bitmap, Bits, Dense, Hashed, Level, NOfM, Run, Sparse, places
+from .levels import LEVELS, Level, places
 from .levels.base import INTEGERS, Positions, as_array
 from .tensors.tensor import Tensor, pack
 
 Array: TypeAlias = npt.NDArray[Any]
-PLAIN = (Dense, Sparse)  # the kinds of the specification
-OURS = (*PLAIN, Bitmap, Bits, Band, Run, Hashed, NOfM)
+PLAIN = tuple(kind for kind in levels.OURS if kind.specified)  # the kinds of the specification
+OURS = (*PLAIN, *(kind for kind in levels.OURS if not kind.specified))
 Listing: TypeAlias = list[tuple[int, tuple[int, ...], int]]  # fiber, coordinates, child
 
 
@@ -102,6 +103,12 @@ def check_level(case: LevelCase) -> None:
     table = np.array(cells, np.int64).reshape(len(cells), level.rank + 1)
     located = level.locate(kept, dims, table[:, 0].copy(), [table[:, k + 1].copy() for k in range(level.rank)])
     assert located.tolist() == [found.get((p, tuple(c)), -1) for p, *c in cells]
+    find = level.finder(kept, dims)
+    assert [find(*row) for row in cells] == located.tolist()
+    # what a kind does its own way is what it would inherit
+    columns = [table[:, k].copy() for k in range(level.rank + 1)]
+    assert Level.locate(level, kept, dims, columns[0], columns[1:]).tolist() == located.tolist()
+    assert level.gaps or Level.size(level, kept, dims, n) == size
     # 7: nbytes is right to the byte
     numbers = {role for role, spec in names.items() if spec.holds in INTEGERS}
     real = sum(len(array) * 4 if role in numbers else array.nbytes for role, array in kept.items())
@@ -155,14 +162,14 @@ def formats(
     known = list(kinds or (kind for kind in LEVELS.values() if not kind.refuses))
     flat = [kind for kind in known if kind.min_rank == 0]
     rank = draw(st.integers(min_rank, max_rank))
-    levels: list[Level] = []
-    while (left := rank - sum(level.rank for level in levels)) > 0:
+    chain: list[Level] = []
+    while (left := rank - sum(level.rank for level in chain)) > 0:
         kind = draw(st.sampled_from([k for k in known if k.min_rank <= left]))
-        levels.append(kind(draw(st.integers(max(kind.min_rank, 1), min(kind.max_rank, left)))))
+        chain.append(kind(draw(st.integers(max(kind.min_rank, 1), min(kind.max_rank, left)))))
     for kind in draw(st.lists(st.sampled_from(flat), max_size=2)) if flat else ():  # of rank 0, anywhere among them
-        levels.insert(draw(st.integers(0, len(levels))), kind(0))
+        chain.insert(draw(st.integers(0, len(chain))), kind(0))
     transpose = draw(st.none() | st.permutations(range(rank)).map(tuple))
-    return Format(tuple(levels), transpose)
+    return Format(tuple(chain), transpose)
 
 
 @st.composite

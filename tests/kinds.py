@@ -23,6 +23,10 @@ class Backwards(Level):
     kind: ClassVar[str] = "backwards"
     ordered: ClassVar[bool] = False
 
+    @classmethod
+    def samples(cls) -> tuple[Level, ...]:
+        return cls(1), cls(2, base=1)
+
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         at = {f"at{k}": ArraySpec(f"backwards_{depth}_at{k}", "index", k) for k in range(self.rank)}
         return {"ends": ArraySpec(f"backwards_{depth}_ends", "integer")} | at

@@ -1,6 +1,7 @@
 """The fused pass: entries in any order → all arrays of a chain of dense and sparse levels, run by run in the cache.
 
-A chain is a code for each dimension: 0 dense, 1 the first of a sparse level, 2 a further one of the same level.
+A chain is a code for each dimension: DENSE, SPARSE for the first of a sparse level, CONTINUED for the others of the
+same level. `emit` and `count_prefixes` call kernels; beside each stands the same in numpy, for few entries.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from .. import kernels, parallel
 from ..errors import ArrayError, Problem
+from ..levels.base import CONTINUED, DENSE, SPARSE
 from ..limits import Limits
 from . import sorting
 from .tree import index_dtype
@@ -61,16 +63,16 @@ def _plan(codes: tuple[int, ...], dims: tuple[int, ...]) -> _Plan:
     assert layout is not None
     ends = [layout.ends[_last(codes, d)] for d in range(len(codes))]
     keep = tuple(zip(*(layout.from_bit(end) for end in ends), strict=True))
-    sparse = tuple(np.uint64(code != 0) for code in codes)
-    holds = tuple(np.uint64(_NOTHING if code == 1 and d > 0 else 0) for d, code in enumerate(codes))
-    dense_below = 1 in codes and 0 in codes[codes.index(1) :]
+    sparse = tuple(np.uint64(code != DENSE) for code in codes)
+    holds = tuple(np.uint64(_NOTHING if code == SPARSE and d > 0 else 0) for d, code in enumerate(codes))
+    dense_below = SPARSE in codes and DENSE in codes[codes.index(SPARSE) :]
     still = tuple(d for d in range(len(codes)) if not any(word[d] for word in keep))
     return _Plan(codes, dims, layout, keep, (keep, sparse, holds, layout.sizes), dense_below, still)
 
 
 def _last(codes: tuple[int, ...], d: int) -> int:
     """The last dimension of the level that dimension d belongs to."""
-    while d + 1 < len(codes) and codes[d + 1] == 2:
+    while d + 1 < len(codes) and codes[d + 1] == CONTINUED:
         d += 1
     return d
 
@@ -93,7 +95,7 @@ def emit(
     plan = _plan(codes, dims)
     columns = sorting.unsigned(coords, dims)
     in_order = not ordered_bits and sorting.in_order(columns, plan.layout)
-    stays = in_order and codes[-1] != 0  # an entry a position, in the order that they have
+    stays = in_order and codes[-1] != DENSE  # an entry a position, in the order that they have
     summed = duplicates == "sum" and not in_order
     cargo = None if values is None or stays else _Cargo(values, summed)
     runs: list[sorting.Run] | None = [(None, 0, len(coords[0]), False)] if in_order else None
@@ -131,13 +133,56 @@ def emit(
     return chain
 
 
+def emit_in_numpy(
+    codes: tuple[int, ...],
+    dims: tuple[int, ...],
+    coords: Sequence[Array],
+    values: Array | None,
+    pad: Any,
+    limits: Limits,
+) -> Chain:
+    """`emit` without kernels, for few entries. Precondition: they are sorted, unique and in range."""
+    count = len(coords[0])
+    new = np.zeros(count, bool)  # whether an entry differs from the one before, in the dimensions so far
+    new[0] = True
+    parent = np.zeros(count, np.int64)
+    pointers: list[Array] = [np.empty(0, np.int64)] * len(dims)
+    indices = list(pointers)
+    n = 1
+    for d, (code, size, x) in enumerate(zip(codes, dims, coords, strict=True)):
+        new[1:] |= x[1:] != x[:-1]
+        if code == DENSE:
+            n *= size
+            hold_dense(n, count, limits)
+            parent = parent * np.int64(size) + x.astype(np.int64, copy=False)
+            continue
+        if code == SPARSE:
+            first = d
+        if d + 1 < len(codes) and codes[d + 1] == CONTINUED:  # the level goes on
+            continue
+        (starts,) = new.nonzero()
+        pointers[first] = np.searchsorted(parent[starts], np.arange(n + 1))
+        for k in range(first, d + 1):
+            indices[k] = coords[k][starts]
+        parent = new.cumsum() - 1
+        n = len(starts)
+    dtype = index_dtype(dims, max(count, *(len(x) for x in indices)))
+    found = Chain([x.astype(dtype) for x in pointers], [x.astype(dtype, copy=False) for x in indices], n, count)
+    if values is not None and n == count and codes[-1] != DENSE:
+        found.values = values.copy()
+    elif values is not None:
+        found.values = np.full(n, pad, values.dtype)
+        found.values[parent] = values
+    return found
+
+
 def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims: int) -> list[int]:
     """How many different coordinates at least one entry has in the first dimension, in the first two, and so on.
 
     ordered_dims: among entries that agree in the dimensions before, so many last ones are in order. Takes two or three
     words an entry. Precondition: entries are unique and in range, and there is a layout of their keys.
     """
-    plan = _plan((1,) * len(dims), dims)
+    plan = _plan((SPARSE,) * len(dims), dims)
     columns = sorting.unsigned(coords, dims)
     counting = _Counting(plan, columns)
     if ordered_dims == len(dims):
@@ -147,6 +192,19 @@ def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims:
         partition = sorting.Sorting(columns, None, plan.layout, ordered_bits=bits, trusted=True)
         parallel.in_turn(partition.sort, counting.add, partition.runs)
     return counting.counts()
+
+
+def count_prefixes_in_numpy(coords: Sequence[Array]) -> list[int]:
+    """`count_prefixes` without kernels: entries in any order, any number of dimensions of any size."""
+    order = np.lexsort(coords[::-1])
+    new = np.zeros(len(order), bool)
+    new[0] = True
+    counts = []
+    for x in coords:
+        column = x[order]
+        new[1:] |= column[1:] != column[:-1]
+        counts.append(int(np.count_nonzero(new)))
+    return counts
 
 
 def hold_dense(n: int, entries: int, limits: Limits) -> None:
@@ -261,14 +319,14 @@ def _allocate(codes: tuple[int, ...], dims: Sequence[int], counts: Sequence[int]
     indices: list[Array] = []
     n = 1
     for d, code in enumerate(codes):
-        is_level = code == 1 and d > 0
+        is_level = code == SPARSE and d > 0
         pointers.append(np.zeros(n + 1 if is_level else 2, dtype))
-        if code == 0:
+        if code == DENSE:
             n *= dims[d]
             hold_dense(n, counts[d], limits)
-        elif code == 1:
+        elif code == SPARSE:
             n = counts[d]
-        indices.append(np.empty(0 if code == 0 else n, dtype))
+        indices.append(np.empty(0 if code == DENSE else n, dtype))
     return Chain(pointers, indices, n)
 
 
@@ -290,7 +348,7 @@ class _Writing:
         self._cargo = cargo
         self._pad = pad
         self._refuse = duplicates == "error"
-        self._out = cargo.room(chain.positions, plan.codes[-1] == 0, pad) if cargo else None
+        self._out = cargo.room(chain.positions, plan.codes[-1] == DENSE, pad) if cargo else None
         word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
         self._pointers = tuple(x.view(word) for x in chain.pointers)
         self._indices = tuple(x.view(word) for x in chain.indices)
@@ -318,20 +376,20 @@ class _Writing:
         """Close the gaps of the pointers, and cut every array to what was written."""
         codes, chain = self._plan.codes, self._chain
         assert self._state is not None
-        reached = [int(at) + 1 if code else 0 for at, code in zip(self._state.tolist(), codes, strict=False)]
+        reached = [int(at) + 1 if code != DENSE else 0 for at, code in zip(self._state.tolist(), codes, strict=False)]
         for d in range(1, len(codes)):
-            if codes[d] == 1 and codes[d - 1] == 0:
+            if codes[d] == SPARSE and codes[d - 1] == DENSE:
                 kernels.emission.fill_gaps(self._pointers[d])
         self._pointers = self._indices = ()  # so that the arrays may change their size
         n = 0  # entries of the sparse level above, where it is the next one
         for d, code in enumerate(codes):
-            if code == 1:
-                if d > 0 and codes[d - 1] != 0:
+            if code == SPARSE:
+                if d > 0 and codes[d - 1] != DENSE:
                     chain.pointers[d].resize(n + 1, refcheck=False)
                 n = reached[d]
-            if code:
+            if code != DENSE:
                 chain.indices[d].resize(n, refcheck=False)
-        if codes[-1]:
+        if codes[-1] != DENSE:
             chain.positions = n
         if self._cargo and self._out is not None:
             self._out.resize(chain.positions, refcheck=False)

@@ -15,10 +15,11 @@ import numpy.typing as npt
 
 from .. import kernels
 from ..errors import ArrayError, Problem
+from ..formats.format import range_problems
 from ..levels import Level, Place, places
 from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE, Positions, as_array, cells, items_at
 from ..limits import Limits
-from . import emission, plain, sorting
+from . import emission, sorting
 from .emission import Duplicates
 from .tree import Tree, index_dtype, repeat_one, same, shared_dtype
 
@@ -88,7 +89,8 @@ def pack_entries(
         bits = layout.ends[-ordered_dims - 1] if ordered_dims else 0
         if not kernels.worth(given.count):
             ready = _sort_by_columns(given, duplicates)
-            return plain.chain(codes, ready.dims, ready.coords, None if ready.iso else ready.values, pad, limits)
+            values = None if ready.iso else ready.values
+            return emission.emit_in_numpy(codes, ready.dims, ready.coords, values, pad, limits)
         try:
             return emission.emit(
                 codes,
@@ -229,12 +231,7 @@ def _sort_by_columns(entries: Entries, duplicates: Duplicates) -> Entries:
 def _range_problems(entries: Entries) -> Iterator[Problem]:
     columns = zip(entries.order, entries.dims, entries.coords, strict=True)
     for dimension, size, x in sorted(columns, key=lambda column: column[0]):
-        outside = (x < 0) | (x >= size)
-        if outside.any():
-            bad = np.flatnonzero(outside)
-            more = f" ({len(bad)} such in all)" if len(bad) > 1 else ""
-            place = f"coords[{dimension}][{bad[0]}]"
-            yield Problem(place, f"{x[bad[0]]} is outside dimension {dimension} of size {size}{more}")
+        yield from range_problems(x, dimension, size)
 
 
 def _repeated(entries: Entries, coords: Sequence[int]) -> RepeatedError:

@@ -11,18 +11,26 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from ..errors import BinsparseError, FormatError, Problem, raise_if
-from ..levels import LEVELS, Dense, Level, Sparse
+from ..levels import LEVELS, Dense, Level, Sparse, listing
 from ..limits import as_integers
 
 
 def coordinates(rank: int) -> Format:
     """The format that lists every entry with all its coordinates, in the order of the dimensions."""
-    return Format((Sparse(rank),) if rank else ())
+    return Format((listing(rank),) if rank else ())
+
+
+def has_empty_fibers(pointers: npt.NDArray[Any]) -> bool:
+    """Whether two neighbouring pointers are equal, so that a fiber is stored without an entry."""
+    return bool((pointers[1:] == pointers[:-1]).any())
 
 
 def in_order(levels: tuple[Level, ...], order: Sequence[int]) -> Format:
@@ -40,6 +48,16 @@ def checked_axes(axes: Sequence[int], rank: int) -> list[int]:
     order = [k + rank if k < 0 else k for k in order]
     raise_if(FormatError, permutation_problems(order, rank))
     return order
+
+
+def range_problems(coords: npt.NDArray[Any], dimension: int, size: int) -> Iterator[Problem]:
+    """The first coordinate that is outside its dimension, and how many there are."""
+    outside = (coords < 0) | (coords >= size)
+    if outside.any():
+        bad = np.flatnonzero(outside)
+        more = f" ({len(bad)} such in all)" if len(bad) > 1 else ""
+        what = f"{coords.reshape(-1)[bad[0]]} is outside dimension {dimension} of size {size}{more}"
+        yield Problem(f"coords[{dimension}][{bad[0]}]", what)
 
 
 def permutation_problems(transpose: Any, rank: int | None) -> list[Problem]:
@@ -130,6 +148,8 @@ ALIASES = {
     "COOR": Format((Sparse(2),)),
     "COOC": Format((Sparse(2),), (1, 0)),
 }
+# Of these the text forbids fibers without an entry, which a tree of the same levels may have (section 3.5.1).
+NO_EMPTY_FIBERS = ("DCSR", "DCSC")
 SYNONYMS = {"DMAT": "DMATR", "COO": "COOR"}
 _NAMES = {format: name for name, format in ALIASES.items()}
 

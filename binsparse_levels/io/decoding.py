@@ -21,12 +21,11 @@ from ..errors import ArrayError, DescriptorError, FormatError, Problem, raise_if
 from ..formats.bitpacked import BitPacked, Sliceable
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..formats.dtypes import INTEGERS, DataType, decode, sound_booleans
-from ..formats.format import FormatLike
+from ..formats.format import NO_EMPTY_FIBERS, FormatLike, has_empty_fibers
 from ..formats.index_map import KEY, IndexMap, parse_header
 from ..formats.structure import structure_problems
 from ..levels import places
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.encoding import NO_EMPTY_FIBERS, has_empty_fibers
 from ..tensors.mapped import labelled
 from ..tensors.tensor import Check, Tensor, pack
 from ..tensors.validation import checked_format

@@ -1,4 +1,12 @@
-"""band: each fiber stores one interval of coordinates in full."""
+"""band: each fiber stores one interval of coordinates in full.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- band   pointers_to_1 [0, 3, 3, 6]
+    1 2 3 .        |      band_starts_1 [1, 0, 0]
+                   `- element   values [5, 0, 7, 1, 2, 3]
+
+Row 0 stores the columns 1, 2 and 3, the zero among them.
+"""
 
 from __future__ import annotations
 

@@ -95,6 +95,11 @@ class Level(ABC):
         """The name of the kind in a descriptor; other parsers refuse those beyond the specification."""
         return cls.kind if cls.specified else f"binsparse_levels:{cls.kind}"
 
+    @classmethod
+    def samples(cls) -> tuple[Level, ...]:
+        """Levels of the kind for tests and examples: one of each rank up to 3, where the kind takes it."""
+        return tuple(cls(rank) for rank in range(cls.min_rank, min(cls.max_rank, 3) + 1))
+
     def params(self) -> dict[str, Any]:
         """The parameters beside the rank, as the JSON keys of the level."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rank"}

@@ -1,4 +1,11 @@
-"""bitmap: every coordinate has a child, and a boolean that says whether it is there."""
+"""bitmap: every coordinate has a child, and a boolean that says whether it is there.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- bitmap   bitmap_1 [0, 1, 0, 1, 0, 0, 0, 0, 1, 1, 1, 0]
+    1 2 3 .        `- element   values [0, 5, 0, 7, 0, 0, 0, 0, 1, 2, 3, 0]
+
+Cell (i, j) has the number 4 * i + j; the values of cells that are not set mean nothing.
+"""
 
 from __future__ import annotations
 

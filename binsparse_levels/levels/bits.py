@@ -1,4 +1,11 @@
-"""bits: a bitmap with eight cells in a byte."""
+"""bits: a bitmap with eight cells in a byte.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- bits   bits_1 [10, 7]
+    1 2 3 .        `- element   values [0, 5, 0, 7, 0, 0, 0, 0, 1, 2, 3, 0]
+
+Cell (i, j) has the number 4 * i + j; the first byte, 10, holds the bits of cells 1 and 3.
+"""
 
 from __future__ import annotations
 

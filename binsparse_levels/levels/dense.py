@@ -1,4 +1,11 @@
-"""dense: every coordinate has a child, so nothing is stored; the child's position is computed."""
+"""dense: every coordinate has a child, so nothing is stored; the child's position is computed.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- dense
+    1 2 3 .        `- element   values [0, 5, 0, 7, 0, 0, 0, 0, 1, 2, 3, 0]
+
+Cell (i, j) has the number 4 * i + j.
+"""
 
 from __future__ import annotations
 

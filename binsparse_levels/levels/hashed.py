@@ -1,4 +1,13 @@
-"""hashed: each fiber is a hash table of the coordinates that it has."""
+"""hashed: each fiber is a hash table of the coordinates that it has.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- hashed   pointers_to_1 [0, 4, 4, 12]
+    1 2 3 .        |        hash_keys_1 [0, 0, 2, 4, 1, 3, 0, 0, 2, 0, 0, 0]
+                   |        hash_ranks_1 [0, 0, 0, 1, 2, 3, 4, 4, 4, 5, 5, 5]
+                   `- element   values [5, 7, 1, 3, 2]
+
+Row 0 has the slots 0 to 3: slot 2 holds column 1 (key 2), slot 3 holds column 3 (key 4).
+"""
 
 from __future__ import annotations
 

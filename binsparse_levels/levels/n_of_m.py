@@ -1,4 +1,11 @@
-"""n_of_m: of every m coordinates that follow each other, n at the most are stored."""
+"""n_of_m: of every m coordinates that follow each other, n at the most are stored.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- n_of_m   slots_1 [1, 3, 4, 4, 0, 1]
+    1 2 . .        `- element   values [5, 7, 0, 0, 1, 2]
+
+Two of every four columns at most: row 0 has its entries in columns 1 and 3; 4 marks an empty slot.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +42,10 @@ class NOfM(Level):
             given = getattr(self, name)
             if type(given) is not int or not least <= given <= most:
                 raise FormatError(Problem(name, f"expected an integer of {least} … {most}, got {given!r:.40}"))
+
+    @classmethod
+    def samples(cls) -> tuple[Level, ...]:
+        return cls(), cls(n=1, m=3), cls(n=3, m=3)
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         return {"slot": ArraySpec(f"slots_{depth}", "byte")}

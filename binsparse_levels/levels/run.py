@@ -1,4 +1,13 @@
-"""run: each fiber lists runs of coordinates below which the same is stored, once for each run."""
+"""run: each fiber lists runs of coordinates below which the same is stored, once for each run.
+
+    5 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- run   pointers_to_1 [0, 2, 2, 3]
+    . 7 7 7        |     run_starts_1 [0, 3, 1]
+                   |     run_ends_1 [2, 4, 4]
+                   `- element   values [5, 7, 7]
+
+Row 0 has two runs: columns 0 and 1 share the value 5, column 3 has 7.
+"""
 
 from __future__ import annotations
 

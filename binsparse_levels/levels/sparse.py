@@ -1,4 +1,12 @@
-"""sparse: each fiber lists the coordinates that it has, in lexicographic order."""
+"""sparse: each fiber lists the coordinates that it has, in lexicographic order.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- sparse   pointers_to_1 [0, 2, 2, 5]
+    1 2 3 .        |        indices_1 [1, 3, 0, 1, 2]
+                   `- element   values [5, 7, 1, 2, 3]
+
+Row 2 owns the children 2, 3 and 4, whose columns are 0, 1 and 2.
+"""
 
 from __future__ import annotations
 

@@ -15,12 +15,9 @@ from ..errors import OptionError, Problem
 from ..formats.bitpacked import best_wrapper, bitpack_pieces
 from ..formats.descriptor import Descriptor
 from ..formats.dtypes import DataType, data_type_of, encode
-from ..formats.format import Format
+from ..formats.format import NO_EMPTY_FIBERS, Format, has_empty_fibers
 
 Array: TypeAlias = npt.NDArray[Any]
-
-# Formats whose text forbids fibers without an entry, which a tree of the same levels may have (section 3.5.1).
-NO_EMPTY_FIBERS = ("DCSR", "DCSC")
 
 
 def stored(
@@ -127,8 +124,3 @@ def _repeats(pieces: Pieces) -> bool:
             return True
         before = run[-1:]
     return False
-
-
-def has_empty_fibers(pointers: Array) -> bool:
-    """Whether a fiber is there without an entry."""
-    return bool((pointers[1:] == pointers[:-1]).any())
