@@ -23,9 +23,9 @@ def gather_tree(
 ) -> Tree:
     """A tree of the marked cells, where stored dimension k is dimension order[k] of the array.
 
-    The array is passed once, in the order that it has in memory; its rows are a dense level for each dimension but the
-    last, and a sparse one, from which a tree of other levels is made. Precondition: at least one dimension and cell.
-    Raises LimitError, FormatError.
+    The array is read once, in the order of its memory. The first tree has a sparse level below dense levels; it is
+    converted where other levels are wanted. Precondition: at least one dimension and one cell. Raises LimitError,
+    FormatError.
     """
     here = order if array.transpose(order).flags.c_contiguous else tuple(range(array.ndim))
     array, mask = (np.ascontiguousarray(x.transpose(here)) for x in (array, mask))

@@ -1,4 +1,4 @@
-"""Trees of consecutive entries joined into one, every array in pieces."""
+"""Join trees of consecutive entries into one tree, whose arrays are made in pieces."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _AT_ONCE = 2**20  # items of an array that are joined at once
 
 @dataclass(frozen=True)
 class Part:
-    """A tree of consecutive entries, at least one, of a larger one. origin: where its coordinates begin, in the larger
-    one: it is smaller than that only in dimensions of which those before are of size 1. first, last: the coordinates of
-    its first and its last entry, in the larger one.
+    """A tree of consecutive entries of a larger tree; it has at least one entry.
+
+    origin: the offset of the part in the larger tree. A dimension is cropped only where all dimensions before have size
+    1. first, last: the coordinates of the first and the last entry, in the larger tree.
     """
 
     tree: Tree
@@ -38,10 +39,11 @@ class Part:
 def joined(
     levels: Sequence[Level], dims: Sequence[int], parts: Sequence[Part], pad: Any, dtype: Any, values: Any
 ) -> dict[str, Pieces]:
-    """The arrays of the whole tree by stored name, and its values, exact in length and given in pieces.
+    """The arrays of the whole tree by stored name, and its values, in pieces whose lengths are known.
 
-    dtype, values: the type of indices and pointers, and of the values; pad: the value of what no entry reaches.
-    Precondition: the parts are in order, and have no entry in common. Raises FormatError for kinds that are not joined.
+    dtype: the type of indices and pointers. values: the type of the values. pad: the value of positions without an
+    entry. Precondition: the parts are in order, and have no entry in common. Raises FormatError for kinds that are
+    neither dense nor sparse.
     """
     found: dict[str, Pieces] = {}
     at = [_At(part, 0, 0, 0) for part in parts]
@@ -69,8 +71,10 @@ def joined(
 
 @dataclass(frozen=True)
 class _At:
-    """Where the positions of a part are among those of the whole: `base` is that of its position 0. first, last: its
-    positions of its first and its last entry. shared: how many first positions are of the part before as well.
+    """The positions of a part among the positions of the whole tree, at one level.
+
+    base: the position in the whole tree of the part's position 0. first, last: the part's positions of its first and
+    last entry. shared: how many first positions belong to the part before as well.
     """
 
     part: Part

@@ -1,4 +1,4 @@
-"""A tree: plain stored data. A chain of levels over the stored dimensions, their arrays by stored name, the values."""
+"""A tree: a chain of levels over the stored dimensions, their arrays by stored name, and the values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 
 class Stored(Protocol):
-    """What is known of an array before it is read."""
+    """The shape and the type of an array, which are known before it is read."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -29,11 +29,12 @@ class Stored(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """Levels over `dims`, the sizes of the stored dimensions; `values` has an item for each position of the last level.
+    """Levels over `dims`, the sizes of the stored dimensions. `values` has an item for each position of the last level.
 
-    Every level's arrays satisfy its `check` for the positions that the level above gives. An iso tree has one value
-    for all positions, and `values` is a read-only broadcast of it. lazy: arrays are in a file, unchecked: anything with
-    `shape`, `dtype` and the items at a slice or at positions, which are read when they are asked for.
+    The arrays of every level pass its `check` for the positions that the level above gives.
+
+    iso: all positions have one value, and `values` is a read-only broadcast of it. lazy: the arrays lie in a file,
+    unchecked, and are read where they are sliced.
     """
 
     levels: tuple[Level, ...]
@@ -61,14 +62,14 @@ class Tree:
         return walk(self.places, self.arrays)
 
     def reached(self) -> Positions:
-        """The positions of the last level that an entry has, each once. Precondition: the levels are sound."""
+        """The positions of the last level that have an entry, each once. Precondition: the levels are sound."""
         positions: Positions = range(1)
         for place, arrays, _ in self.walk():
             positions = place.level.reached(arrays, place.dims, positions)
         return positions
 
     def count(self) -> int:
-        """How many entries there are, of which none is listed. Precondition: the levels are sound."""
+        """The number of entries; none is listed. Precondition: the levels are sound."""
         if not self.gaps and not self.shares:
             return len(self.values)
         below: int | Array = 1
@@ -92,7 +93,7 @@ class Tree:
         return any(level.gaps for level in self.levels)
 
     def blanked(self) -> Tree:
-        """The same tree with zero for the values that no entry has; what they were is unspecified."""
+        """The same tree, with zero for values without an entry, which are unspecified."""
         if not self.gaps or self.iso:
             return self
         reached = np.zeros(len(self.values), bool)
@@ -108,14 +109,14 @@ class Tree:
         return Tree(self.levels, self.dims, self.arrays, values, iso)
 
     def loaded(self) -> Tree:
-        """The same tree, read into memory whole."""
+        """The same tree in memory."""
         arrays = {name: array[:] for name, array in self.arrays.items()}
         return Tree(self.levels, self.dims, arrays, self.values[:], self.iso)
 
     def check(self, dimensions: Sequence[int] | None = None, *, order: bool = True) -> Iterator[Problem]:
-        """Every broken invariant with its place; without `order`, only what would let memory be indexed wrongly.
+        """Yield every broken invariant. Without `order`, only faults that would index memory wrongly.
 
-        dimensions: what the stored ones are called, where not by their number.
+        dimensions: the names of the stored dimensions in messages; by default their numbers.
         """
         called = dimensions if dimensions is not None else range(len(self.dims))
         problems = list(length_problems(self.levels, self.dims, self.arrays, len(self.values)))
@@ -140,8 +141,9 @@ class Tree:
             yield from error.problems
 
     def check_in_parts(self, size: int, dimensions: Sequence[int]) -> Iterator[Problem]:
-        """`check` of a tree in a file, of which about `size` items of each array are in memory at a time, and the
-        values are not looked at; of kinds that are not read in parts, all.
+        """`check` of a tree in a file, with about `size` items of each array in memory at a time.
+
+        Values are not checked. Kinds that cannot be read in parts are read whole.
         """
         if not self.regular:
             yield from self.loaded().check(dimensions)
@@ -168,7 +170,7 @@ def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple
 
 
 def count_positions(places: Iterable[Place], arrays: Mapping[str, Array]) -> int:
-    """How many positions the last level gives. Raises ArrayError as `walk` does."""
+    """The number of positions of the last level. Raises ArrayError as `walk` does."""
     n = 1
     for place, here, above in walk(places, arrays):
         n = _size(place, here, above)
@@ -185,7 +187,7 @@ def _size(place: Place, arrays: dict[str, Array], n: int) -> int:
 
 
 def value_problems(n: int, values: int) -> Iterator[Problem]:
-    """What is wrong with so many values for so many positions of the last level."""
+    """A problem where the number of values is not n, the number of positions of the last level."""
     if n != values:
         yield Problem("values", f"expected a length of {n}, one for each position of the last level, got {values}")
 
@@ -193,9 +195,9 @@ def value_problems(n: int, values: int) -> Iterator[Problem]:
 def length_problems(
     levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Stored], values: int | None
 ) -> Iterator[Problem]:
-    """What metadata alone tells: arrays that are missing, not one-dimensional, of a wrong type or length.
+    """Problems that metadata alone shows: arrays that are missing, not one-dimensional, of a wrong type or length.
 
-    values: their number, or None where that is not known.
+    values: the number of values, or None where it is unknown.
     """
     n: int | None = 1
     for place in places(levels, dims):
@@ -222,7 +224,7 @@ def length_problems(
 
 
 def _unreached_problems(place: Place, arrays: Mapping[str, Array], n: int, reached: Positions) -> list[Problem]:
-    """The first fiber that has something in it, though it lies below a position that no entry has."""
+    """A problem for the first fiber that has entries below a position without an entry."""
     gaps = np.ones(n, bool)
     gaps[as_array(reached)] = False
     (rest,) = gaps.nonzero()

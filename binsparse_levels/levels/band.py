@@ -40,7 +40,7 @@ from .sparse import pointer_problems, pointers_to
 class Band(Level):
     """Fiber p stores the coordinates start[p] … start[p] + ptr[p+1] - ptr[p] - 1: q = ptr[p] + i - start[p].
 
-    Banded and skyline matrices, ragged arrays. What lies in the interval is stored, whether it was an entry or not.
+    For banded and skyline matrices, and ragged arrays. Every coordinate of the interval is stored, entry or not.
     """
 
     kind: ClassVar[str] = "band"

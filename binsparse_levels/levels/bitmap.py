@@ -114,13 +114,13 @@ class Bitmap(Level):
         return n * cells(dims)
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
-        """Of each slice its own cells."""
+        """Each slice reads its own cells only."""
         return n * cells(dims)
 
 
 def _expand_rows(bits: Array, dims: Sequence[int], fibers: int, start: int) -> tuple[Array, list[Array], Array]:
-    """What so many whole fibers store, whose cells begin at number `start`, found row by row of the last dimension, so
-    that no coordinate is divided out.
+    """`expand` for whole fibers whose cells begin at number `start`. Works row by row of the last dimension, which
+    needs no division.
     """
     *above, width = dims
     per_fiber = cells(above)

@@ -78,11 +78,11 @@ class Bits(Bitmap):
         return _bytes(n * cells(dims))
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
-        """As many bytes as cells, where those of a slice do not lie side by side."""
+        """A byte for each cell, where the cells of a slice are not neighbours."""
         whole = self.nbytes(dims, n, children, root=root, itemsize=itemsize)
         return whole if cells(dims[k + 1 :]) >= 8 else min(n * cells(dims), dims[k] * whole)
 
 
 def _bytes(count: int) -> int:
-    """How many bytes so many bits take."""
+    """The number of bytes for this number of bits."""
     return -(-count // 8)

@@ -38,11 +38,13 @@ from .sparse import pointer_problems
 @register
 @dataclass(frozen=True)
 class Hashed(Level):
-    """Fiber p has the slots ptr[p] … ptr[p+1], a power of two of them, at least half of which are empty. A coordinate i
-    is in the first slot from (i · 0x9E3779B97F4A7C15 mod 2**64) >> (64 - log2(slots)) on that was free when it came,
-    around the end. key: i + 1, or 0 where the slot is empty. The child position is how many slots before it are taken.
+    """Fiber p has the slots ptr[p] … ptr[p+1]. Their number is a power of two, and at least half of them are empty.
 
-    Finds an entry in constant time, however long the fiber; lists a fiber in no order.
+    Coordinate i is probed linearly from slot (i · 0x9E3779B97F4A7C15 mod 2**64) >> (64 - log2(slots)) on, and wraps
+    around at the end. key: i + 1, or 0 where the slot is empty. before: the number of taken slots before the slot,
+    which is the child position.
+
+    Finds an entry in constant time, however long the fiber. Lists a fiber in no order.
     """
 
     kind: ClassVar[str] = "hashed"

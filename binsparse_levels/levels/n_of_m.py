@@ -1,4 +1,4 @@
-"""n_of_m: of every m coordinates that follow each other, n at the most are stored.
+"""n_of_m: each fiber stores at most n of every m neighbouring coordinates.
 
     . 5 . 7     dense   rows 0, 1, 2
     . . . .     `- n_of_m   slots_1 [1, 3, 4, 4, 0, 1]
@@ -22,10 +22,11 @@ from .base import Array, Arrays, ArraySpec, Level, Positions, as_array, inside, 
 @register
 @dataclass(frozen=True)
 class NOfM(Level):
-    """Structured sparsity, such as 2:4: a fiber has n slots for each block of m coordinates, and a slot the place of
-    its coordinate in the block, or m where nothing is in it. q = (p · blocks + i // m) · n + the slot.
+    """Structured sparsity, such as 2:4. A fiber has n slots for each block of m coordinates.
 
-    Refuses, by FormatError, a fiber with more than n coordinates in a block.
+    A slot holds the offset of its coordinate in the block, or m where it is empty.
+    q = (p · blocks + i // m) · n + slot.
+    Raises FormatError for a fiber with more than n coordinates in a block.
     """
 
     n: int = 2

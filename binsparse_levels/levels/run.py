@@ -1,4 +1,4 @@
-"""run: each fiber lists runs of coordinates below which the same is stored, once for each run.
+"""run: each fiber lists runs of neighbouring coordinates. The coordinates of a run share one child.
 
     5 5 . 7     dense   rows 0, 1, 2
     . . . .     `- run   pointers_to_1 [0, 2, 2, 3]
@@ -136,7 +136,7 @@ class Run(Level):
         pointers, (x,) = self._pointers(arrays), coords
         if not len(arrays["start"]):
             return np.full(len(positions), -1)
-        # Runs ascend by fiber and coordinate: of a key made of both, the last one that is not behind is it.
+        # Runs ascend by fiber, then coordinate, so the last run up to (position, x) is the only candidate.
         fibers = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
         order = np.lexsort((x, positions))
         low = np.empty(len(x), np.int64)
@@ -165,7 +165,7 @@ class Run(Level):
 
 
 def _count_up_to(fibers: Array, starts: Array, wanted: Array, x: Array) -> Array:
-    """For pairs in order, how many pairs of another list in order are not behind each."""
+    """For each pair (wanted, x), the number of pairs (fibers, starts) up to it. Precondition: both lists ascend."""
     keys = np.concatenate([starts.astype(np.int64), x.astype(np.int64)])
     owners = np.concatenate([fibers, wanted])
     asked = np.repeat([0, 1], [len(starts), len(x)])  # of equal pairs, those of the list come first

@@ -4,9 +4,9 @@ import contextlib
 import json
 
 import pytest
-from binsparse_levels.formats.descriptor import parse_descriptor
 
 from binsparse_levels import DescriptorError, LimitError, Limits, pack, read, write
+from binsparse_levels.formats.descriptor import parse_descriptor
 from binsparse_levels.formats.json import load_json
 
 CSR = {
