@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import ArrayError, FormatError, LimitError, Problem
 from ..levels import places
-from ..levels.base import cells
+from ..levels.base import Array, cells
 from . import packing
 from .tree import Tree, at_name, index_dtype
-
-Array: TypeAlias = npt.NDArray[Any]
 
 
 def read_block(tree: Tree, positions: range, dtype: Any = np.int64) -> tuple[list[Array], Array]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import kernels, parallel
 from ..levels import Level, full, listing, places
-from ..levels.base import DENSE, SPARSE, items_at
+from ..levels.base import DENSE, SPARSE, Array, items_at
 from ..limits import Limits
 from . import packing
 from .tree import Tree, index_dtype
-
-Array: TypeAlias = npt.NDArray[Any]
 
 
 def gather_tree(

@@ -12,16 +12,14 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import kernels, parallel
 from ..errors import ArrayError, Problem
-from ..levels.base import CONTINUED, DENSE, SPARSE
+from ..levels.base import CONTINUED, DENSE, SPARSE, Array
 from ..limits import Limits
 from . import sorting
 from .tree import index_dtype
 
-Array: TypeAlias = npt.NDArray[Any]
 Duplicates: TypeAlias = Literal["error", "sum", "first", "last"]
 
 _NOTHING = 2**64 - 1  # a cursor before the first entry, and the payload of a cell without one

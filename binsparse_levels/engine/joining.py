@@ -12,8 +12,7 @@ import numpy as np
 from ..arrays import Pieces
 from ..errors import FormatError, Problem
 from ..levels import Level, Place, places
-from ..levels.base import DENSE, cells
-from .blocks import Array
+from ..levels.base import DENSE, Array, cells
 from .tree import Tree
 
 Coords: TypeAlias = tuple[int, ...]

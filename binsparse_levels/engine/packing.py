@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import kernels
 from ..errors import ArrayError, Problem
 from ..formats.format import range_problems
 from ..levels import Level, Place, places
-from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE, Positions, as_array, cells, items_at
+from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE, Array, Positions, as_array, cells, items_at
 from ..limits import Limits
 from . import emission, sorting
 from .emission import Duplicates
 from .tree import Tree, index_dtype, repeat_one, same, shared_dtype
-
-Array: TypeAlias = npt.NDArray[Any]
 
 
 class RepeatedError(ArrayError):

@@ -12,20 +12,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import ArrayError, Problem, raise_if
 from ..formats.dtypes import sound_booleans
 from ..formats.format import Format, in_order
 from ..formats.structure import STRUCTURES, in_triangle, read_problems
 from ..levels import Level, Place, listing
-from ..levels.base import Positions, as_array, items_at, ranges
+from ..levels.base import Array, Positions, as_array, items_at, ranges
 from ..limits import Limits, as_integer
 from . import packing
 from .packing import Entries
 from .tree import Tree, at_name, repeat_one
 
-Array: TypeAlias = npt.NDArray[Any]
 Item: TypeAlias = "int | range | Array"  # of a dimension: one coordinate, some of any step, any in any order
 
 

@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import kernels, parallel
+from ..levels.base import Array
 from ..limits import INT32_MAX
 
-Array: TypeAlias = npt.NDArray[Any]
 Words: TypeAlias = tuple[tuple[np.uint64, ...], ...]  # for each word, one number for each dimension
 # Where the records of a run are, or None for the coordinates themselves; from … to; whether keys repeat.
 SortedRun: TypeAlias = tuple[Array | None, int, int, bool]

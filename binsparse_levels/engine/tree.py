@@ -8,14 +8,11 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import ArrayError, LimitError, Problem
 from ..levels import Level, Place, places
-from ..levels.base import Positions, as_array, wrong_type
+from ..levels.base import Array, Positions, as_array, wrong_type
 from ..limits import INT32_MAX, INT64_MAX
-
-Array = npt.NDArray[Any]
 
 
 class Stored(Protocol):

@@ -31,6 +31,7 @@ from .base import (
     ranges,
     register,
     through,
+    wrong_lengths,
 )
 from .sparse import pointer_problems, pointers_to
 
@@ -54,12 +55,7 @@ class Band(Level):
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
     ) -> tuple[int | None, list[Problem]]:
         fibers = lengths["start"] if n is None else n
-        wanted = {"ptr": fibers + 1, "start": fibers}
-        return None, [
-            Problem(role, f"expected a length of {size}, got {lengths[role]}")
-            for role, size in wanted.items()
-            if lengths[role] != size
-        ]
+        return None, wrong_lengths(lengths, {"ptr": fibers + 1, "start": fibers})
 
     def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
         return int(arrays["ptr"][n : n + 1][0])

@@ -300,6 +300,15 @@ def wrong_type(holds: str, dtype: np.dtype[Any]) -> str | None:
     return None if dtype.kind in "iu" else "an integer type"
 
 
+def wrong_lengths(lengths: Mapping[str, int], wanted: Mapping[str, int | None]) -> list[Problem]:
+    """A problem for every array of another length than the wanted one, by role; None stands for any length."""
+    return [
+        Problem(role, f"expected a length of {size}, got {lengths[role]}")
+        for role, size in wanted.items()
+        if size is not None and lengths.get(role, size) != size
+    ]
+
+
 class Place(NamedTuple):
     """One level of a chain: the dimensions it covers, how many lie above, its arrays by role."""
 

@@ -31,6 +31,7 @@ from .base import (
     inside,
     pointers_spec,
     register,
+    wrong_lengths,
 )
 from .sparse import pointer_problems
 
@@ -61,13 +62,7 @@ class Hashed(Level):
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
     ) -> tuple[int | None, list[Problem]]:
-        slots = lengths["key"]
-        wanted = {"ptr": None if n is None else n + 1, "before": slots}
-        return None, [
-            Problem(role, f"expected a length of {size}, got {lengths[role]}")
-            for role, size in wanted.items()
-            if size is not None and lengths[role] != size
-        ]
+        return None, wrong_lengths(lengths, {"ptr": None if n is None else n + 1, "before": lengths["key"]})
 
     def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
         return sum(

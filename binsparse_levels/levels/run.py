@@ -35,6 +35,7 @@ from .base import (
     register,
     through,
     times,
+    wrong_lengths,
 )
 from .sparse import pointer_problems, pointers_to
 
@@ -59,12 +60,7 @@ class Run(Level):
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
     ) -> tuple[int | None, list[Problem]]:
         runs = lengths["start"]
-        wanted = {"ptr": None if n is None else n + 1, "end": runs}
-        return runs, [
-            Problem(role, f"expected a length of {size}, got {lengths[role]}")
-            for role, size in wanted.items()
-            if size is not None and lengths.get(role, size) != size
-        ]
+        return runs, wrong_lengths(lengths, {"ptr": None if n is None else n + 1, "end": runs})
 
     def build(
         self,
