@@ -1,10 +1,24 @@
-"""The laws of a level kind and of a container, and strategies for hypothesis that draw cases for them.
+"""The laws of level kinds and containers, and hypothesis strategies that draw cases for them.
 
-For authors of kinds and containers; needs hypothesis. A kind's tests are three lines:
+For authors of kinds and containers. Needs hypothesis. The test of a kind takes three lines:
 
     @given(testing.level_cases(MyKind(1)))
     def test_laws(case):
         testing.check_level(case)
+
+The laws of a level kind:
+
+1. The arrays that `build` makes pass `check`; `size` and `lengths` agree.       check_level
+2. `expand` lists what was built, and nothing more unless the kind is padded.    check_level
+3. `expand` of some positions and a window selects from `expand` of everything.  check_selection
+4. An ordered kind lists every fiber in order.                                   check_level
+5. The stored names in a format are distinct.                                    check_names
+6. `locate` and `finder` agree with `expand`.                                    check_level
+7. `nbytes` is right to the byte.                                                check_level
+8. With any item changed, or any array longer or shorter, `read` refuses the     damaged, check_stored,
+   tensor, or else all ways to read it agree.                                    check_refused, check_agreement
+
+The law of a container: it gives back what it was given.                         check_same
 """
 
 from __future__ import annotations
@@ -20,24 +34,25 @@ import numpy.typing as npt
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from . import levels
 from .errors import BinsparseError, FormatError
 from .formats.format import ALIASES, Format, coordinates
 from .formats.index_map import Digit, IndexMap
 from .formats.structure import STRUCTURES, in_triangle, structure_problems
 from .io import open, read, write
-from .levels import LEVELS, Band, Bitmap, Bits, Dense, Hashed, Level, NOfM, Run, Sparse, places
-from .levels.base import Positions, as_array
+from .levels import LEVELS, Level, places
+from .levels.base import INTEGERS, Positions, as_array
 from .tensors.tensor import Tensor, pack
 
 Array: TypeAlias = npt.NDArray[Any]
-PLAIN = (Dense, Sparse)  # the kinds of the specification
-OURS = (*PLAIN, Bitmap, Bits, Band, Run, Hashed, NOfM)
+PLAIN = tuple(kind for kind in levels.OURS if kind.specified)  # the kinds of the specification
+OURS = (*PLAIN, *(kind for kind in levels.OURS if not kind.specified))
 Listing: TypeAlias = list[tuple[int, tuple[int, ...], int]]  # fiber, coordinates, child
 
 
 @dataclass(frozen=True)
 class LevelCase:
-    """Entries for one level: sorted by parent, then coordinates, some of them repeated as by levels further down."""
+    """Entries for one level, sorted by parent, then coordinates. Some repeat, as entries of the levels below do."""
 
     level: Level
     dims: tuple[int, ...]
@@ -47,7 +62,7 @@ class LevelCase:
     same: Array
 
     def build(self) -> tuple[dict[str, Array], Positions]:
-        """What the level makes of the entries; it may refuse them by FormatError."""
+        """The arrays and child positions that the level makes. Raises FormatError for entries that it refuses."""
         more = {"same": self.same} if self.level.shares else {}
         return self.level.build(self.dims, self.parents, self.coords, self.n, **more)
 
@@ -66,7 +81,7 @@ def level_cases(draw: st.DrawFn, level: Level, *, max_size: int = 4, max_n: int 
 
 
 def check_level(case: LevelCase) -> None:
-    """Assert the laws of DESIGN's table for one case; a kind may refuse it by FormatError."""
+    """Assert laws 1, 2, 4, 6 and 7 for one case. A kind may refuse the case by FormatError."""
     level, dims, n = case.level, case.dims, case.n
     try:
         arrays, child = case.build()
@@ -74,14 +89,13 @@ def check_level(case: LevelCase) -> None:
         assume(False)
     children = as_array(child)
     # 1: what build makes is sound, and its lengths agree with its size
-    names = level.names(1, root=False)
+    names = level.arrays(1, root=False)
     kept = {role: arrays[role] for role in names}
     assert list(level.check(kept, dims, n)) == []
     size = level.size(kept, dims, n)
     counted, problems = level.lengths({role: len(array) for role, array in kept.items()}, dims, n)
     assert problems == []
     assert counted in (None, size)
-    assert set(names) == set(level.roles())
     if len(children):
         assert 0 <= children.min() <= children.max() < size
     # 2: expand gives back what was built
@@ -103,8 +117,14 @@ def check_level(case: LevelCase) -> None:
     table = np.array(cells, np.int64).reshape(len(cells), level.rank + 1)
     located = level.locate(kept, dims, table[:, 0].copy(), [table[:, k + 1].copy() for k in range(level.rank)])
     assert located.tolist() == [found.get((p, tuple(c)), -1) for p, *c in cells]
+    find = level.finder(kept, dims)
+    assert [find(*row) for row in cells] == located.tolist()
+    # a method that the kind overrides gives what the default gives
+    columns = [table[:, k].copy() for k in range(level.rank + 1)]
+    assert Level.locate(level, kept, dims, columns[0], columns[1:]).tolist() == located.tolist()
+    assert level.gaps or Level.size(level, kept, dims, n) == size
     # 7: nbytes is right to the byte
-    numbers = {role for role, of in level.roles().items() if of in ("index", "pointer")}
+    numbers = {role for role, spec in names.items() if spec.holds in INTEGERS}
     real = sum(len(array) * 4 if role in numbers else array.nbytes for role, array in kept.items())
     told = level.nbytes(dims, n, size, root=False, itemsize=4)
     assert told in (None, real)
@@ -114,7 +134,7 @@ def check_level(case: LevelCase) -> None:
     for one in (2, below):
         each = [sum(int(np.broadcast_to(one, size)[q]) for fiber, _, q in listing if fiber == p) for p in range(n)]
         assert np.broadcast_to(level.count(kept, dims, n, one), n).tolist() == each
-    # 8: so is the number of children, and a slice reads no more than everything
+    # so is the number of children, and a slice reads no more than everything
     assert level.children(dims, n, len(built)) in (None, size)
     for k in range(level.rank):
         read = level.sliced(dims, n, size, k, root=False, itemsize=4)
@@ -123,7 +143,7 @@ def check_level(case: LevelCase) -> None:
 
 
 def check_selection(case: LevelCase, positions: Positions, window: Sequence[Positions]) -> None:
-    """Assert law 3: expand of any positions and window is the selection from expand of everything."""
+    """Assert law 3: `expand` of any positions and window is the selection from `expand` of everything."""
     try:
         arrays, _ = case.build()
     except FormatError:
@@ -156,14 +176,14 @@ def formats(
     known = list(kinds or (kind for kind in LEVELS.values() if not kind.refuses))
     flat = [kind for kind in known if kind.min_rank == 0]
     rank = draw(st.integers(min_rank, max_rank))
-    levels: list[Level] = []
-    while (left := rank - sum(level.rank for level in levels)) > 0:
+    chain: list[Level] = []
+    while (left := rank - sum(level.rank for level in chain)) > 0:
         kind = draw(st.sampled_from([k for k in known if k.min_rank <= left]))
-        levels.append(kind(draw(st.integers(max(kind.min_rank, 1), min(kind.max_rank, left)))))
+        chain.append(kind(draw(st.integers(max(kind.min_rank, 1), min(kind.max_rank, left)))))
     for kind in draw(st.lists(st.sampled_from(flat), max_size=2)) if flat else ():  # of rank 0, anywhere among them
-        levels.insert(draw(st.integers(0, len(levels))), kind(0))
+        chain.insert(draw(st.integers(0, len(chain))), kind(0))
     transpose = draw(st.none() | st.permutations(range(rank)).map(tuple))
-    return Format(tuple(levels), transpose)
+    return Format(tuple(chain), transpose)
 
 
 @st.composite
@@ -201,9 +221,10 @@ def tensors(
     kinds: Sequence[type[Level]] = OURS,
     structures: bool = True,
 ) -> Tensor:
-    """Any tensor that Binsparse can say, with level kinds beyond it unless `kinds` leaves them out: rank 0 up,
-    dimensions of 0 and up, every predefined and custom format with any transpose, every data type, iso or not, with a
-    fill value or none, with a structure where there can be one.
+    """Any tensor that Binsparse can represent, and any of further level kinds unless `kinds` leaves them out.
+
+    Ranks and dimensions start at 0. Formats are predefined or custom, with any transpose. Values have any data type,
+    iso or not. Some tensors have a fill value or a structure.
     """
     format = draw(
         st.sampled_from([f for f in ALIASES.values() if f.rank <= max_rank]) | formats(max_rank=max_rank, kinds=kinds)
@@ -235,8 +256,9 @@ def tensors(
 
 
 def check_same(again: Tensor, tensor: Tensor) -> None:
-    """Assert that a container gave back what it was given: the same values, bit for bit but for the payload of a NaN,
-    the same pattern of stored entries, the same fill value, format, types, structure and attributes.
+    """Assert that a container gave back what it was given.
+
+    Values are the same bit for bit, and so are the stored entries, fill value, format, types, structure and attributes.
     """
     assert again.equals(tensor)
     assert again.shape == tensor.shape
@@ -270,8 +292,9 @@ def _scalars(draw: st.DrawFn, dtype: np.dtype[Any]) -> Any:
 
 
 def damaged(stored: Mapping[str, Any], *, most: int = 4) -> Iterator[dict[str, Any]]:
-    """What `write` put into a mapping, each time with one array of another length, or with one item changed: of each
-    array so many at most, the first and the last among them.
+    """Copies of a mapping that `write` filled, each with one array of another length, or with one item changed.
+
+    most: how many items of each array are changed; the first and the last are among them.
     """
     for name, array in stored.items():
         if not isinstance(array, np.ndarray):
@@ -295,8 +318,9 @@ def _others(item: Any) -> list[Any]:
 
 
 def check_stored(stored: Mapping[str, Any]) -> bool:
-    """Assert law 8 for what may be damaged: `read` refuses it, or else all ways to read it agree; and what `open` and
-    its views make of it is a typed error or the same. Returns whether `read` accepted it.
+    """Assert law 8 for a mapping that may be damaged. Returns whether `read` accepted it.
+
+    Where `read` accepts it, all ways to read it agree, `open` and its views among them. Else see `check_refused`.
     """
     try:
         tensor: Any = read(stored)
@@ -316,9 +340,7 @@ def check_stored(stored: Mapping[str, Any]) -> bool:
 
 
 def check_refused(stored: Mapping[str, Any]) -> None:
-    """Assert that what `read` refuses is refused when it is opened and read whole, and that its parts raise no other
-    errors than ours.
-    """
+    """Assert that `open` refuses what `read` refuses once all of it is read, and that views raise only our errors."""
     try:
         opened = open(stored)
     except BinsparseError:
@@ -373,7 +395,7 @@ def _keys(shape: Sequence[int]) -> Iterator[Any]:
 
 def check_names(format: Format) -> None:
     """Assert law 5: the stored names of a format are distinct."""
-    names = [name for place in places(format.levels, (0,) * format.rank) for name in place.names.values()]
+    names = [spec.name for place in places(format.levels, (0,) * format.rank) for spec in place.arrays.values()]
     assert len(set(names)) == len(names)
     assert not {"values", "fill_value"} & set(names)
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from binsparse_levels.errors import Problem
-from binsparse_levels.levels import Level, register
+from binsparse_levels.levels import ArraySpec, Level, register
 from binsparse_levels.levels.base import Array, Arrays, Positions, as_array, inside
 
 
@@ -23,20 +23,19 @@ class Backwards(Level):
     kind: ClassVar[str] = "backwards"
     ordered: ClassVar[bool] = False
 
-    def roles(self) -> dict[str, str]:
-        return {"ends": "pointer"} | {f"at{k}": "index" for k in range(self.rank)}
+    @classmethod
+    def samples(cls) -> tuple[Level, ...]:
+        return cls(1), cls(2, base=1)
 
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        return {role: f"backwards_{depth}_{role}" for role in self.roles()}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        at = {f"at{k}": ArraySpec(f"backwards_{depth}_at{k}", "index", k) for k in range(self.rank)}
+        return {"ends": ArraySpec(f"backwards_{depth}_ends", "integer")} | at
 
     def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> tuple[int, list[Problem]]:
         wrong = [role for role in lengths if role != "ends" and lengths[role] != lengths["at0"]]
         if n is not None and lengths["ends"] != n:
             wrong.append("ends")
         return lengths["at0"], [Problem(role, "wrong length") for role in wrong]
-
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return len(arrays["at0"])
 
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
@@ -72,14 +71,6 @@ class Backwards(Level):
             x = arrays[f"at{k}"] - self.base
             if ((x < 0) | (x >= size)).any():
                 yield Problem(f"at{k}", "out of range")
-
-    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        out = np.full(len(positions), -1)
-        for i, p in enumerate(positions):
-            _, found, child = self.expand(arrays, dims, np.array([p]), [np.array([x[i]]) for x in coords])
-            if len(found[0]):
-                out[i] = as_array(child)[0]
-        return out
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return (n + self.rank * children) * itemsize

@@ -23,8 +23,8 @@ class Banana(Sparse):
     def fused(self):
         return None
 
-    def names(self, depth, root):
-        return {role: f"banana_{name}" for role, name in super().names(depth, root).items()}
+    def arrays(self, depth, root):
+        return {role: x._replace(name=f"banana_{x.name}") for role, x in super().arrays(depth, root).items()}
 
 FILE = Kind("fruit_file", (".fruit",), tensors=True, signature=b"FRUIT")
 TREE = Kind("fruit_tree", tensors=True, reads=("group",), folder=("tree.json",), group=("tree",))

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import ArrayError, FormatError, LimitError, Problem
 from ..levels import places
-from ..levels.base import cells
+from ..levels.base import Array, cells
 from . import packing
 from .tree import Tree, at_name, index_dtype
 
-Array: TypeAlias = npt.NDArray[Any]
-
 
 def read_block(tree: Tree, positions: range, dtype: Any = np.int64) -> tuple[list[Array], Array]:
-    """The coordinates by stored dimension, and the values, at positions of the last level, in stored order, checked.
+    """The coordinates by stored dimension, and the values, at these positions of the last level; checked.
 
-    Raises FormatError for a kind that is not read in parts, ArrayError for what does not hold.
+    Raises FormatError for a kind that cannot be read in parts, ArrayError for damaged arrays.
     """
     levels: list[tuple[Sequence[Array], Array]] = []
     children = positions
@@ -33,7 +30,7 @@ def read_block(tree: Tree, positions: range, dtype: Any = np.int64) -> tuple[lis
         try:
             found = place.level.above(arrays, place.dims, n, children) if len(children) else (range(0), 0, [])
         except ArrayError as error:
-            raise ArrayError([at_name(problem, place.names, ()) for problem in error.problems]) from None
+            raise ArrayError([at_name(problem, place) for problem in error.problems]) from None
         if found is None:
             raise FormatError(Problem("format", f"a {place.level.kind} level is not read in parts"))
         fibers, counts, coords = found
@@ -45,28 +42,28 @@ def read_block(tree: Tree, positions: range, dtype: Any = np.int64) -> tuple[lis
 
 
 def read_blocks(tree: Tree, size: int, dtype: Any = np.int64) -> Iterator[tuple[list[Array], Array]]:
-    """All entries of a tree, so many positions at a time, in one block at least; see `read_block`."""
+    """All entries of a tree, `size` positions at a time, in at least one block; see `read_block`."""
     for start in range(0, max(len(tree.values), 1), size):
         yield read_block(tree, range(start, min(start + size, len(tree.values))), dtype)
 
 
 def slab_ranges(tree: Tree, dimension: int, max_bytes: int) -> Iterator[range]:
-    """The coordinates of a stored dimension in ranges, of which the arrays of each take at most so many bytes.
+    """Ranges of a stored dimension such that the arrays of each slab take at most `max_bytes`.
 
-    Along the outermost one a few entries tell where to cut; along another all are read once, a block at a time. Raises
-    LimitError where one coordinate alone takes more.
+    Along the outermost dimension a few entries tell where to cut. Along any other all entries are read once, a block at
+    a time. Raises LimitError where one coordinate alone takes more.
     """
     size, count = tree.dims[dimension], len(tree.values)
     number = max(dtype.itemsize for dtype in [index_dtype(tree.dims, count), *(x.dtype for x in tree.arrays.values())])
 
     def most_bytes(entries: int, width: int) -> int:
-        """What so many entries that have so many coordinates may take."""
+        """The bytes that a slab of this width with this many entries takes at most."""
         dims = [*tree.dims[:dimension], width, *tree.dims[dimension + 1 :]]
         fibers, numbers = 1, 0
         for place in places(tree.levels, dims):
-            numbers += fibers + 1 if "ptr" in place.names else 0
+            numbers += fibers + 1 if place.pointer else 0
             fibers *= cells(place.dims)
-            if place.names:
+            if place.arrays:
                 fibers = min(fibers, entries)
                 numbers += place.level.rank * fibers
         return numbers * number + (1 if tree.iso else max(entries, 1)) * tree.values.dtype.itemsize
@@ -88,7 +85,7 @@ def slab_ranges(tree: Tree, dimension: int, max_bytes: int) -> Iterator[range]:
 
 
 class _CountsBefore:
-    """How many entries have a coordinate below x in a stored dimension."""
+    """A function of x: the number of entries with a coordinate below x in a stored dimension."""
 
     def __init__(self, tree: Tree, dimension: int, size: int) -> None:
         self._tree = tree
@@ -112,7 +109,7 @@ class _CountsBefore:
         return self._known[x]
 
     def last_below(self, count: int) -> int:
-        """The last x below which there are at most so many entries. Precondition: there are more in all."""
+        """The largest x with at most `count` entries below it. Precondition: the tree has more entries."""
         if self._counted is not None:
             there, below = self._counted
             return int(there[np.searchsorted(below, count, side="right") - 1])
@@ -123,8 +120,9 @@ class _CountsBefore:
 
 
 def read_slab(tree: Tree, dimension: int, wanted: range, size: int) -> tuple[list[Array], Array]:
-    """The entries with these coordinates in a stored dimension, counted from the first of them; of the others never
-    more than `size` are in memory.
+    """The entries in a range of a stored dimension, with coordinates that count from its start.
+
+    At most `size` other entries are in memory at a time.
     """
     kept: list[list[Array]] = []
     for columns, values in read_blocks(tree, size):

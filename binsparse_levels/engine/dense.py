@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import kernels, parallel
-from ..levels import Dense, Level, Sparse, places
-from ..levels.base import items_at
+from ..levels import Level, full, listing, places
+from ..levels.base import DENSE, SPARSE, Array, items_at
 from ..limits import Limits
 from . import packing
 from .tree import Tree, index_dtype
-
-Array: TypeAlias = npt.NDArray[Any]
 
 
 def gather_tree(
@@ -23,9 +20,9 @@ def gather_tree(
 ) -> Tree:
     """A tree of the marked cells, where stored dimension k is dimension order[k] of the array.
 
-    The array is passed once, in the order that it has in memory; its rows are a dense level for each dimension but the
-    last, and a sparse one, from which a tree of other levels is made. Precondition: at least one dimension and cell.
-    Raises LimitError, FormatError.
+    The array is read once, in the order of its memory. The first tree has a sparse level below dense levels; it is
+    converted where other levels are wanted. Precondition: at least one dimension and one cell. Raises LimitError,
+    FormatError.
     """
     here = order if array.transpose(order).flags.c_contiguous else tuple(range(array.ndim))
     array, mask = (np.ascontiguousarray(x.transpose(here)) for x in (array, mask))
@@ -48,11 +45,11 @@ def gather_tree(
 
     parallel.each(fill, parts)
     codes = [code for level in levels for code in level.fused() or (None,)]
-    direct = here == order and codes == [0] * (array.ndim - 1) + [1]
-    own = levels if direct else (*(Dense(),) * (array.ndim - 1), Sparse())
+    direct = here == order and codes == [DENSE] * (array.ndim - 1) + [SPARSE]
+    own = levels if direct else (*full(array.ndim - 1), listing(1))
     *_, last = places(own, array.shape)
-    made = {"ptr": pointers, "idx0": columns}
-    tree = Tree(own, array.shape, {name: made[role] for role, name in last.names.items()}, values)
+    arrays = {name: pointers if dimension is None else columns for name, _, dimension in last.arrays.values()}
+    tree = Tree(own, array.shape, arrays, values)
     turned = [here.index(k) for k in order]
     return tree if direct else packing.convert_tree(tree, levels, turned, pad, limits)
 

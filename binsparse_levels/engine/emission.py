@@ -1,6 +1,7 @@
-"""The fused pass: entries in any order → all arrays of a chain of dense and sparse levels, run by run in the cache.
+"""The fused pass: entries in any order → all arrays of a chain of dense and sparse levels, one sorted run at a time.
 
-A chain is a code for each dimension: 0 dense, 1 the first of a sparse level, 2 a further one of the same level.
+A chain is a code for each dimension: DENSE, SPARSE for the first of a sparse level, CONTINUED for the others of the
+same level. `emit` and `count_prefixes` call kernels; beside each stands the same in numpy, for few entries.
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import kernels, parallel
 from ..errors import ArrayError, Problem
+from ..levels.base import CONTINUED, DENSE, SPARSE, Array
 from ..limits import Limits
 from . import sorting
 from .tree import index_dtype
 
-Array: TypeAlias = npt.NDArray[Any]
 Duplicates: TypeAlias = Literal["error", "sum", "first", "last"]
 
 _NOTHING = 2**64 - 1  # a cursor before the first entry, and the payload of a cell without one
@@ -29,8 +29,9 @@ _SUMMED_IN_PLACE = {np.dtype(code) for code in "?bhilqBHILQfdF"}
 
 @dataclass
 class Chain:
-    """Arrays by stored dimension (empty ones where a dimension has none); values; positions at the end of the chain,
-    and how many of them are of an entry.
+    """The arrays of a chain, by stored dimension; an array that a dimension lacks is empty.
+
+    positions: the number of positions of the last level. entries: how many positions an entry has.
     """
 
     pointers: list[Array]
@@ -42,8 +43,10 @@ class Chain:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What the kernels are told of a chain: see `kernels.emission`. dense_below: a dense level lies below a sparse one.
-    still: dimensions whose level has one entry at most, since no bit of the key tells two apart.
+    """The arguments of the kernels for a chain; see `kernels.emission`.
+
+    dense_below: whether a dense level lies below a sparse one. still: the dimensions whose level has one entry at most,
+    because no bit of the key tells two entries apart.
     """
 
     codes: tuple[int, ...]
@@ -61,16 +64,16 @@ def _plan(codes: tuple[int, ...], dims: tuple[int, ...]) -> _Plan:
     assert layout is not None
     ends = [layout.ends[_last(codes, d)] for d in range(len(codes))]
     keep = tuple(zip(*(layout.from_bit(end) for end in ends), strict=True))
-    sparse = tuple(np.uint64(code != 0) for code in codes)
-    holds = tuple(np.uint64(_NOTHING if code == 1 and d > 0 else 0) for d, code in enumerate(codes))
-    dense_below = 1 in codes and 0 in codes[codes.index(1) :]
+    sparse = tuple(np.uint64(code != DENSE) for code in codes)
+    holds = tuple(np.uint64(_NOTHING if code == SPARSE and d > 0 else 0) for d, code in enumerate(codes))
+    dense_below = SPARSE in codes and DENSE in codes[codes.index(SPARSE) :]
     still = tuple(d for d in range(len(codes)) if not any(word[d] for word in keep))
     return _Plan(codes, dims, layout, keep, (keep, sparse, holds, layout.sizes), dense_below, still)
 
 
 def _last(codes: tuple[int, ...], d: int) -> int:
     """The last dimension of the level that dimension d belongs to."""
-    while d + 1 < len(codes) and codes[d + 1] == 2:
+    while d + 1 < len(codes) and codes[d + 1] == CONTINUED:
         d += 1
     return d
 
@@ -87,16 +90,18 @@ def emit(
     ordered_bits: int = 0,
     trusted: bool = False,
 ) -> Chain:
-    """All arrays for at least one entry. `values` is None where there is no payload to move; `pad` fills cells without
-    an entry. ordered_bits, trusted: see Sorting. Raises OutOfRange, Repeated, ArrayError, LimitError.
+    """All arrays of a chain for these entries. Precondition: there is at least one entry.
+
+    values: None where no values are moved. pad: the value of cells without an entry. ordered_bits, trusted: see
+    `sorting.Sorting`. Raises OutOfRange, Repeated, ArrayError, LimitError.
     """
     plan = _plan(codes, dims)
     columns = sorting.unsigned(coords, dims)
     in_order = not ordered_bits and sorting.in_order(columns, plan.layout)
-    stays = in_order and codes[-1] != 0  # an entry a position, in the order that they have
+    stays = in_order and codes[-1] != DENSE  # an entry a position, in the order that they have
     summed = duplicates == "sum" and not in_order
     cargo = None if values is None or stays else _Cargo(values, summed)
-    runs: list[sorting.Run] | None = [(None, 0, len(coords[0]), False)] if in_order else None
+    runs: list[sorting.SortedRun] | None = [(None, 0, len(coords[0]), False)] if in_order else None
     if not in_order:
         keep = plan.dense_below or (summed and cargo is not None and cargo.by_number)
         payload = cargo.words() if cargo else None
@@ -104,7 +109,7 @@ def emit(
             columns, payload, plan.layout, ordered_bits=ordered_bits, trusted=trusted, keep=keep
         )
 
-        def prepared(run: sorting.SortingRun) -> sorting.Run:
+        def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:
             records, begin, end, repeats = partition.sort(run)
             if repeats and duplicates == "first":
                 end = int(kernels.sorting.keep_first(records, plan.layout.tag, begin, end))
@@ -131,13 +136,58 @@ def emit(
     return chain
 
 
-def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims: int) -> list[int]:
-    """How many different coordinates at least one entry has in the first dimension, in the first two, and so on.
+def emit_in_numpy(
+    codes: tuple[int, ...],
+    dims: tuple[int, ...],
+    coords: Sequence[Array],
+    values: Array | None,
+    pad: Any,
+    limits: Limits,
+) -> Chain:
+    """`emit` without kernels, for few entries. Precondition: they are sorted, unique and in range."""
+    count = len(coords[0])
+    new = np.zeros(count, bool)  # whether an entry differs from the one before, in the dimensions so far
+    new[0] = True
+    parent = np.zeros(count, np.int64)
+    pointers: list[Array] = [np.empty(0, np.int64)] * len(dims)
+    indices = list(pointers)
+    n = 1
+    for d, (code, size, x) in enumerate(zip(codes, dims, coords, strict=True)):
+        new[1:] |= x[1:] != x[:-1]
+        if code == DENSE:
+            n *= size
+            hold_dense(n, count, limits)
+            parent = parent * np.int64(size) + x.astype(np.int64, copy=False)
+            continue
+        if code == SPARSE:
+            first = d
+        if d + 1 < len(codes) and codes[d + 1] == CONTINUED:  # the level goes on
+            continue
+        (starts,) = new.nonzero()
+        pointers[first] = np.searchsorted(parent[starts], np.arange(n + 1))
+        for k in range(first, d + 1):
+            indices[k] = coords[k][starts]
+        parent = new.cumsum() - 1
+        n = len(starts)
+    dtype = index_dtype(dims, max(count, *(len(x) for x in indices)))
+    found = Chain([x.astype(dtype) for x in pointers], [x.astype(dtype, copy=False) for x in indices], n, count)
+    if values is not None and n == count and codes[-1] != DENSE:
+        found.values = values.copy()
+    elif values is not None:
+        found.values = np.full(n, pad, values.dtype)
+        found.values[parent] = values
+    return found
 
-    ordered_dims: among entries that agree in the dimensions before, so many last ones are in order. Takes two or three
-    words an entry. Precondition: entries are unique and in range, and there is a layout of their keys.
+
+def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims: int) -> list[int]:
+    """The number of distinct coordinates in the first dimension, in the first two dimensions, and so on.
+
+    ordered_dims: entries that agree in the dimensions before the last `ordered_dims` are in order. Needs two or three
+    words of memory for each entry.
+
+    Precondition: at least one entry; entries are unique and in range; `sorting.layout` has a layout of their keys.
     """
-    plan = _plan((1,) * len(dims), dims)
+    plan = _plan((SPARSE,) * len(dims), dims)
     columns = sorting.unsigned(coords, dims)
     counting = _Counting(plan, columns)
     if ordered_dims == len(dims):
@@ -149,26 +199,39 @@ def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims:
     return counting.counts()
 
 
+def count_prefixes_in_numpy(coords: Sequence[Array]) -> list[int]:
+    """`count_prefixes` without kernels: entries in any order, any number of dimensions of any size."""
+    order = np.lexsort(coords[::-1])
+    new = np.zeros(len(order), bool)
+    new[0] = True
+    counts = []
+    for x in coords:
+        column = x[order]
+        new[1:] |= column[1:] != column[:-1]
+        counts.append(int(np.count_nonzero(new)))
+    return counts
+
+
 def hold_dense(n: int, entries: int, limits: Limits) -> None:
-    """Positions that no entry asks for cost at least a word each; raises LimitError."""
+    """Raise LimitError where dense levels make too many positions. Each position takes at least a word."""
     if n > entries + 1:
         limits.hold("dense_bytes", 8 * n, "", "the size in bytes of what the dense levels make")
 
 
 def add_groups(values: Array, new: Array) -> Array:
-    """The sums of values from each new one up to the next; of booleans, whether any is true; integers wrap."""
+    """The sum of each group of values, which begins where `new` is true. Booleans are joined by or; integers wrap."""
     if values.dtype.kind not in "biufc":
         raise ArrayError(Problem("values", f"values of type {values.dtype} cannot be summed"))
     total = values[new]
     rest = ~new
     add = np.logical_or if values.dtype.kind == "b" else np.add
-    # One by one, as the kernels do: reduceat adds in pairs, and rounds otherwise.
+    # The kernels add one by one; reduceat adds in pairs, which rounds differently.
     add.at(total, (new.cumsum() - 1)[rest], values[rest])
     return total
 
 
 class _Cargo:
-    """How values travel in records: as a word, or, where they do not fit, as the number of their entry."""
+    """The payload of the records: the value as a word, or the number of the entry where the value needs more."""
 
     def __init__(self, values: Array, summed: bool) -> None:
         fits = values.dtype.itemsize in (1, 2, 4, 8)
@@ -185,14 +248,14 @@ class _Cargo:
         return bits.astype(np.uint64, copy=False)
 
     def room(self, positions: int, padded: bool, pad: Any) -> Array:
-        """Words for so many positions, filled where not every position is an entry's."""
+        """Words for this many positions. padded: some positions have no entry, so all are filled first."""
         out = np.empty(positions, np.uint64)
         if padded:
             out[:] = _NOTHING if self.by_number else _Cargo(np.full(1, pad, self._values.dtype), False)._bits()
         return out
 
     def unloaded(self, words: Array, pad: Any) -> Array:
-        """The values of words that have arrived."""
+        """The values that the words stand for."""
         dtype = self._values.dtype
         if not self.by_number:
             return words.astype(f"u{dtype.itemsize}", copy=False).view(dtype)
@@ -201,7 +264,7 @@ class _Cargo:
         taken[there] = self._values[words[there]]
         return taken
 
-    def add_up(self, runs: list[sorting.Run], layout: sorting.Layout) -> list[sorting.Run]:
+    def add_up(self, runs: list[sorting.SortedRun], layout: sorting.Layout) -> list[sorting.SortedRun]:
         """One record for each key, with the number of the sum of its values."""
         if not any(repeats for *_, repeats in runs):
             return runs
@@ -223,14 +286,14 @@ def _first_repeat(records: Array, begin: int, end: int, layout: sorting.Layout) 
 
 
 class _Counting:
-    """How many entries the level of each dimension has, while runs are added in order."""
+    """Counts the entries of the level of each dimension. Runs are added in order."""
 
     def __init__(self, plan: _Plan, columns: tuple[Array, ...]) -> None:
         self._plan = plan
         self._columns = columns
         self._state: Array | None = None
 
-    def add(self, run: sorting.Run) -> None:
+    def add(self, run: sorting.SortedRun) -> None:
         plan, rank = self._plan, len(self._plan.codes)
         if self._state is None:
             self._state = np.zeros(rank + 2, np.uint64)
@@ -244,8 +307,8 @@ class _Counting:
         return [max(int(c), 1) for c in self._state[: len(self._plan.codes)]]
 
 
-def _before_first(run: sorting.Run, columns: tuple[Array, ...], layout: sorting.Layout) -> Array:
-    """The words of a key that differs from the first one in every bit: high and low, the same where there is one."""
+def _before_first(run: sorting.SortedRun, columns: tuple[Array, ...], layout: sorting.Layout) -> Array:
+    """A key that differs from the first one in every bit: its high and low word, equal where there is one word."""
     records, begin, *_ = run
     if records is None:
         first = layout.key([int(x[begin]) for x in columns])
@@ -255,25 +318,25 @@ def _before_first(run: sorting.Run, columns: tuple[Array, ...], layout: sorting.
 
 
 def _allocate(codes: tuple[int, ...], dims: Sequence[int], counts: Sequence[int], limits: Limits) -> Chain:
-    """Arrays for so many entries of each level. Those of no use take one store of the kernel."""
+    """Arrays for `counts[d]` entries of each level. Arrays that are not needed take one store of the kernel."""
     dtype = index_dtype(dims, max(counts))
     pointers: list[Array] = []
     indices: list[Array] = []
     n = 1
     for d, code in enumerate(codes):
-        is_level = code == 1 and d > 0
+        is_level = code == SPARSE and d > 0
         pointers.append(np.zeros(n + 1 if is_level else 2, dtype))
-        if code == 0:
+        if code == DENSE:
             n *= dims[d]
             hold_dense(n, counts[d], limits)
-        elif code == 1:
+        elif code == SPARSE:
             n = counts[d]
-        indices.append(np.empty(0 if code == 0 else n, dtype))
+        indices.append(np.empty(0 if code == DENSE else n, dtype))
     return Chain(pointers, indices, n)
 
 
 class _Writing:
-    """The arrays of a chain while runs are written to them, in order."""
+    """Writes runs to the arrays of a chain, in order."""
 
     def __init__(
         self,
@@ -290,13 +353,13 @@ class _Writing:
         self._cargo = cargo
         self._pad = pad
         self._refuse = duplicates == "error"
-        self._out = cargo.room(chain.positions, plan.codes[-1] == 0, pad) if cargo else None
+        self._out = cargo.room(chain.positions, plan.codes[-1] == DENSE, pad) if cargo else None
         word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
         self._pointers = tuple(x.view(word) for x in chain.pointers)
         self._indices = tuple(x.view(word) for x in chain.indices)
         self._state: Array | None = None
 
-    def write(self, run: sorting.Run) -> None:
+    def write(self, run: sorting.SortedRun) -> None:
         plan, rank = self._plan, len(self._plan.codes)
         records, begin, end, repeats = run
         if repeats and records is not None and self._refuse:
@@ -315,23 +378,23 @@ class _Writing:
         self._chain.entries += end - begin
 
     def finish(self) -> Chain:
-        """Close the gaps of the pointers, and cut every array to what was written."""
+        """Fill the gaps in the pointers, and cut every array to the items that were written."""
         codes, chain = self._plan.codes, self._chain
         assert self._state is not None
-        reached = [int(at) + 1 if code else 0 for at, code in zip(self._state.tolist(), codes, strict=False)]
+        reached = [int(at) + 1 if code != DENSE else 0 for at, code in zip(self._state.tolist(), codes, strict=False)]
         for d in range(1, len(codes)):
-            if codes[d] == 1 and codes[d - 1] == 0:
+            if codes[d] == SPARSE and codes[d - 1] == DENSE:
                 kernels.emission.fill_gaps(self._pointers[d])
         self._pointers = self._indices = ()  # so that the arrays may change their size
         n = 0  # entries of the sparse level above, where it is the next one
         for d, code in enumerate(codes):
-            if code == 1:
-                if d > 0 and codes[d - 1] != 0:
+            if code == SPARSE:
+                if d > 0 and codes[d - 1] != DENSE:
                     chain.pointers[d].resize(n + 1, refcheck=False)
                 n = reached[d]
-            if code:
+            if code != DENSE:
                 chain.indices[d].resize(n, refcheck=False)
-        if codes[-1]:
+        if codes[-1] != DENSE:
             chain.positions = n
         if self._cargo and self._out is not None:
             self._out.resize(chain.positions, refcheck=False)

@@ -1,4 +1,4 @@
-"""Trees of consecutive entries joined into one, every array in pieces."""
+"""Join trees of consecutive entries into one tree, whose arrays are made in pieces."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import numpy as np
 from ..arrays import Pieces
 from ..errors import FormatError, Problem
 from ..levels import Level, Place, places
-from ..levels.base import cells
-from .blocks import Array
+from ..levels.base import DENSE, Array, cells
 from .tree import Tree
 
 Coords: TypeAlias = tuple[int, ...]
@@ -24,9 +23,10 @@ _AT_ONCE = 2**20  # items of an array that are joined at once
 
 @dataclass(frozen=True)
 class Part:
-    """A tree of consecutive entries, at least one, of a larger one. origin: where its coordinates begin, in the larger
-    one: it is smaller than that only in dimensions of which those before are of size 1. first, last: the coordinates of
-    its first and its last entry, in the larger one.
+    """A tree of consecutive entries of a larger tree; it has at least one entry.
+
+    origin: the offset of the part in the larger tree. A dimension is cropped only where all dimensions before have size
+    1. first, last: the coordinates of the first and the last entry, in the larger tree.
     """
 
     tree: Tree
@@ -38,10 +38,11 @@ class Part:
 def joined(
     levels: Sequence[Level], dims: Sequence[int], parts: Sequence[Part], pad: Any, dtype: Any, values: Any
 ) -> dict[str, Pieces]:
-    """The arrays of the whole tree by stored name, and its values, exact in length and given in pieces.
+    """The arrays of the whole tree by stored name, and its values, in pieces whose lengths are known.
 
-    dtype, values: the type of indices and pointers, and of the values; pad: the value of what no entry reaches.
-    Precondition: the parts are in order, and have no entry in common. Raises FormatError for kinds that are not joined.
+    dtype: the type of indices and pointers. values: the type of the values. pad: the value of positions without an
+    entry. Precondition: the parts are in order, and have no entry in common. Raises FormatError for kinds that are
+    neither dense nor sparse.
     """
     found: dict[str, Pieces] = {}
     at = [_At(part, 0, 0, 0) for part in parts]
@@ -50,17 +51,17 @@ def joined(
         codes = place.level.fused()
         if codes is None:
             raise FormatError(Problem("format", f"a {place.level.kind} level is not written in parts"))
-        if codes[0] == 0:
+        if codes[0] == DENSE:
             at = [a.through_dense(place) for a in at]
             n *= cells(place.dims)
             continue
         below = list(_through_sparse(place, parts))
         total = below[-1].base + below[-1].last + 1 if below else 0
-        for role, name in place.names.items():
-            if role == "ptr":
+        for name, _, dimension in place.arrays.values():
+            if dimension is None:
                 found[name] = Pieces(n + 1, dtype, partial(_pointers, name, at, below, n, total, dtype))
             else:
-                k = place.depth + int(role.removeprefix("idx"))
+                k = place.depth + dimension
                 found[name] = Pieces(total, dtype, partial(_indices, name, k, below, dtype))
         at, n = below, total
     found["values"] = Pieces(n, values, partial(_values, at, n, pad, values))
@@ -69,8 +70,10 @@ def joined(
 
 @dataclass(frozen=True)
 class _At:
-    """Where the positions of a part are among those of the whole: `base` is that of its position 0. first, last: its
-    positions of its first and its last entry. shared: how many first positions are of the part before as well.
+    """The positions of a part among the positions of the whole tree, at one level.
+
+    base: the position in the whole tree of the part's position 0. first, last: the part's positions of its first and
+    last entry. shared: how many first positions belong to the part before as well.
     """
 
     part: Part
@@ -99,10 +102,11 @@ def _ravel(coords: Sequence[int], sizes: Sequence[int]) -> int:
 def _through_sparse(place: Place, parts: Sequence[Part]) -> Iterator[_At]:
     """The children of a sparse level: that of the last entry of a part and that of the first of the next may be one."""
     depth, total = place.depth + place.level.rank, 0
+    first = next(spec for spec in place.arrays.values() if spec.dimension == 0)
     before: Coords | None = None
     for part in parts:
         shared = int(part.first[:depth] == before)
-        children = len(part.tree.arrays[f"indices_{place.depth}"])
+        children = part.tree.arrays[first.name].shape[0]
         yield _At(part, total - shared, 0, children - 1, shared)
         total += children - shared
         before = part.last[:depth]

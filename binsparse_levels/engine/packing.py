@@ -1,42 +1,40 @@
 """Entries → tree, tree → entries, tree → tree.
 
-Sorted entries become levels one by one, each through its `build`: that is the law. A chain of dense and sparse levels
-takes the fused pass instead.
+Sorted entries become levels one by one, each through its `build`. A chain of dense and sparse levels takes the fused
+pass instead, which gives the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import kernels
 from ..arrays import repeat_one
 from ..errors import ArrayError, Problem
+from ..formats.format import range_problems
 from ..levels import Level, Place, places
-from ..levels.base import Positions, as_array, cells, items_at
+from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE, Array, Positions, as_array, cells, items_at
 from ..limits import Limits
-from . import emission, plain, sorting
+from . import emission, sorting
 from .emission import Duplicates
 from .tree import Tree, index_dtype, same, shared_dtype
 
-Array: TypeAlias = npt.NDArray[Any]
-
 
 class RepeatedError(ArrayError):
-    """A coordinate is given more than once, and nobody said what to do with it. coords: those of the entry."""
+    """A coordinate is given more than once, and `duplicates` is "error". coords: the coordinates of the entry."""
 
     coords: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Entries by stored dimension. `values` has an item for each entry; if iso, one item for all of them.
+    """Entries by stored dimension. `values` has an item for each entry, or one item for all if iso.
 
-    order: the dimension of the tensor at each stored one, for messages.
+    order: the tensor's dimension at each stored dimension, for messages.
     """
 
     dims: tuple[int, ...]
@@ -67,11 +65,13 @@ def pack_entries(
     ordered_dims: int = 0,
     trusted: bool = False,
 ) -> Tree:
-    """A tree of entries in any order; `pad` is the value of what a level stores though it was no entry.
+    """A tree of entries in any order.
 
-    ordered_dims: among entries that agree in the dimensions before, so many last ones are in order already. trusted:
-    coordinates are known to be unique and in range.
-    Raises ArrayError for coordinates out of range or repeated, LimitError, FormatError for what a kind cannot hold.
+    pad: the value of positions that a level stores though they were no entries. ordered_dims: entries that agree in the
+    dimensions before the last `ordered_dims` are in order. trusted: coordinates are known to be unique and in range.
+
+    Raises ArrayError for coordinates out of range or repeated, FormatError for entries that a kind cannot hold,
+    LimitError.
     """
     if entries.iso and duplicates == "last":
         duplicates = "first"  # which is the same, and leaves one entry for each key
@@ -89,7 +89,8 @@ def pack_entries(
         bits = layout.ends[-ordered_dims - 1] if ordered_dims else 0
         if not kernels.worth(given.count):
             ready = _sort_by_columns(given, duplicates)
-            return plain.chain(codes, ready.dims, ready.coords, None if ready.iso else ready.values, pad, limits)
+            values = None if ready.iso else ready.values
+            return emission.emit_in_numpy(codes, ready.dims, ready.coords, values, pad, limits)
         try:
             return emission.emit(
                 codes,
@@ -109,16 +110,16 @@ def pack_entries(
 
     codes = [level.fused() for level in levels]
     if None in codes:  # the indices of one sparse level over all dimensions are the sorted coordinates
-        chain = fuse((1,) + (2,) * (len(entries.dims) - 1), entries)
+        chain = fuse((SPARSE,) + (CONTINUED,) * (len(entries.dims) - 1), entries)
         values = entries.values if chain.values is None else chain.values
         return build(levels, replace(entries, coords=tuple(chain.indices), values=values), pad, limits)
     pad_differs = entries.iso and levels[-1].padded and not alike(pad, entries.values[0])
     chain = fuse(tuple(code for part in codes for code in part or ()), entries.expanded() if pad_differs else entries)
     arrays = {}
     for place in places(levels, entries.dims):
-        for role, name in place.names.items():
-            dimension = place.depth + int(role.removeprefix("idx")) if role != "ptr" else place.depth
-            arrays[name] = (chain.pointers if role == "ptr" else chain.indices)[dimension]
+        for name, _, dimension in place.arrays.values():
+            depth = place.depth + (dimension or 0)
+            arrays[name] = (chain.pointers if dimension is None else chain.indices)[depth]
     if entries.iso and (chain.values is None or chain.positions == chain.entries):
         return Tree(levels, entries.dims, arrays, repeat_one(entries.values, chain.positions), True)
     assert chain.values is not None
@@ -126,9 +127,9 @@ def pack_entries(
 
 
 def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits, dtype: Any = None) -> Tree:
-    """A tree of entries that are sorted and unique, level by level. Coordinates of the type `dtype` are shared.
+    """A tree of entries that are sorted and unique, built level by level. Coordinates of type `dtype` are not copied.
 
-    Raises FormatError for what a kind cannot hold, LimitError.
+    Raises FormatError for entries that a kind cannot hold, LimitError.
     """
     dtype = index_dtype(entries.dims, entries.count) if dtype is None else dtype
     coords = [x.astype(dtype, copy=False) for x in entries.coords]
@@ -139,14 +140,14 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
     for place in places(levels, entries.dims):
         level, below = place.level, place.depth + place.level.rank
         emission.hold_dense(n * cells(place.dims) if level.gaps else n, entries.count, limits)
-        here, classes, more = coords[place.depth : below], level.roles(), {}
+        here, more = coords[place.depth : below], {}
         if level.shares:
             values = entries.values if entries.iso or order is None else entries.values[order]
             starts, more["same"] = _alike_below([as_array(parents), *here], coords[below:], values)
         made, parents = level.build(place.dims, parents, here, n, **more)
-        for role, name in place.names.items():
+        for role, (name, holds, _) in place.arrays.items():
             arrays[name] = made[role]
-            if classes[role] in ("index", "pointer") and made[role].max(initial=0) <= np.iinfo(dtype).max:
+            if holds in INTEGERS and made[role].max(initial=0) <= np.iinfo(dtype).max:
                 arrays[name] = made[role].astype(dtype, copy=False)
         n = level.size(made, place.dims, n)
         if level.shares:  # of what is shared, the first stands for all
@@ -177,8 +178,10 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
 
 
 def _alike_below(above: Sequence[Array], below: Sequence[Array], values: Array) -> tuple[Array, Array]:
-    """Where each group of entries begins that agree in the columns above, and a number for each entry that is the same
-    in two groups that follow each other where these agree in all columns below, and in the bits of their values.
+    """Group entries by the columns `above`: where each group begins, and a number for each entry.
+
+    Neighbouring groups get the same number where their subtrees are equal: all columns `below`, and the values bit for
+    bit.
     """
     count = len(above[0])
     new = np.ones(count, bool)
@@ -200,12 +203,12 @@ def _alike_below(above: Sequence[Array], below: Sequence[Array], values: Array) 
 
 
 def alike(a: Any, b: Any) -> bool:
-    """The same, also in the sign of zero."""
+    """Whether two scalars are equal, the sign of zero included."""
     return same(a, b) and repr(a) == repr(b)
 
 
 def _sort_by_columns(entries: Entries, duplicates: Duplicates) -> Entries:
-    """The entries sorted and unique, by numpy: the way for keys of more than two words, and for no keys at all."""
+    """The entries, sorted and unique, by numpy: for few entries, and for keys of more than two words."""
     problems = list(_range_problems(entries))
     if problems:
         raise ArrayError(problems)
@@ -230,12 +233,7 @@ def _sort_by_columns(entries: Entries, duplicates: Duplicates) -> Entries:
 def _range_problems(entries: Entries) -> Iterator[Problem]:
     columns = zip(entries.order, entries.dims, entries.coords, strict=True)
     for dimension, size, x in sorted(columns, key=lambda column: column[0]):
-        outside = (x < 0) | (x >= size)
-        if outside.any():
-            bad = np.flatnonzero(outside)
-            more = f" ({len(bad)} such in all)" if len(bad) > 1 else ""
-            place = f"coords[{dimension}][{bad[0]}]"
-            yield Problem(place, f"{x[bad[0]]} is outside dimension {dimension} of size {size}{more}")
+        yield from range_problems(x, dimension, size)
 
 
 def _repeated(entries: Entries, coords: Sequence[int]) -> RepeatedError:
@@ -256,7 +254,7 @@ def repeated(coords: Sequence[int]) -> RepeatedError:
 def unpack_tree(tree: Tree, dtype: Any = np.int64) -> tuple[list[Array], Positions]:
     """The coordinates of all entries by stored dimension, in stored order, and the positions of their values.
 
-    Arrays of the type `dtype` that list every entry already are shared.
+    Index arrays of type `dtype` that have an item for each entry are not copied.
     """
     levels = list(expand_levels(tree))
     positions = levels[-1][3] if levels else range(1)
@@ -264,7 +262,7 @@ def unpack_tree(tree: Tree, dtype: Any = np.int64) -> tuple[list[Array], Positio
 
 
 def columns_of(levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtype: Any = np.int64) -> list[Array]:
-    """The coordinates of so many entries, from those of each level and where each of its fibers ends among them."""
+    """The coordinates of `count` entries, from the coordinates of each level and where each of its fibers ends."""
     columns: list[Array] = []
     below: Array | None = None  # where each child of the level ends among the entries
     for coords, ends in reversed(levels):
@@ -274,7 +272,7 @@ def columns_of(levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtyp
 
 
 def expand_levels(tree: Tree) -> Iterator[tuple[Place, list[Array], Array, Positions]]:
-    """Each level whole: its coordinates, where each fiber of it ends among them, and the positions of its children."""
+    """For each level its coordinates, where each fiber ends among them, and the positions of its children."""
     positions: Positions = range(1)
     for place, arrays, _ in tree.walk():
         window = [range(size) for size in place.dims]
@@ -285,7 +283,7 @@ def expand_levels(tree: Tree) -> Iterator[tuple[Place, list[Array], Array, Posit
 
 
 def repeat_to(items: Array, ends: Array | None, count: int, dtype: Any) -> Array:
-    """items[k] repeated up to place ends[k] of `count`."""
+    """`count` items: items[k] is repeated up to offset ends[k]."""
     items = kernels.readable(items, dtype)
     if ends is None or (len(items) == count and bool((ends == np.arange(1, count + 1)).all())):
         return items
@@ -302,7 +300,8 @@ def repeat_to(items: Array, ends: Array | None, count: int, dtype: Any) -> Array
 def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pad: Any, limits: Limits) -> Tree:
     """The same entries in other levels, where stored dimension k is dimension order[k] of `tree`.
 
-    Sorts only what the new order breaks, and shares the arrays that do not change. Raises LimitError, FormatError.
+    Sorts only the dimensions whose order changes, and shares the arrays that do not change. Raises LimitError,
+    FormatError.
     """
     rank = len(tree.dims)
     ordered = ordered_dims(order) if all(level.ordered for level in tree.levels) else 0
@@ -324,17 +323,19 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
 def _around_the_last_level(
     tree: Tree, levels: tuple[Level, ...], order: Sequence[int], limits: Limits, dtype: Any
 ) -> Tree | None:
-    """Other levels around the same last one, whose indices and values are shared; None where it is not the same, or
-    has no pointers. The fibers become the entries of the levels above, their lengths the values.
+    """Convert the levels above the last level, and share its indices and the values.
+
+    The fibers become entries of the levels above, and their lengths the values. None where the last level changes, or
+    has no pointers.
     """
     *_, (place, arrays, _) = tree.walk()
-    if levels[-1] != place.level or "ptr" not in arrays or (place.level.fused() or (0,))[0] != 1:
+    if levels[-1] != place.level or place.pointer is None or (place.level.fused() or (DENSE,))[0] != SPARSE:
         return None
     if not tree.regular or not all(level.ordered and not level.shares for level in levels):
         return None
     above = Tree(tree.levels[:-1], tree.dims[: place.depth], tree.arrays, tree.values)
     coords, positions = unpack_tree(above, dtype)
-    lengths = items_at(np.diff(arrays["ptr"]), positions)
+    lengths = items_at(np.diff(arrays[place.pointer]), positions)
     there = lengths != 0
     if not there.all():
         coords, lengths = [x[there] for x in coords], lengths[there]
@@ -342,14 +343,14 @@ def _around_the_last_level(
     made = build(levels[:-1], fibers, 0, limits, dtype)
     pointers = np.zeros(len(made.values) + 1, dtype)
     np.cumsum(made.values, out=pointers[1:])
-    kept = {name: arrays[role] for role, name in place.names.items() if role != "ptr"}
-    return Tree(levels, tree.dims, {**made.arrays, place.names["ptr"]: pointers, **kept}, tree.values, tree.iso)
+    own = {spec.name: pointers if role == place.pointer else arrays[role] for role, spec in place.arrays.items()}
+    return Tree(levels, tree.dims, {**made.arrays, **own}, tree.values, tree.iso)
 
 
 def ordered_dims(order: Sequence[int]) -> int:
     """How many last dimensions of the new order need no sorting, because radix sorts are stable.
 
-    They are the last ones that stand as they stood, once those before them are taken out.
+    They are the longest tail of the new order that ascends.
     """
     for sorted_dims in range(len(order) + 1):
         rest = list(order[sorted_dims:])

@@ -1,8 +1,8 @@
-"""Views: which entries of a tree are wanted, what has to be read for them, and how they become a tree of their own.
+"""Views: a selection of the entries of a tree, the parts that are read for it, and the tree that it becomes.
 
-A view keeps, for each stored dimension, what is wanted of it, so taking one costs nothing; numpy's rules for indices
-are those of Python's ranges, a slice of which is a range. Arrays may lie in a file: then only the fibers that are
-needed are read, and they are checked, as a level of their own, before anything is indexed with them.
+A view stores one index for each stored dimension (an integer, a range or an array), so creating it is O(ndim). Arrays
+may lie in a file: then only the fibers that are needed are read. They are checked, as a level of their own, before
+anything is indexed with them.
 """
 
 from __future__ import annotations
@@ -12,29 +12,28 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ..arrays import repeat_one
 from ..errors import ArrayError, Problem, raise_if
 from ..formats.dtypes import sound_booleans
 from ..formats.format import Format, in_order
 from ..formats.structure import STRUCTURES, in_triangle, read_problems
-from ..levels import Level, Place, Sparse
-from ..levels.base import Positions, as_array, items_at, ranges
+from ..levels import Level, Place, listing
+from ..levels.base import Array, Positions, as_array, items_at, ranges
 from ..limits import Limits, as_integer
 from . import packing
 from .packing import Entries
 from .tree import Tree, at_name
 
-Array: TypeAlias = npt.NDArray[Any]
 Item: TypeAlias = "int | range | Array"  # of a dimension: one coordinate, some of any step, any in any order
 
 
 class View(NamedTuple):
-    """Some entries of a tree. items: what is wanted of each stored dimension. dimensions: the stored dimension at each
-    dimension of the view; those of which one coordinate is wanted are none.
+    """Some entries of a tree.
 
-    structure: of the tree, which a view expands. order: the dimension of the whole tensor at each stored one.
+    items: the index of each stored dimension. dimensions: the stored dimension at each dimension of the view; a stored
+    dimension whose index is an integer is not among them. order: the dimension of the whole tensor at each stored
+    dimension. structure: of the tree; a view expands it.
     """
 
     tree: Tree
@@ -52,17 +51,17 @@ class View(NamedTuple):
         return self._replace(dimensions=tuple(self.dimensions[k] for k in axes))
 
     def format(self) -> Format:
-        """That of the tree without the dimensions that are gone.
+        """The format of the tree without the dimensions that are gone.
 
-        Where a level is gone that was not padded, the one above it, or else below, is sparse, so that no more is stored
-        than was.
+        Where a level that was not padded is gone, the level above it, or else below it, becomes sparse. So a view never
+        stores more entries than the tree.
         """
         kept = sorted(self.dimensions)
         levels: list[Level] = []
         gone = False
         for level, rank in _ranks(self.tree.levels, kept):
-            if rank and level.refuses:  # what it holds need not hold of some of it
-                levels.append(Sparse(rank))
+            if rank and level.refuses:  # it may refuse some of its entries, though it holds all
+                levels.append(listing(rank))
             elif rank:
                 levels.append(level if rank == level.rank else replace(level, rank=rank))
                 if gone and len(levels) == 1:
@@ -74,7 +73,7 @@ class View(NamedTuple):
 
 
 def _unpadded(level: Level) -> Level:
-    return Sparse(level.rank) if level.padded else level
+    return listing(level.rank) if level.padded else level
 
 
 def view_of(tree: Tree, order: tuple[int, ...], structure: str | None) -> View:
@@ -84,7 +83,7 @@ def view_of(tree: Tree, order: tuple[int, ...], structure: str | None) -> View:
 
 
 def _ranks(levels: Sequence[Level], kept: Sequence[int]) -> list[tuple[Level, int]]:
-    """Each level, and how many of its dimensions are kept."""
+    """Each level with the number of its dimensions that are kept."""
     found, depth = [], 0
     for level in levels:
         found.append((level, sum(depth <= k < depth + level.rank for k in kept)))
@@ -98,11 +97,11 @@ _ALL = slice(None)
 
 
 def parse_key(key: Any, shape: Sequence[int]) -> tuple[list[Any], bool]:
-    """For each dimension an int, a slice, or an array of integers in range, as numpy reads the key; and whether
-    something stands apart integers and arrays that numpy takes together: a slice, or an ellipsis of no dimension too.
+    """An index for each dimension (an int, a slice, or an array of integers in range), as numpy reads the key.
 
-    A mask of several dimensions becomes an array for each. Raises IndexError for what numpy would refuse, and for what
-    would add dimensions.
+    A mask of several dimensions becomes an array for each. The second answer tells whether a slice or an ellipsis
+    stands between integers and arrays, which numpy treats differently. Raises IndexError where numpy would, and for
+    keys that would add dimensions.
     """
     if type(key) is slice and shape:
         return [key, *[_ALL] * (len(shape) - 1)], False
@@ -171,7 +170,7 @@ def _out_of_bounds(index: Any, dimension: int, size: int) -> IndexError:
 
 
 def pick(item: Item, index: Any, dimension: int) -> Any:
-    """What an index of a dimension leaves of what was wanted of it."""
+    """The item of a dimension, indexed once more."""
     try:
         found = item[index]  # type: ignore[index]
     except IndexError:
@@ -206,7 +205,7 @@ def narrowed(view: View, indices: Sequence[Any], *, apart: bool = False) -> View
 
 
 def broadcast(indices: Sequence[Any], shape: Sequence[int]) -> list[Array]:
-    """The coordinates that arrays and integers name together, as int64 arrays of one shape. Raises IndexError."""
+    """Arrays and integers broadcast against each other, as int64 arrays of one shape. Raises IndexError."""
     placed = [
         index if isinstance(index, np.ndarray) else pick(range(size), index, k)
         for k, (index, size) in enumerate(zip(indices, shape, strict=True))
@@ -218,9 +217,9 @@ def broadcast(indices: Sequence[Any], shape: Sequence[int]) -> list[Array]:
 
 
 def match(columns: Sequence[Array], points: Sequence[Array]) -> tuple[Array, Array]:
-    """Each entry with each point that has its coordinates: the numbers of the entries, and those of the points.
+    """All pairs of an entry and a point with the same coordinates: the numbers of the entries and of the points.
 
-    columns, points: for each dimension the coordinates of the entries, which are unique, and those of the points.
+    columns: the coordinates of the entries by dimension; no two entries have the same. points: those of the points.
     """
     entries, wanted = np.arange(len(columns[0])), np.zeros(len(points[0]), np.int64)
     ranks = np.zeros(len(entries), np.int64)  # of what the dimensions so far say, among the points
@@ -242,13 +241,14 @@ def match(columns: Sequence[Array], points: Sequence[Array]) -> tuple[Array, Arr
 
 
 def find_in(tree: Tree, coords: Sequence[int]) -> int:
-    """Where the entry at these stored coordinates stands among the values, or -1. Of a file only what is on the way is
-    read. Precondition: in range.
+    """The position of the entry at these stored coordinates, or -1. Reads only the fibers on the way from a file.
+
+    Precondition: in range.
     """
     position, n = 0, 1
     for place in tree.places:
         level = place.level
-        arrays = {role: tree.arrays[name] for role, name in place.names.items()}
+        arrays = {role: tree.arrays[spec.name] for role, spec in place.arrays.items()}
         here = coords[place.depth : place.depth + level.rank]
         if tree.lazy:
             window = [range(x, x + 1) for x in here]
@@ -263,8 +263,9 @@ def find_in(tree: Tree, coords: Sequence[int]) -> int:
 
 
 def value_reader(tree: Tree, order: Sequence[int], shape: Sequence[int], pad: Any) -> Callable[[Any], Any]:
-    """A function from an index to the value there, `pad` where nothing is stored, None for what is no tuple of an
-    integer in range for every dimension. Precondition: the tree is in memory.
+    """A function from a tuple of coordinates to the value there, or `pad` where nothing is stored.
+
+    The function returns None for any other key than a tuple of integers in range. Precondition: the tree is in memory.
     """
     steps = []
     for place, arrays, _ in tree.walk():
@@ -311,8 +312,9 @@ def locate_in(tree: Tree, coords: Sequence[Array]) -> Array:
 
 
 def load(view: View, format: Format, pad: Any, limits: Limits) -> Tree:
-    """The entries of a view in its format. Raises ArrayError for what is read and does not hold,
-    FormatError for what a kind cannot hold, LimitError.
+    """The entries of a view as a tree of this format.
+
+    Raises ArrayError for damaged arrays in a file, FormatError for entries that a kind cannot hold, LimitError.
     """
     tree = view.tree
     everything = all(isinstance(x, range) and x == range(n) for x, n in zip(view.items, tree.dims, strict=True))
@@ -353,7 +355,7 @@ def _selected(view: View) -> tuple[list[Array], Array, bool]:
 
 
 def _with_mirrored(view: View, columns: list[Array], values: Array) -> tuple[list[Array], Array]:
-    """With the entries that the structure implies: those in the mirrored window, mirrored."""
+    """Add the entries that the structure implies: the mirror images of the entries in the mirrored window."""
     name = view.structure
     assert name is not None
 
@@ -373,7 +375,7 @@ def _with_mirrored(view: View, columns: list[Array], values: Array) -> tuple[lis
 
 
 def _window(item: Item) -> Positions:
-    """The coordinates that are wanted, ascending."""
+    """The coordinates of an item, ascending."""
     if isinstance(item, int):
         return range(item, item + 1)
     if isinstance(item, range):
@@ -388,8 +390,8 @@ def _ascends(item: Item) -> bool:
 
 
 def _own_coordinates(item: range | Array, x: Array) -> tuple[Array, Array | None]:
-    """Where in `item` each coordinate stands; and, where some stand there more than once, which entries to repeat for
-    them.
+    """The place of each coordinate in `item`. Where `item` repeats coordinates, also the numbers of the entries to
+    repeat, else None.
     """
     if isinstance(item, range):
         if item.step != 1:
@@ -422,7 +424,7 @@ def _in_window(tree: Tree, window: Sequence[Positions]) -> tuple[list[Array], Ar
 def _expand(
     tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Sequence[Positions]
 ) -> tuple[int | Array, list[Array], Positions]:
-    """`expand`, of what is read and checked first where it lies in a file."""
+    """`expand`. Arrays in a file are read and checked first."""
     if not tree.lazy or not arrays:
         return place.level.expand(arrays, place.dims, positions, window)
     local, children, fibers = part_of(place, arrays, n, positions, window)
@@ -433,8 +435,10 @@ def _expand(
 def part_of(
     place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Sequence[Positions]
 ) -> tuple[dict[str, Array], Positions | None, Positions]:
-    """What is needed of a level that lies in a file, read and checked: its arrays, their children among those of the
-    whole level (None: as they are), and where in it the fibers are that were asked for.
+    """The part of a level in a file that these fibers need, read and checked.
+
+    Returns its arrays; its children, as positions of the whole level (None: the level was read whole); and the
+    positions of the fibers in the part.
     """
     level, dims = place.level, place.dims
     try:
@@ -446,13 +450,13 @@ def part_of(
     except ArrayError as error:
         raise ArrayError([_in_part(problem, place, positions) for problem in error.problems]) from None
     whole = {role: x[:] for role, x in arrays.items()}
-    raise_if(ArrayError, [at_name(problem, place.names, ()) for problem in level.check(whole, dims, n)])
+    raise_if(ArrayError, [at_name(problem, place) for problem in level.check(whole, dims, n)])
     return whole, None, positions
 
 
 def _in_part(problem: Problem, place: Place, positions: Positions) -> Problem:
-    """The fault of a part, whose items count from the beginning of the part: their numbers give way to the fibers."""
-    named = at_name(problem, place.names, ())
+    """A problem of a part, with the fibers in place of the number of the item, which counts from the part's start."""
+    named = at_name(problem, place)
     path, bracket, _ = named.path.partition("[")
     if not bracket or not len(positions):
         return Problem(path, named.message)
@@ -461,7 +465,7 @@ def _in_part(problem: Problem, place: Place, positions: Positions) -> Problem:
 
 
 def _through(children: Positions | None, below: Positions) -> Positions:
-    """Positions among the children, as positions among those of the whole level."""
+    """Positions of a part as positions of the whole level."""
     if children is None:
         return below
     if isinstance(children, range) and isinstance(below, range):
@@ -470,8 +474,9 @@ def _through(children: Positions | None, below: Positions) -> Positions:
 
 
 def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept: Sequence[int]) -> Tree | None:
-    """A tree whose lower levels are fibers as they stand, or None where entries have to be looked at one by one: where
-    what is wanted does not ascend, where an entry may go and leave a fiber above it empty, where positions have gaps.
+    """A tree whose lower levels are copied fiber by fiber. None where entries have to be selected one by one.
+
+    That is where an item does not ascend, where a fiber could become empty, and where positions have gaps.
     """
     tree = view.tree
     restricted = 0  # the dimensions down to the last one of which not everything is wanted
@@ -523,7 +528,7 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
                     if not isinstance(item, int)
                 ]
                 local = rest[0].from_counts(dims[depth : depth + rank], counts, own, fibers)
-        made |= {name: local[role] for role, name in rest[0].names(depth, depth == 0).items()}
+        made |= {spec.name: local[role] for role, spec in rest[0].arrays(depth, depth == 0).items()}
         fibers = rest[0].size(local, dims[depth : depth + rank], fibers)
         rest, depth = rest[1:], depth + rank
     values = np.asarray(items_at(tree.values, positions[:1] if tree.iso else positions))
@@ -533,7 +538,7 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
 def _whole_fibers(
     tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions
 ) -> tuple[dict[str, Array], Positions] | None:
-    """A level of these fibers alone, and which children they had; None for a kind that cannot."""
+    """A level of these fibers alone, and the children that they had; None for a kind that cannot be cut."""
     window = [range(size) for size in place.dims]
     if tree.lazy:
         local, children, fibers = part_of(place, arrays, n, positions, window)

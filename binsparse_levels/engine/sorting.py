@@ -1,7 +1,7 @@
-"""Entries in any order → records in the order of their keys, run by run, so that a run is emitted while in cache.
+"""Entries in any order → records in the order of their keys, one run at a time, to be emitted from the cache.
 
-The words of a key and what the passes do is told in `kernels.sorting`; here are the layout of the bits, the choice of
-buckets, and what happens to entries that repeat.
+`kernels.sorting` describes the words of a key and the passes. This module lays out the bits of the keys and chooses the
+buckets.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import kernels, parallel
+from ..levels.base import Array
 from ..limits import INT32_MAX
 
-Array: TypeAlias = npt.NDArray[Any]
 Words: TypeAlias = tuple[tuple[np.uint64, ...], ...]  # for each word, one number for each dimension
 # Where the records of a run are, or None for the coordinates themselves; from … to; whether keys repeat.
-Run: TypeAlias = tuple[Array | None, int, int, bool]
+SortedRun: TypeAlias = tuple[Array | None, int, int, bool]
 # Records, where the buckets of a run start among them, and below which bit their keys may differ.
-SortingRun: TypeAlias = tuple[Array, Array, int]
+UnsortedRun: TypeAlias = tuple[Array, Array, int]
 
 _ALL = 2**64 - 1
 _RUN = 2**18  # records that are sorted and emitted together: 4 MiB, which stay in the cache
@@ -35,11 +34,11 @@ MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, and compile 
 
 
 class OutOfRange(Exception):
-    """A coordinate lies outside its dimension; which one is for the caller to find."""
+    """A coordinate lies outside its dimension. The caller finds which one."""
 
 
 class Repeated(Exception):
-    """A key is there more than once; the argument is its coordinates, by stored dimension."""
+    """A key is given more than once. The argument is its coordinates, by stored dimension."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +185,7 @@ class Sorting:
         parallel.each(lambda k: move(*parts[k], cursors[k]), range(len(parts)))
         return np.append(begins[:, 0], n)
 
-    def _runs(self, records: Array, starts: Array, top: int) -> Iterator[SortingRun]:
+    def _runs(self, records: Array, starts: Array, top: int) -> Iterator[UnsortedRun]:
         first = 0
         while first < len(starts) - 1:
             if starts[first + 1] - starts[first] > _HEAVY:
@@ -198,7 +197,7 @@ class Sorting:
                 yield records, starts[first : last + 1], top
                 first = last
 
-    def _heavy(self, records: Array, top: int) -> Iterator[SortingRun]:
+    def _heavy(self, records: Array, top: int) -> Iterator[UnsortedRun]:
         """One bucket that would leave the cache, partitioned once more by the first bits in which its keys differ."""
         width = len(self._tag) + 1
         n = len(records) // width
@@ -225,7 +224,7 @@ class Sorting:
                 return
         yield records, np.array([0, n]), top
 
-    def sort(self, run: SortingRun) -> Run:
+    def sort(self, run: UnsortedRun) -> SortedRun:
         """The records of a run in order: where they are, from … to, and whether keys repeat."""
         records, starts, top = run
         width = len(self._tag) + 1

@@ -1,4 +1,4 @@
-"""A tree: plain stored data. A chain of levels over the stored dimensions, their arrays by stored name, the values."""
+"""A tree: a chain of levels over the stored dimensions, their arrays by stored name, and the values."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from ..errors import ArrayError, Problem, raise_if
+from ..errors import ArrayError, Problem
 from ..levels import Level, Place, places
-from ..levels.base import Positions, as_array, wrong_type
+from ..levels.base import Array, Positions, as_array, wrong_type
 from ..limits import INT32_MAX
-
-Array = npt.NDArray[Any]
 
 
 class Stored(Protocol):
-    """What is known of an array before it is read."""
+    """The shape and the type of an array, which are known before it is read."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -29,11 +26,12 @@ class Stored(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """Levels over `dims`, the sizes of the stored dimensions; `values` has an item for each position of the last level.
+    """Levels over `dims`, the sizes of the stored dimensions. `values` has an item for each position of the last level.
 
-    Every level's arrays satisfy its `check` for the positions that the level above gives. An iso tree has one value
-    for all positions, and `values` is a read-only broadcast of it. lazy: arrays are in a file, unchecked: anything with
-    `shape`, `dtype` and the items at a slice or at positions, which are read when they are asked for.
+    The arrays of every level pass its `check` for the positions that the level above gives.
+
+    iso: all positions have one value, and `values` is a read-only broadcast of it. lazy: the arrays lie in a file,
+    unchecked, and are read where they are sliced.
     """
 
     levels: tuple[Level, ...]
@@ -61,14 +59,14 @@ class Tree:
         return walk(self.places, self.arrays)
 
     def reached(self) -> Positions:
-        """The positions of the last level that an entry has, each once. Precondition: the levels are sound."""
+        """The positions of the last level that have an entry, each once. Precondition: the levels are sound."""
         positions: Positions = range(1)
         for place, arrays, _ in self.walk():
             positions = place.level.reached(arrays, place.dims, positions)
         return positions
 
     def count(self) -> int:
-        """How many entries there are, of which none is listed. Precondition: the levels are sound."""
+        """The number of entries; none is listed. Precondition: the levels are sound."""
         if not self.gaps and not self.shares:
             return len(self.values)
         below: int | Array = 1
@@ -92,7 +90,7 @@ class Tree:
         return any(level.gaps for level in self.levels)
 
     def blanked(self) -> Tree:
-        """The same tree with zero for the values that no entry has; what they were is unspecified."""
+        """The same tree, with zero for values without an entry, which are unspecified."""
         if not self.gaps or self.iso:
             return self
         reached = np.zeros(len(self.values), bool)
@@ -108,14 +106,14 @@ class Tree:
         return Tree(self.levels, self.dims, self.arrays, values, iso)
 
     def loaded(self) -> Tree:
-        """The same tree, read into memory whole."""
+        """The same tree in memory."""
         arrays = {name: array[:] for name, array in self.arrays.items()}
         return Tree(self.levels, self.dims, arrays, self.values[:], self.iso)
 
     def check(self, dimensions: Sequence[int] | None = None, *, order: bool = True) -> Iterator[Problem]:
-        """Every broken invariant with its place; without `order`, only what would let memory be indexed wrongly.
+        """Yield every broken invariant. Without `order`, only faults that would index memory wrongly.
 
-        dimensions: what the stored ones are called, where not by their number.
+        dimensions: the names of the stored dimensions in messages; by default their numbers.
         """
         called = dimensions if dimensions is not None else range(len(self.dims))
         problems = list(length_problems(self.levels, self.dims, self.arrays, len(self.values)))
@@ -131,7 +129,7 @@ class Tree:
                     if not place.level.padded and len(reached) < n:
                         problems = _unreached_problems(place, arrays, n, reached)
                     reached = reached if place is self.places[-1] else place.level.reached(arrays, place.dims, reached)
-                found = [at_name(problem, place.names, called[place.depth :]) for problem in problems]
+                found = [at_name(problem, place, called) for problem in problems]
                 yield from found
                 if found:  # the sizes below this level mean nothing
                     return
@@ -140,15 +138,16 @@ class Tree:
             yield from error.problems
 
     def check_in_parts(self, size: int, dimensions: Sequence[int]) -> Iterator[Problem]:
-        """`check` of a tree in a file, of which about `size` items of each array are in memory at a time, and the
-        values are not looked at; of kinds that are not read in parts, all.
+        """`check` of a tree in a file, with about `size` items of each array in memory at a time.
+
+        Values are not checked. Kinds that cannot be read in parts are read whole.
         """
         if not self.regular:
             yield from self.loaded().check(dimensions)
             return
         for place, arrays, n in self.walk():
             problems = place.level.check_in_parts(arrays, place.dims, n, size)
-            found = [at_name(problem, place.names, dimensions[place.depth :]) for problem in problems]
+            found = [at_name(problem, place, dimensions) for problem in problems]
             yield from found
             if found:  # the sizes below this level mean nothing
                 return
@@ -158,16 +157,17 @@ def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple
     """`Tree.walk`, of places and arrays. Precondition: `length_problems` finds nothing."""
     n = 1
     for place in places:
-        here = {role: arrays[name] for role, name in place.names.items()}
+        here = {role: arrays[spec.name] for role, spec in place.arrays.items()}
         # The lengths alone may not have told the number of positions; it is compared before anything is indexed.
-        problems = place.level.lengths({role: x.shape[0] for role, x in here.items()}, place.dims, n)[1]
-        raise_if(ArrayError, [at_name(problem, place.names, ()) for problem in problems])
+        children, problems = place.level.lengths({role: x.shape[0] for role, x in here.items()}, place.dims, n)
+        if problems:
+            raise ArrayError([at_name(problem, place) for problem in problems])
         yield place, here, n
-        n = _size(place, here, n)
+        n = _size(place, here, n) if children is None else children
 
 
 def count_positions(places: Iterable[Place], arrays: Mapping[str, Array]) -> int:
-    """How many positions the last level gives. Raises ArrayError as `walk` does."""
+    """The number of positions of the last level. Raises ArrayError as `walk` does."""
     n = 1
     for place, here, above in walk(places, arrays):
         n = _size(place, here, above)
@@ -177,12 +177,14 @@ def count_positions(places: Iterable[Place], arrays: Mapping[str, Array]) -> int
 def _size(place: Place, arrays: dict[str, Array], n: int) -> int:
     children = place.level.size(arrays, place.dims, n)
     if children < 0:
-        raise ArrayError(Problem(next(iter(place.names.values())), f"counts {children} positions below its level"))
+        raise ArrayError(
+            Problem(next(iter(place.arrays.values())).name, f"counts {children} positions below its level")
+        )
     return children
 
 
 def value_problems(n: int, values: int) -> Iterator[Problem]:
-    """What is wrong with so many values for so many positions of the last level."""
+    """A problem where the number of values is not n, the number of positions of the last level."""
     if n != values:
         yield Problem("values", f"expected a length of {n}, one for each position of the last level, got {values}")
 
@@ -190,28 +192,28 @@ def value_problems(n: int, values: int) -> Iterator[Problem]:
 def length_problems(
     levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Stored], values: int | None
 ) -> Iterator[Problem]:
-    """What metadata alone tells: arrays that are missing, not one-dimensional, of a wrong type or length.
+    """Problems that metadata alone shows: arrays that are missing, not one-dimensional, of a wrong type or length.
 
-    values: their number, or None where that is not known.
+    values: the number of values, or None where it is unknown.
     """
     n: int | None = 1
     for place in places(levels, dims):
-        lengths, classes = {}, place.level.roles()
-        for role, name in place.names.items():
+        lengths = {}
+        for role, (name, holds, _) in place.arrays.items():
             if name not in arrays:
                 yield Problem(name, "missing")
                 continue
             array = arrays[name]
             if len(array.shape) != 1:
                 yield Problem(name, f"expected one dimension, got shape {array.shape}")
-            elif wanted := wrong_type(classes[role], array.dtype):
+            elif wanted := wrong_type(holds, array.dtype):
                 yield Problem(name, f"expected {wanted}, got {array.dtype}")
             else:
                 lengths[role] = array.shape[0]
-        if len(lengths) < len(place.names):
+        if len(lengths) < len(place.arrays):
             return
         n, problems = place.level.lengths(lengths, place.dims, n)
-        yield from (at_name(problem, place.names, ()) for problem in problems)
+        yield from (at_name(problem, place) for problem in problems)
         if problems:
             return
     if n is not None and values is not None:
@@ -219,7 +221,7 @@ def length_problems(
 
 
 def _unreached_problems(place: Place, arrays: Mapping[str, Array], n: int, reached: Positions) -> list[Problem]:
-    """The first fiber that has something in it, though it lies below a position that no entry has."""
+    """A problem for the first fiber that has entries below a position without an entry."""
     gaps = np.ones(n, bool)
     gaps[as_array(reached)] = False
     (rest,) = gaps.nonzero()
@@ -227,16 +229,21 @@ def _unreached_problems(place: Place, arrays: Mapping[str, Array], n: int, reach
     if not counts.any():
         return []
     fiber = rest[np.argmax(counts != 0)]
-    return [Problem(next(iter(place.names)), f"fiber {fiber} has entries, but belongs to none in the level above")]
+    return [Problem(next(iter(place.arrays)), f"fiber {fiber} has entries, but belongs to none in the level above")]
 
 
-def at_name(problem: Problem, names: Mapping[str, str], dimensions: Sequence[int]) -> Problem:
-    """The problem with stored names for the roles that it speaks of, and with the dimension where it says "its"."""
+def at_name(problem: Problem, place: Place, dimensions: Sequence[int] = ()) -> Problem:
+    """The problem with the stored name of the array for its role, and the number of the dimension for "its dimension".
+
+    dimensions: what the stored dimensions of the whole tree are called.
+    """
     role, bracket, rest = problem.path.partition("[")
-    message = problem.message
-    if dimensions and role.startswith("idx"):
-        message = message.replace("its dimension", f"dimension {dimensions[int(role[3:])]}")
-    return Problem(names.get(role, role) + bracket + rest, message)
+    spec, message = place.arrays.get(role), problem.message
+    if spec is None:
+        return problem
+    if dimensions and spec.dimension is not None:
+        message = message.replace("its dimension", f"dimension {dimensions[place.depth + spec.dimension]}")
+    return Problem(spec.name + bracket + rest, message)
 
 
 def same(a: Any, b: Any) -> bool:

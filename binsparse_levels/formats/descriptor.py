@@ -1,6 +1,6 @@
-"""The Binsparse descriptor: JSON ⇄ Descriptor. Every fault is found in one pass and told with its path.
+"""The Binsparse descriptor: JSON ⇄ Descriptor. One pass finds every fault and reports its path.
 
-Strict by default. Lenient parsing makes a fixed list of repairs, of dialects that other programs write, and names each.
+Parsing is strict by default. Lenient parsing repairs known deviations of other writers and reports each repair.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _KEYS = {
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A descriptor that says nothing impossible; the arrays are yet to be compared with it. Never mutated.
+    """A descriptor whose parts agree. The arrays are not compared with it yet.
 
-    number_of_stored_values: None where only lenient parsing let it be missing. data_types: of every array that the
-    format implies, `values`, and `fill_value` where there is one. user: the JSON beside the namespace. repairs: what
-    lenient parsing had to mend.
+    number_of_stored_values: None only where lenient parsing accepted its absence. data_types: a type for every array of
+    the format, `values`, and `fill_value` where there is one. user: the JSON beside the namespace. repairs: the repairs
+    that lenient parsing made.
     """
 
     format: Format
@@ -58,9 +58,7 @@ class Descriptor:
         return "fill_value" in self.data_types
 
     def header(self, *, alias: bool = True) -> dict[str, Any]:
-        """The JSON object of a container; with `alias`, the predefined name where the format has one. Binsparse 0.1,
-        section 3.
-        """
+        """The JSON object of a container (Binsparse 0.1, section 3). alias: write the predefined name, if any."""
         name = self.format.alias if alias else None
         inner: dict[str, Any] = {"version": self.version, "format": name or "custom"}
         if name is None:
@@ -78,12 +76,9 @@ class Descriptor:
 
 
 def array_classes(format: Format) -> dict[str, str]:
-    """The stored names of the arrays of a format's levels, from the root down, and the class of each."""
-    found: dict[str, str] = {}
-    for place in places(format.levels, (0,) * format.rank):
-        classes = place.level.roles()
-        found |= {name: classes[role] for role, name in place.names.items()}
-    return found
+    """The class of each array of a format by its stored name, from the root down."""
+    chain = places(format.levels, (0,) * format.rank)
+    return {spec.name: spec.holds for place in chain for spec in place.arrays.values()}
 
 
 def parse_descriptor(header: Any, limits: Limits, *, lenient: bool = False) -> Descriptor:
@@ -92,7 +87,7 @@ def parse_descriptor(header: Any, limits: Limits, *, lenient: bool = False) -> D
 
 
 class _Parser:
-    """Collects faults and repairs on the way through one header."""
+    """Parses one header, and collects faults and repairs."""
 
     def __init__(self, limits: Limits, lenient: bool) -> None:
         self.limits = limits
@@ -104,7 +99,7 @@ class _Parser:
         self.problems.append(Problem(path, message))
 
     def mend(self, path: str, message: str) -> bool:
-        """Whether to go on with a repair; strict parsing notes a fault instead."""
+        """Whether to repair this. Strict parsing adds a problem instead."""
         if self.lenient:
             self.repairs.append(f"{path}: {message}")
         else:
@@ -171,7 +166,7 @@ class _Parser:
         return value
 
     def integral(self, custom: dict[str, Any], path: str) -> dict[str, Any]:
-        """Leniently, a custom object with integers for ranks and dimensions that are written as 2.0."""
+        """Lenient parsing: a custom object whose ranks and dimensions of the form 2.0 became integers."""
 
         def whole(value: Any) -> Any:
             if type(value) is float and value.is_integer() and self.lenient:
@@ -303,7 +298,7 @@ class _Parser:
 
 
 def _renamed(tree: Any) -> Any:
-    """A tree with `level_desc` for `level_kind`, however deep."""
+    """A tree with `level_desc` in place of `level_kind` in every level."""
 
     def rename(level: dict[str, Any]) -> dict[str, Any]:
         return {"level_desc" if key == "level_kind" else key: value for key, value in level.items()}
@@ -312,7 +307,7 @@ def _renamed(tree: Any) -> Any:
 
 
 def _changed(tree: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """A copy of a tree, of which every level is changed; the levels are walked in a loop."""
+    """A copy of a tree with every level changed, made in a loop, so its depth is not limited by the stack."""
     if not isinstance(tree, dict):
         return tree
     root = into = change(tree)

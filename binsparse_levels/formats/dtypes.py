@@ -26,8 +26,10 @@ _GRAMMAR = re.compile(rf"(?:(iso)\[)?(?:(complex|{'|'.join(CODECS)})\[)?([a-z0-9
 
 @dataclass(frozen=True)
 class DataType:
-    """A type string taken apart: the numpy type that it stands for, whether one element stands for all, and the wrapper
-    of a bit-packed type.
+    """A parsed type string.
+
+    dtype: the numpy type of the values. iso: whether one element stands for all. wrapper: the name of the bit-packing,
+    or None.
     """
 
     dtype: np.dtype[Any]
@@ -36,7 +38,7 @@ class DataType:
 
     @property
     def integer(self) -> bool:
-        """Whether it can be that of an index or pointer array."""
+        """Whether an index or pointer array can have the type."""
         return self.dtype.kind in "iu" and not self.iso
 
     @property
@@ -63,7 +65,12 @@ class DataType:
 
 
 def parse_dtype(text: Any, path: str) -> DataType:
-    """Raises DescriptorError for what the specification does not have."""
+    """The data type of a type string. Raises DescriptorError for a string that is no data type.
+
+    >>> from binsparse_levels.formats.dtypes import parse_dtype
+    >>> str(parse_dtype("complex[float32]", "values").dtype)
+    'complex64'
+    """
     match = _GRAMMAR.fullmatch(text) if isinstance(text, str) else None
     if match:
         iso, wrapper, base = match.groups()
@@ -78,7 +85,7 @@ def parse_dtype(text: Any, path: str) -> DataType:
 
 
 def data_type_of(dtype: np.dtype[Any], path: str, iso: bool = False) -> DataType:
-    """The data type that stores numpy values of this type; raises ArrayError where the specification has none."""
+    """The data type that stores values of this numpy type. Raises ArrayError where there is none."""
     native = dtype.newbyteorder("=")
     if native in _VALUES.values() or native in _COMPLEX.values():
         return DataType(native, iso)
@@ -86,9 +93,9 @@ def data_type_of(dtype: np.dtype[Any], path: str, iso: bool = False) -> DataType
 
 
 def sound_booleans(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array, where it holds booleans with a byte of 1 for each that is true; without a copy where it has them.
+    """The array with a byte of 1 for every true boolean; without a copy where the bytes are 0 and 1 already.
 
-    A boolean that is a view of other bytes may have any.
+    A boolean array that is a view of other bytes may have any bytes.
     """
     if array.dtype.kind != "b":
         return array
@@ -97,10 +104,9 @@ def sound_booleans(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def decode(stored: npt.NDArray[Any], data_type: DataType, path: str) -> npt.NDArray[Any]:
-    """The logical array: complex numbers joined, booleans, what was packed, of an iso array the one value, zero where
-    there is none.
+    """The array that a stored array stands for: complex numbers, booleans, unpacked integers.
 
-    Raises ArrayError where the stored array is not what its type says.
+    An iso array has one value, 0 where none is stored. Raises ArrayError where the array does not fit its type.
     """
     if data_type.wrapper:
         return BitPacked(stored, data_type.wrapper, data_type.dtype, path)[:]

@@ -11,18 +11,26 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from ..errors import BinsparseError, FormatError, Problem, raise_if
-from ..levels import LEVELS, Dense, Level, Sparse
+from ..levels import LEVELS, Dense, Level, Sparse, listing
 from ..limits import as_integers
 
 
 def coordinates(rank: int) -> Format:
-    """The format that lists every entry with all its coordinates, in the order of the dimensions."""
-    return Format((Sparse(rank),) if rank else ())
+    """The format that lists all coordinates of every entry, in the order of the dimensions."""
+    return Format((listing(rank),) if rank else ())
+
+
+def has_empty_fibers(pointers: npt.NDArray[Any]) -> bool:
+    """Whether two neighbouring pointers are equal, so that a fiber is stored without an entry."""
+    return bool((pointers[1:] == pointers[:-1]).any())
 
 
 def in_order(levels: tuple[Level, ...], order: Sequence[int]) -> Format:
@@ -31,8 +39,9 @@ def in_order(levels: tuple[Level, ...], order: Sequence[int]) -> Format:
 
 
 def checked_axes(axes: Sequence[int], rank: int) -> list[int]:
-    """A permutation of the dimensions as numpy takes it, negative ones counted from the end. Raises TypeError for what
-    is no integer, FormatError for what is no permutation.
+    """A permutation of the dimensions. Negative numbers count from the end, as in numpy.
+
+    Raises TypeError for items that are not integers, FormatError where the axes are no permutation.
     """
     order = list(as_integers(axes))
     if not all(type(k) is int for k in order):
@@ -42,8 +51,18 @@ def checked_axes(axes: Sequence[int], rank: int) -> list[int]:
     return order
 
 
+def range_problems(coords: npt.NDArray[Any], dimension: int, size: int) -> Iterator[Problem]:
+    """The first coordinate that is outside its dimension, and how many there are."""
+    outside = (coords < 0) | (coords >= size)
+    if outside.any():
+        bad = np.flatnonzero(outside)
+        more = f" ({len(bad)} such in all)" if len(bad) > 1 else ""
+        what = f"{coords.reshape(-1)[bad[0]]} is outside dimension {dimension} of size {size}{more}"
+        yield Problem(f"coords[{dimension}][{bad[0]}]", what)
+
+
 def permutation_problems(transpose: Any, rank: int | None) -> list[Problem]:
-    """What keeps `transpose` from being a permutation of 0 … rank - 1 (of any length, where the rank is not known)."""
+    """Problems of a transpose that is no permutation of 0 … rank - 1. rank: None where it is unknown."""
     if not isinstance(transpose, (list, tuple)) or not all(type(k) is int for k in transpose):
         return [Problem("transpose", f"expected a list of integers, got {transpose!r:.60}")]
     length = len(transpose) if rank is None else rank
@@ -55,10 +74,19 @@ def permutation_problems(transpose: Any, rank: int | None) -> list[Problem]:
 
 @dataclass(frozen=True)
 class Format:
-    """How a tensor is stored: `levels` over the stored dimensions; stored dimension k is dimension transpose[k].
+    """How a tensor is stored: levels over the stored dimensions, and a transpose.
 
-    Keeps what it was given; `canonical()` is equal where two formats store the same bytes. `str` is the notation, and
-    parse_format(str(f)) == f. Raises FormatError for a transpose that is not a permutation of the ranks.
+    Parameters
+    ----------
+    levels: the levels from the root down; their ranks add up to the rank of the tensor.
+    transpose: stored dimension k is dimension transpose[k] of the tensor. None: the identity.
+
+    Two formats store the same bytes where their `canonical()` formats are equal. `str` is the notation, and
+    `parse_format` reads it. Raises FormatError for a transpose that is no permutation of the dimensions.
+
+    >>> from binsparse_levels import Dense, Format, Sparse
+    >>> print(Format((Dense(), Sparse())), Format((Sparse(2), Dense()), (2, 0, 1)), sep="; ")
+    CSR; sparse(2), dense @ 2, 0, 1
     """
 
     levels: tuple[Level, ...]
@@ -76,17 +104,17 @@ class Format:
 
     @property
     def rank(self) -> int:
-        """How many dimensions a tensor of this format has."""
+        """The number of dimensions of a tensor of this format."""
         return sum(level.rank for level in self.levels)
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The transpose, the identity where none is given: the dimension of the tensor at each stored dimension."""
+        """The tensor's dimension at each stored dimension: the transpose, or else the identity."""
         return tuple(range(self.rank)) if self.transpose is None else self.transpose
 
     @property
     def padded(self) -> bool:
-        """Whether stored values may be what no entry was: the last level stores more coordinates than it is given."""
+        """Whether the last level stores coordinates that were not entries."""
         return bool(self.levels) and self.levels[-1].padded
 
     @property
@@ -130,6 +158,8 @@ ALIASES = {
     "COOR": Format((Sparse(2),)),
     "COOC": Format((Sparse(2),), (1, 0)),
 }
+# Of these the text forbids fibers without an entry, which a tree of the same levels may have (section 3.5.1).
+NO_EMPTY_FIBERS = ("DCSR", "DCSC")
 SYNONYMS = {"DMAT": "DMATR", "COO": "COOR"}
 _NAMES = {format: name for name, format in ALIASES.items()}
 
@@ -137,7 +167,12 @@ FormatLike: TypeAlias = "Format | str | Mapping[str, Any]"
 
 
 def parse_format(format: FormatLike) -> Format:
-    """A Format from its notation, from a Binsparse `custom` object, or from a Format. Raises FormatError."""
+    """A Format from its notation, from a Binsparse `custom` object, or from a Format. Raises FormatError.
+
+    >>> from binsparse_levels import parse_format
+    >>> parse_format("dense, sparse").alias
+    'CSR'
+    """
     if isinstance(format, Format):
         return format
     if isinstance(format, str):
@@ -226,7 +261,7 @@ def _parse_value(text: str) -> int | float | bool | str:
 
 
 def make_level(kind: type[Level], settings: Mapping[str, Any]) -> Level:
-    """A level of that kind; raises FormatError for parameters that it does not have."""
+    """A level of this kind with these parameters. Raises FormatError for parameters that the kind does not have."""
     known = {field.name for field in fields(kind)}
     raise_if(
         FormatError,
@@ -236,9 +271,9 @@ def make_level(kind: type[Level], settings: Mapping[str, Any]) -> Level:
 
 
 def parse_custom(custom: Mapping[str, Any], path: str = "custom") -> Format:
-    """The format of a `custom` object; raises FormatError with every fault and its path, such as custom.level.rank.
+    """The format of a `custom` object. Raises FormatError with the path of every problem, such as custom.level.rank.
 
-    Walks the levels in a loop, however deep they are.
+    Parses the levels in a loop, so their depth is not limited by the stack.
     """
     problems = [Problem(f"{path}.{key}", "no such key") for key in custom if key not in ("level", "transpose")]
     kinds = {kind.level_desc(): kind for kind in LEVELS.values()}

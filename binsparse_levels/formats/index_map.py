@@ -35,6 +35,7 @@ from ..errors import (
 )
 from ..levels.base import Array
 from ..limits import INT64_MAX, as_integer, as_integers
+from .format import range_problems
 from .json import RESERVED
 
 Item: TypeAlias = "int | range | Array"  # the coordinates wanted of a dimension: one, a range, or any
@@ -535,10 +536,8 @@ def _in_range(coords: Sequence[npt.ArrayLike], sizes: Sequence[int]) -> list[Arr
     for k, (x, size) in enumerate(zip(columns, sizes, strict=True)):
         if x.dtype.kind not in "iu" and x.size:
             problems.append(Problem(f"coords[{k}]", f"expected integers, got {x.dtype}"))
-        elif x.size and (x.min() < 0 or x.max() >= size):
-            first = np.flatnonzero((x < 0) | (x >= size))[0]
-            what = f"{x.reshape(-1)[first]} is outside dimension {k} of size {size}"
-            problems.append(Problem(f"coords[{k}][{first}]", what))
+        else:
+            problems += range_problems(x, k, size)
     raise_if(ArrayError, problems)
     return [x.astype(np.int64, copy=False) for x in columns]
 

@@ -36,13 +36,13 @@ STRUCTURES = {
 
 
 def transposed(name: str) -> str:
-    """The structure of the transposed matrix, of which the same entries are stored."""
+    """The structure of the transposed matrix, which stores the same entries."""
     kind, _, triangle = name.rpartition("_")
     return f"{kind}_{'upper' if triangle == 'lower' else 'lower'}"
 
 
 def structure_problems(name: Any, shape: Sequence[int], dtype: np.dtype[Any] | None = None) -> Iterator[Problem]:
-    """What keeps a tensor of that shape and type from having the structure."""
+    """Problems of a tensor of this shape and type that cannot have the structure."""
     if not isinstance(name, str) or name not in STRUCTURES:
         yield Problem("structure", f"unknown structure {name!r:.60}; known are {', '.join(STRUCTURES)}")
         return
@@ -61,7 +61,7 @@ def in_triangle(name: str, coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
 
 
 def triangle_problems(name: str, coords: Sequence[Array]) -> Iterator[Problem]:
-    """Entries in the triangle that should not be stored, the first by its place."""
+    """A problem where entries lie outside the stored triangle; names the first of them."""
     wrong = np.flatnonzero(~in_triangle(name, coords))
     if len(wrong):
         place = tuple(int(x[wrong[0]]) for x in coords)
@@ -77,8 +77,9 @@ def diagonal_problems(name: str, coords: Sequence[Array], values: Array) -> Iter
 
 
 def read_problems(name: str, coords: Sequence[Array], values: Array, *, padded: bool) -> Iterator[Problem]:
-    """What a strict reader refuses of some of the stored entries. padded: the triangle that is not stored has values
-    too, which mean nothing.
+    """Problems of stored entries that a strict reader refuses.
+
+    padded: the triangle that is not stored has values as well, which mean nothing.
     """
     yield from diagonal_problems(name, coords, values) if padded else triangle_problems(name, coords)
 
@@ -86,8 +87,9 @@ def read_problems(name: str, coords: Sequence[Array], values: Array, *, padded: 
 def expand(
     name: str, coords: Sequence[Array], values: Array, *, mirrored_first: bool = False
 ) -> tuple[tuple[Array, ...], Array]:
-    """All entries of the matrix: those of the stored triangle, and behind or before them their mirror images, in the
-    same order. Others are left out.
+    """All entries of the matrix: the entries of the stored triangle and, in the same order, their mirror images.
+
+    Entries outside the triangle are left out. mirrored_first: the mirror images come first.
     """
     kept = in_triangle(name, coords)
     if not kept.all():
@@ -102,7 +104,7 @@ def expand(
 
 
 def symmetry_problems(name: str, coords: Sequence[Array], values: Array) -> Iterator[Problem]:
-    """Entries without a mirror image, or with another than the structure says; the first by its place.
+    """A problem where an entry has no mirror image, or another than the structure implies; names the first of them.
 
     Precondition: entries are unique.
     """

@@ -19,12 +19,12 @@ from ..errors import ArrayError, DescriptorError, FormatError, Problem, raise_if
 from ..formats.bitpacked import BitPacked
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..formats.dtypes import INTEGERS, DataType, decode, sound_booleans
-from ..formats.format import Format, FormatLike
+from ..formats.format import NO_EMPTY_FIBERS, Format, FormatLike, has_empty_fibers
 from ..formats.index_map import KEY, IndexMap, parse_header
 from ..formats.structure import structure_problems
 from ..levels import places
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.encoding import NO_EMPTY_FIBERS, Metadata, has_empty_fibers
+from ..tensors.encoding import Metadata
 from ..tensors.tensor import Check, Tensor, sorted_tensor
 from ..tensors.validation import checked_format
 

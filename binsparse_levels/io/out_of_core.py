@@ -396,7 +396,7 @@ def _block_size(memory: int, tree: Tree) -> int:
     each = 10 * len(tree.dims) + 3 * tree.values.dtype.itemsize + 48
     free = memory - resident() - _ALLOWANCE
     least = _LEAST * each
-    each += 72 * sum(n for place, _, n in tree.walk() if "ptr" in place.names) // max(len(tree.values), 1)
+    each += 72 * sum(n for place, _, n in tree.walk() if place.pointer) // max(len(tree.values), 1)
     if free < max(least, each):
         least = memory - free + max(least, each)
         raise LimitError(Problem("memory", f"{memory} bytes are too few; pass at least {least}"))

@@ -1,4 +1,12 @@
-"""band: each fiber stores one interval of coordinates in full."""
+"""band: each fiber stores one interval of coordinates in full.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- band   pointers_to_1 [0, 3, 3, 6]
+    1 2 3 .        |      band_starts_1 [1, 0, 0]
+                   `- element   values [5, 0, 7, 1, 2, 3]
+
+Row 0 stores the columns 1, 2 and 3, the zero among them.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +20,18 @@ from ..errors import Problem
 from .base import (
     Array,
     Arrays,
+    ArraySpec,
     Level,
     Positions,
     as_array,
     below_fibers,
     children_of,
     covered,
+    pointers_spec,
     ranges,
     register,
     through,
+    wrong_lengths,
 )
 from .sparse import pointer_problems, pointers_to
 
@@ -30,29 +41,21 @@ from .sparse import pointer_problems, pointers_to
 class Band(Level):
     """Fiber p stores the coordinates start[p] … start[p] + ptr[p+1] - ptr[p] - 1: q = ptr[p] + i - start[p].
 
-    Banded and skyline matrices, ragged arrays. What lies in the interval is stored, whether it was an entry or not.
+    For banded and skyline matrices, and ragged arrays. Every coordinate of the interval is stored, entry or not.
     """
 
     kind: ClassVar[str] = "band"
     max_rank: ClassVar[int] = 1
     padded: ClassVar[bool] = True
 
-    def roles(self) -> dict[str, str]:
-        return {"ptr": "pointer", "start": "index"}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        return {"ptr": f"pointers_to_{depth}", "start": f"band_starts_{depth}"}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        return {"ptr": pointers_spec(depth), "start": ArraySpec(f"band_starts_{depth}", "index", 0)}
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
     ) -> tuple[int | None, list[Problem]]:
         fibers = lengths["start"] if n is None else n
-        wanted = {"ptr": fibers + 1, "start": fibers}
-        return None, [
-            Problem(role, f"expected a length of {size}, got {lengths[role]}")
-            for role, size in wanted.items()
-            if lengths[role] != size
-        ]
+        return None, wrong_lengths(lengths, {"ptr": fibers + 1, "start": fibers})
 
     def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
         return int(arrays["ptr"][n : n + 1][0])

@@ -1,10 +1,14 @@
 """What a level kind is: a relation (p, i_0 … i_{r-1}) ↔ q, and the registry of the kinds.
 
-`p` is a position (the number of a fiber) of the level itself, the `i` are coordinates in the dimensions it covers, and
-`q` is a position of the level below. `n` is how many positions the level has, `dims` are the sizes of its dimensions,
-`arrays` its arrays by role. A kind holds parameters alone: no shape, no arrays.
+`p` is a position of the level itself: the number of a fiber. The `i` are coordinates in the dimensions of the level.
+`q` is a position of the level below. Every method takes the same names:
 
-A new kind is a subclass in a file of its own, registered by one line. `binsparse_levels.testing` has its laws.
+    n        the number of positions of the level
+    dims     the sizes of the dimensions that the level covers
+    arrays   the arrays of the level, by role
+
+A kind holds parameters, and neither a shape nor arrays. A new kind is a subclass in a file of its own, decorated with
+`register`. `binsparse_levels.testing` checks the laws of a kind.
 """
 
 from __future__ import annotations
@@ -13,29 +17,55 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, LimitError, Problem
+from ..errors import ArrayError, FormatError, LimitError, Problem, raise_if
 from ..limits import INT64_MAX, as_integers
 
 Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
-# A run of positions or coordinates: a range wherever it is contiguous, an array only where it is scattered.
+# Positions or coordinates: a range wherever they are contiguous, an array only where they are scattered.
 Positions: TypeAlias = range | Array
-MAX_RANK = 2**16  # however far `Limits.rank` is raised: what is made for each dimension has to stay small
+MAX_RANK = 2**16  # an upper bound of `Limits.rank`: some objects are made for each dimension
+
+# What the fused pass does with a dimension: of a dense level, the first of a sparse level, another one of the same.
+DENSE, SPARSE, CONTINUED = range(3)
+INTEGERS = ("index", "pointer", "integer")  # the classes of arrays that are of any integer type
+
+
+class ArraySpec(NamedTuple):
+    """One array of a level: its stored name, its class, and the dimension of the level that an index belongs to.
+
+    holds: `index` (coordinates), `pointer` (where the children of each fiber begin, and behind the last where they
+    end), `integer` (other integers of any type), `bool`, or `byte`.
+    """
+
+    name: str
+    holds: Literal["index", "pointer", "integer", "bool", "byte"]
+    dimension: int | None = None
+
+
+def pointers_spec(depth: int) -> ArraySpec:
+    """The pointers of a level below so many dimensions."""
+    return ArraySpec(f"pointers_to_{depth}", "pointer")
 
 
 @dataclass(frozen=True)
 class Level(ABC):
-    """One level of a tree; the parameters of a kind are its dataclass fields, `rank` first.
+    """One level of a tree. The dataclass fields are the parameters of the kind, `rank` first.
 
-    kind: its name, in the notation and as `level_desc` in a descriptor. specified: whether the Binsparse specification
-    has it; another is stored under an extension name. ordered: it lists a fiber in lexicographic order. padded: it
-    stores coordinates that were not entries. gaps: it has child positions that no entry reaches. shares: several
-    coordinates may have one child. refuses: it cannot hold every tensor.
+    Class attributes
+    ----------------
+    kind: the name, in the notation and as `level_desc` in a descriptor.
+    specified: whether the Binsparse specification has the kind. Others are stored under an extension name.
+    ordered: whether a fiber is listed in lexicographic order.
+    padded: whether the level stores coordinates that were not entries.
+    gaps: whether the level has child positions that no entry reaches.
+    shares: whether several coordinates may have the same child.
+    refuses: whether there are tensors that the kind cannot hold.
     """
 
     rank: int = 1
@@ -71,31 +101,30 @@ class Level(ABC):
 
     @classmethod
     def level_desc(cls) -> str:
-        """The name of the kind in a descriptor; other parsers refuse those beyond the specification."""
+        """The name of the kind in a descriptor. Other parsers refuse names beyond the specification."""
         return cls.kind if cls.specified else f"binsparse_levels:{cls.kind}"
 
+    @classmethod
+    def samples(cls) -> tuple[Level, ...]:
+        """Levels of the kind for tests and examples: one of each rank up to 3, where the kind takes it."""
+        return tuple(cls(rank) for rank in range(cls.min_rank, min(cls.max_rank, 3) + 1))
+
     def params(self) -> dict[str, Any]:
-        """The parameters beside the rank, as the JSON keys of the level."""
+        """The parameters except the rank: the JSON keys of the level."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rank"}
 
     def canonical(self) -> tuple[Level, ...]:
         """Levels that store the same bytes, in their simplest form."""
         return (self,)
 
-    def fused(self) -> tuple[int, ...] | None:
-        """How the fused pass treats each dimension (see `kernels.emission`), or None where only `build` will do.
+    # What a kind must say
 
-        A kind that answers 1 for its first dimension has the roles `ptr`, `idx0` … of a sparse level.
+    @abstractmethod
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        """The arrays of the level by role, each with its stored name and its class.
+
+        depth: how many dimensions lie above. root: whether the level is the first of the tree, which is one fiber.
         """
-        return None
-
-    @abstractmethod
-    def roles(self) -> dict[str, str]:
-        """The class of each of its arrays by role: `index`, `pointer` (integers of any type), `bool`."""
-
-    @abstractmethod
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        """The stored name of each array that is there, by role; `depth`: how many dimensions lie above."""
 
     @abstractmethod
     def lengths(
@@ -107,31 +136,76 @@ class Level(ABC):
         """
 
     @abstractmethod
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        """The number of child positions."""
-
-    @abstractmethod
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
     ) -> tuple[dict[str, Array], Positions]:
-        """The arrays for these entries, and the child position of each; both may share what was given.
+        """The arrays that hold these entries, and the child position of each. Both may share memory with the input.
 
-        Precondition: `parents` never decreases; entries ascend by parent, then by `coords`, and repeat both only
-        where they differ further down. A kind that shares has an argument more, `same`: a number for each entry, alike
-        for coordinates below which the same is stored. Raises FormatError, naming the fiber, for what the kind cannot
-        hold.
+        A kind that shares takes one more argument, `same`: a number for each entry. Two neighbouring coordinates have
+        the same number where the levels below store the same under both.
+
+        Precondition: entries ascend by parent, then by `coords`. Entries repeat both only where they differ in a level
+        below. Raises FormatError, naming the fiber, for entries that the kind cannot hold.
         """
 
-    def from_counts(
-        self, dims: Sequence[int], counts: int | Array, coords: Sequence[Array], n: int
-    ) -> dict[str, Array]:
-        """`build` for entries of which none repeats another's parent and coordinates, counted by parent."""
-        parents = np.repeat(np.arange(n), counts)
-        return self.build(dims, parents, coords, n)[0]
+    @abstractmethod
+    def expand(
+        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
+    ) -> tuple[int | Array, list[Array], Positions]:
+        """The contents of the fibers at `positions` inside `window`: counts, coordinates, child positions.
+
+        window: for each dimension a range of positive step, or a sorted array of coordinates. counts: one for each
+        position, or one number for all positions.
+        """
+
+    @abstractmethod
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        """Yield every broken invariant; the path names the array by its role. Without `order`, only faults that would
+        index memory wrongly.
+
+        Precondition: the arrays are one-dimensional and of a type of their class, and `lengths` finds nothing.
+        """
+
+    @abstractmethod
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
+        """The size of the arrays in bytes, from counts alone; None where counts do not determine it."""
+
+    # What makes a kind faster, or lets it read less of a file. Each default follows from the members above.
+
+    def fused(self) -> tuple[int, ...] | None:
+        """DENSE, SPARSE or CONTINUED for each dimension, where the fused pass can write the level (see
+        `engine.emission`); None where only `build` will do.
+
+        A kind that answers SPARSE has an index for each dimension, and below the root a pointer, and no other arrays.
+        """
+        return None
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        """The number of child positions: from `lengths`, or else from the arrays, read whole and checked.
+
+        A kind with gaps whose `lengths` return None overrides this method.
+        """
+        children, _ = self.lengths({role: array.shape[0] for role, array in arrays.items()}, dims, n)
+        if children is None:
+            whole = {role: array[:] for role, array in arrays.items()}
+            raise_if(ArrayError, self.check(whole, dims, n))
+            children = int(as_array(self.reached(whole, dims, range(n))).max(initial=-1)) + 1
+        return children
+
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        """For each (position, coordinates) the child position, or -1."""
+        fibers = np.unique(positions)
+        counts, listed, child = self.expand(arrays, dims, fibers, [np.unique(x) for x in coords])
+        columns = zip([np.repeat(fibers, counts), *listed], [positions, *coords], strict=True)
+        _, row = np.unique([np.concatenate(both) for both in columns], axis=1, return_inverse=True)
+        found = np.full(row.size, -1)
+        found[row.ravel()[: len(child)]] = as_array(child)
+        return found[row.ravel()[len(child) :]]
 
     def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
-        """A function of a position and a coordinate for each dimension, in range, that gives the child position or -1:
-        `locate` for one entry, where a microsecond counts.
+        """`locate` for one entry: a function of a position and its coordinates, which returns the child position or -1.
+
+        Single lookups take a microsecond, so a kind overrides this to avoid arrays. Precondition: in range.
         """
 
         def find(position: int, *coords: int) -> int:
@@ -140,27 +214,25 @@ class Level(ABC):
 
         return find
 
-    @abstractmethod
-    def expand(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[int | Array, list[Array], Positions]:
-        """What the fibers at `positions` store inside `window`: counts, coordinates, child positions.
-
-        window: for each dimension a range of positive step, or a sorted array of coordinates. counts: one for each
-        position, or one number for all.
-        """
+    def from_counts(
+        self, dims: Sequence[int], counts: int | Array, coords: Sequence[Array], n: int
+    ) -> dict[str, Array]:
+        """`build` for distinct entries, given how many each parent has."""
+        parents = np.repeat(np.arange(n), counts)
+        return self.build(dims, parents, coords, n)[0]
 
     def reach(self, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> Positions:
-        """`expand` for a kind without arrays, of which the child positions alone are wanted."""
+        """The child positions of `expand`, for a kind without arrays."""
         return self.expand({}, dims, positions, window)[2]
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
-        """The child positions that the fibers at `positions` have, each once; a kind that shares lists nothing."""
+        """The child positions of the fibers at `positions`, each once."""
         return self.expand(arrays, dims, positions, [range(size) for size in dims])[2]
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
-        """How many entries lie below each of the n fibers, from how many lie below each child: an array, or one number
-        for all. A kind that cannot do better lists its coordinates.
+        """The number of entries below each of the n fibers, from the number below each child.
+
+        below, and the result: an array, or one number for all.
         """
         counts, _, child = self.expand(arrays, dims, range(n), [range(size) for size in dims])
         if isinstance(counts, int) and isinstance(below, int):
@@ -171,98 +243,100 @@ class Level(ABC):
     def part(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[dict[str, Array], Positions] | None:
-        """The fibers at `positions` as a level of their own, and which children they had; None where the kind is read
-        whole. What lies outside of `window` may be left out.
+        """The fibers at `positions` as a level of their own, and the children they had. None: the kind is read whole.
 
-        The arrays may lie in a file, where they have not been checked: only what is asked for is read, and nothing is
-        indexed with it unless it fits. Raises ArrayError for what does not.
+        Children outside `window` may be left out. The arrays may lie in a file and be unchecked: the method reads only
+        what it needs, and checks every number before it indexes with it. Raises ArrayError for a number that is wrong.
         """
         return None
 
     def cut(
         self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
     ) -> tuple[dict[str, Array], Positions] | None:
-        """The fibers at `positions` inside `window` as a level of their own, over the places in the window, and which
-        children they had; None where that takes a list of the coordinates.
+        """The fibers at `positions`, cut to `window`, as a level of their own, and the children that they had.
+
+        New coordinates count from the start of the window. None: the caller expands the coordinates instead.
         """
         return None
 
     def above(
         self, arrays: Arrays, dims: Sequence[int], n: int, children: range
     ) -> tuple[range, int | Array, list[Array]] | None:
-        """Upwards: the fibers that have these children, how many of them each has, and their coordinates; None where
-        the kind cannot tell without being read whole. The arrays may lie in a file, as for `part`.
+        """The inverse of `expand`: the parents of these children, how many each has, and the coordinates.
 
+        None: the kind would have to be read whole. The arrays may lie in a file, as for `part`.
         Precondition: at least one child.
         """
         return None
 
-    @abstractmethod
-    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
-        """Every broken invariant, with its place, the role standing for the array; without `order`, only those that
-        would let memory be indexed wrongly. Precondition: the arrays are one-dimensional and of a type of their class.
-        """
-
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
-        """`check` of arrays in a file, of which about `size` items are in memory at a time; of a kind that is not read
-        in parts, all.
-        """
+        """`check` for arrays in a file, with about `size` items in memory at a time. The default reads them whole."""
         return self.check({role: array[:] for role, array in arrays.items()}, dims, n)
 
-    @abstractmethod
-    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        """For each (position, coordinates) the child position, or -1."""
-
-    @abstractmethod
-    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
-        """The bytes of its arrays, from counts alone; None where those do not tell."""
+    # What tells sizes before anything is made
 
     def children(self, dims: Sequence[int], n: int, distinct: int) -> int | None:
-        """The number of child positions, from counts alone; None where those do not tell.
+        """The number of child positions, from counts alone; None where counts do not determine it.
 
-        distinct: how many different coordinates the entries have in this level and all above it.
+        distinct: the number of distinct coordinates that the entries have in this level and the levels above.
         """
         return None if self.padded or self.gaps or self.shares else distinct
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int | None:
-        """The bytes of its arrays that are read to select one coordinate of its dimension k, for each of the dims[k]
-        coordinates in turn; None where counts do not tell. A kind that cannot do better is read whole every time.
+        """The bytes that are read to select each coordinate of dimension k in turn; None where counts do not tell.
+
+        The default reads the whole level for every coordinate.
         """
         whole = self.nbytes(dims, n, children, root=root, itemsize=itemsize)
         return None if whole is None else dims[k] * whole
 
 
-def wrong_type(role_class: str, dtype: np.dtype[Any]) -> str | None:
-    """What an array of this class holds, where it cannot be of this type. Booleans may be bytes of 0 and 1."""
-    if role_class == "bool":
+def wrong_type(holds: str, dtype: np.dtype[Any]) -> str | None:
+    """The type that an array of this class needs, where `dtype` is another. Booleans may be bytes of 0 and 1."""
+    if holds == "bool":
         return None if dtype.kind in "biu" and dtype.itemsize == 1 else "booleans"
-    if role_class in ("bits", "offset"):
+    if holds == "byte":
         return None if dtype == np.uint8 else "uint8"
     return None if dtype.kind in "iu" else "an integer type"
 
 
+def wrong_lengths(lengths: Mapping[str, int], wanted: Mapping[str, int | None]) -> list[Problem]:
+    """A problem for every array of another length than the wanted one, by role; None stands for any length."""
+    return [
+        Problem(role, f"expected a length of {size}, got {lengths[role]}")
+        for role, size in wanted.items()
+        if size is not None and lengths.get(role, size) != size
+    ]
+
+
 class Place(NamedTuple):
-    """One level of a chain: the dimensions it covers, how many lie above, the stored names of its arrays by role."""
+    """One level of a chain: the dimensions it covers, how many lie above, its arrays by role."""
 
     level: Level
     dims: tuple[int, ...]
     depth: int
-    names: dict[str, str]
+    arrays: dict[str, ArraySpec]
+
+    @property
+    def pointer(self) -> str | None:
+        """The role of the pointer, where there is one."""
+        return next((role for role, spec in self.arrays.items() if spec.holds == "pointer"), None)
 
 
 def places(levels: Sequence[Level], dims: Sequence[int]) -> Iterator[Place]:
     """The levels from the root down. Precondition: their ranks add up to len(dims).
 
-    A level of rank 0 leaves those below it at its own depth, where a name may be taken: then `below_` goes before it.
+    A level of rank 0 and the level below it have the same depth. A stored name that is taken gets the prefix `below_`.
     """
     depth = 0
     taken: set[str] = set()
     for level in levels:
-        names = level.names(depth, depth == 0)
-        if taken & set(names.values()):
-            names = {role: "below_" * len(taken) + name for role, name in names.items()}
-        taken = set() if level.rank else taken | set(names.values())
-        yield Place(level, tuple(dims[depth : depth + level.rank]), depth, names)
+        arrays = level.arrays(depth, depth == 0)
+        if taken and taken & {spec.name for spec in arrays.values()}:
+            below = "below_" * len(taken)
+            arrays = {role: spec._replace(name=below + spec.name) for role, spec in arrays.items()}
+        taken = set() if level.rank else taken | {spec.name for spec in arrays.values()}
+        yield Place(level, tuple(dims[depth : depth + level.rank]), depth, arrays)
         depth += level.rank
 
 
@@ -270,14 +344,14 @@ LEVELS: dict[str, type[Level]] = {}
 
 
 def register(kind: type[Level]) -> type[Level]:
-    """Make a kind known under its name; a class decorator."""
+    """Class decorator: make a kind known under its name."""
     if LEVELS.setdefault(kind.kind, kind) is not kind:
         raise FormatError(f"a level kind {kind.kind!r} is registered already: {LEVELS[kind.kind]!r}")
     return kind
 
 
 def is_everything(window: Sequence[Positions], dims: Sequence[int]) -> bool:
-    """Whether the window leaves nothing out."""
+    """Whether the window covers the dimensions whole."""
     return all(isinstance(w, range) and w == range(size) for w, size in zip(window, dims, strict=True))
 
 
@@ -302,7 +376,7 @@ def as_array(positions: Positions) -> Array:
 
 
 def items_at(array: Array, positions: Positions) -> Array:
-    """The items at positions; without a copy where they are contiguous."""
+    """The items at these positions, without a copy where the positions are contiguous."""
     if isinstance(positions, range):
         return array[positions.start : positions.stop : positions.step]
     lazy: Any = array
@@ -325,14 +399,14 @@ def ranges(starts: Array, counts: Array) -> Array:
 
 
 def children_of(pointers: Array, at: Array) -> tuple[Array, Array]:
-    """How many children these fibers have, and which, by where the children of each begin."""
+    """The number of children of each of these fibers, and the children."""
     first = pointers[at].astype(np.int64)
     counts = pointers[at + 1].astype(np.int64) - first
     return counts, ranges(first, counts)
 
 
 def times(counts: Array, below: int | Array) -> Array:
-    """The product, in Python's integers where numpy's do not hold the sum of all of it."""
+    """The product, as Python integers where int64 would overflow in its sum."""
     most = below if isinstance(below, int) else int(below.max(initial=0))
     if len(counts) * int(counts.max(initial=0)) * most > INT64_MAX:
         counts = counts.astype(object)
@@ -341,7 +415,7 @@ def times(counts: Array, below: int | Array) -> Array:
 
 
 def below_fibers(bounds: Array, below: int | Array) -> Array:
-    """The sum for every fiber over its children bounds[p] … bounds[p + 1], of one number for all or of each its own."""
+    """For every fiber the sum of `below` over its children bounds[p] … bounds[p + 1]."""
     if isinstance(below, int):
         return times(np.diff(bounds.astype(np.int64, copy=False)), below)
     found: Array = np.diff(np.append(0, np.cumsum(below))[bounds.astype(np.int64, copy=False)])
@@ -349,7 +423,7 @@ def below_fibers(bounds: Array, below: int | Array) -> Array:
 
 
 def covered(window: Positions, starts: Array, ends: Array) -> tuple[Array, Array]:
-    """Of intervals of coordinates, as int64: where in the window each begins, and how many items of it lie in each."""
+    """For intervals of coordinates (int64): where in the window each begins, and how many items it has there."""
     first, behind = (
         np.clip(-((window.start - x) // window.step), 0, len(window))
         if isinstance(window, range)
@@ -365,7 +439,7 @@ def through(window: Positions, places: Array) -> Array:
 
 
 def span(window: Positions) -> range:
-    """From the first to the last coordinate of a window that is not empty."""
+    """The range from the first to the last coordinate of a window. Precondition: it is not empty."""
     return range(int(window[0]), int(window[-1]) + 1)
 
 
@@ -380,7 +454,7 @@ def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array
 def list_cells(
     dims: Sequence[int], positions: Positions, window: Sequence[Positions]
 ) -> tuple[int, list[Array], Positions]:
-    """All cells of the fibers at `positions` inside `window`: how many a fiber has, their coordinates and numbers."""
+    """The cells of the fibers at `positions` inside `window`: how many in a fiber, their coordinates, their numbers."""
     shape = [len(w) for w in window]
     count = cells(shape) if len(positions) else 0
     if not count:
@@ -399,9 +473,7 @@ def list_cells(
 
 
 def run_of_cells(dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> range | None:
-    """The numbers of all cells of the fibers inside the window, where they are a run, or of any step along one
-    dimension of one fiber.
-    """
+    """The numbers of the cells of the fibers inside the window as a range, or None where they are no range."""
     if not dims:
         return positions if isinstance(positions, range) and positions.step == 1 else None
     outer, inner = window[0], cells(dims[1:])
@@ -416,5 +488,5 @@ def run_of_cells(dims: Sequence[int], positions: Positions, window: Sequence[Pos
 
 
 def cells(dims: Sequence[int]) -> int:
-    """How many coordinates there are; a Python integer, so that it cannot overflow."""
+    """The number of coordinates, as a Python integer, which cannot overflow."""
     return math.prod(dims)

@@ -1,4 +1,11 @@
-"""bitmap: every coordinate has a child, and a boolean that says whether it is there."""
+"""bitmap: every coordinate has a child, and a boolean that says whether it is there.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- bitmap   bitmap_1 [0, 1, 0, 1, 0, 0, 0, 0, 1, 1, 1, 0]
+    1 2 3 .        `- element   values [0, 5, 0, 7, 0, 0, 0, 0, 1, 2, 3, 0]
+
+Cell (i, j) has the number 4 * i + j; the values of cells that are not set mean nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +20,7 @@ from ..errors import Problem
 from .base import (
     Array,
     Arrays,
+    ArraySpec,
     Level,
     Positions,
     as_array,
@@ -39,11 +47,8 @@ class Bitmap(Level):
     min_rank: ClassVar[int] = 0
     gaps: ClassVar[bool] = True
 
-    def roles(self) -> dict[str, str]:
-        return {"bitmap": "bool"}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        return {"bitmap": f"bitmap_{depth}"}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        return {"bitmap": ArraySpec(f"bitmap_{depth}", "bool")}
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
@@ -52,9 +57,6 @@ class Bitmap(Level):
         if n is None or found == n * cells(dims):
             return found, []
         return found, [Problem("bitmap", f"expected a length of {n * cells(dims)}, one for each cell, got {found}")]
-
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return n * cells(dims)
 
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
@@ -112,13 +114,13 @@ class Bitmap(Level):
         return n * cells(dims)
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
-        """Of each slice its own cells."""
+        """Each slice reads its own cells only."""
         return n * cells(dims)
 
 
 def _expand_rows(bits: Array, dims: Sequence[int], fibers: int, start: int) -> tuple[Array, list[Array], Array]:
-    """What so many whole fibers store, whose cells begin at number `start`, found row by row of the last dimension, so
-    that no coordinate is divided out.
+    """`expand` for whole fibers whose cells begin at number `start`. Works row by row of the last dimension, which
+    needs no division.
     """
     *above, width = dims
     per_fiber = cells(above)

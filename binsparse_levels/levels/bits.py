@@ -1,4 +1,11 @@
-"""bits: a bitmap with eight cells in a byte."""
+"""bits: a bitmap with eight cells in a byte.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- bits   bits_1 [10, 7]
+    1 2 3 .        `- element   values [0, 5, 0, 7, 0, 0, 0, 0, 1, 2, 3, 0]
+
+Cell (i, j) has the number 4 * i + j; the first byte, 10, holds the bits of cells 1 and 3.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import Array, Arrays, Positions, as_array, cells, items_at, number_cells, register
+from .base import Array, Arrays, ArraySpec, Positions, as_array, cells, items_at, number_cells, register
 from .bitmap import Bitmap
 
 
@@ -20,11 +27,8 @@ class Bits(Bitmap):
 
     kind: ClassVar[str] = "bits"
 
-    def roles(self) -> dict[str, str]:
-        return {"bits": "bits"}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        return {"bits": f"bits_{depth}"}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        return {"bits": ArraySpec(f"bits_{depth}", "byte")}
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
@@ -74,11 +78,11 @@ class Bits(Bitmap):
         return _bytes(n * cells(dims))
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
-        """As many bytes as cells, where those of a slice do not lie side by side."""
+        """A byte for each cell, where the cells of a slice are not neighbours."""
         whole = self.nbytes(dims, n, children, root=root, itemsize=itemsize)
         return whole if cells(dims[k + 1 :]) >= 8 else min(n * cells(dims), dims[k] * whole)
 
 
 def _bytes(count: int) -> int:
-    """How many bytes so many bits take."""
+    """The number of bytes for this number of bits."""
     return -(-count // 8)

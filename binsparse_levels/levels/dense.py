@@ -1,4 +1,11 @@
-"""dense: every coordinate has a child, so nothing is stored; the child's position is computed."""
+"""dense: every coordinate has a child, so nothing is stored; the child's position is computed.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- dense
+    1 2 3 .        `- element   values [0, 5, 0, 7, 0, 0, 0, 0, 1, 2, 3, 0]
+
+Cell (i, j) has the number 4 * i + j.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +16,19 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import Array, Arrays, Level, Positions, cells, list_cells, number_cells, register, run_of_cells
+from .base import (
+    DENSE,
+    Array,
+    Arrays,
+    ArraySpec,
+    Level,
+    Positions,
+    cells,
+    list_cells,
+    number_cells,
+    register,
+    run_of_cells,
+)
 
 
 @register
@@ -25,21 +44,15 @@ class Dense(Level):
         return (Dense(1),) * self.rank
 
     def fused(self) -> tuple[int, ...]:
-        return (0,) * self.rank
+        return (DENSE,) * self.rank
 
-    def roles(self) -> dict[str, str]:
-        return {}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         return {}
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
     ) -> tuple[int | None, list[Problem]]:
         return (None if n is None else n * cells(dims)), []
-
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return n * cells(dims)
 
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
@@ -101,3 +114,8 @@ class Dense(Level):
 
     def children(self, dims: Sequence[int], n: int, distinct: int) -> int:
         return n * cells(dims)
+
+
+def full(rank: int) -> tuple[Level, ...]:
+    """Levels that store so many dimensions in full."""
+    return (Dense(),) * rank

@@ -1,4 +1,13 @@
-"""hashed: each fiber is a hash table of the coordinates that it has."""
+"""hashed: each fiber is a hash table of the coordinates that it has.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- hashed   pointers_to_1 [0, 4, 4, 12]
+    1 2 3 .        |        hash_keys_1 [0, 0, 2, 4, 1, 3, 0, 0, 2, 0, 0, 0]
+                   |        hash_ranks_1 [0, 0, 0, 1, 2, 3, 4, 4, 4, 5, 5, 5]
+                   `- element   values [5, 7, 1, 3, 2]
+
+Row 0 has the slots 0 to 3: slot 2 holds column 1 (key 2), slot 3 holds column 3 (key 4).
+"""
 
 from __future__ import annotations
 
@@ -10,40 +19,50 @@ import numpy as np
 
 from .. import kernels
 from ..errors import Problem
-from .base import Array, Arrays, Level, Positions, as_array, below_fibers, children_of, inside, register
+from .base import (
+    Array,
+    Arrays,
+    ArraySpec,
+    Level,
+    Positions,
+    as_array,
+    below_fibers,
+    children_of,
+    inside,
+    pointers_spec,
+    register,
+    wrong_lengths,
+)
 from .sparse import pointer_problems
 
 
 @register
 @dataclass(frozen=True)
 class Hashed(Level):
-    """Fiber p has the slots ptr[p] … ptr[p+1], a power of two of them, at least half of which are empty. A coordinate i
-    is in the first slot from (i · 0x9E3779B97F4A7C15 mod 2**64) >> (64 - log2(slots)) on that was free when it came,
-    around the end. key: i + 1, or 0 where the slot is empty. The child position is how many slots before it are taken.
+    """Fiber p has the slots ptr[p] … ptr[p+1]. Their number is a power of two, and at least half of them are empty.
 
-    Finds an entry in constant time, however long the fiber; lists a fiber in no order.
+    Coordinate i is probed linearly from slot (i · 0x9E3779B97F4A7C15 mod 2**64) >> (64 - log2(slots)) on, and wraps
+    around at the end. key: i + 1, or 0 where the slot is empty. before: the number of taken slots before the slot,
+    which is the child position.
+
+    Finds an entry in constant time, however long the fiber. Lists a fiber in no order.
     """
 
     kind: ClassVar[str] = "hashed"
     max_rank: ClassVar[int] = 1
     ordered: ClassVar[bool] = False
 
-    def roles(self) -> dict[str, str]:
-        return {"ptr": "pointer", "key": "pointer", "before": "pointer"}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        return {"ptr": f"pointers_to_{depth}", "key": f"hash_keys_{depth}", "before": f"hash_ranks_{depth}"}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        return {
+            "ptr": pointers_spec(depth),
+            "key": ArraySpec(f"hash_keys_{depth}", "integer"),
+            "before": ArraySpec(f"hash_ranks_{depth}", "integer"),
+        }
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
     ) -> tuple[int | None, list[Problem]]:
-        slots = lengths["key"]
-        wanted = {"ptr": None if n is None else n + 1, "before": slots}
-        return None, [
-            Problem(role, f"expected a length of {size}, got {lengths[role]}")
-            for role, size in wanted.items()
-            if size is not None and lengths[role] != size
-        ]
+        return None, wrong_lengths(lengths, {"ptr": None if n is None else n + 1, "before": lengths["key"]})
 
     def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
         return sum(
@@ -109,9 +128,9 @@ class Hashed(Level):
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         found = np.empty(len(positions), np.int64)
-        types = {arrays[role].dtype for role in self.roles()}  # which kernels take as one
-        dtype = None if len(types) == 1 else np.int64
-        given = (kernels.readable(arrays[role], dtype) for role in ("ptr", "key", "before"))
+        table = [arrays[role] for role in ("ptr", "key", "before")]
+        dtype = None if len({array.dtype for array in table}) == 1 else np.int64  # which kernels take as one
+        given = (kernels.readable(array, dtype) for array in table)
         wanted = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
         kernels.hashing.find(*given, *wanted, found)
         return found

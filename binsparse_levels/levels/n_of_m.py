@@ -1,4 +1,11 @@
-"""n_of_m: of every m coordinates that follow each other, n at the most are stored."""
+"""n_of_m: each fiber stores at most n of every m neighbouring coordinates.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- n_of_m   slots_1 [1, 3, 4, 4, 0, 1]
+    1 2 . .        `- element   values [5, 7, 0, 0, 1, 2]
+
+Two of every four columns at most: row 0 has its entries in columns 1 and 3; 4 marks an empty slot.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +16,17 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import FormatError, Problem
-from .base import Array, Arrays, Level, Positions, as_array, inside, items_at, register, times
+from .base import Array, Arrays, ArraySpec, Level, Positions, as_array, inside, items_at, register, times
 
 
 @register
 @dataclass(frozen=True)
 class NOfM(Level):
-    """Structured sparsity, such as 2:4: a fiber has n slots for each block of m coordinates, and a slot the place of
-    its coordinate in the block, or m where nothing is in it. q = (p · blocks + i // m) · n + the slot.
+    """Structured sparsity, such as 2:4. A fiber has n slots for each block of m coordinates.
 
-    Refuses, by FormatError, a fiber with more than n coordinates in a block.
+    A slot holds the offset of its coordinate in the block, or m where it is empty.
+    q = (p · blocks + i // m) · n + slot.
+    Raises FormatError for a fiber with more than n coordinates in a block.
     """
 
     n: int = 2
@@ -36,11 +44,12 @@ class NOfM(Level):
             if type(given) is not int or not least <= given <= most:
                 raise FormatError(Problem(name, f"expected an integer of {least} … {most}, got {given!r:.40}"))
 
-    def roles(self) -> dict[str, str]:
-        return {"slot": "offset"}
+    @classmethod
+    def samples(cls) -> tuple[Level, ...]:
+        return cls(), cls(n=1, m=3), cls(n=3, m=3)
 
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        return {"slot": f"slots_{depth}"}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        return {"slot": ArraySpec(f"slots_{depth}", "byte")}
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
@@ -49,9 +58,6 @@ class NOfM(Level):
         if n is None or found == n * self._slots(dims):
             return found, []
         return found, [Problem("slot", f"expected a length of {n * self._slots(dims)}, one for each slot, got {found}")]
-
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return n * self._slots(dims)
 
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int

@@ -1,4 +1,13 @@
-"""run: each fiber lists runs of coordinates below which the same is stored, once for each run."""
+"""run: each fiber lists runs of neighbouring coordinates. The coordinates of a run share one child.
+
+    5 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- run   pointers_to_1 [0, 2, 2, 3]
+    . 7 7 7        |     run_starts_1 [0, 3, 1]
+                   |     run_ends_1 [2, 4, 4]
+                   `- element   values [5, 7, 7]
+
+Row 0 has two runs: columns 0 and 1 share the value 5, column 3 has 7.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +23,19 @@ from ..errors import Problem
 from .base import (
     Array,
     Arrays,
+    ArraySpec,
     Level,
     Positions,
     as_array,
     below_fibers,
     children_of,
     covered,
+    pointers_spec,
     ranges,
     register,
     through,
     times,
+    wrong_lengths,
 )
 from .sparse import pointer_problems, pointers_to
 
@@ -40,26 +52,15 @@ class Run(Level):
     max_rank: ClassVar[int] = 1
     shares: ClassVar[bool] = True
 
-    def roles(self) -> dict[str, str]:
-        return {"ptr": "pointer", "start": "index", "end": "index"}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        names = {} if root else {"ptr": f"pointers_to_{depth}"}
-        return names | {"start": f"run_starts_{depth}", "end": f"run_ends_{depth}"}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        found = {} if root else {"ptr": pointers_spec(depth)}
+        return found | {role: ArraySpec(f"run_{role}s_{depth}", "index", 0) for role in ("start", "end")}
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
     ) -> tuple[int | None, list[Problem]]:
         runs = lengths["start"]
-        wanted = {"ptr": None if n is None else n + 1, "end": runs}
-        return runs, [
-            Problem(role, f"expected a length of {size}, got {lengths[role]}")
-            for role, size in wanted.items()
-            if size is not None and lengths.get(role, size) != size
-        ]
-
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return len(arrays["start"])
+        return runs, wrong_lengths(lengths, {"ptr": None if n is None else n + 1, "end": runs})
 
     def build(
         self,
@@ -131,7 +132,7 @@ class Run(Level):
         pointers, (x,) = self._pointers(arrays), coords
         if not len(arrays["start"]):
             return np.full(len(positions), -1)
-        # Runs ascend by fiber and coordinate: of a key made of both, the last one that is not behind is it.
+        # Runs ascend by fiber, then coordinate, so the last run up to (position, x) is the only candidate.
         fibers = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
         order = np.lexsort((x, positions))
         low = np.empty(len(x), np.int64)
@@ -160,7 +161,7 @@ class Run(Level):
 
 
 def _count_up_to(fibers: Array, starts: Array, wanted: Array, x: Array) -> Array:
-    """For pairs in order, how many pairs of another list in order are not behind each."""
+    """For each pair (wanted, x), the number of pairs (fibers, starts) up to it. Precondition: both lists ascend."""
     keys = np.concatenate([starts.astype(np.int64), x.astype(np.int64)])
     owners = np.concatenate([fibers, wanted])
     asked = np.repeat([0, 1], [len(starts), len(x)])  # of equal pairs, those of the list come first

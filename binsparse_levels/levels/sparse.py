@@ -1,4 +1,12 @@
-"""sparse: each fiber lists the coordinates that it has, in lexicographic order."""
+"""sparse: each fiber lists the coordinates that it has, in lexicographic order.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- sparse   pointers_to_1 [0, 2, 2, 5]
+    1 2 3 .        |        indices_1 [1, 3, 0, 1, 2]
+                   `- element   values [5, 7, 1, 2, 3]
+
+Row 2 owns the children 2, 3 and 4, whose columns are 0, 1 and 2.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +22,11 @@ from .. import kernels, parallel
 from ..errors import ArrayError, Problem, raise_if
 from ..limits import INT32_MAX
 from .base import (
+    CONTINUED,
+    SPARSE,
     Array,
     Arrays,
+    ArraySpec,
     Level,
     Positions,
     as_array,
@@ -23,13 +34,14 @@ from .base import (
     inside,
     is_everything,
     items_at,
+    pointers_spec,
     ranges,
     register,
     span,
 )
 
-_FEW_FIBERS = 16  # in so many the ends of a window are searched; more are passed whole, those of a file read
-_AT_ONCE = 512  # items of a file that are read rather than searched
+_FEW_FIBERS = 16  # up to this number, the ends of a window are searched in each fiber; else fibers are read whole
+_AT_ONCE = 512  # items of a file that are read at once, because a search would read more often
 
 
 @register
@@ -44,14 +56,13 @@ class Sparse(Level):
     specified: ClassVar[bool] = True
 
     def fused(self) -> tuple[int, ...]:
-        return (1,) + (2,) * (self.rank - 1)
+        return (SPARSE,) + (CONTINUED,) * (self.rank - 1)
 
-    def roles(self) -> dict[str, str]:
-        return {"ptr": "pointer"} | {f"idx{k}": "index" for k in range(self.rank)}
-
-    def names(self, depth: int, root: bool) -> dict[str, str]:
-        names = {} if root else {"ptr": f"pointers_to_{depth}"}
-        return names | {f"idx{k}": f"indices_{depth + k}" for k in range(self.rank)}
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        found = {} if root else {"ptr": pointers_spec(depth)}
+        for k in range(self.rank):
+            found[f"idx{k}"] = ArraySpec(f"indices_{depth + k}", "index", k)
+        return found
 
     def lengths(
         self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
@@ -69,9 +80,6 @@ class Sparse(Level):
             if length != children
         ]
         return children, problems
-
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return len(arrays["idx0"])
 
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
@@ -154,8 +162,8 @@ class Sparse(Level):
         positions: Positions,
         window: Sequence[Positions],
     ) -> tuple[Positions, Array, int]:
-        """The children of fibers that can lie in the window, how many each has, and how many first dimensions of the
-        window they are known to lie in.
+        """Children of the fibers that may lie in the window, how many each fiber has, and the number of first
+        dimensions in which all of them are inside.
         """
         column, wanted, kept = arrays["idx0"], window[0], 0
         everything = is_everything(window[:1], dims[:1])
@@ -216,7 +224,7 @@ class Sparse(Level):
                 raise ArrayError(Problem("ptr", f"does not ascend to its children {children.start} … {children.stop}"))
             begins, ends = int(bounds[0]), bounds[1:]
             ends[-1] = children.stop
-        # One child of the same fiber before them tells whether they go on in order.
+        # The child before them, if of the same fiber, shows whether the order continues.
         in_memory = isinstance(column, np.ndarray)
         start = children.start if in_memory else max(begins, children.start - 1)
         coords = [arrays[f"idx{k}"][start : children.stop] for k in range(self.rank)]
@@ -227,7 +235,7 @@ class Sparse(Level):
         return range(first, last), np.diff(ends, prepend=children.start), coords
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
-        # Kernels only count, numpy says where: as long as nothing is wrong, or for few entries, one of them will do.
+        # Kernels count faults; numpy finds their places. Sound arrays need the kernels only, few entries numpy only.
         n_entries = len(arrays["idx0"])
         counted = kernels.worth(n_entries)
         # Negative numbers show as too large in an unsigned view, as long as nothing valid needs the upper half.
@@ -315,7 +323,7 @@ class Sparse(Level):
         return ((0 if root else n + 1) + self.rank * children) * itemsize
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
-        """Of the first dimension: all pointers, a search in each fiber, and the indices that it ends at."""
+        """Selecting in the first dimension reads all pointers, searches each fiber, and reads the indices it finds."""
         whole = dims[k] * self.nbytes(dims, n, children, root=root, itemsize=itemsize)
         searched = n * (children // n).bit_length() if n else 0
         found = dims[k] * ((0 if root else n + 1) + searched) + self.rank * children
@@ -326,14 +334,19 @@ class Sparse(Level):
         return arrays["ptr"] if "ptr" in arrays else np.array([0, len(arrays["idx0"])])
 
 
+def listing(rank: int) -> Level:
+    """The level that lists the coordinates of its entries and stores nothing else."""
+    return Sparse(rank)
+
+
 def pointers_to(counts: Array, dtype: np.dtype[Any]) -> Array:
-    """Pointers to so many children of each fiber, of that type where it holds the total."""
+    """Pointers for fibers with these numbers of children; int64 where `dtype` cannot hold the total."""
     pointers = np.append(0, np.cumsum(counts, dtype=np.int64))
     return pointers.astype(dtype, copy=False) if pointers[-1] <= np.iinfo(dtype).max else pointers
 
 
 def _bisect(column: Array, wanted: int, low: int, high: int) -> int:
-    """The first place in low … high whose item is not below `wanted`; of a file only what is looked at is read."""
+    """The first offset in low … high whose item is not below `wanted`. Reads few items of a file."""
     in_memory = isinstance(column, np.ndarray)
     while high - low > (0 if in_memory else _AT_ONCE):
         middle = (low + high) >> 1
@@ -347,7 +360,9 @@ def _bisect(column: Array, wanted: int, low: int, high: int) -> int:
 
 
 def _behind(problem: Problem, start: int, first: int) -> Problem:
-    """A fault in a part of the children, and of the fibers, with its place among all of them."""
+    """A problem of a part, with offsets that count from the start of the level. start, first: the part's first child
+    and fiber.
+    """
     role, bracket, place = problem.path.partition("[")
     message, named, fiber = problem.message.rpartition(_IN_FIBER)
     message = f"{message}{named}{first + int(fiber)}" if named else problem.message
@@ -355,7 +370,7 @@ def _behind(problem: Problem, start: int, first: int) -> Problem:
 
 
 def _refuse_outside(starts: Array, ends: Array, children: int) -> None:
-    """Raise ArrayError for pointers that no fibers can have."""
+    """Raise ArrayError for pointers that fall or exceed the number of children."""
     bad = np.flatnonzero((starts < 0) | (starts > ends) | (ends > children))
     if len(bad):
         what = f"a fiber from {starts[bad[0]]} to {ends[bad[0]]}, where there are {children} indices"
@@ -363,7 +378,7 @@ def _refuse_outside(starts: Array, ends: Array, children: int) -> None:
 
 
 def _firsts(column: Array, child: Array) -> Array:
-    """The column of the first entry of each child."""
+    """The items of a column at the first entry of each child."""
     firsts = np.empty(int(child[-1]) + 1, column.dtype)
     kernels.fibers.take_firsts(column, child, firsts)
     return kernels.readable(firsts)
@@ -375,7 +390,7 @@ def _unsigned(array: Array, narrow: bool) -> Array:
 
 
 def _bad_entries(pointers: Array | None, columns: tuple[Array, ...], dims: Sequence[int]) -> tuple[int, int]:
-    """How many entries are out of range, and how many are out of order in their fibers."""
+    """The number of entries out of range, and the number out of order in their fibers."""
     sizes = tuple(map(np.uint64, dims))
     parts = parallel.shares(len(columns[0]))
     found = parallel.each(lambda part: kernels.check.count_bad_entries(pointers, columns, sizes, *part), parts)
@@ -383,7 +398,7 @@ def _bad_entries(pointers: Array | None, columns: tuple[Array, ...], dims: Seque
 
 
 def pointer_problems(pointers: Array, children: int, first: int = 0, n: int | None = None) -> Iterator[Problem]:
-    """What is wrong with the pointers of n fibers, or with those of some of them, of which `first` is the first."""
+    """Problems of the pointers of n fibers, or of some of these fibers, from fiber `first` on."""
     last = first + len(pointers) - 1
     if first == 0 and pointers[0] != 0:
         yield Problem("ptr[0]", f"expected 0, got {pointers[0]}")
@@ -404,7 +419,7 @@ def _range_problems(role: str, indices: Array, size: int, pointers: Array) -> It
 
 
 def _in_fiber(pointers: Array, q: int) -> str:
-    """Which fiber has position q, where the pointers can tell, and there are several."""
+    """The end of a message: the fiber of child q. Empty where there is one fiber, or the pointers are damaged."""
     if len(pointers) < 3 or (pointers[1:] < pointers[:-1]).any():
         return ""
     fiber = int(np.searchsorted(pointers.astype(np.int64), q, side="right")) - 1

@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import kernels
-from ..engine import emission, packing, plain, sorting
+from ..engine import emission, packing, sorting
 from ..engine.tree import index_dtype
 from ..errors import FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import Format, FormatLike, coordinates, in_order, parse_format, permutation_problems
-from ..levels import LEVELS, Dense, Level, Sparse, places
+from ..levels import LEVELS, Level, full, listing, places
 from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits, as_integer, as_integers
 from . import drawing
 from .tensor import Tensor, pack
@@ -332,7 +332,8 @@ def _usual(tensor: Tensor) -> list[Format]:
     """The usual formats: the tensor's own, coordinates, all sparse, dense above sparse, all dense."""
     rank = tensor.ndim
     usual = [tensor.format, coordinates(rank)]
-    for outer, inner in ((Sparse(), Sparse()), (Dense(), Sparse()), (Dense(), Dense())):
+    (dense,), sparse = full(1), listing(1)
+    for outer, inner in ((sparse, sparse), (dense, sparse), (dense, dense)):
         usual.append(Format((outer,) * (rank - 1) + (inner,) * min(rank, 1)))
     return list(dict.fromkeys(usual))
 
@@ -343,7 +344,7 @@ def _usual(tensor: Tensor) -> list[Format]:
 def _sizes(tensor: Tensor, has_values: bool, orders: Sequence[tuple[int, ...]] | None, limits: Limits) -> _Sizes:
     listed, own = tensor, tensor.format.order
     if tensor.ndim:
-        listed = tensor.convert(in_order((Sparse(tensor.ndim),), own), limits=limits)
+        listed = tensor.convert(in_order((listing(tensor.ndim),), own), limits=limits)
     tree = listed._tree
     columns, positions = packing.unpack_tree(tree, index_dtype(tree.dims, len(tree.values)))
     entries = len(positions)
@@ -354,7 +355,7 @@ def _sizes(tensor: Tensor, has_values: bool, orders: Sequence[tuple[int, ...]] |
         for depth in range(tensor.ndim):
             counts[_bits(order[: depth + 1])] = found[depth]
     pad = tensor._pad()
-    dense = Format((Dense(),) * tensor.ndim)
+    dense = Format(full(tensor.ndim))
     held = tensor._tree.values  # where no entry is left, an iso tensor may know its value all the same
     one = held[0] if len(held) else np.zeros((), tensor.dtype)[()]
     return _Sizes(
@@ -374,7 +375,7 @@ def _count_prefixes(dims: Sequence[int], coords: Sequence[Any], order: Sequence[
     if not coords or not len(coords[0]):
         return [0] * len(dims)
     if sorting.layout(tuple(dims)) is None or not kernels.worth(len(coords[0])):
-        return plain.count_prefixes(coords)
+        return emission.count_prefixes_in_numpy(coords)
     return emission.count_prefixes(tuple(dims), coords, packing.ordered_dims(order))
 
 

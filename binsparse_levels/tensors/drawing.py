@@ -117,7 +117,7 @@ def _rows(tree: Tree, order: Sequence[int]) -> Iterator[_Row]:
             labels,
             at,
             parents,
-            bool(place.names),
+            bool(place.arrays),
         )
 
 
@@ -152,13 +152,13 @@ def _arrays(tree: Tree) -> list[tuple[str, list[str], list[int] | None]]:
     """Each array with its items as text; pointers are numbers too."""
     found: list[tuple[str, list[str], list[int] | None]] = []
     for place, arrays, _ in tree.walk():
-        classes = place.level.roles()
-        ends = {x for role, array in arrays.items() if classes[role] == "pointer" for x in array[-1:].tolist()}
+        pointers = {role for role, spec in place.arrays.items() if spec.holds == "pointer"}
+        ends = {x for role in pointers for x in arrays[role][-1:].tolist()}
         # Below pointers stands the array that they point into: one of this level, or else of the next.
-        roles = sorted(arrays, key=lambda role: 1 if classes[role] == "pointer" else 2 * (len(arrays[role]) in ends))
+        roles = sorted(arrays, key=lambda role: 1 if role in pointers else 2 * (len(arrays[role]) in ends))
         for role in roles:
-            points = arrays[role].tolist() if classes[role] == "pointer" else None
-            found.append((place.names[role], [_clipped(x) for x in arrays[role]], points))
+            points = arrays[role].tolist() if role in pointers else None
+            found.append((place.arrays[role].name, [_clipped(x) for x in arrays[role]], points))
     values = [_clipped(x) for x in (tree.values[:1] if tree.iso else tree.values)]
     return [*found, ("values (iso)" if tree.iso else "values", values, None)]
 

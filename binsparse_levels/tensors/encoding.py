@@ -17,14 +17,11 @@ from ..errors import DescriptorError, OptionError, Problem
 from ..formats.bitpacked import best_wrapper, bitpack_pieces
 from ..formats.descriptor import NAMESPACE, VERSION, VERSIONS, Descriptor
 from ..formats.dtypes import DataType, data_type_of, encode
-from ..formats.format import Format
+from ..formats.format import NO_EMPTY_FIBERS, Format, has_empty_fibers
 from ..formats.index_map import KEY, IndexMap
 from ..formats.json import hold_text
 from ..levels.base import Array
 from ..limits import Limits
-
-# The specification forbids empty fibers in these formats (section 3.5.1). A tree of the same levels may have some.
-NO_EMPTY_FIBERS = ("DCSR", "DCSC")
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +141,3 @@ def _repeats(pieces: Pieces) -> bool:
             return True
         before = piece[-1:] if len(piece) else before
     return False
-
-
-def has_empty_fibers(pointers: Array) -> bool:
-    """Whether some fiber has no entry."""
-    return bool((pointers[1:] == pointers[:-1]).any())

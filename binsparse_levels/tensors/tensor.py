@@ -375,7 +375,7 @@ class Tensor:
         for depth, (place, arrays, n) in enumerate(self._held.walk()):
             first = place.depth
             covered = ", ".join(f"{self._format.order[first + k]} (size {size})" for k, size in enumerate(place.dims))
-            held = ", ".join(f"{place.names[role]}[{len(array)}]" for role, array in arrays.items())
+            held = ", ".join(f"{place.arrays[role].name}[{len(array)}]" for role, array in arrays.items())
             fibers = f"{n} fiber{'s' if n != 1 else ''}"
             covered = f"dimension {covered}" if covered else "no dimension"
             lines.append(f"{'  ' * depth}└ {place.level}: {covered}, {fibers}{', ' + held if held else ''}")

@@ -13,7 +13,7 @@ from ..engine.tree import same
 from ..errors import ArrayError, DescriptorError, FormatError, Problem, raise_if
 from ..formats.descriptor import NAMESPACE
 from ..formats.dtypes import sound_booleans
-from ..formats.format import Format, FormatLike, parse_format
+from ..formats.format import Format, FormatLike, parse_format, range_problems
 from ..formats.index_map import checked_shape
 from ..formats.json import RESERVED, load_json
 from ..formats.structure import STRUCTURES
@@ -158,8 +158,8 @@ def checked_places(coords: Any, shape: Sequence[int]) -> list[Array]:
     """An array of integers for each dimension, of one length and in range. Raises ArrayError, IndexError."""
     columns = checked_coords(coords, len(shape), np.empty(()))
     for k, (x, size) in enumerate(zip(columns, shape, strict=True)):
-        if len(x) and (x.min() < 0 or x.max() >= size):
-            raise IndexError(f"a coordinate is out of bounds for dimension {k} of size {size}")
+        for problem in range_problems(x, k, size):
+            raise IndexError(str(problem))
     return columns
 
 

@@ -169,7 +169,7 @@ def test_the_empty_scalar(tmp_path):
 
 def test_levels_of_rank_0_have_names_of_their_own():
     format = Format((Bitmap(0), Bitmap(0), Bitmap(1), Bitmap(0)))
-    names = [name for place in places(format.levels, (3,)) for name in place.names.values()]
+    names = [spec.name for place in places(format.levels, (3,)) for spec in place.arrays.values()]
     assert names == ["bitmap_0", "below_bitmap_0", "below_below_bitmap_0", "bitmap_1"]
 
 

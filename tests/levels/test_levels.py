@@ -1,5 +1,8 @@
 """The laws of every registered level kind, and of one that lives in the tests."""
 
+import re
+import sys
+
 import kinds
 import numpy as np
 import pytest
@@ -8,38 +11,32 @@ from hypothesis import strategies as st
 
 from binsparse_levels import (
     ArrayError,
-    Band,
-    Bitmap,
-    Bits,
-    Dense,
     FormatError,
-    Hashed,
-    NOfM,
     Problem,
-    Run,
     Sparse,
     Tensor,
+    pack_dense,
     testing,
 )
 from binsparse_levels.levels import LEVELS, register
 
-SAMPLES = [
-    Dense(1), Dense(2), Dense(3), Sparse(1), Sparse(2), Sparse(3),
-    kinds.Backwards(1), kinds.Backwards(2, base=1), Bitmap(0), Bitmap(1), Bitmap(2), Bitmap(3),
-    Bits(0), Bits(1), Bits(2), Band(), Run(), Hashed(), NOfM(), NOfM(n=1, m=3), NOfM(n=3, m=3),
-]  # fmt: skip
 
-
-def test_every_registered_kind_is_sampled():
-    assert {type(level) for level in SAMPLES} == set(LEVELS.values())
-
-
-@pytest.mark.parametrize("level", SAMPLES, ids=str)
+@pytest.mark.parametrize("level", [level for kind in LEVELS.values() for level in kind.samples()], ids=str)
 @given(data=st.data())
 def test_laws(level, data):
     case = data.draw(testing.level_cases(level))
     testing.check_level(case)
     testing.check_selection(case, *data.draw(testing.selections(case)))
+
+
+@pytest.mark.parametrize("kind", testing.OURS, ids=lambda kind: kind.kind)
+def test_the_tree_that_a_module_draws_is_that_of_its_matrix(kind):
+    text = sys.modules[kind.__module__].__doc__
+    rows = [row.replace(".", "0").split() for row in re.findall(r"^    ((?:[.0-9] ?){4}) ", text, re.M)]
+    tensor = pack_dense(np.array(rows, float), f"dense, {kind.kind}")
+    drawn = {name: list(map(int, items.split(","))) for name, items in re.findall(r"(\w+) \[(.*)\]", text)}
+    assert tensor.shape == (3, 4)
+    assert drawn == {name: array.tolist() for name, array in {**tensor.arrays, "values": tensor.values}.items()}
 
 
 @given(testing.formats(max_rank=6))

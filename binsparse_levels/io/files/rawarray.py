@@ -20,7 +20,7 @@ from ...containers.ra_file import ArrayFile, Encoding, Header, Order, check_orde
 from ...containers.replacing import refuse_existing, replacing
 from ...errors import ContainerError, FormatError, LimitError, OptionError, PathMissingError, Problem
 from ...formats.format import Format
-from ...levels import Dense
+from ...levels import full
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.tensor import Tensor
 from ...tensors.validation import check_representable
@@ -118,8 +118,8 @@ def _place(header: Header, order: Order) -> tuple[Format, tuple[int, ...]]:
     """The format and the shape of the items in the order of the file."""
     ndim = len(header.dims)
     if order == "C":
-        return Format((Dense(),) * ndim), header.dims[::-1]
-    return Format((Dense(),) * ndim, tuple(range(ndim))[::-1] if ndim > 1 else None), header.dims
+        return Format(full(ndim)), header.dims[::-1]
+    return Format(full(ndim), tuple(range(ndim))[::-1] if ndim > 1 else None), header.dims
 
 
 def _cells(tensor: Tensor, path: str) -> npt.NDArray[Any]:

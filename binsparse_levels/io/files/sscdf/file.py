@@ -16,8 +16,8 @@ import h5py
 from ....containers.base import touching
 from ....containers.hdf5 import opened, read_text
 from ....errors import BinsparseError, ContainerError, DialectWarning, Problem
+from ....formats.format import has_empty_fibers
 from ....limits import DEFAULT_LIMITS, Limits
-from ....tensors.encoding import has_empty_fibers
 from ....tensors.tensor import Check, Tensor
 from ..sources import named
 from .dialects import VERSION, groups_of, is_object, names_of, place_of

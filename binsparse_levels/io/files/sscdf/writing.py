@@ -19,8 +19,8 @@ from ....containers.hdf5 import HDF5Writer, changing
 from ....containers.netcdf import DEFAULT_FILLS, OPTIONS, next_dimension
 from ....containers.replacing import refuse_existing
 from ....errors import ContainerError, FormatError, PathExistsError, Problem, raise_if
+from ....formats.format import NO_EMPTY_FIBERS, has_empty_fibers
 from ....limits import DEFAULT_LIMITS, Limits
-from ....tensors.encoding import has_empty_fibers
 from ....tensors.tensor import Tensor
 from ....tensors.validation import check_representable
 from .dialects import (
@@ -219,7 +219,7 @@ def _sayable(tensor: Tensor, place: str, dialect: str) -> tuple[str, Layout, Ten
     check_representable(tensor, "an sscdf file", place)
     if word == "scalar_empty" and tensor.number_of_stored_values:
         word = "scalar"
-    if tensor.format.alias in ("DCSR", "DCSC") and has_empty_fibers(tensor.arrays["pointers_to_1"]):
+    if tensor.format.alias in NO_EMPTY_FIBERS and has_empty_fibers(tensor.arrays["pointers_to_1"]):
         tensor = tensor.convert("COOR" if tensor.format.alias == "DCSR" else "COOC").convert(tensor.format)
     comment = tensor.attributes.get("comment")
     return word, known[word], tensor, comment if isinstance(comment, str) else ""
