@@ -23,6 +23,7 @@ def test_every_kind_stands_in_every_place():
     assert {LEVELS[kind] for kind in KINDS} == set(testing.OURS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chain", CHAINS, ids=", ".join)
 def test_damage_is_found_or_does_not_matter(chain):
     rank = sum(int(kind[-2]) if kind.endswith(")") else 1 for kind in chain)
