@@ -31,7 +31,7 @@ import h5py
 import numpy as np
 
 from binsparse_levels import BinsparseError, Tensor, pack, read, write
-from binsparse_levels.containers import base, hdf5, netcdf, npy_folder, npz
+from binsparse_levels.containers import hdf5, netcdf, npy_folder, npz, replacing
 from binsparse_levels.containers import zarr as zarr_container
 from binsparse_levels.io.files import text_tables
 
@@ -128,7 +128,7 @@ def stepping(step: Step) -> Iterator[None]:
     ]
     places = [(writer, name) for writer in writers for name in ("write", "write_header")]
     places += [(h5py.Group, "create_dataset"), (h5py.AttributeManager, "create"), (h5py.File, "close"), (os, "fsync")]
-    places += [(base, "_exchange"), (text_tables, "format_table")]
+    places += [(replacing, "_exchange"), (text_tables, "format_table")]
     with contextlib.ExitStack() as stack:
         for owner, name in places:
             stack.enter_context(mock.patch.object(owner, name, _stepped(getattr(owner, name))))

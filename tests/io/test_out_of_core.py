@@ -37,8 +37,8 @@ from binsparse_levels import (
 )
 from binsparse_levels.cli import main
 from binsparse_levels.containers import base, checksums, zarr_direct
-from binsparse_levels.engine import joining
-from binsparse_levels.io import appending, out_of_core
+from binsparse_levels.engine import blocks
+from binsparse_levels.io import out_of_core
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 
@@ -46,12 +46,12 @@ SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 @contextlib.contextmanager
 def blocks_of(size):
     """Blocks of a few entries, arrays joined a few items at a time."""
-    before = out_of_core._block_size, joining._AT_ONCE, appending._AT_ONCE
-    out_of_core._block_size, joining._AT_ONCE, appending._AT_ONCE = (lambda memory, tree: size), size - 1, size - 1
+    before = out_of_core._block_size, blocks._AT_ONCE, out_of_core._AT_ONCE
+    out_of_core._block_size, blocks._AT_ONCE, out_of_core._AT_ONCE = (lambda memory, tree: size), size - 1, size - 1
     try:
         yield
     finally:
-        out_of_core._block_size, joining._AT_ONCE, appending._AT_ONCE = before
+        out_of_core._block_size, blocks._AT_ONCE, out_of_core._AT_ONCE = before
 
 
 @pytest.mark.parametrize("size", [3, 7])
