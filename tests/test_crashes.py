@@ -14,6 +14,7 @@ from binsparse_levels import ArrayError, BinsparseError, ContainerError, FormatE
 FAST = 4  # kills for each container
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [("fail", "interrupt"), ("kill",), ("disk", "loop", "meanwhile")], ids=str)
 def test_cut_short(what):
     results = list(crashes.results(FAST, what))

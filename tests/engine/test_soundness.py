@@ -18,6 +18,7 @@ MORE = [str(kind(2)) for kind in testing.OURS if kind.max_rank > 1]
 CHAINS += [("sparse(2)", kind) for kind in KINDS] + [(kind, wide) for kind in KINDS for wide in MORE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chain", CHAINS, ids=", ".join)
 def test_damage_is_found_or_does_not_matter(chain):
     rank = sum(int(kind[-2]) if kind.endswith(")") else 1 for kind in chain)
