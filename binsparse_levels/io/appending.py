@@ -79,7 +79,7 @@ def concatenate(
         tensors = [_apart(as_stored(reading.open(location, limits=limits)), location, target) for location in locations]
         if not tensors:
             raise OptionError(Problem("sources", "expected at least one tensor, got none"))
-        first, *others = [_storage_of(location, limits) for location in locations]
+        first, *others = [storage_of(location, limits) for location in locations]
         inherited = first.options if first.options.get("kind") == target_at(target, options.get("kind")).name else {}
         if any(stored.options.get("checksum") for stored in (first, *others)):
             inherited = {**inherited, "checksum": True}
@@ -114,7 +114,7 @@ def append(path: Place, tensor: AnyTensor, *, limits: Limits = DEFAULT_LIMITS, *
         if location.kind.tensors:
             raise OptionError(Problem(str(path), "this kind of file is not appended to; convert it first"))
         there = _apart(as_stored(reading.open(location, limits=limits)), path, path)
-        stored = _storage_of(location, limits)
+        stored = storage_of(location, limits)
         more = as_stored(tensor).convert(there.format, limits=limits)
         header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers)
         # A bit-packed array, or one value of no entries, does not begin with the bytes that are there.
@@ -224,7 +224,7 @@ class _Stored(NamedTuple):
     wrappers: Mapping[str, str] = {}
 
 
-def _storage_of(location: Location, limits: Limits) -> _Stored:
+def storage_of(location: Location, limits: Limits) -> _Stored:
     """How the tensor at a location is stored; nothing for a file of another system."""
     if location.kind.tensors:
         return _Stored()

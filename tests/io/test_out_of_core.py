@@ -35,6 +35,9 @@ from binsparse_levels.cli import main
 from binsparse_levels.containers import checksums, replacing, zarr_direct
 from binsparse_levels.engine import joining
 from binsparse_levels.io import out_of_core, reading
+from binsparse_levels.io.appending import storage_of
+from binsparse_levels.io.kinds import resolved
+from binsparse_levels.limits import DEFAULT_LIMITS
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 
@@ -319,9 +322,14 @@ def stored_somehow(draw, tensor, folder):
     return place, options
 
 
+def stored_at(place):
+    with resolved(place) as location:
+        return storage_of(location, DEFAULT_LIMITS)
+
+
 def described(place):
     """How a tensor is stored, of every array: whether it is sealed, bit-packed, in chunks, compressed."""
-    kept = binsparse_levels.io.kept(place)
+    kept = stored_at(place)
     by_name = {
         option: {name: value for name, value in (kept.options[option] or {}).items() if name != "fill_value"}
         for option in ("compression", "chunks", "shards")
@@ -381,17 +389,17 @@ def test_other_containers_keep_seals_and_what_is_bit_packed(tmp_path):
     write(tmp_path / "plain.npz", tensor)
     write(tmp_path / "a.h5", tensor, bitpacked=["indices_1", "values"], checksum=True, compression="gzip", chunks=20)
     concatenate([tmp_path / "a.h5", tmp_path / "plain.npz"], tmp_path / "b.zarr")
-    found = binsparse_levels.io.kept(tmp_path / "b.zarr")
+    found = stored_at(tmp_path / "b.zarr")
     assert found.options["checksum"]
     assert set(found.wrappers) == {"indices_1", "values"}
     assert found.options["compression"]["values"] == "zstd"
     concatenate([tmp_path / "plain.npz", tmp_path / "a.h5"], tmp_path / "c.npz")
-    assert binsparse_levels.io.kept(tmp_path / "c.npz").options["checksum"]
+    assert stored_at(tmp_path / "c.npz").options["checksum"]
     append(tmp_path / "a.h5", tensor, checksum=False, compression="none", chunks=30)
     with h5py.File(tmp_path / "a.h5") as file:
         assert file["values"].chunks == (30,)
         assert file["values"].compression is None
-    assert not binsparse_levels.io.kept(tmp_path / "a.h5").options["checksum"]
+    assert not stored_at(tmp_path / "a.h5").options["checksum"]
     assert read(tmp_path / "a.h5").equals(read(tmp_path / "c.npz"))
 
 
