@@ -44,7 +44,7 @@ class Tree:
     @cached_property
     def places(self) -> tuple[Place, ...]:
         """The levels from the root down, with the dimensions and the names of the arrays of each."""
-        return tuple(places(self.levels, self.dims))
+        return places(self.levels, self.dims)
 
     @cached_property
     def regular(self) -> bool:

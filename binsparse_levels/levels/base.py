@@ -13,6 +13,7 @@ A kind holds parameters, and neither a shape nor arrays. A new kind is a subclas
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -323,11 +324,17 @@ class Place(NamedTuple):
         return next((role for role, spec in self.arrays.items() if spec.holds == "pointer"), None)
 
 
-def places(levels: Sequence[Level], dims: Sequence[int]) -> Iterator[Place]:
+def places(levels: Sequence[Level], dims: Sequence[int]) -> tuple[Place, ...]:
     """The levels from the root down. Precondition: their ranks add up to len(dims).
 
     A level of rank 0 and the level below it have the same depth. A stored name that is taken gets the prefix `below_`.
     """
+    return _places(tuple(levels), tuple(dims))
+
+
+@functools.lru_cache(256)  # every operation asks several times
+def _places(levels: tuple[Level, ...], dims: tuple[int, ...]) -> tuple[Place, ...]:
+    found: list[Place] = []
     depth = 0
     taken: set[str] = set()
     for level in levels:
@@ -336,8 +343,9 @@ def places(levels: Sequence[Level], dims: Sequence[int]) -> Iterator[Place]:
             below = "below_" * len(taken)
             arrays = {role: spec._replace(name=below + spec.name) for role, spec in arrays.items()}
         taken = set() if level.rank else taken | {spec.name for spec in arrays.values()}
-        yield Place(level, tuple(dims[depth : depth + level.rank]), depth, arrays)
+        found.append(Place(level, dims[depth : depth + level.rank], depth, arrays))
         depth += level.rank
+    return tuple(found)
 
 
 LEVELS: dict[str, type[Level]] = {}

@@ -297,7 +297,7 @@ PLACES = {
 @st.composite
 def halves(draw):
     """Two tensors, and what they are one behind the other."""
-    kinds = (testing.Dense, testing.Sparse)
+    kinds = testing.PLAIN
     whole = draw(testing.tensors(kinds=kinds, structures=False).filter(lambda tensor: tensor.ndim))
     outer = whole.format.order[0]
     key = [slice(None)] * whole.ndim

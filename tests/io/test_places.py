@@ -64,7 +64,7 @@ def test_a_colon_of_an_address_never_splits(path, group):
         if path != "../C:x":
             assert split_path(path) == (path, None)
     elif len(path) > 1 and not (
-        group.isdecimal() and "/" not in path.partition("://")[2] and "//" in path
+        group.partition("/")[0].isdecimal() and "/" not in path.partition("://")[2] and "//" in path
     ):  # else a port
         assert split_path(f"{path}:{group}") == (path, group.strip("/"))
 
