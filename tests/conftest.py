@@ -25,6 +25,11 @@ def pytest_configure(config):
         config.option.markexpr = " and ".join(filter(None, [config.option.markexpr, "not slow"]))
 
 
+def pytest_collection_modifyitems(items):
+    """The tests that take minutes begin first, so that the others run beside them."""
+    items.sort(key=lambda item: "another_mode" not in item.name)
+
+
 @pytest.fixture(
     scope="module",
     params=["kernels"] if {"NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"} & set(os.environ) else ["kernels", "numpy"],
