@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 
-import binsparse
 import h5py
 import numpy as np
 import pytest
@@ -15,6 +14,8 @@ from hypothesis import strategies as st
 from reference_cli import converters, reformat
 
 from binsparse_levels import Dense, Sparse, compliance, pack, parse_format, read, testing, write
+
+binsparse = pytest.importorskip("binsparse")
 
 SUFFIXES = [".h5", ".npz", ".zarr"]
 
