@@ -11,11 +11,12 @@ import pytest
 from golden import FILES, GOLDEN, read_leniently, target
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from reference_cli import converters, reformat
 
 from binsparse_levels import Dense, Sparse, compliance, pack, parse_format, read, testing, write
 
 binsparse = pytest.importorskip("binsparse")
+converters = pytest.importorskip("reference_cli.converters")
+reformat = pytest.importorskip("reference_cli.reformat")
 
 SUFFIXES = [".h5", ".npz", ".zarr"]
 
