@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from .arrays import Array
 from .errors import FormatError, Problem
 from .formats.dtypes import data_type_of, encode, parse_dtype
 from .formats.format import Format, named, parse_custom
@@ -27,7 +27,6 @@ from .io.decoding import Loading
 from .limits import DEFAULT_LIMITS
 from .tensors.tensor import Tensor, pack
 
-Array: TypeAlias = npt.NDArray[Any]
 Program: TypeAlias = Callable[[], int]
 
 

@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from hypothesis import assume
 from hypothesis import strategies as st
 
@@ -41,10 +40,9 @@ from .formats.index_map import Digit, IndexMap
 from .formats.structure import STRUCTURES, in_triangle, structure_problems
 from .io import open, read, write
 from .levels import LEVELS, Level, places
-from .levels.base import INTEGERS, Positions, as_array
+from .levels.base import INTEGERS, Array, Positions, as_array
 from .tensors.tensor import Tensor, pack
 
-Array: TypeAlias = npt.NDArray[Any]
 PLAIN = tuple(kind for kind in levels.OURS if kind.specified)  # the kinds of the specification
 OURS = (*PLAIN, *(kind for kind in levels.OURS if not kind.specified))
 Listing: TypeAlias = list[tuple[int, tuple[int, ...], int]]  # fiber, coordinates, child

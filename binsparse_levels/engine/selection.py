@@ -19,7 +19,7 @@ from ..formats.dtypes import sound_booleans
 from ..formats.format import Format, in_order
 from ..formats.structure import STRUCTURES, in_triangle, read_problems
 from ..levels import Level, Place, listing
-from ..levels.base import Array, Positions, as_array, items_at, ranges
+from ..levels.base import Array, Positions, as_array, items_at
 from ..limits import Limits, as_integer
 from . import packing
 from .packing import Entries
@@ -231,10 +231,8 @@ def match(columns: Sequence[Array], points: Sequence[Array]) -> tuple[Array, Arr
         at = np.minimum(np.searchsorted(known, ranks), max(len(known) - 1, 0))
         kept = np.isin(x[entries], there) & (known[at] == ranks) if len(known) else np.zeros(len(entries), bool)
         entries, ranks = entries[kept], at[kept]
-    order = np.argsort(wanted, kind="stable")
-    first = np.searchsorted(wanted, ranks, sorter=order)
-    counts = np.searchsorted(wanted, ranks, side="right", sorter=order) - first
-    return np.repeat(entries, counts), order[ranges(first, counts)]
+    place, repeats = _own_coordinates(wanted, ranks)
+    return (entries if repeats is None else entries[repeats]), place
 
 
 # Single entries

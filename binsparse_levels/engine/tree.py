@@ -122,6 +122,7 @@ class Tree:
             return
         has_gaps = any(level.gaps for level in self.levels[:-1])
         reached: Positions = range(1)
+        count = 1
         try:
             for place, arrays, n in self.walk():
                 problems = list(place.level.check(arrays, place.dims, n, order=order))
@@ -133,7 +134,8 @@ class Tree:
                 yield from found
                 if found:  # the sizes below this level mean nothing
                     return
-            yield from value_problems(count_positions(self.places, self.arrays), len(self.values))
+                count = _size(place, arrays, n)
+            yield from value_problems(count, len(self.values))
         except ArrayError as error:
             yield from error.problems
 

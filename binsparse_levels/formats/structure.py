@@ -6,14 +6,13 @@ A lower one stores entries with i >= j. An entry (i, j, v) off the diagonal impl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import Problem
-
-Array: TypeAlias = npt.NDArray[Any]
+from ..levels.base import Array
 
 
 class Structure(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...arrays import Array
 from ...engine.emission import Duplicates
 from ...errors import ArrayError, FormatError, Problem
 from ...formats.format import coordinates
@@ -14,7 +15,6 @@ from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.tensor import Tensor, pack
 from ...tensors.validation import check_representable
 from . import text_tables
-from .text_tables import Array
 
 COMMENT = "#"
 

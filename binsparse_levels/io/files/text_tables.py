@@ -8,17 +8,15 @@ import io
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import IO, Any, TypeAlias
+from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
+from ...arrays import Array
 from ...containers.base import touching
 from ...containers.replacing import refuse_existing, replacing
 from ...errors import ArrayError, ContainerError, Problem
 from ...limits import Limits
-
-Array: TypeAlias = npt.NDArray[Any]
 
 
 @contextlib.contextmanager

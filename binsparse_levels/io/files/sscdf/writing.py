@@ -7,13 +7,12 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
-from ....arrays import one_piece
+from ....arrays import Array, one_piece
 from ....containers.base import DEFAULT_STORAGE, Storage, touching
 from ....containers.hdf5 import HDF5Writer, changing
 from ....containers.netcdf import DEFAULT_FILLS, OPTIONS, next_dimension
@@ -35,8 +34,6 @@ from .dialects import (
     is_object,
     place_of,
 )
-
-Array: TypeAlias = npt.NDArray[Any]
 
 
 class _Written(NamedTuple):
