@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from .plugins import load_plugins as load_plugins
     from .tensors.advice import Advice as Advice
     from .tensors.advice import advise as advise
+    from .tensors.packing import pack as pack
+    from .tensors.packing import pack_dense as pack_dense
     from .tensors.tensor import Tensor as Tensor
-    from .tensors.tensor import pack as pack
-    from .tensors.tensor import pack_dense as pack_dense
 
 _MODULES = {
     "errors": [
@@ -90,7 +90,8 @@ _MODULES = {
     "parallel": ["get_threads", "set_threads"],
     "plugins": ["list_plugins", "load_plugins"],
     "tensors.advice": ["Advice", "advise"],
-    "tensors.tensor": ["Tensor", "pack", "pack_dense"],
+    "tensors.packing": ["pack", "pack_dense"],
+    "tensors.tensor": ["Tensor"],
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -25,7 +25,8 @@ from ..formats.structure import structure_problems
 from ..levels import places
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.encoding import Metadata
-from ..tensors.tensor import Check, Tensor, sorted_tensor
+from ..tensors.packing import sorted_tensor
+from ..tensors.tensor import Check, Tensor
 from ..tensors.validation import checked_format
 
 _AT_ONCE = 2**20  # items of which the checksum is computed at once
