@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .building import build as build
+    from .building import convert as convert
+    from .building import write_from as write_from
     from .errors import ArrayError as ArrayError
     from .errors import BinsparseError as BinsparseError
     from .errors import ContainerError as ContainerError
@@ -41,7 +44,6 @@ if TYPE_CHECKING:
     from .interop.torch import to_torch as to_torch
     from .io import append as append
     from .io import concatenate as concatenate
-    from .io import convert as convert
     from .io import list_tensors as list_tensors
     from .io import open as open
     from .io import read as read
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from .tensors.tensor import Tensor as Tensor
 
 _MODULES = {
+    "building": ["build", "convert", "write_from"],
     "errors": [
         "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "DialectWarning", "FormatError",
         "IncompleteError", "LimitError", "OptionError", "Problem", "UnsafeError",
@@ -83,7 +86,7 @@ _MODULES = {
     "interop.scipy": ["from_scipy", "to_scipy"],
     "interop.torch": ["from_torch", "to_torch"],
     "io": [
-        "append", "concatenate", "convert", "list_tensors", "open", "read", "read_all", "repair", "write", "write_all",
+        "append", "concatenate", "list_tensors", "open", "read", "read_all", "repair", "write", "write_all",
     ],
     "levels": ["Band", "Bitmap", "Bits", "Dense", "Hashed", "Level", "NOfM", "Run", "Sparse"],
     "limits": ["Limits"],
