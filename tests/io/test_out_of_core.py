@@ -695,6 +695,7 @@ def test_scratch_files_on_a_full_disk(tmp_path, monkeypatch):
 
     def on_a_full_disk(self, path):
         part = part_of(self, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         if not path.endswith("plan"):
             os.symlink("/dev/full", part)
         return part
