@@ -156,8 +156,8 @@ def split(work: Work, number: int) -> None:
 
 
 def _pieces(plan: Plan, rows: int) -> int:
-    """How many partitions of so many entries: one that is a third larger still fits."""
-    return -(-4 * rows // (3 * plan.rows)) if rows > plan.rows else 1
+    """How many partitions of so many entries: one that is twice as large still fits."""
+    return -(-2 * rows // plan.rows) if rows > plan.rows else 1
 
 
 def partition(work: Work, number: int) -> None:
@@ -332,12 +332,13 @@ def _within_memory(work: Work, wanted: Sequence[Range]) -> list[Array]:
     the order of the source.
     """
     plan, columns = work.plan, [np.empty(0, dtype) for dtype in work.plan.column_types]
+    size, fits = sum(count for *_, count in wanted), plan.rows * _row(plan)
+    most, room = fits if size <= fits else fits // 2, 0
     groups: list[list[Range]] = [[]]
-    room = 0
     for one in wanted:
         if groups[-1] and one[2] > room:
             groups.append([])
-        room = plan.rows * _row(plan) if not groups[-1] else room
+        room = most if not groups[-1] else room
         groups[-1].append(one)
         room -= one[2]
     for group in groups:
