@@ -12,7 +12,7 @@ from ..errors import BinsparseError, ContainerError, OptionError, Problem
 from ..io.writing import Progress
 from ..parallel import set_threads
 from . import steps
-from .plan import Work
+from .planning import Work
 
 _RETRIES = 3  # of a task, after a worker's death
 

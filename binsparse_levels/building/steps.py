@@ -40,7 +40,7 @@ from ..formats.dtypes import data_type_of, encode
 from ..formats.format import coordinates, range_problems
 from ..levels import Level, places
 from ..tensors.encoding import encode_pieces, hold_header
-from .plan import Plan, Work
+from .planning import Plan, Work
 from .sources import Chunk
 from .store import Range, store_at
 

@@ -40,7 +40,7 @@ from ..tensors.validation import (
     mirror_problems,
 )
 from . import running, steps, tables
-from .plan import Plan, Work, begin, rows_within
+from .planning import Plan, Work, begin, rows_within
 from .sources import Chunk, Tensors, picked
 
 
