@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import json
 import math
 import os
 import shutil
+import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,14 +21,13 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
-import numpy.typing as npt
 import zarr
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, WrapperStore, ZipStore
 
-from ..arrays import Parts, Pieces
+from ..arrays import Array, LazyArray, Parts, Pieces, lazy
 from ..errors import (
     ContainerError,
     IncompleteError,
@@ -39,8 +40,8 @@ from ..errors import (
 )
 from ..formats.json import load_json
 from ..limits import Limits
-from .base import ArrayInfo, Storage, asked_for, bounded_chunk, is_url, touching
-from .direct import refuse_links
+from .base import Storage, asked_for, bounded_chunk, is_url, touching
+from .direct import open_zip, refuse_links
 from .replacing import refuse_existing, remove, replacing, replacing_folder
 from .zarr_direct import Chunks, chunks_of
 
@@ -78,6 +79,16 @@ class _Folder(LocalStore):
     async def getsize_prefix(self, prefix: str) -> int:
         places = os.walk(self.root / prefix)
         return sum(os.lstat(os.path.join(place, name)).st_size for place, _, names in places for name in names)
+
+
+class _Zip(ZipStore):
+    """A zip file that is open for reading."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        super().__init__(archive.filename or "", mode="r")
+        self._lock = threading.RLock()
+        self._zf = archive
+        self._is_open = True
 
 
 class _Web(ObjectStore[Any]):
@@ -234,7 +245,7 @@ class ZarrReader:
         found = {} if text is None else load_json(text, limits)
         return dict(found.get("attributes", {}) if newer else found)
 
-    def info(self, name: str) -> ArrayInfo | None:
+    def array(self, name: str) -> LazyArray | None:
         with touching(name):
             try:
                 array = self._group[name]
@@ -252,20 +263,13 @@ class ZarrReader:
             self._arrays[name] = array
             listed = array.store.supports_listing
             nbytes = sync(array.store.getsize_prefix(_prefix(array))) if listed else array.nbytes  # at the most
-            return ArrayInfo(array.shape, np.dtype(array.dtype), nbytes)
+            parts = functools.cache(lambda: self._parts(array, name))
 
-    def read(self, name: str) -> npt.NDArray[Any]:
-        with touching(name):
-            self._limits.hold("array_bytes", self._arrays[name].nbytes, name, "the size in bytes")
-            array = self._checked(name)
-            complete = array.attrs.get(_COMPLETE)
-            if direct := _direct(array):
-                found, whole = direct.read(0, array.size)
-                if whole or not complete:
-                    return found
-            elif not complete or _has_all_chunks(array):
-                return np.asarray(array[...])
-            raise IncompleteError(Problem(name, "chunks are missing"))
+            def read(start: int, stop: int) -> Array:
+                self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
+                return parts()(start, stop)
+
+            return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes)
 
     @property
     def kind(self) -> str:
@@ -273,7 +277,7 @@ class ZarrReader:
         return "zarr2" if self._group.metadata.zarr_format == 2 else "zarr"
 
     def storage(self, name: str) -> Storage:
-        """How an array is stored, as options for a writer. Precondition: `info` was called."""
+        """How an array is stored, as options for a writer. Precondition: `array` was called."""
         array = self._arrays[name]
         newer = array.metadata.zarr_format == 3
         codecs: Sequence[Any] = array.compressors
@@ -284,15 +288,17 @@ class ZarrReader:
         shards = asked_for(array.shards[0], array.size, _SHARD) if array.shards else None
         return Storage(compression, chunks, shards, False if newer and "crc32c" not in names else None)
 
-    def parts(self, name: str) -> Parts:
+    def _parts(self, array: zarr.Array[Any], name: str) -> Parts:
+        """A function that reads parts of an array, whose chunks are checked."""
         with touching(name):
-            array = self._checked(name)
+            bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize, self._limits)
+            if array.nchunks > _MOST_CHUNKS:
+                raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MOST_CHUNKS}"))
             complete, direct = array.attrs.get(_COMPLETE), _direct(array)
             if complete and direct is None and not _has_all_chunks(array):
                 raise IncompleteError(Problem(name, "chunks are missing"))
 
-        def read(start: int, stop: int) -> npt.NDArray[Any]:
-            self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
+        def read(start: int, stop: int) -> Array:
             with touching(name):
                 if direct is None:
                     return np.asarray(array[start:stop])
@@ -302,13 +308,6 @@ class ZarrReader:
                 return found
 
         return read
-
-    def _checked(self, name: str) -> zarr.Array[Any]:
-        array = self._arrays[name]
-        bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize, self._limits)
-        if array.nchunks > _MOST_CHUNKS:
-            raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MOST_CHUNKS}"))
-        return array
 
 
 def _stored(node: zarr.Group | zarr.Array[Any], key: str) -> bytes | None:
@@ -415,21 +414,24 @@ def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
 def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader]:
     """Open a group of a store: a path, a URL, a zip file, any store of zarr's, or an open group."""
     _check_place(path)
-    with _opened(path) as store:
+    with opened(path) as store:
         with touching(str(path)):
             try:
-                opened = zarr.open_group(store, path=group or "", mode="r", use_consolidated=False)
+                place = zarr.open_group(store, path=group or "", mode="r", use_consolidated=False)
             except (FileNotFoundError, KeyError):
                 raise PathMissingError(Problem(f"{path}:{group or ''}", "no such group")) from None
-        yield ZarrReader(opened, limits)
+        yield ZarrReader(place, limits)
 
 
 @contextlib.contextmanager
-def _opened(path: Any) -> Iterator[Any]:
+def opened(path: Any) -> Iterator[Any]:
     """The argument for zarr at a path: the path, a store of a zip file, or a store of a folder.
 
-    The zip file is closed at the end. The store of a folder follows no links.
+    A zip file is closed at the end, but for one that was open. The store of a folder follows no links.
     """
+    if isinstance(path, zipfile.ZipFile):
+        yield _Zip(path)
+        return
     if isinstance(path, zarr.Group):
         path = path.store_path
     if isinstance(path, StorePath) and type(path.store) is LocalStore:
@@ -444,12 +446,8 @@ def _opened(path: Any) -> Iterator[Any]:
     if not isinstance(path, str) or not os.path.isfile(path):
         yield path
         return
-    store = ZipStore(path, mode="r")  # opened by zarr when it is first used
-    try:
-        yield store
-    finally:
-        with contextlib.suppress(AttributeError):  # one that could not be opened cannot be closed either
-            store.close()
+    with open_zip(path) as archive:
+        yield _Zip(archive)
 
 
 @contextlib.contextmanager
@@ -518,7 +516,7 @@ def extend(
     """
     if not isinstance(path, str) or not os.path.isdir(path):
         return False
-    with _opened(path) as store, touching(path):
+    with opened(path) as store, touching(path):
         place = zarr.open_group(store, path=group or "", mode="r", use_consolidated=False)
         if place.metadata.zarr_format != 3 or set(pieces) != set(place.array_keys()):
             return False
@@ -676,7 +674,7 @@ def _clear(group: zarr.Group, limits: Limits) -> None:
 
 def list_groups(path: Any, limits: Limits) -> list[str]:
     """The groups of a store that have a header. The root is an empty string."""
-    with _opened(path) as store, touching(str(path)):
+    with opened(path) as store, touching(str(path)):
         root = zarr.open_group(store, mode="r", use_consolidated=False)
         if not root.store.supports_listing:
             raise ContainerError(Problem(str(path), "a web server lists no groups; name one, as in URL:GROUP"))
