@@ -9,6 +9,7 @@ import asyncio
 import base64
 import contextlib
 import functools
+import importlib.util
 import json
 import math
 import os
@@ -25,7 +26,7 @@ import zarr
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, WrapperStore, ZipStore
+from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, StorePath, WrapperStore, ZipStore
 
 from ..arrays import Array, LazyArray, Parts, Pieces, lazy
 from ..errors import (
@@ -38,17 +39,22 @@ from ..errors import (
     Problem,
     UnsafeError,
 )
-from ..formats.json import load_json
+from ..formats.json import RESERVED, load_json
 from ..limits import Limits
+from . import zarr_objects
 from .base import Storage, asked_for, bounded_chunk, is_url, touching
 from .direct import open_zip, refuse_links
 from .replacing import refuse_existing, remove, replacing, replacing_folder
-from .zarr_direct import Chunks, chunks_of
+from .zarr_direct import Chunks, chunks_of, keys_of
+from .zarr_objects import Cache, ObjectArray
 
 ATTRIBUTE = "binsparse"
-_COMPLETE = "binsparse_levels:all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
+_ARRAYS = f"{RESERVED}arrays"  # the metadata of all arrays beside the header: one request opens a tensor
+_COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
 _CHUNK = 2**16  # items: a small slice reads little
+_SMALL_CHUNK = 2**11  # items, in an object store: 50 values at scattered coordinates of 2.5 M take 1.3 MB, else 25
 _SHARD = 2**20  # items: a large array makes few files
+_CLOUDS = {"s3", "s3a", "gs", "az", "abfs", "abfss"}  # whose credentials obstore takes from the environment
 _NAMES = {"zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"}
 _METADATA = 2**26  # bytes of the metadata of a group
 _MOST_FILES = 2**10  # of one array that grows, as long as they are small
@@ -117,11 +123,15 @@ class _Web(ObjectStore[Any]):
 
 
 def _at_url(url: str) -> Any:
-    """The argument for zarr at a URL: the URL, or for a web server a store that needs only obstore."""
+    """The store at a URL: obstore's for web servers and for clouds where obstore is installed, else fsspec's."""
     with touching(url):
         parts = urlsplit(url)
+        if parts.scheme in _CLOUDS and importlib.util.find_spec("obstore"):
+            from obstore.store import from_url
+
+            return ObjectStore(from_url(url))
         if parts.scheme not in ("http", "https"):
-            return url
+            return FsspecStore.from_url(url)
         from obstore.store import HTTPStore
 
         options: Any = {"allow_http": True}
@@ -212,14 +222,18 @@ def _has_all_chunks(array: zarr.Array[Any]) -> bool:
 class ZarrReader:
     """A group that is open for reading. Unknown codecs are refused before any codec runs."""
 
-    def __init__(self, group: zarr.Group, limits: Limits) -> None:
+    def __init__(self, group: zarr.Group, limits: Limits, attributes: Mapping[str, Any] | None = None) -> None:
+        """attributes: those of the group, if they are known and list the metadata of all arrays."""
         self._group = group
         self._limits = limits
+        self._attributes = attributes
+        self._listed = {} if attributes is None else attributes[_ARRAYS]
         self._arrays: dict[str, zarr.Array[Any]] = {}
+        self._cache = Cache(limits.cache_bytes)
 
     def read_header(self) -> Any:
         with touching(ATTRIBUTE):
-            attributes = self._strict_attributes()
+            attributes = self._strict_attributes() if self._attributes is None else self._attributes
         if ATTRIBUTE not in attributes:
             if self._group.store.supports_listing and any(
                 True for _ in self._group.array_keys()
@@ -234,21 +248,18 @@ class ZarrReader:
         return header
 
     def _strict_attributes(self) -> dict[str, Any]:
-        """The attributes, from the stored JSON. zarr itself accepts duplicate keys, and metadata of two versions.
-
-        Metadata may list all arrays of the store, so they have a larger limit.
-        """
-        limits = replace(self._limits, header_bytes=max(self._limits.header_bytes, _METADATA))
+        """The attributes, from the stored JSON. zarr itself accepts duplicate keys, and metadata of two versions."""
         _refuse_two_versions(self._group, ".zgroup")
         newer = self._group.metadata.zarr_format == 3
         text = _stored(self._group, "zarr.json" if newer else ".zattrs")
-        found = {} if text is None else load_json(text, limits)
-        return dict(found.get("attributes", {}) if newer else found)
+        return _attributes(text, newer, self._limits)
 
     def array(self, name: str) -> LazyArray | None:
         with touching(name):
             try:
-                array = self._group[name]
+                listed = self._listed.get(name)
+                place = self._group.store_path / name
+                array = self._group[name] if listed is None else zarr.Array.from_dict(place, listed)
             except KeyError:
                 return None
         if not isinstance(array, zarr.Array):
@@ -257,12 +268,16 @@ class ZarrReader:
             bad = sorted(_codec_names(array.metadata.to_dict()) - _CODECS)
             if bad:
                 raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not allowed"))
-            _refuse_two_versions(array, ".zarray")
+            if listed is None:
+                _refuse_two_versions(array, ".zarray")
             if array.metadata.to_dict().get("storage_transformers"):
                 raise UnsafeError(Problem(name, "has storage transformers"))
             self._arrays[name] = array
-            listed = array.store.supports_listing
-            nbytes = sync(array.store.getsize_prefix(_prefix(array))) if listed else array.nbytes  # at the most
+            if not isinstance(array.store, _Folder) and (chunks := keys_of(array)) is not None:
+                bounded_chunk(name, chunks.per_file, array.size, chunks.dtype.itemsize, self._limits)
+                complete, size = bool(array.attrs.get(_COMPLETE)), functools.partial(_stored_size, array)
+                return ObjectArray(name, array.store, chunks, self._cache, self._limits, complete=complete, size=size)
+            nbytes = _stored_size(array)
             parts = functools.cache(lambda: self._parts(array, name))
 
             def read(start: int, stop: int) -> Array:
@@ -284,7 +299,7 @@ class ZarrReader:
         names = {str(x.to_dict()["name"]) if newer else _version_2_name(x) for x in codecs}
         known = [compression for compression in ("zstd", "gzip") if compression in names]
         compression = known[0] if known else None if names - {"crc32c"} else "none"
-        chunks = asked_for(array.chunks[0], array.size, _CHUNK if newer else _SHARD)
+        chunks = asked_for(array.chunks[0], array.size, _usual_chunk(array.store) if newer else _SHARD)
         shards = asked_for(array.shards[0], array.size, _SHARD) if array.shards else None
         return Storage(compression, chunks, shards, False if newer and "crc32c" not in names else None)
 
@@ -308,6 +323,21 @@ class ZarrReader:
                 return found
 
         return read
+
+
+def _attributes(text: bytes | None, newer: bool, limits: Limits) -> dict[str, Any]:
+    """The attributes of a group, from its strict JSON: version 3 has them under a key.
+
+    Metadata may list all arrays of the store, so they have a larger limit.
+    """
+    found = {} if text is None else load_json(text, replace(limits, header_bytes=max(limits.header_bytes, _METADATA)))
+    return dict(found.get("attributes", {}) if newer else found)
+
+
+def _stored_size(array: zarr.Array[Any]) -> int:
+    """The bytes that an array takes, or at the most where they cannot be listed."""
+    listed = array.store.supports_listing
+    return int(sync(array.store.getsize_prefix(_prefix(array)))) if listed else int(array.nbytes)
 
 
 def _stored(node: zarr.Group | zarr.Array[Any], key: str) -> bytes | None:
@@ -373,6 +403,9 @@ class ZarrWriter:
                 **layout(name, pieces.length, compression),
             )
         direct, at = _direct(created), 0
+        if direct is None and (chunks := keys_of(created)) is not None:
+            zarr_objects.write(created.store, chunks, pieces)
+            return
         for piece in pieces.regrouped(math.prod(created.shards or created.chunks)):
             if direct:
                 direct.write(at, piece)
@@ -381,7 +414,7 @@ class ZarrWriter:
             at += len(piece)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
-        self._group.attrs[ATTRIBUTE] = dict(header)
+        _commit(self._group, header)
 
     def _version_2(self, name: str, length: int, compression: str) -> dict[str, Any]:
         import numcodecs
@@ -393,7 +426,7 @@ class ZarrWriter:
     def _version_3(self, name: str, length: int, compression: str) -> dict[str, Any]:
         from zarr.codecs import Crc32cCodec, GzipCodec, ZstdCodec
 
-        chunk = min(self._storage.of("chunks", name) or _CHUNK, max(length, 1))
+        chunk = min(self._storage.of("chunks", name) or _usual_chunk(self._group.store), max(length, 1))
         shard = self._storage.of("shards", name)
         known: dict[str, list[Any]] = {"zstd": [ZstdCodec(level=1)], "gzip": [GzipCodec(level=5)], "none": []}
         codecs = known[compression]
@@ -403,6 +436,31 @@ class ZarrWriter:
         if shard or length > chunk:
             options["shards"] = (-(-min(shard or _SHARD, max(length, 1)) // chunk) * chunk,)
         return options
+
+
+def _commit(group: zarr.Group, header: Mapping[str, Any]) -> None:
+    """Write the header, and beside it the metadata of the arrays that it names. All of them are stored."""
+    names = header[ATTRIBUTE]["data_types"]
+    group.update_attributes({ATTRIBUTE: dict(header), _ARRAYS: {name: _metadata_of(group[name]) for name in names}})
+
+
+def _metadata_of(array: Any) -> dict[str, Any]:
+    """The metadata of an array, as JSON."""
+    kept = {
+        key: json.loads(text.to_bytes())
+        for key, text in array.metadata.to_buffer_dict(default_buffer_prototype()).items()
+    }
+    return dict(kept["zarr.json"] if "zarr.json" in kept else {**kept[".zarray"], "attributes": kept[".zattrs"]})
+
+
+def _is_near(store: Store) -> bool:
+    """Whether a request takes no time worth counting."""
+    store = store._store if isinstance(store, _Undoable) else store
+    return isinstance(store, LocalStore | MemoryStore | ZipStore)
+
+
+def _usual_chunk(store: Store) -> int:
+    return _CHUNK if _is_near(store) else _SMALL_CHUNK
 
 
 def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
@@ -416,11 +474,34 @@ def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader
     _check_place(path)
     with opened(path) as store:
         with touching(str(path)):
+            reader = _known(store, group, limits)
             try:
-                place = zarr.open_group(store, path=group or "", mode="r", use_consolidated=False)
+                reader = reader or ZarrReader(
+                    zarr.open_group(store, path=group or "", mode="r", use_consolidated=False), limits
+                )
             except (FileNotFoundError, KeyError):
                 raise PathMissingError(Problem(f"{path}:{group or ''}", "no such group")) from None
-        yield ZarrReader(place, limits)
+        yield reader
+
+
+def _known(store: Any, group: str | None, limits: Limits) -> ZarrReader | None:
+    """The tensor in an object store, if its header lists the metadata of all arrays: then one or two requests suffice.
+
+    Nearer stores are cheap to ask, and give the metadata of the arrays themselves.
+    """
+    place = store if isinstance(store, StorePath) else StorePath(store)
+    if _is_near(place.store):
+        return None
+    place = place / group if group else place
+    for key, version in (("zarr.json", 3), (".zattrs", 2)):
+        text = sync((place / key).get())
+        if text is not None:
+            attributes = _attributes(text.to_bytes(), version == 3, limits)
+            if ATTRIBUTE not in attributes or not isinstance(attributes.get(_ARRAYS), dict):
+                return None
+            metadata = {"zarr_format": version, "attributes": attributes}
+            return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
+    return None
 
 
 @contextlib.contextmanager
@@ -540,7 +621,7 @@ def extend(
             direct = _direct(array)
             assert direct is not None
             direct.extend(old, given)
-        place.attrs[ATTRIBUTE] = dict(header())
+        _commit(place, header())
     return True
 
 
@@ -632,7 +713,6 @@ def _undone(place: Any) -> Iterator[Store | StorePath]:
     with touching(str(place)):
         if isinstance(place, str):
             place = _at_url(place)
-            place = place if isinstance(place, Store) else FsspecStore.from_url(place)
     path = place if isinstance(place, StorePath) else StorePath(place)
     _check_store(path.store)
     store = _Undoable(path.store)
@@ -666,7 +746,8 @@ def _clear(group: zarr.Group, limits: Limits) -> None:
     header = ZarrReader(group, limits).read_header()
     descriptor = header.get(ATTRIBUTE) if isinstance(header, dict) else None
     names = descriptor.get("data_types") if isinstance(descriptor, dict) else None
-    del group.attrs[ATTRIBUTE]
+    for key in (ATTRIBUTE, _ARRAYS):
+        group.attrs.pop(key, None)
     for name in names if isinstance(names, dict) else ():
         if "/" not in name and isinstance(group.get(name), zarr.Array):
             del group[name]

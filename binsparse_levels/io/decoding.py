@@ -182,8 +182,12 @@ class Loading:
         packed = BitPacked(words, data_type.wrapper, data_type.dtype, name)
         self._packed[name] = words, packed
         self._limits.hold("array_bytes", len(packed) * packed.dtype.itemsize, name, "the size in bytes, unpacked,")
-        packed.nbytes = words.nbytes
         self.infos[name] = packed
+
+    def described(self) -> dict[str, ArrayInfo]:
+        """The metadata of the arrays, with the bytes that they take in the container."""
+        sizes = {name: array.nbytes for name, array in self._held.items()}
+        return {name: ArrayInfo(x.shape, x.dtype, sizes.get(name, 0)) for name, x in self.infos.items()}
 
     def _value_length_problems(self, count: int | None) -> list[Problem]:
         problems = []
@@ -307,7 +311,7 @@ class Loading:
                 pieces = (held[start : start + _AT_ONCE] for start in range(0, max(length, 1), _AT_ONCE))
                 checksums.check_pieces(name, pieces, self._sums)
 
-        return lazy(length, dtype, read, gather=gather, verify=verify, nbytes=held.nbytes)
+        return lazy(length, dtype, read, gather=gather, verify=verify)
 
     def _array(self, name: str) -> LazyArray:
         """An array, decoded, under the checks of a predefined format where it has its own."""

@@ -190,14 +190,11 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
                 return Description(*described(found))
         if location.kind.tensors:
             header, arrays = read(location, lenient=lenient, limits=limits)._stored()
-            return Description(parse_descriptor(header, limits), _infos(arrays))
+            infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
+            return Description(parse_descriptor(header, limits), infos)
         with _reading(location, limits) as reader:
             loading = Loading(reader, limits, lenient)
-            return Description(loading.descriptor, _infos(loading.infos), loading.repairs, loading.map)
-
-
-def _infos(arrays: Mapping[str, Any]) -> dict[str, ArrayInfo]:
-    return {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
+            return Description(loading.descriptor, loading.described(), loading.repairs, loading.map)
 
 
 @within_memory
