@@ -30,7 +30,7 @@ import numpy as np
 from .. import kernels, parallel
 from ..arrays import Array, LazyArray, in_pieces
 from ..containers import zarr
-from ..containers.base import Storage
+from ..containers.base import Storage, is_url
 from ..containers.zarr_direct import Chunks, described
 from ..engine.joining import AT_ONCE, Parts, joined
 from ..engine.packing import Entries, RepeatedError, pack_entries, repeated
@@ -476,7 +476,9 @@ def join(work: Work, number: int) -> None:
         wanted = {name: -(-x.length // _MOST_SHARDS) for name, x in encoded.items()}
         shards = {name: max(2 ** (most - 1).bit_length(), _SHARD) for name, most in wanted.items()}
         storage = replace(storage, shards=shards)
-    metadata = zarr.new_metadata({name: (x.length, x.dtype) for name, x in encoded.items()}, header, storage)
+    metadata = zarr.new_metadata(
+        {name: (x.length, x.dtype) for name, x in encoded.items()}, header, storage, remote=is_url(plan.target)
+    )
     tasks = []
     for k, (name, x) in enumerate(encoded.items()):
         per_file = _chunks(metadata[f"{name}/zarr.json"]).per_file
