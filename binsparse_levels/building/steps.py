@@ -75,9 +75,13 @@ def columns_of(plan: Plan, chunk: Chunk) -> list[Array]:
             what = f"expected integers of shape {values.shape}, got {x.dtype} of shape {x.shape}"
             raise ArrayError(Problem(f"coords[{k}]", what))
         raise_if(ArrayError, range_problems(x, k, size))
-    if not np.can_cast(values.dtype, value_type, "same_kind"):
+    if values.size and not np.can_cast(values.dtype, value_type, "same_kind"):
         what = f"values of type {values.dtype}, where the first were {value_type}; pass dtype="
         raise ArrayError(Problem("values", what))
+    if value_type.kind in "iu" and not np.can_cast(values.dtype, value_type) and values.size:
+        least, most = np.iinfo(value_type).min, np.iinfo(value_type).max
+        if values.min() < least or values.max() > most:
+            raise ArrayError(Problem("values", f"exceed the type {value_type}; pass dtype={values.dtype.name!r}"))
     if plan.through is not None:
         coords = list(plan.through.forward(coords))
     stored = [np.ascontiguousarray(coords[k], dtype) for k, dtype in zip(plan.parsed.order, types, strict=True)]
