@@ -58,6 +58,19 @@ def kept(monkeypatch):
     return keys
 
 
+@pytest.fixture
+def packed_at_once(monkeypatch):
+    """The numbers of entries that were packed at once."""
+    counts, packed = [], steps.packed
+
+    def counted(plan, levels, columns, *rest):
+        counts.append(len(columns[-1]))
+        return packed(plan, levels, columns, *rest)
+
+    monkeypatch.setattr(steps, "packed", counted)
+    return counts
+
+
 def chunked(coords, values, sizes):
     """Chunks of these sizes, and one of the rest."""
     at = 0
@@ -237,22 +250,15 @@ def test_blocks_that_begin_with_the_last_entry_of_the_block_before(tmp_path):
 
 @pytest.mark.parametrize("policy", ["sum", "first", "last"])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex128"])
-def test_one_heavy_coordinate_keeps_the_bound(tmp_path, monkeypatch, policy, dtype):
+def test_one_heavy_coordinate_keeps_the_bound(tmp_path, packed_at_once, policy, dtype):
     rng = np.random.default_rng(1)
     coords, _ = entries(shape=(50, 60))
     heavy = rng.random(3000) < 0.8
     coords = [np.where(heavy, 17, x) for x in coords]
     values = rng.integers(-99, 99, 3000).astype(dtype)
-    most, packed = [], steps.packed
-
-    def counted(plan, levels, columns, *rest):
-        most.append(len(columns[-1]))
-        return packed(plan, levels, columns, *rest)
-
-    monkeypatch.setattr(steps, "packed", counted)
     with rows(300):
         write_from(chunked(coords, values, [170] * 20), tmp_path / "a.h5", (50, 60), "CSR", memory=1, duplicates=policy)
-    assert max(most) <= 300
+    assert max(packed_at_once) <= 300
     alike(read(tmp_path / "a.h5"), pack(coords, values, (50, 60), "CSR", duplicates=policy))
 
 
@@ -285,14 +291,20 @@ def test_keys_that_agree_in_their_first_word(tmp_path, monkeypatch, others, poli
     alike(read(tmp_path / "a.h5"), pack(coords, values, shape, "DCSR"))
 
 
-def test_a_key_of_three_words(tmp_path):
+@pytest.mark.parametrize("share", [1, 0.99, 0.5])
+@pytest.mark.parametrize("dims", [2, 3])
+def test_large_dimensions_keep_the_bound(tmp_path, packed_at_once, share, dims):
+    """Of most entries, the coordinates agree in all but the last dimension, and in the first half of it."""
     rng = np.random.default_rng(0)
-    shape = (2**62,) * 3
-    coords = [np.full(3000, 7), np.where(rng.random(3000) < 0.01, 3, 2**60), rng.integers(0, 2**62, 3000)]
-    values = rng.random(3000)
+    shape, count = (2**62,) * dims, 4000
+    coords = [np.where(rng.random(count) < share, 2**61 + 7, rng.integers(0, 2**62, count)) for _ in range(dims - 1)]
+    coords += [2**61 + rng.integers(0, 2**30, count)]
+    values = rng.random(count)
     with rows(300):
-        write_from(chunked(coords, values, [170] * 30), tmp_path / "a.h5", shape, "sparse(3)", memory=1)
-    alike(read(tmp_path / "a.h5"), pack(coords, values, shape, "sparse(3)"))
+        chunks = chunked(coords, values, [170] * 30)
+        write_from(chunks, tmp_path / "a.h5", shape, f"sparse({dims})", memory=1)
+    assert max(packed_at_once) <= 300
+    alike(read(tmp_path / "a.h5"), pack(coords, values, shape, f"sparse({dims})"))
 
 
 # Tables
