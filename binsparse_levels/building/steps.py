@@ -251,13 +251,13 @@ def _cut_again(work: Work, index: Array, b: int, size: int, one_key: bool) -> tu
     skip = _WORD if one_key else 0
     if _bits(plan.dims) <= skip:
         return None
-    runs, places, width = _LOOKED
+    runs, spots, width = _LOOKED
     there = np.flatnonzero(index[b + 1] > index[b])
     there = np.sort(random.choice(there, min(runs, len(there)), replace=False))
     wanted: list[Range] = []
     for k in there.tolist():
         begin, end = int(index[b, k]), int(index[b + 1, k])
-        for start in random.integers(0, max(end - begin - width, 0) + 1, places).tolist():
+        for start in random.integers(0, max(end - begin - width, 0) + 1, spots).tolist():
             at = begin * _row(plan)
             for dtype in plan.column_types[:-1]:
                 item = dtype.itemsize
