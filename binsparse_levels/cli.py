@@ -73,11 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Sparse tensors as trees of levels, in Binsparse files.")
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     parser.add_argument(
-        "--plugin",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="load a plug-in and run its code; may be repeated",
+        "--plugin", action="append", default=[], metavar="NAME", help="load a plug-in and run its code; may be repeated"
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 

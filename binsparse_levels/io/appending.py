@@ -17,13 +17,7 @@ from ..containers.replacing import hold_lock
 from ..engine.blocks import read_block
 from ..engine.joining import Part, joined
 from ..engine.tree import Tree, shared_dtype
-from ..errors import (
-    ArrayError,
-    FormatError,
-    OptionError,
-    Problem,
-    within_memory,
-)
+from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.encoding import encode_pieces
 from ..tensors.tensor import Tensor

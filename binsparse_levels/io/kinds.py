@@ -94,11 +94,7 @@ KINDS = {
     "netcdf": Kind(".containers.netcdf", (".nc", ".nc4")),
     "memory": Kind(".containers.memory", objects="collections.abc:Mapping", in_memory=True),
     "matrix_market": Kind(
-        ".io.files.matrix_market",
-        (".mtx", ".mtx.gz"),
-        reads=("duplicates",),
-        tensors=True,
-        signature=b"%%MatrixMarket",
+        ".io.files.matrix_market", (".mtx", ".mtx.gz"), reads=("duplicates",), tensors=True, signature=b"%%MatrixMarket"
     ),
     "frostt": Kind(".io.files.frostt", (".tns", ".tns.gz"), reads=("shape", "duplicates"), tensors=True),
     "rawarray": Kind(
@@ -220,6 +216,8 @@ def target_at(place: Place, name: str | None) -> Location:
     """The location to write to. name: of the kind; by default, the suffix says it. Raises OptionError, ContainerError,
     PathMissingError for a folder that is missing.
     """
+    if isinstance(place, Location):
+        return place
     path, group = split_place(place)
     if name is not None and (not isinstance(name, str) or name not in KINDS):
         raise OptionError(Problem("kind", f"unknown kind {name!r:.40}; known are {', '.join(KINDS)}"))

@@ -10,21 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..arrays import LazyArray
-from ..containers.base import (
-    ArrayInfo,
-    Reader,
-)
+from ..containers.base import ArrayInfo, Reader
 from ..engine.emission import Duplicates
 from ..engine.tree import Tree
-from ..errors import (
-    ArrayError,
-    BinsparseError,
-    ContainerError,
-    DialectWarning,
-    Problem,
-    raise_if,
-    within_memory,
-)
+from ..errors import ArrayError, BinsparseError, ContainerError, DialectWarning, Problem, raise_if, within_memory
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..formats.index_map import IndexMap
 from ..limits import DEFAULT_LIMITS, Limits
