@@ -172,7 +172,7 @@ class Advice:
         """A format with its cost. Raises what `nbytes` raises."""
         parsed, sizes, by = parse_format(format), self._sizes, self.slices_by
         if parsed.rank != len(self.shape):
-            what = f"{parsed} has {parsed.rank} dimensions, and the tensor {len(self.shape)}; choose another"
+            what = f"{parsed} has {parsed.rank} dimensions, not {len(self.shape)}; choose another"
             raise FormatError(Problem("format", what))
         read = total = above = 0
         n = 1
@@ -181,7 +181,7 @@ class Advice:
             told = sizes.step(place.level, covered, above, n, by)
             above |= _bits(covered)
             if told is None:
-                whose = str(place.level) if above in sizes.counts else "this order; name it in orders="
+                whose = str(place.level) if above in sizes.counts else "an order not counted; name it in orders="
                 raise FormatError(Problem("format", f"counts do not tell the size of {whose}"))
             read, total, n = read + told[0], total + told[1], told[2]
             if not sizes.fits(n):
