@@ -9,7 +9,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, Protocol
+from typing import IO, Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -19,6 +19,7 @@ from ...containers import hdf5
 from ...containers.base import ArrayInfo, touching
 from ...containers.direct import open_file, parts_of
 from ...errors import ArrayError, BinsparseError, ContainerError, PathMissingError, Problem
+from ...formats.format import FormatLike
 from ...limits import Limits
 
 
@@ -36,20 +37,18 @@ def named(names: Mapping[str, str], place: str = "") -> Iterator[None]:
         raise type(error)(problems) from None
 
 
-class Place(Protocol):
-    """A folder or a group of arrays and texts."""
+class FileTensor(NamedTuple):
+    """A tensor in an open file, with lazy arrays by stored name. names: of the arrays in the file, for errors.
 
-    def numbers(self, name: str, dtype: str, *, unsigned: bool = False) -> Sliceable:
-        """An array of that type of numbers. unsigned: refuse an array that is stored with signs.
+    Values without a dimension are one value for all entries.
+    """
 
-        Raises ArrayError for another array, ContainerError for a missing one.
-        """
-
-    def texts(self, name: str) -> list[str]:
-        """A list of texts. Raises as `numbers` does."""
-
-    def version(self) -> str:
-        """The text by which the place names its format."""
+    format: FormatLike
+    shape: tuple[int, ...]
+    arrays: Mapping[str, Any]
+    values: Any
+    attributes: Mapping[str, Any] = {}
+    names: Mapping[str, str] = {}
 
 
 class Folder:
@@ -66,16 +65,18 @@ class Folder:
         self._closing = closing
 
     def numbers(self, name: str, dtype: str, *, unsigned: bool = False) -> Sliceable:
+        """An array of that type. Raises ArrayError for another array, PathMissingError."""
         file = self._open(name)
         head, wanted = file.read(8), self._types[dtype]
         if head != wanted:
             raise ArrayError(Problem(name, f"expected a file that begins with {wanted!r}, got {head!r}"))
-        kind = np.dtype(dtype).newbyteorder("<")
-        count = (os.fstat(file.fileno()).st_size - 8) // kind.itemsize
-        parts = parts_of(file.fileno(), 8, kind, name, self._limits)
+        stored = np.dtype(dtype).newbyteorder("<")
+        count = (os.fstat(file.fileno()).st_size - 8) // stored.itemsize
+        parts = parts_of(file.fileno(), 8, stored, name, self._limits)
         return lazy(count, np.dtype(dtype), lambda start, stop: parts(start, stop).astype(dtype, copy=False))
 
     def texts(self, name: str) -> list[str]:
+        """The lines of a file. Raises as `numbers` does."""
         file = self._open(name)
         self._limits.hold("array_bytes", os.fstat(file.fileno()).st_size, name, "the size in bytes")
         with touching(name):
@@ -89,6 +90,7 @@ class Folder:
         return [line.removesuffix("\r") for line in lines]
 
     def version(self) -> str:
+        """The text by which the folder names its format."""
         lines = self.texts("version")
         if len(lines) != 1:
             raise ContainerError(Problem(f"{self._path}/version", f"expected one line, got {len(lines)}"))
@@ -116,7 +118,10 @@ class Group:
             return set(self.reader.group.keys())
 
     def numbers(self, name: str, dtype: str | None = None, *, unsigned: bool = False) -> Sliceable:
-        """dtype: None for the stored type."""
+        """An array of that type, by default of the stored one. unsigned: refuse an array that is stored with signs.
+
+        Raises ArrayError for another array, ContainerError for a missing one.
+        """
         if dtype is None:
             return self._numbers(name, "biuf", "numbers")
         wanted = np.dtype(dtype)
