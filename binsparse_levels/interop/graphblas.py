@@ -51,7 +51,7 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
     made = graphblas.Matrix if whole.ndim == 2 else graphblas.Vector
     if not whole.number_of_stored_values:  # the library refuses empty arrays in some formats
         return made(graphblas.dtypes.lookup_dtype(whole.dtype), *whole.shape)
-    known = {layout.format.canonical(): word for word, layout in NATIVE.items() if not word.startswith("coo")}
+    known = {spelling.format.canonical(): word for word, spelling in NATIVE.items() if not word.startswith("coo")}
     if whole.format.canonical() not in known:
         whole = whole.convert("CVEC" if whole.ndim == 1 else "DCSC" if whole.format.alias == "COOC" else "DCSR")
     word = known[whole.format.canonical()]
@@ -106,15 +106,15 @@ def from_graphblas(
         return pack((), values, (), format or ("bitmap(0)" if thing.is_empty else "element"))
     shape, count = tuple(thing.shape), int(thing.nvals)
     pieces = thing.ss.export(sort=True, raw=True, give_ownership=move)
-    layout = NATIVE[pieces["format"]]
+    spelling = NATIVE[pieces["format"]]
     # The arrays are as long as their allocation.
     cells = math.prod(shape)
-    per_cell = all(level.gaps or level.padded for level in layout.format.levels)
+    per_cell = all(level.gaps or level.padded for level in spelling.format.levels)
     lengths = {"bitmap": cells, "values": cells if per_cell else count}
-    lengths["indptr"] = pieces.get("nvec", shape[layout.format.order[0]]) + 1
+    lengths["indptr"] = pieces.get("nvec", shape[spelling.format.order[0]]) + 1
     lengths["rows"] = lengths["cols"] = lengths["indptr"] - 1
-    arrays = {name: pieces[held][: lengths.get(held, count)] for name, held in layout.arrays.items()}
+    arrays = {name: pieces[held][: lengths.get(held, count)] for name, held in spelling.arrays.items()}
     iso = pieces["is_iso"] and count
     values = pieces["values"][:1].reshape(()) if iso else pieces["values"][: lengths["values"]]
-    tensor = Tensor(layout.format, shape, arrays, values)
+    tensor = Tensor(spelling.format, shape, arrays, values)
     return tensor if format is None else tensor.convert(format)

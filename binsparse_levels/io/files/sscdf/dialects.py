@@ -14,19 +14,19 @@ from ....formats.dtypes import INTEGERS
 from ....formats.format import Format, parse_format
 
 
-class Layout(NamedTuple):
-    """A format of a file: its levels, and the names of their arrays in the file by stored name."""
+class Spelling(NamedTuple):
+    """A format, and the names of its arrays in the file by stored name."""
 
     format: Format
     arrays: Mapping[str, str]
 
 
-def _layouts(table: dict[str, tuple[str, dict[str, str]]]) -> dict[str, Layout]:
-    return {name: Layout(parse_format(format), arrays) for name, (format, arrays) in table.items()}
+def _spelled(table: dict[str, tuple[str, dict[str, str]]]) -> dict[str, Spelling]:
+    return {name: Spelling(parse_format(format), arrays) for name, (format, arrays) in table.items()}
 
 
 # The names are those of GraphBLAS too, but for `scalar` and `scalar_empty`.
-NATIVE = _layouts(
+NATIVE = _spelled(
     {
         "csr": ("CSR", {"pointers_to_1": "indptr", "indices_1": "col_indices"}),
         "csc": ("CSC", {"pointers_to_1": "indptr", "indices_1": "row_indices"}),
@@ -45,7 +45,7 @@ NATIVE = _layouts(
         "scalar_empty": ("bitmap(0)", {}),
     }
 )
-JSON = _layouts(
+JSON = _spelled(
     {
         "CSR": ("CSR", {"pointers_to_1": "pointers_0", "indices_1": "indices_1"}),
         "CSC": ("CSC", {"pointers_to_1": "pointers_0", "indices_1": "indices_1"}),
@@ -63,11 +63,11 @@ NATIVE_TYPES = {"bool": np.dtype(bool), **INTEGER_TYPES, "fp32": np.dtype("f4"),
 JSON_TYPES = {"bool": np.dtype(bool), **INTEGER_TYPES, "float32": np.dtype("f4"), "float64": np.dtype("f8")}
 VERSION = "1.0"
 RESERVED = {"values", "value", *SIZES[1], *SIZES[2]}.union(
-    *(layout.arrays.values() for known in DIALECTS.values() for layout in known.values())
+    *(spelling.arrays.values() for known in DIALECTS.values() for spelling in known.values())
 )
 
 
-def place_of(path: str, name: str | None) -> str:
+def label_of(path: str, name: str | None) -> str:
     """The name of an object in errors."""
     return path if name is None else f"{path}:{name}"
 
