@@ -50,7 +50,8 @@ def write(
     tensor of a format, type, structure or fill value that sscdf does not have, PathExistsError, OptionError, LimitError
     for a comment that `read` would refuse.
     """
-    _write(path, {name: tensor}, overwrite, storage, dialect, limits, keep=name is not None)
+    options: dict[str, Any] = {"storage": storage, "dialect": dialect, "limits": limits}
+    write_all(path, {name: tensor}, overwrite=overwrite, keep=name is not None, **options)
 
 
 def write_all(
@@ -61,35 +62,25 @@ def write_all(
     storage: Storage = DEFAULT_STORAGE,
     dialect: str = "native",
     limits: Limits = DEFAULT_LIMITS,
-) -> None:
-    """Write a file of these objects by name, the primary one under None, atomically. Raises what `write` raises."""
-    primary_first = {None: tensors[None], **tensors} if None in tensors else tensors
-    _write(path, primary_first, overwrite, storage, dialect, limits)
-
-
-def _write(
-    path: str,
-    tensors: Mapping[str | None, Tensor],
-    overwrite: bool,
-    storage: Storage,
-    dialect: str,
-    limits: Limits,
-    *,
     keep: bool = False,
 ) -> None:
+    """Write a file of these objects by name, the primary one under None, atomically. Raises what `write` raises.
+
+    keep: keep the other objects of a file that exists.
+    """
     if not tensors:
-        raise FormatError(Problem(path, "no tensors were given"))
+        raise FormatError(Problem(path, "no tensors were given; give one or more"))
     storage.refuse("sscdf", but=("compression", "chunks"), compressions=("gzip", "none"))
     if storage.compression is None and dialect == "native":
         storage = replace(storage, compression="gzip")
     raise_if(FormatError, [problem for name in tensors if name is not None for problem in _name_problems(name)])
     encode = {"native": _native, "json": _json}[dialect]
-    objects = {name: encode(tensor, dialects.label_of(path, name)) for name, tensor in tensors.items()}
-    for name, made in objects.items():
-        for key, text in made.attributes.items():
-            limits.hold(
-                "header_bytes", len(text.encode()), f"{dialects.label_of(path, name)}: {key}", "the length of the attribute"
-            )
+    objects = {}
+    for name in sorted(tensors, key=lambda name: name is not None):  # the primary one first
+        label = dialects.label_of(path, name)
+        objects[name] = encode(tensors[name], label)
+        for key, text in objects[name].attributes.items():
+            limits.hold("header_bytes", len(text.encode()), f"{label}: {key}", "the length of the attribute")
     storage.check_names({name for made in objects.values() for name in made.arrays})
     refuse_existing(path, overwrite or keep)
     with changing(path, keep=keep, **OPTIONS) as file, touching(path):
@@ -99,7 +90,8 @@ def _write(
             if name is not None:
                 if name in file.keys():  # noqa: SIM118 (`in file` follows links)
                     if not overwrite or name not in dialects.groups_of(file):
-                        raise PathExistsError(Problem(dialects.label_of(path, name), "already exists; pass overwrite=True"))
+                        label = dialects.label_of(path, name)
+                        raise PathExistsError(Problem(label, "already exists; pass overwrite=True"))
                     del file[name]
                 group = file.create_group(name, track_order=True)
             dimension = _put(group, made, storage, dimension)
@@ -114,7 +106,7 @@ def _prepare(file: h5py.File, path: str, dialect: str) -> int:
     groups = [file, *dialects.groups_of(file).values()]
     held = "native" if "version" in file.attrs else "json" if any(map(dialects.is_object, groups)) else None
     if held != dialect:
-        raise ContainerError(Problem(path, f"is no sscdf file of the {dialect} dialect, and nothing is added to it"))
+        raise ContainerError(Problem(path, f"is no sscdf file of the {dialect} dialect, and nothing is added to it; choose another path"))
     return next_dimension(file)
 
 
@@ -168,7 +160,8 @@ def _native(tensor: Tensor, label: str) -> _Written:
     values = _values(tensor)
     if not tensor.ndim:
         return _Written(attributes, {}, {"value": values.reshape(())} if word == "scalar" else {})
-    sizes = {name: np.array(size, np.uint64) for name, size in zip(dialects.SIZES[tensor.ndim], tensor.shape, strict=True)}
+    names = dialects.SIZES[tensor.ndim]
+    sizes = {name: np.array(size, np.uint64) for name, size in zip(names, tensor.shape, strict=True)}
     arrays = {held: _stored(tensor.arrays[name]) for name, held in spelling.arrays.items()}
     if values.ndim:
         return _Written(attributes, {**arrays, "values": values}, sizes)
