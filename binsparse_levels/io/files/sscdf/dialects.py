@@ -10,8 +10,9 @@ import numpy as np
 
 from ....containers.base import touching
 from ....errors import Problem, UnsafeError
+from ....formats.descriptor import array_classes
 from ....formats.dtypes import INTEGERS
-from ....formats.format import Format, parse_format
+from ....formats.format import ALIASES, Format, parse_format
 
 
 class Spelling(NamedTuple):
@@ -21,41 +22,30 @@ class Spelling(NamedTuple):
     arrays: Mapping[str, str]
 
 
-def _spelled(table: dict[str, tuple[str, dict[str, str]]]) -> dict[str, Spelling]:
-    return {name: Spelling(parse_format(format), arrays) for name, (format, arrays) in table.items()}
-
-
 # The names are those of GraphBLAS too, but for `scalar` and `scalar_empty`.
-NATIVE = _spelled(
-    {
-        "csr": ("CSR", {"pointers_to_1": "indptr", "indices_1": "col_indices"}),
-        "csc": ("CSC", {"pointers_to_1": "indptr", "indices_1": "row_indices"}),
-        "hypercsr": ("DCSR", {"pointers_to_1": "indptr", "indices_0": "rows", "indices_1": "col_indices"}),
-        "hypercsc": ("DCSC", {"pointers_to_1": "indptr", "indices_0": "cols", "indices_1": "row_indices"}),
-        "bitmapr": ("bitmap(2)", {"bitmap_0": "bitmap"}),
-        "bitmapc": ("bitmap(2) @ 1, 0", {"bitmap_0": "bitmap"}),
-        "fullr": ("DMATR", {}),
-        "fullc": ("DMATC", {}),
-        "coor": ("COOR", {"indices_0": "rows", "indices_1": "cols"}),
-        "cooc": ("COOC", {"indices_1": "rows", "indices_0": "cols"}),
-        "sparse": ("CVEC", {"indices_0": "indices"}),
-        "bitmap": ("bitmap", {"bitmap_0": "bitmap"}),
-        "full": ("DVEC", {}),
-        "scalar": ("element", {}),
-        "scalar_empty": ("bitmap(0)", {}),
-    }
-)
-JSON = _spelled(
-    {
-        "CSR": ("CSR", {"pointers_to_1": "pointers_0", "indices_1": "indices_1"}),
-        "CSC": ("CSC", {"pointers_to_1": "pointers_0", "indices_1": "indices_1"}),
-        "DCSR": ("DCSR", {"indices_0": "indices_0", "pointers_to_1": "pointers_0", "indices_1": "indices_1"}),
-        "DCSC": ("DCSC", {"indices_0": "indices_0", "pointers_to_1": "pointers_0", "indices_1": "indices_1"}),
-        "COOR": ("COOR", {"indices_0": "indices_0", "indices_1": "indices_1"}),
-        "COOC": ("COOC", {"indices_0": "indices_0", "indices_1": "indices_1"}),
-        "VEC": ("CVEC", {"indices_0": "indices_0"}),
-    }
-)
+_NATIVE: dict[str, tuple[str, dict[str, str]]] = {
+    "csr": ("CSR", {"pointers_to_1": "indptr", "indices_1": "col_indices"}),
+    "csc": ("CSC", {"pointers_to_1": "indptr", "indices_1": "row_indices"}),
+    "hypercsr": ("DCSR", {"pointers_to_1": "indptr", "indices_0": "rows", "indices_1": "col_indices"}),
+    "hypercsc": ("DCSC", {"pointers_to_1": "indptr", "indices_0": "cols", "indices_1": "row_indices"}),
+    "bitmapr": ("bitmap(2)", {"bitmap_0": "bitmap"}),
+    "bitmapc": ("bitmap(2) @ 1, 0", {"bitmap_0": "bitmap"}),
+    "fullr": ("DMATR", {}),
+    "fullc": ("DMATC", {}),
+    "coor": ("COOR", {"indices_0": "rows", "indices_1": "cols"}),
+    "cooc": ("COOC", {"indices_1": "rows", "indices_0": "cols"}),
+    "sparse": ("CVEC", {"indices_0": "indices"}),
+    "bitmap": ("bitmap", {"bitmap_0": "bitmap"}),
+    "full": ("DVEC", {}),
+    "scalar": ("element", {}),
+    "scalar_empty": ("bitmap(0)", {}),
+}
+NATIVE = {name: Spelling(parse_format(format), arrays) for name, (format, arrays) in _NATIVE.items()}
+_JSON = {"CSR": "CSR", "CSC": "CSC", "DCSR": "DCSR", "DCSC": "DCSC", "COOR": "COOR", "COOC": "COOC", "VEC": "CVEC"}
+JSON = {  # the array names are those of Binsparse, but for the pointers
+    word: Spelling(ALIASES[alias], {name: name.replace("to_1", "0") for name in array_classes(ALIASES[alias])})
+    for word, alias in _JSON.items()
+}
 DIALECTS = {"native": NATIVE, "json": JSON}
 SIZES: tuple[tuple[str, ...], ...] = ((), ("size",), ("nrows", "ncols"))
 INTEGER_TYPES = {name: np.dtype(name) for name in INTEGERS}

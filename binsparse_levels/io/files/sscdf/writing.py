@@ -106,7 +106,8 @@ def _prepare(file: h5py.File, path: str, dialect: str) -> int:
     groups = [file, *dialects.groups_of(file).values()]
     held = "native" if "version" in file.attrs else "json" if any(map(dialects.is_object, groups)) else None
     if held != dialect:
-        raise ContainerError(Problem(path, f"is no sscdf file of the {dialect} dialect, and nothing is added to it; choose another path"))
+        what = f"is no sscdf file of the {dialect} dialect, and nothing is added to it; choose another path"
+        raise ContainerError(Problem(path, what))
     return next_dimension(file)
 
 
