@@ -16,8 +16,6 @@ from ..tensors.validation import check_representable
 if TYPE_CHECKING:
     import graphblas
 
-
-_SIZES = {1: ("size",), 2: ("nrows", "ncols")}
 _GRAPHBLAS_TYPES = ("bool", *INTEGERS, "float32", "float64", "complex64", "complex128")
 
 
@@ -40,7 +38,7 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
     """
     import graphblas
 
-    from ..io.files.sscdf.dialects import NATIVE
+    from ..io.files.sscdf.dialects import NATIVE, SIZES
 
     whole = tensor.without_map().expand_structure()
     check_representable(whole, "GraphBLAS", ranks=(0, 1, 2), type_fits=whole.dtype.name in _GRAPHBLAS_TYPES)
@@ -56,7 +54,7 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
         whole = whole.convert("CVEC" if whole.ndim == 1 else "DCSC" if whole.format.alias == "COOC" else "DCSR")
     word = known[whole.format.canonical()]
     pieces: dict[str, Any] = {held: whole.arrays[name] for name, held in NATIVE[word].arrays.items()}
-    pieces |= zip(_SIZES[whole.ndim], whole.shape, strict=True)
+    pieces |= zip(SIZES[whole.ndim], whole.shape, strict=True)
     iso = whole.iso and len(whole.values) > 0
     if "col_indices" in pieces or "row_indices" in pieces:
         pieces["sorted_cols" if "col_indices" in pieces else "sorted_rows"] = True

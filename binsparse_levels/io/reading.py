@@ -96,21 +96,21 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         location = stack.enter_context(resolved(path))
         if location.kind.tensors and not hasattr(location.module, "looking"):
             return read(location, limits=limits)
+        keep: Any  # what all arrays refer to: the file is closed after it
         if location.kind.tensors:
-            keep = _Open()
+            keep = _Keep()
             tensor = lazy_tensor(stack.enter_context(_looking(location, limits)), keep)
-            weakref.finalize(keep, stack.pop_all().close)
-            return tensor
-        unreplaced = stack.enter_context(_same_folder(location.path))
-        loading = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
-        tensor = loading.lazy_tensor()
-        unreplaced()
-        weakref.finalize(loading, stack.pop_all().close)
+        else:
+            unreplaced = stack.enter_context(_same_folder(location.path))
+            keep = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
+            tensor = keep.lazy_tensor()
+            unreplaced()
+        weakref.finalize(keep, stack.pop_all().close)
     return tensor
 
 
-class _Open:
-    """Closes a file when nothing refers to it any more."""
+class _Keep:
+    """An object that a weak reference can name."""
 
 
 def _looking(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Found]:

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -195,7 +195,8 @@ def write(
         raise OptionError(Problem(path, "a folder of BPCells has no chunks and no compression"))
     arrays, texts = _contents(path, tensor, packed, version)
     if in_hdf5:
-        _write_group(path, group, overwrite, arrays, texts, chunks, gzip)
+        options = {"compression": "gzip", "compression_opts": gzip, "shuffle": True} if gzip else {}
+        _write_group(path, group, overwrite, arrays, texts, {"chunks": (chunks,), **options})
     else:
         _write_folder(path, overwrite, arrays, texts)
 
@@ -304,10 +305,8 @@ def _write_group(
     overwrite: bool,
     arrays: Mapping[str, Array],
     texts: dict[str, list[str]],
-    chunks: int,
-    gzip: int,
+    options: Mapping[str, Any],
 ) -> None:
-    options = {"compression": "gzip", "compression_opts": gzip, "shuffle": True} if gzip else {}
     with hdf5.writing(path, group, overwrite, DEFAULT_LIMITS, DEFAULT_STORAGE) as writer:
         target = writer.group
         if "version" in target.attrs:
@@ -323,7 +322,7 @@ def _write_group(
             raise PathExistsError(Problem(f"{target.name}/{min(taken)}", what))
         for name, array in arrays.items():
             given = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            target.create_dataset(name, data=given, maxshape=(None,), chunks=(chunks,), **options)
+            target.create_dataset(name, data=given, maxshape=(None,), **options)
         for name, lines in texts.items():
             target.create_dataset(name, shape=(len(lines),), dtype=h5py.string_dtype())[...] = lines
         target.attrs["version"] = version

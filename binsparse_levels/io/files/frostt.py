@@ -9,7 +9,7 @@ import numpy as np
 
 from ...arrays import Array
 from ...engine.emission import Duplicates
-from ...errors import ArrayError, FormatError, Problem
+from ...errors import ArrayError, FormatError, Problem, raise_if
 from ...formats.format import coordinates
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.tensor import Tensor, pack
@@ -36,12 +36,11 @@ def read(
     width = _width(data, path)
     *columns, values = _parse(data, width, path)
     problems = [
-        Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}")
+        Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}; count from 1 in the file")
         for k, x in enumerate(columns)
         if len(x) and x.min() < 1
     ]
-    if problems:
-        raise ArrayError(problems)
+    raise_if(ArrayError, problems)
     for x in columns:
         x -= 1
     if shape is None:
