@@ -38,7 +38,7 @@ from ...limits import DEFAULT_LIMITS, Limits, as_integers
 from ...tensors.tensor import Tensor
 from ...tensors.validation import check_representable
 from .compressed_matrix import Compression, compressed, read_matrix
-from .sources import FileTensor, Folder, Group, attribute_text
+from .sources import FileTensor, Folder, Group, attribute_text, encodes
 
 _VALUES = {"uint": "uint32", "float": "float32", "double": "float64", "ulong": "uint64"}
 _TYPES = {"uint32": b"UINT32v1", "uint64": b"UINT64v1", "float32": b"FLOATSv1", "float64": b"DOUBLEv1"}
@@ -260,19 +260,10 @@ def _names(tensor: Tensor, name: str, dimension: int) -> list[str]:
     if len(names) not in (0, tensor.shape[dimension]):
         what = f"expected none or {tensor.shape[dimension]} for dimension {dimension}, got {len(names)}"
         raise FormatError(Problem(f"attributes.{name}", what))
-    wrong = next((k for k, text in enumerate(names) if not _is_line(text)), None)
-    if wrong is not None:
-        raise FormatError(Problem(f"attributes.{name}[{wrong}]", f"no line of text: {names[wrong]!r:.60}"))
+    for k, text in enumerate(names):
+        if not encodes(text) or "\n" in text or text.endswith("\r"):  # it would be another one when it is read
+            raise FormatError(Problem(f"attributes.{name}[{k}]", f"no line of text: {text!r:.60}; rename it"))
     return names
-
-
-def _is_line(text: str) -> bool:
-    """Whether a name is read back unchanged, from a folder and from HDF5."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\n" not in text and "\0" not in text and not text.endswith("\r")
 
 
 def _write_folder(path: str, overwrite: bool, arrays: Mapping[str, Array], texts: Mapping[str, list[str]]) -> None:

@@ -223,3 +223,11 @@ def _as_text(text: Any, path: str) -> str:
         return text.decode() if isinstance(text, bytes) else str(text).encode().decode()
     except UnicodeError as error:
         raise ArrayError(Problem(path, f"not UTF-8: {error}")) from None
+
+
+def encodes(text: str) -> bool:
+    """Whether a file can hold a text."""
+    try:
+        return "\0" not in text and text.encode() is not None
+    except UnicodeEncodeError:
+        return False

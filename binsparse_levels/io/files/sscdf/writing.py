@@ -22,6 +22,7 @@ from ....formats.format import NO_EMPTY_FIBERS, has_empty_fibers
 from ....limits import DEFAULT_LIMITS, Limits
 from ....tensors.tensor import Tensor
 from ....tensors.validation import check_representable
+from ..sources import encodes
 from . import dialects
 from .dialects import Spelling
 
@@ -138,17 +139,10 @@ def _name_problems(name: str) -> Iterator[Problem]:
         yield Problem("name", f"expected a text, got {name!r:.40}")
     elif name in dialects.RESERVED:
         yield Problem("name", f"{name!r} is the name of an array")
-    elif _FORBIDDEN.search(name) or not unicodedata.is_normalized("NFC", name) or not _encodes(name):
+    elif _FORBIDDEN.search(name) or not unicodedata.is_normalized("NFC", name) or not encodes(name):
         yield Problem("name", f"{name!r:.60} is no name that NetCDF allows")
     elif len(name.encode()) > 256:
         yield Problem("name", "NetCDF allows no name of more than 256 bytes")
-
-
-def _encodes(text: str) -> bool:
-    try:
-        return "\0" not in text and text.encode() is not None
-    except UnicodeEncodeError:
-        return False
 
 
 def _native(tensor: Tensor, label: str) -> _Written:
@@ -156,7 +150,7 @@ def _native(tensor: Tensor, label: str) -> _Written:
     attributes = {"format": word, "datatype": _type_name(dialects.NATIVE_TYPES, tensor, label)}
     if comment:
         attributes["comment"] = comment
-    if not _encodes(comment):
+    if not encodes(comment):
         raise FormatError(Problem(f"{label}: comment", "this text is none that NetCDF holds"))
     values = _values(tensor)
     if not tensor.ndim:
