@@ -135,5 +135,5 @@ def _format(header: dict[str, Any]) -> Format:
         return parse_custom(header["custom"])
     format = named(header["format"])
     if format is None:
-        raise FormatError(Problem("format", f"unknown format {header['format']!r:.60}"))
+        raise FormatError(Problem("format", f"unknown format {header['format']!r:.60}; see ALIASES"))
     return format

@@ -63,7 +63,7 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
     try:
         return made.ss.import_any(format=word, values=whole.values[:1] if iso else whole.values, is_iso=iso, **pieces)
     except graphblas.exceptions.GraphblasException as error:
-        raise FormatError(Problem("", f"GraphBLAS cannot hold it: {error}")) from None
+        raise FormatError(Problem("", f"GraphBLAS cannot hold it: {error}; convert it first")) from None
 
 
 @within_memory

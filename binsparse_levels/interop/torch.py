@@ -100,7 +100,7 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
     if layout is not None and layout not in _LAYOUTS:
         raise FormatError(Problem("layout", f"expected one of {', '.join(_LAYOUTS)}, got {layout!r:.40}"))
     if block is not None and layout not in ("bsr", "bsc"):
-        raise FormatError(Problem("block", "only bsr and bsc have blocks"))
+        raise FormatError(Problem("block", "only bsr and bsc have blocks; leave it out"))
     own = _layout_of(whole)
     if layout is not None and (own != layout or block is not None):
         own, whole = layout, _laid_out(whole, layout, block)
@@ -210,7 +210,7 @@ def _array(tensor: torch.Tensor) -> npt.NDArray[Any]:
     try:
         found: npt.NDArray[Any] = tensor.resolve_conj().resolve_neg().cpu().numpy()
     except TypeError as error:
-        raise FormatError(Problem("values", f"numpy lacks the type of the values: {error}")) from None
+        raise FormatError(Problem("values", f"numpy lacks the type of the values: {error}; cast them")) from None
     return found
 
 
@@ -220,4 +220,4 @@ def _copied(values: npt.NDArray[Any]) -> torch.Tensor:
     try:
         return torch.from_numpy(np.array(values))
     except TypeError as error:
-        raise FormatError(Problem("values", f"torch lacks the type of the values: {error}")) from None
+        raise FormatError(Problem("values", f"torch lacks this type: {error}; call astype() first")) from None

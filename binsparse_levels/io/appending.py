@@ -140,17 +140,16 @@ def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
         if tensor.map is not None:
             what = "is stored through a map, and is not concatenated; convert it without_map() first"
             raise FormatError(Problem(name, what))
-        for what in ("dtype", "structure"):
-            mine, other = getattr(first, what), getattr(tensor, what)
+        for what in ("dtype", "structure", "fill value"):
+            mine, other = (str(getattr(x, what.replace(" ", "_"))) for x in (first, tensor))
             if mine != other:
-                raise ArrayError(Problem(name, f"has the {what} {other}, where {names[0]} has {mine}"))
+                raise ArrayError(Problem(name, f"has the {what} {other}, and {names[0]} has {mine}; make them equal"))
         if tensor.format.canonical() != first.format.canonical():
-            raise FormatError(Problem(name, f"has the format {tensor.format}, where {names[0]} has {first.format}"))
-        if str(tensor.fill_value) != str(first.fill_value):
-            raise ArrayError(Problem(name, f"has another fill value than {names[0]}"))
+            what = f"has the format {tensor.format}, and {names[0]} has {first.format}; convert one"
+            raise FormatError(Problem(name, what))
         for k, (size, other) in enumerate(zip(first.shape, tensor.shape, strict=True)):
             if k != first.format.order[0] and size != other:
-                raise FormatError(Problem(name, f"has size {other} in dimension {k}, where {names[0]} has {size}"))
+                raise FormatError(Problem(name, f"has size {other} in dimension {k}, and {names[0]} {size}; slice one"))
 
 
 def _joined(

@@ -205,7 +205,7 @@ def target_at(place: Place, name: str | None) -> Location:
     if not isinstance(path, str):
         usual = _of_object(path)[-1]
         if name is not None and KINDS[name].module != KINDS[usual].module:
-            raise OptionError(Problem("kind", f"{name} is written to a path, not to a {type(path).__name__}"))
+            raise OptionError(Problem("kind", f"{name} is written to a path, not to a {type(path).__name__}; give one"))
         return Location(path, group, name or usual, path)
     name = name or _by_suffix(path)
     if name is None:
@@ -298,15 +298,15 @@ def _head(path: str) -> bytes:
         with open_file(path, "rb") as file:
             head = file.read(4096)
     except FileNotFoundError:
-        raise PathMissingError(Problem(path, "no such file")) from None
+        raise PathMissingError(Problem(path, "no such file; check the path")) from None
     except OSError as error:
-        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}")) from error
+        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}; check its permissions")) from error
     if head[:2] != b"\x1f\x8b":
         return head
     try:
         return zlib.decompressobj(wbits=31).decompress(head, 64)
     except zlib.error as error:
-        raise ContainerError(Problem(path, f"not a gzip file: {error}")) from None
+        raise ContainerError(Problem(path, f"not a gzip file: {error}; fetch it again")) from None
 
 
 def _members(path: str) -> list[str]:
@@ -314,4 +314,4 @@ def _members(path: str) -> list[str]:
         with zipfile.ZipFile(path) as archive:
             return archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise ContainerError(Problem(path, f"cannot be opened as a zip file: {error}")) from None
+        raise ContainerError(Problem(path, f"cannot be opened as a zip file: {error}; fetch it again")) from None

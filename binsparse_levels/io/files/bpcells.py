@@ -192,7 +192,7 @@ def write(
         raise OptionError(Problem(path, f"expected chunks >= 1 and gzip 0 … 9, got {chunks!r:.40} and {gzip!r:.40}"))
     in_hdf5 = group is not None or path.lower().endswith(_SUFFIXES)
     if not in_hdf5 and (gzip or chunks != _CHUNK):
-        raise OptionError(Problem(path, "a folder of BPCells has no chunks and no compression"))
+        raise OptionError(Problem(path, "a folder of BPCells has no chunks and no compression; leave them out"))
     arrays, texts = _contents(path, tensor, packed, version)
     if in_hdf5:
         options = {"compression": "gzip", "compression_opts": gzip, "shuffle": True} if gzip else {}
@@ -205,7 +205,7 @@ def _contents(path: str, tensor: Tensor, packed: bool, number: int) -> tuple[dic
     """The arrays and the lists of texts of a matrix, the version among them."""
     check_representable(tensor, "BPCells", path, ranks=(2,))
     if max(tensor.shape) > _MOST:
-        raise FormatError(Problem(path, f"BPCells holds no dimension above {_MOST}, got shape {tensor.shape}"))
+        raise FormatError(Problem(path, f"BPCells holds no dimension above {_MOST}, got {tensor.shape}; split it"))
     texts = {theirs: _names(tensor, ours, k) for k, (ours, theirs) in enumerate(_NAMES.items())}
     order = "col" if tensor.format.order == (1, 0) else "row"
     matrix = tensor.convert(_FORMATS[order])
@@ -246,7 +246,7 @@ def _value_type(values: Array, path: str) -> str:
     if values.dtype.kind == "f" and values.dtype.itemsize <= 8:
         return "double" if values.dtype.itemsize == 8 else "float"
     if values.dtype.kind not in "biu":
-        raise FormatError(Problem(path, f"BPCells holds no {values.dtype} values"))
+        raise FormatError(Problem(path, f"BPCells holds no {values.dtype} values; call astype() first"))
     if values.size and values.dtype.kind != "b" and not 0 <= int(values.min()) <= int(values.max()) <= _MOST:
         what = f"BPCells holds integers of 0 … {_MOST}, got {values.min()} … {values.max()}; floating-point ones fit"
         raise FormatError(Problem(path, what))

@@ -61,7 +61,7 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
     check_representable(tensor, "a .tns file", path, ranks=range(1, tensor.ndim + 1), type_fits=type_fits)
     coords, values = tensor.unpack()
     if values.dtype == np.uint64 and len(values) and values.max() > INT64_MAX:
-        raise FormatError(Problem(path, "a .tns file holds no integers above 2**63 - 1"))
+        raise FormatError(Problem(path, "a .tns file holds no integers above 2**63 - 1; call astype() first"))
     numbers = values.astype(np.uint8) if values.dtype.kind == "b" else values
     with text_tables.writing(path, overwrite) as stream:
         stream.write(f"{COMMENT} {' '.join(map(str, tensor.shape))}\n".encode())

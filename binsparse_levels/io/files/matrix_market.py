@@ -48,14 +48,14 @@ def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAUL
         return _read_array(head, data, path, limits)
     rows, columns, *numbers = text_tables.parse_table(data, ["i8", "i8", *_TYPES[head.field]], COMMENT, path)
     if len(rows) != head.entries:
-        raise ArrayError(Problem(path, f"announces {head.entries} entries and has {len(rows)}"))
+        raise ArrayError(Problem(path, f"announces {head.entries} entries and has {len(rows)}; correct its size line"))
     coords = [rows - 1, columns - 1]
     structure = None
     if head.symmetry is not None:
         candidates = [f"{head.symmetry}_lower", f"{head.symmetry}_upper"]
         fitting = [name for name in candidates if in_triangle(name, coords).all()]
         if not fitting:
-            raise ArrayError(Problem(path, f"is {head.symmetry}, but has entries in both triangles"))
+            raise ArrayError(Problem(path, f"is {head.symmetry}, with entries in both triangles; declare it general"))
         structure = fitting[0]
     values = _values(numbers)
     return pack(coords, values, head.shape, "COOR", duplicates=duplicates, structure=structure, limits=limits)
@@ -104,10 +104,10 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
 def _field(dtype: np.dtype[np.generic], path: str) -> str:
     """The field that holds values of this type; the text itself keeps no width."""
     if dtype.itemsize > (16 if dtype.kind == "c" else 8):
-        raise FormatError(Problem(path, f"the text of a .mtx file would round {dtype} values"))
+        raise FormatError(Problem(path, f"the text of a .mtx file would round {dtype} values; call astype() first"))
     field = {"b": "integer", "i": "integer", "u": "integer", "f": "real", "c": "complex"}.get(dtype.kind)
     if field is None:
-        raise FormatError(Problem(path, f"a .mtx file holds no {dtype} values"))
+        raise FormatError(Problem(path, f"a .mtx file holds no {dtype} values; call astype() first"))
     return "unsigned-integer" if dtype == np.uint64 else field
 
 

@@ -39,9 +39,9 @@ def open_array(
     try:
         file = open(path, "rb")  # noqa: SIM115, what is raised inside is not of the opening
     except FileNotFoundError:
-        raise PathMissingError(Problem(path, "no such file")) from None
+        raise PathMissingError(Problem(path, "no such file; check the path")) from None
     except OSError as error:
-        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}")) from error
+        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}; check its permissions")) from error
     with file:
         yield ArrayFile(file, path, limits, dtype)
 

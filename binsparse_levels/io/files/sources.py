@@ -84,7 +84,7 @@ class Folder:
         try:
             lines = data.decode().split("\n")
         except UnicodeDecodeError as error:
-            raise ArrayError(Problem(name, f"not UTF-8: {error}")) from None
+            raise ArrayError(Problem(name, f"not UTF-8: {error}; write it as UTF-8")) from None
         if not lines[-1]:
             lines.pop()
         return [line.removesuffix("\r") for line in lines]
@@ -222,7 +222,7 @@ def _as_text(text: Any, path: str) -> str:
     try:
         return text.decode() if isinstance(text, bytes) else str(text).encode().decode()
     except UnicodeError as error:
-        raise ArrayError(Problem(path, f"not UTF-8: {error}")) from None
+        raise ArrayError(Problem(path, f"not UTF-8: {error}; write it as UTF-8")) from None
 
 
 def encodes(text: str) -> bool:

@@ -28,7 +28,7 @@ def reading(path: str) -> Iterator[IO[bytes]]:
         try:
             yield gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[misc]
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ContainerError(Problem(path, f"not a whole gzip file: {error}")) from None
+            raise ContainerError(Problem(path, f"not a whole gzip file: {error}; fetch it again")) from None
 
 
 def read_rest(stream: IO[bytes], path: str, limits: Limits) -> bytes:

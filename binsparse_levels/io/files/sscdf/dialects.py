@@ -69,11 +69,11 @@ def groups_of(file: h5py.File) -> dict[str, h5py.Group]:
     for name in file.keys():  # noqa: SIM118 (items would follow links)
         link = file.get(name, getlink=True)
         if not isinstance(link, h5py.HardLink):
-            raise UnsafeError(Problem(name, f"a {type(link).__name__} is not followed"))
+            raise UnsafeError(Problem(name, f"a {type(link).__name__} is not followed; copy its target into the file"))
         child = file[name]
         if isinstance(child, h5py.Group):
             if h5py.h5o.get_info(child.id).addr == root:
-                raise UnsafeError(Problem(name, "is the root of the file once more"))
+                raise UnsafeError(Problem(name, "is the root of the file once more; delete this link"))
             found[name] = child
     return found
 

@@ -67,7 +67,7 @@ def read_all(path: str, *, check: Check = "full", limits: Limits = DEFAULT_LIMIT
     with opened(path) as file:
         names = names_of(file)
         if not names:
-            raise ContainerError(Problem(file.file.filename, "holds no sscdf object"))
+            raise ContainerError(Problem(file.file.filename, "holds no sscdf object; see list_tensors"))
         return {name: _load(file, name, check, limits) for name in names}
 
 

@@ -45,7 +45,7 @@ class _Source(Group):
         self.file = file
 
     def _missing(self, name: str) -> BinsparseError:
-        return ArrayError(Problem(name, "missing"))
+        return ArrayError(Problem(name, "missing; write the object again"))
 
     def scalar(self, name: str) -> Array:
         """A dataset without a dimension."""

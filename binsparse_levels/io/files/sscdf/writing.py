@@ -138,11 +138,11 @@ def _name_problems(name: str) -> Iterator[Problem]:
     if not isinstance(name, str) or not name:
         yield Problem("name", f"expected a text, got {name!r:.40}")
     elif name in dialects.RESERVED:
-        yield Problem("name", f"{name!r} is the name of an array")
+        yield Problem("name", f"{name!r} is the name of an array; choose another")
     elif _FORBIDDEN.search(name) or not unicodedata.is_normalized("NFC", name) or not encodes(name):
-        yield Problem("name", f"{name!r:.60} is no name that NetCDF allows")
+        yield Problem("name", f"{name!r:.60} is no name that NetCDF allows; choose another")
     elif len(name.encode()) > 256:
-        yield Problem("name", "NetCDF allows no name of more than 256 bytes")
+        yield Problem("name", "NetCDF allows no name of more than 256 bytes; shorten it")
 
 
 def _native(tensor: Tensor, label: str) -> _Written:
@@ -151,7 +151,7 @@ def _native(tensor: Tensor, label: str) -> _Written:
     if comment:
         attributes["comment"] = comment
     if not encodes(comment):
-        raise FormatError(Problem(f"{label}: comment", "this text is none that NetCDF holds"))
+        raise FormatError(Problem(f"{label}: comment", "this text is none that NetCDF holds; leave out NUL and surrogates"))
     values = _values(tensor)
     if not tensor.ndim:
         return _Written(attributes, {}, {"value": values.reshape(())} if word == "scalar" else {})
