@@ -25,7 +25,11 @@ _LEVELS, _KINDS = "binsparse_levels.levels", "binsparse_levels.kinds"
 
 
 def list_plugins() -> list[str]:
-    """List the names of all installed plug-ins, sorted. No plug-in is loaded."""
+    """List the names of all installed plug-ins, sorted. No plug-in is loaded.
+
+    >>> "apple" in list_plugins()
+    False
+    """
     return sorted({point.name for point in _installed()})
 
 

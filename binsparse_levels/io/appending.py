@@ -147,9 +147,9 @@ def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
         if tensor.format.canonical() != first.format.canonical():
             what = f"has the format {tensor.format}, and {names[0]} has {first.format}; convert one"
             raise FormatError(Problem(name, what))
-        for k, (size, other) in enumerate(zip(first.shape, tensor.shape, strict=True)):
-            if k != first.format.order[0] and size != other:
-                raise FormatError(Problem(name, f"has size {other} in dimension {k}, and {names[0]} {size}; slice one"))
+        for k, (size, its) in enumerate(zip(first.shape, tensor.shape, strict=True)):
+            if k != first.format.order[0] and size != its:
+                raise FormatError(Problem(name, f"has size {its} in dimension {k}, and {names[0]} {size}; slice one"))
 
 
 def _joined(

@@ -104,7 +104,13 @@ KINDS = {
 
 
 def register_kind(name: str, kind: Kind) -> None:
-    """Add a kind of file. Raises OptionError for a name, a suffix, a signature or another mark that is taken."""
+    """Add a kind of file. Raises OptionError for a name, a suffix, a signature or another mark that is taken.
+
+    >>> register_kind("npz", KINDS["npz"])  # again: nothing changes
+    >>> register_kind("banana", Kind("my_package", (".npz",)))
+    Traceback (most recent call last):
+    binsparse_levels.errors.OptionError: banana: a kind of file has ['.npz'] already; choose another
+    """
     taken = list(itertools.chain.from_iterable(known.marks() for known in KINDS.values()))
     clashes = [mark for mark in kind.marks() if mark in taken]
     if KINDS.get(name, kind) != kind or (name not in KINDS and clashes):

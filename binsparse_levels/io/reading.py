@@ -147,7 +147,15 @@ def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIM
 
 @contextlib.contextmanager
 def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Reader]:
-    """Open the container at PATH[:GROUP] for reading."""
+    """Open the container at PATH[:GROUP] for reading.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0]], [1.0], (3,), "sparse"))
+    >>> with open_reader(store) as reader:
+    ...     list(reader.read_header()["binsparse"]["shape"])
+    [3]
+    """
     with resolved(path, whole=True) as location, _reading(location, limits) as reader:
         yield reader
 

@@ -169,7 +169,7 @@ class Advice:
         return self.candidate(format).nbytes
 
     def candidate(self, format: FormatLike) -> Candidate:
-        """A format with its cost. Raises what `nbytes` raises."""
+        """A format with its cost. Raises the errors of `nbytes`."""
         parsed, sizes, by = parse_format(format), self._sizes, self.slices_by
         if parsed.rank != len(self.shape):
             what = f"{parsed} has {parsed.rank} dimensions, not {len(self.shape)}; choose another"

@@ -151,7 +151,7 @@ def _native(tensor: Tensor, label: str) -> _Written:
     if comment:
         attributes["comment"] = comment
     if not encodes(comment):
-        raise FormatError(Problem(f"{label}: comment", "this text is none that NetCDF holds; leave out NUL and surrogates"))
+        raise FormatError(Problem(f"{label}: comment", "this text is none that NetCDF holds; remove NUL characters"))
     values = _values(tensor)
     if not tensor.ndim:
         return _Written(attributes, {}, {"value": values.reshape(())} if word == "scalar" else {})
