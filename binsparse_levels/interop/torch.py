@@ -125,10 +125,10 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
     begin = pointers[:-1].reshape(numbers, lead) if lead else np.zeros((numbers, 0), pointers.dtype)
     firsts = np.arange(numbers)[:, None] * each
     local = np.concatenate((begin - firsts, np.full((numbers, 1), each)), axis=1)
-    kind = np.int32 if indices.dtype == np.int32 else np.int64
+    integer = np.int32 if indices.dtype == np.int32 else np.int64
     return torch.sparse_compressed_tensor(
-        torch.from_numpy(local.astype(kind).reshape(*shape[:batch], lead + 1)),
-        torch.from_numpy(indices.astype(kind).reshape(*shape[:batch], each)),
+        torch.from_numpy(local.astype(integer).reshape(*shape[:batch], lead + 1)),
+        torch.from_numpy(indices.astype(integer).reshape(*shape[:batch], each)),
         _copied(stored.values.reshape(*shape[:batch], each, *tail)),
         shape,
         layout=getattr(torch, _LAYOUTS[own]),

@@ -208,8 +208,8 @@ class Advice:
         table = [["", "format", "bytes", "ratio"]]
         if self.slices_by is not None:
             table[0].append(f"a slice of dimension {self.slices_by}")
-        for place, candidate, ratio in self.rows():
-            table.append([place, str(candidate.format), f"{candidate.nbytes:,}", f"{ratio:.3f}"])
+        for number, candidate, ratio in self.rows():
+            table.append([number, str(candidate.format), f"{candidate.nbytes:,}", f"{ratio:.3f}"])
             if candidate.slice_nbytes is not None:
                 table[-1].append(f"{candidate.slice_nbytes:,.0f}")
         widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]

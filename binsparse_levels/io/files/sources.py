@@ -24,15 +24,15 @@ from ...limits import Limits
 
 
 @contextlib.contextmanager
-def named(names: Mapping[str, str], place: str = "") -> Iterator[None]:
-    """Prefix errors with the place, and name arrays as in the file."""
+def named(names: Mapping[str, str], label: str = "") -> Iterator[None]:
+    """Prefix errors with the label, and name arrays as in the file."""
     try:
         yield
     except BinsparseError as error:
         problems = []
         for problem in error.problems:
             name, bracket, rest = problem.path.partition("[")
-            path = ": ".join(filter(None, [place, names.get(name, name) + bracket + rest]))
+            path = ": ".join(filter(None, [label, names.get(name, name) + bracket + rest]))
             problems.append(Problem(path, problem.message))
         raise type(error)(problems) from None
 
