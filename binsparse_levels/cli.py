@@ -103,10 +103,6 @@ def _flag(name: str, text: str) -> tuple[str, dict[str, Any]]:
     return _argument(name, text, action="store_true")
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
-
-
 def _format(text: str) -> Format | str:
     try:
         return text if text == _BEST else parse_format(text)
@@ -264,8 +260,9 @@ def _advise(options: argparse.Namespace) -> int:
         step("reading")
         tensor = read(options.path, lenient=options.lenient)
         step("counting")
+        kinds = None if options.kinds is None else [name.strip() for name in options.kinds.split(",")]
         with _wrong_call_if(IndexError, FormatError):
-            advice = advise(tensor, slices_by=options.slices_by, count=options.count, kinds=options.kinds)
+            advice = advise(tensor, slices_by=options.slices_by, count=options.count, kinds=kinds)
     if options.picture is not None:
         _write_text(options.picture, advice.draw(), overwrite=options.overwrite)
     if options.json:
@@ -353,7 +350,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
         _advise, "list the formats that take the fewest bytes, without packing any", _PATH, _LENIENT, _JSON, _OVERWRITE,
         _argument("--slices-by", "rank by the bytes that slices of this dimension read", type=int, metavar="DIMENSION"),
         _argument("--count", "number of formats to list; 10 by default", type=int, default=10),
-        _argument("--kinds", "use only these level kinds, such as dense,sparse", type=_names),
+        _argument("--kinds", "use only these level kinds, such as dense,sparse"),
         _argument("--picture", "also draw the table into an SVG file", metavar="OUT"),
     ),
     "draw": (

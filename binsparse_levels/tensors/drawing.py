@@ -40,12 +40,7 @@ def is_small(tree: Tree) -> bool:
         return False
     if any(level.shares for level in tree.levels) and cells(tree.dims) > _SMALL:  # few positions may list many entries
         return False
-    n = 1
-    for place, arrays, above in tree.walk():
-        n = place.level.size(arrays, place.dims, above)
-        if n > _SMALL:
-            return False
-    return True
+    return all(place.level.size(arrays, place.dims, above) <= _SMALL for place, arrays, above in tree.walk())
 
 
 # A small tree
