@@ -12,7 +12,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import combinations, product
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -88,7 +88,7 @@ class _Sizes:
     may_pad: bool
     limits: Limits
 
-    @property
+    @cached_property
     def itemsize(self) -> int:
         return index_dtype(self.shape, self.entries).itemsize
 
