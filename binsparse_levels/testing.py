@@ -41,7 +41,8 @@ from .formats.structure import STRUCTURES, in_triangle, structure_problems
 from .io import open, read, write
 from .levels import LEVELS, Level, places
 from .levels.base import INTEGERS, Array, Positions, as_array
-from .tensors.tensor import Tensor, pack
+from .tensors.packing import pack
+from .tensors.tensor import Tensor
 
 PLAIN = tuple(kind for kind in levels.OURS if kind.specified)  # the kinds of the specification
 OURS = (*PLAIN, *(kind for kind in levels.OURS if not kind.specified))

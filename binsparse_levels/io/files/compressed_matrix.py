@@ -10,7 +10,8 @@ from ...arrays import Sliceable, cut
 from ...engine.emission import Duplicates
 from ...errors import ArrayError, Problem, raise_if
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
-from ...tensors.tensor import Tensor, sorted_tensor
+from ...tensors.packing import sorted_tensor
+from ...tensors.tensor import Tensor
 from .sources import FileTensor, named
 
 Compression: TypeAlias = Literal["CSR", "CSC"]

@@ -51,7 +51,9 @@ class _Source(Group):
         """A dataset without a dimension."""
         if self.info(name).shape != ():
             raise ArrayError(Problem(name, f"expected a scalar, got shape {self.info(name).shape}"))
-        return self.reader.read(name)
+        with touching(name):
+            scalar: Array = self.reader.group[name][()]
+            return scalar
 
     def size(self, name: str) -> int:
         """The size of a dimension."""
@@ -126,7 +128,7 @@ def _look_json(source: _Source) -> FileTensor:
     comment = described.get("comment", "")
     if not isinstance(comment, str):
         raise ContainerError(Problem("metadata.comment", f"expected a string, got {comment!r:.60}"))
-    if spelling.format.alias in ("COOR", "COOC") and source.reader.info("indices_0") is None:
+    if spelling.format.alias in ("COOR", "COOC") and source.reader.array("indices_0") is None:
         spelling = dialects.NATIVE[spelling.format.alias.lower()]  # as the text of that state has it, not its program
     for name in spelling.arrays.values():
         if name in types:
