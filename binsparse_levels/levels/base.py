@@ -24,12 +24,20 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArrayError, FormatError, LimitError, Problem, raise_if
+from ..kernels import Array as Array
 from ..limits import INT64_MAX, as_integers
 
-Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
 # Positions or coordinates: a range wherever they are contiguous, an array only where they are scattered.
 Positions: TypeAlias = range | Array
+# For each dimension of a level a range of positive step, or a sorted array of coordinates.
+Window: TypeAlias = Sequence[Positions]
+Counted: TypeAlias = tuple[int | None, list[Problem]]  # the number of child positions, lengths that do not fit
+Built: TypeAlias = tuple[dict[str, Array], Positions]  # arrays by role, child positions
+# How many entries each fiber has (one number: all have so many), their coordinates, their child positions.
+Expanded: TypeAlias = tuple[int | Array, list[Array], Positions]
+Owners: TypeAlias = tuple[range, int | Array, list[Array]]  # parents, how many children each has, their coordinates
+
 MAX_RANK = 2**16  # an upper bound of `Limits.rank`: some objects are made for each dimension
 
 # What the fused pass does with a dimension: of a dense level, the first of a sparse level, another one of the same.
@@ -128,18 +136,14 @@ class Level(ABC):
         """
 
     @abstractmethod
-    def lengths(
-        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
-    ) -> tuple[int | None, list[Problem]]:
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
         """From the lengths of the arrays alone: the number of child positions, and every length that does not fit.
 
         `n` and the answer are None where only the data can tell.
         """
 
     @abstractmethod
-    def build(
-        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
-    ) -> tuple[dict[str, Array], Positions]:
+    def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         """The arrays that hold these entries, and the child position of each. Both may share memory with the input.
 
         A kind that shares takes one more argument, `same`: a number for each entry. Two neighbouring coordinates have
@@ -150,14 +154,8 @@ class Level(ABC):
         """
 
     @abstractmethod
-    def expand(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[int | Array, list[Array], Positions]:
-        """The contents of the fibers at `positions` inside `window`: counts, coordinates, child positions.
-
-        window: for each dimension a range of positive step, or a sorted array of coordinates. counts: one for each
-        position, or one number for all positions.
-        """
+    def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
+        """The contents of the fibers at `positions` inside `window`: counts, coordinates, child positions."""
 
     @abstractmethod
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
@@ -222,10 +220,6 @@ class Level(ABC):
         parents = np.repeat(np.arange(n), counts)
         return self.build(dims, parents, coords, n)[0]
 
-    def reach(self, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> Positions:
-        """The child positions of `expand`, for a kind without arrays."""
-        return self.expand({}, dims, positions, window)[2]
-
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
         """The child positions of the fibers at `positions`, each once."""
         return self.expand(arrays, dims, positions, [range(size) for size in dims])[2]
@@ -241,9 +235,7 @@ class Level(ABC):
         ends = np.cumsum(np.broadcast_to(counts, n), dtype=np.int64)
         return below_fibers(np.append(0, ends), below if isinstance(below, int) else items_at(below, child))
 
-    def part(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[dict[str, Array], Positions] | None:
+    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built | None:
         """The fibers at `positions` as a level of their own, and the children they had. None: the kind is read whole.
 
         Children outside `window` may be left out. The arrays may lie in a file and be unchecked: the method reads only
@@ -251,18 +243,14 @@ class Level(ABC):
         """
         return None
 
-    def cut(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[dict[str, Array], Positions] | None:
+    def cut(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built | None:
         """The fibers at `positions`, cut to `window`, as a level of their own, and the children that they had.
 
         New coordinates count from the start of the window. None: the caller expands the coordinates instead.
         """
         return None
 
-    def above(
-        self, arrays: Arrays, dims: Sequence[int], n: int, children: range
-    ) -> tuple[range, int | Array, list[Array]] | None:
+    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners | None:
         """The inverse of `expand`: the parents of these children, how many each has, and the coordinates.
 
         None: the kind would have to be read whole. The arrays may lie in a file, as for `part`.
@@ -301,10 +289,17 @@ def wrong_type(holds: str, dtype: np.dtype[Any]) -> str | None:
     return None if dtype.kind in "iu" else "an integer type"
 
 
-def wrong_lengths(lengths: Mapping[str, int], wanted: Mapping[str, int | None]) -> list[Problem]:
-    """A problem for every array of another length than the wanted one, by role; None stands for any length."""
+def wrong_lengths(lengths: Mapping[str, int], wanted: Mapping[str, int | None], each: str = "") -> list[Problem]:
+    """A problem for every array of another length than the wanted one, by role; None stands for any length.
+
+    each: the thing that an item stands for, where messages say it.
+
+    >>> [str(problem) for problem in wrong_lengths({"ptr": 4, "start": 3}, {"ptr": 5, "start": None})]
+    ['ptr: expected a length of 5, got 4']
+    """
+    more = f", one for each {each}" if each else ""
     return [
-        Problem(role, f"expected a length of {size}, got {lengths[role]}")
+        Problem(role, f"expected a length of {size}{more}, got {lengths[role]}")
         for role, size in wanted.items()
         if size is not None and lengths.get(role, size) != size
     ]
@@ -358,13 +353,17 @@ def register(kind: type[Level]) -> type[Level]:
     return kind
 
 
-def is_everything(window: Sequence[Positions], dims: Sequence[int]) -> bool:
+def is_everything(window: Window, dims: Sequence[int]) -> bool:
     """Whether the window covers the dimensions whole."""
     return all(isinstance(w, range) and w == range(size) for w, size in zip(window, dims, strict=True))
 
 
-def inside(window: Sequence[Positions], coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
-    """Which coordinates lie in the window."""
+def inside(window: Window, coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
+    """Which coordinates lie in the window.
+
+    >>> inside([range(1, 9, 2)], [np.array([0, 1, 2, 3])]).tolist()
+    [False, True, False, True]
+    """
     mask = np.ones(len(coords[0]), bool)
     for wanted, x in zip(window, coords, strict=True):
         if isinstance(wanted, range):
@@ -430,6 +429,14 @@ def below_fibers(bounds: Array, below: int | Array) -> Array:
     return found
 
 
+def below_cells(flags: Array, below: int | Array) -> Array:
+    """For every fiber, a row of flags, the sum of `below` over its children whose flag is set."""
+    if isinstance(below, int):
+        return times(flags.sum(axis=1), below)
+    found: Array = np.where(flags, below.reshape(flags.shape), 0).sum(axis=1)
+    return found
+
+
 def covered(window: Positions, starts: Array, ends: Array) -> tuple[Array, Array]:
     """For intervals of coordinates (int64): where in the window each begins, and how many items it has there."""
     first, behind = (
@@ -446,11 +453,6 @@ def through(window: Positions, places: Array) -> Array:
     return window.start + places * window.step if isinstance(window, range) else window[places]
 
 
-def span(window: Positions) -> range:
-    """The range from the first to the last coordinate of a window. Precondition: it is not empty."""
-    return range(int(window[0]), int(window[-1]) + 1)
-
-
 def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array]) -> Array:
     """p·∏dims + ravel(i) of each entry, as int64. Precondition: that of the last cell fits."""
     number = as_array(parents).astype(np.int64, copy=False)
@@ -459,9 +461,7 @@ def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array
     return number
 
 
-def list_cells(
-    dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-) -> tuple[int, list[Array], Positions]:
+def list_cells(dims: Sequence[int], positions: Positions, window: Window) -> tuple[int, list[Array], Positions]:
     """The cells of the fibers at `positions` inside `window`: how many in a fiber, their coordinates, their numbers."""
     shape = [len(w) for w in window]
     count = cells(shape) if len(positions) else 0
@@ -473,14 +473,14 @@ def list_cells(
         if len(window) > 1:
             x = np.tile(np.repeat(x, cells(shape[k + 1 :])), cells(shape[:k]))
         coords.append(x)
-    numbers: Positions | None = run_of_cells(dims, positions, window)
+    numbers: Positions | None = cell_range(dims, positions, window)
     if numbers is None:
         offsets = number_cells(dims, range(1), coords)
         numbers = (as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + offsets).ravel()
     return count, [np.tile(x, len(positions)) if len(positions) > 1 else x for x in coords], numbers
 
 
-def run_of_cells(dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> range | None:
+def cell_range(dims: Sequence[int], positions: Positions, window: Window) -> range | None:
     """The numbers of the cells of the fibers inside the window as a range, or None where they are no range."""
     if not dims:
         return positions if isinstance(positions, range) and positions.step == 1 else None

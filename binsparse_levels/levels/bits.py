@@ -16,7 +16,21 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import Array, Arrays, ArraySpec, Positions, as_array, cells, items_at, number_cells, register
+from .base import (
+    Array,
+    Arrays,
+    ArraySpec,
+    Built,
+    Counted,
+    Positions,
+    Window,
+    as_array,
+    cells,
+    items_at,
+    number_cells,
+    register,
+    wrong_lengths,
+)
 from .bitmap import Bitmap
 
 
@@ -30,21 +44,11 @@ class Bits(Bitmap):
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         return {"bits": ArraySpec(f"bits_{depth}", "byte")}
 
-    def lengths(
-        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
-    ) -> tuple[int | None, list[Problem]]:
-        if n is None:
-            return None, []
-        wanted = _bytes(n * cells(dims))
-        if lengths["bits"] == wanted:
-            return n * cells(dims), []
-        return n * cells(dims), [
-            Problem("bits", f"expected a length of {wanted}, a byte for 8 cells, got {lengths['bits']}")
-        ]
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
+        children = None if n is None else n * cells(dims)
+        return children, wrong_lengths(lengths, {"bits": None if children is None else _bytes(children)}, "8 cells")
 
-    def build(
-        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
-    ) -> tuple[dict[str, Array], Positions]:
+    def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         made, child = super().build(dims, parents, coords, n)
         return {"bits": np.packbits(made["bitmap"], bitorder="little")}, child
 
@@ -62,7 +66,7 @@ class Bits(Bitmap):
         octets = items_at(arrays["bits"], each // 8)
         return (octets >> (each % 8).astype(np.uint8) & 1).view(bool)
 
-    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> None:
+    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> None:
         return None
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:

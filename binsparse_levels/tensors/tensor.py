@@ -17,20 +17,9 @@ from ..engine.blocks import read_slab, slab_ranges
 from ..engine.dense import gather_tree, scatter_tree
 from ..engine.emission import Duplicates
 from ..engine.packing import Entries, RepeatedError, repeated
-from ..engine.selection import (
-    View,
-    broadcast,
-    find_in,
-    load,
-    locate_in,
-    match,
-    narrowed,
-    parse_key,
-    pick,
-    value_reader,
-    view_of,
-)
-from ..engine.tree import Tree, count_positions, index_dtype, length_problems, same, value_problems
+from ..engine.selection import find_in, load, locate_in, match, value_reader
+from ..engine.tree import Tree, count_positions, index_dtype, same
+from ..engine.views import View, broadcast, narrowed, parse_key, pick, view_of
 from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from ..formats.descriptor import VERSION, array_classes
 from ..formats.dtypes import sound_booleans
@@ -46,8 +35,7 @@ from ..formats.structure import (
     transposed,
     triangle_problems,
 )
-from ..levels import places
-from ..levels.base import Array, items_at
+from ..levels.base import Array, items_at, wrong_type
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from . import drawing
 from .encoding import Metadata, encode_tree
@@ -134,13 +122,13 @@ class Tensor:
             [Problem(str(name), f"the format {parsed} has no such array") for name in arrays if name not in classes],
         )
         given = {name: checked_array(arrays[name], name) for name in classes if name in arrays}
+        for name, x in given.items():
+            if classes[name] == "bool" and wrong_type("bool", x.dtype) is None:
+                given[name] = x.view(bool)
         given_values = checked_values(values)
         iso = given_values.ndim == 0
-        raise_if(ArrayError, length_problems(parsed.levels, dims, given, None if iso else len(given_values)))
-        given = {name: x.view(bool) if classes[name] == "bool" else x for name, x in given.items()}
-        positions = count_positions(places(parsed.levels, dims), given)
-        whole = repeat_one(given_values.reshape(1), positions) if iso else given_values
-        raise_if(ArrayError, value_problems(positions, len(whole)))
+        count = count_positions(parsed.levels, dims, given, None if iso else len(given_values))
+        whole = repeat_one(given_values.reshape(1), count) if iso else given_values
         tree = Tree(parsed.levels, dims, given, whole, iso)
         fill = checked_fill(fill_value, given_values.dtype)
         kept = checked_json(attributes, limits), checked_json(descriptor_attributes, limits)
