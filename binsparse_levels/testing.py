@@ -40,7 +40,8 @@ from .formats.index_map import Digit, IndexMap
 from .formats.structure import STRUCTURES, in_triangle, structure_problems
 from .io import open, read, write
 from .levels import LEVELS, Level, places
-from .levels.base import INTEGERS, Array, Positions, as_array
+from .levels.base import INTEGERS
+from .levels.positions import Array, Positions, as_array
 from .tensors.tensor import Tensor, pack
 
 PLAIN = tuple(kind for kind in levels.OURS if kind.specified)  # the kinds of the specification

@@ -10,7 +10,8 @@ import numpy as np
 
 from binsparse_levels.errors import Problem
 from binsparse_levels.levels import ArraySpec, Level, register
-from binsparse_levels.levels.base import Array, Arrays, Built, Expanded, Positions, Window, as_array, inside
+from binsparse_levels.levels.base import Arrays, Built, Expanded
+from binsparse_levels.levels.positions import Array, Positions, Window, as_array, inside
 
 
 @register

@@ -9,7 +9,8 @@ import numpy as np
 
 from .. import kernels, parallel
 from ..levels import Level, full, listing, places
-from ..levels.base import DENSE, SPARSE, Array, items_at
+from ..levels.base import DENSE, SPARSE
+from ..levels.positions import Array, items_at
 from ..limits import Limits
 from . import packing
 from .tree import Tree, index_dtype

@@ -12,7 +12,8 @@ import numpy as np
 from ..arrays import Pieces
 from ..errors import FormatError, Problem
 from ..levels import Level, Place, places
-from ..levels.base import DENSE, Array, cells
+from ..levels.base import DENSE
+from ..levels.positions import Array, cells
 from .tree import Tree
 
 Coords: TypeAlias = tuple[int, ...]

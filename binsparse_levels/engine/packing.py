@@ -17,7 +17,8 @@ from ..arrays import repeat_one
 from ..errors import ArrayError, Problem
 from ..formats.format import range_problems
 from ..levels import Level, Place, places
-from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE, Array, Positions, as_array, cells, items_at
+from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE
+from ..levels.positions import Array, Positions, as_array, cells, items_at
 from ..limits import Limits
 from . import emission, sorting
 from .emission import Duplicates

@@ -16,7 +16,8 @@ from ..errors import ArrayError, Problem, raise_if
 from ..formats.format import Format
 from ..formats.structure import STRUCTURES, in_triangle, read_problems
 from ..levels import Level, Place
-from ..levels.base import Array, Built, Expanded, Positions, Window, as_array, items_at
+from ..levels.base import Built, Expanded
+from ..levels.positions import Array, Positions, Window, as_array, items_at
 from ..limits import Limits
 from . import packing
 from .packing import Entries

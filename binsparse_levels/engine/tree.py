@@ -11,7 +11,8 @@ import numpy as np
 
 from ..errors import ArrayError, Problem, raise_if
 from ..levels import Level, Place, places
-from ..levels.base import Array, Positions, as_array, wrong_type
+from ..levels.base import wrong_type
+from ..levels.positions import Array, Positions, as_array
 from ..limits import INT32_MAX
 
 

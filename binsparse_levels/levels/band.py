@@ -17,26 +17,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import (
-    Array,
-    Arrays,
-    ArraySpec,
-    Built,
-    Counted,
-    Expanded,
-    Level,
-    Positions,
-    Window,
-    as_array,
-    below_fibers,
-    children_of,
-    covered,
-    pointers_spec,
-    ranges,
-    register,
-    through,
-    wrong_lengths,
-)
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
+from .positions import Array, Positions, Window, as_array, below_fibers, children_of, covered, ranges, through
 from .sparse import pointer_problems, pointers_to
 
 
@@ -53,7 +35,7 @@ class Band(Level):
     padded: ClassVar[bool] = True
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
-        return {"ptr": pointers_spec(depth), "start": ArraySpec(f"band_starts_{depth}", "index", 0)}
+        return {"ptr": ArraySpec.pointers(depth), "start": ArraySpec(f"band_starts_{depth}", "index", 0)}
 
     def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
         fibers = lengths["start"] if n is None else n

@@ -17,14 +17,9 @@ import numpy as np
 
 from .. import kernels, parallel
 from ..errors import Problem
-from .base import (
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
+from .positions import (
     Array,
-    Arrays,
-    ArraySpec,
-    Built,
-    Counted,
-    Expanded,
-    Level,
     Positions,
     Window,
     as_array,
@@ -35,8 +30,6 @@ from .base import (
     items_at,
     list_cells,
     number_cells,
-    register,
-    wrong_lengths,
 )
 
 

@@ -16,22 +16,9 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import (
-    Array,
-    Arrays,
-    ArraySpec,
-    Built,
-    Counted,
-    Positions,
-    Window,
-    as_array,
-    cells,
-    items_at,
-    number_cells,
-    register,
-    wrong_lengths,
-)
+from .base import Arrays, ArraySpec, Built, Counted, register, wrong_lengths
 from .bitmap import Bitmap
+from .positions import Array, Positions, Window, as_array, cells, items_at, number_cells
 
 
 @register

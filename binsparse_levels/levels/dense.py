@@ -16,24 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import (
-    DENSE,
-    Array,
-    Arrays,
-    ArraySpec,
-    Built,
-    Counted,
-    Expanded,
-    Level,
-    Owners,
-    Positions,
-    Window,
-    cell_range,
-    cells,
-    list_cells,
-    number_cells,
-    register,
-)
+from .base import DENSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, register
+from .positions import Array, Positions, Window, cell_range, cells, list_cells, number_cells
 
 
 @register

@@ -19,24 +19,8 @@ import numpy as np
 
 from .. import kernels
 from ..errors import Problem
-from .base import (
-    Array,
-    Arrays,
-    ArraySpec,
-    Built,
-    Counted,
-    Expanded,
-    Level,
-    Positions,
-    Window,
-    as_array,
-    below_fibers,
-    children_of,
-    inside,
-    pointers_spec,
-    register,
-    wrong_lengths,
-)
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
+from .positions import Array, Positions, Window, as_array, below_fibers, children_of, inside
 from .sparse import pointer_problems
 
 
@@ -58,7 +42,7 @@ class Hashed(Level):
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         return {
-            "ptr": pointers_spec(depth),
+            "ptr": ArraySpec.pointers(depth),
             "key": ArraySpec(f"hash_keys_{depth}", "integer"),
             "before": ArraySpec(f"hash_ranks_{depth}", "integer"),
         }

@@ -16,23 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import FormatError, Problem
-from .base import (
-    Array,
-    Arrays,
-    ArraySpec,
-    Built,
-    Counted,
-    Expanded,
-    Level,
-    Positions,
-    Window,
-    as_array,
-    below_cells,
-    inside,
-    items_at,
-    register,
-    wrong_lengths,
-)
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
+from .positions import Array, Positions, Window, as_array, below_cells, inside, items_at
 
 
 @register

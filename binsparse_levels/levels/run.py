@@ -20,27 +20,8 @@ import numpy as np
 
 from .. import kernels
 from ..errors import Problem
-from .base import (
-    Array,
-    Arrays,
-    ArraySpec,
-    Built,
-    Counted,
-    Expanded,
-    Level,
-    Positions,
-    Window,
-    as_array,
-    below_fibers,
-    children_of,
-    covered,
-    pointers_spec,
-    ranges,
-    register,
-    through,
-    times,
-    wrong_lengths,
-)
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
+from .positions import Array, Positions, Window, as_array, below_fibers, children_of, covered, ranges, through, times
 from .sparse import pointer_problems, pointers_to
 
 
@@ -57,7 +38,7 @@ class Run(Level):
     shares: ClassVar[bool] = True
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
-        found = {} if root else {"ptr": pointers_spec(depth)}
+        found = {} if root else {"ptr": ArraySpec.pointers(depth)}
         return found | {role: ArraySpec(f"run_{role}s_{depth}", "index", 0) for role in ("start", "end")}
 
     def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:

@@ -21,29 +21,8 @@ import numpy as np
 from .. import kernels, parallel
 from ..errors import ArrayError, Problem, raise_if
 from ..limits import INT32_MAX
-from .base import (
-    CONTINUED,
-    SPARSE,
-    Array,
-    Arrays,
-    ArraySpec,
-    Built,
-    Counted,
-    Expanded,
-    Level,
-    Owners,
-    Positions,
-    Window,
-    as_array,
-    below_fibers,
-    inside,
-    is_everything,
-    items_at,
-    pointers_spec,
-    ranges,
-    register,
-    wrong_lengths,
-)
+from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, register, wrong_lengths
+from .positions import Array, Positions, Window, as_array, below_fibers, inside, is_everything, items_at, ranges
 
 _FEW_FIBERS = 16  # up to this number, the ends of a window are searched in each fiber; else fibers are read whole
 _AT_ONCE = 512  # items of a file that are read at once, because a search would read more often
@@ -64,7 +43,7 @@ class Sparse(Level):
         return (SPARSE,) + (CONTINUED,) * (self.rank - 1)
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
-        found = {} if root else {"ptr": pointers_spec(depth)}
+        found = {} if root else {"ptr": ArraySpec.pointers(depth)}
         for k in range(self.rank):
             found[f"idx{k}"] = ArraySpec(f"indices_{depth + k}", "index", k)
         return found

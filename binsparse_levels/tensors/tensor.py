@@ -35,7 +35,8 @@ from ..formats.structure import (
     transposed,
     triangle_problems,
 )
-from ..levels.base import Array, items_at, wrong_type
+from ..levels.base import wrong_type
+from ..levels.positions import Array, items_at
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from . import drawing
 from .encoding import Metadata, encode_tree
