@@ -7,7 +7,7 @@ pass instead, which gives the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from ..levels.positions import Array, Positions, as_array, cells, items_at
 from ..limits import Limits
 from . import emission, sorting
 from .emission import Duplicates
+from .sorting import Entries as Entries
 from .tree import Tree, index_dtype, same, shared_dtype
 
 
@@ -29,28 +30,6 @@ class RepeatedError(ArrayError):
     """A coordinate is given more than once, and `duplicates` is "error". coords: the coordinates of the entry."""
 
     coords: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Entries:
-    """Entries by stored dimension. `values` has an item for each entry, or one item for all if iso.
-
-    order: the tensor's dimension at each stored dimension, for messages.
-    """
-
-    dims: tuple[int, ...]
-    coords: tuple[Array, ...]
-    values: Array
-    iso: bool
-    order: tuple[int, ...]
-
-    @property
-    def count(self) -> int:
-        return len(self.coords[0]) if self.coords else len(self.values)
-
-    def expanded(self) -> Entries:
-        """The same entries with a value for each."""
-        return replace(self, values=np.repeat(self.values, self.count), iso=False) if self.iso else self
 
 
 # Entries → tree
@@ -86,24 +65,11 @@ def pack_entries(
         return build(levels, _sort_by_columns(entries, duplicates), pad, limits)
 
     def fuse(codes: tuple[int, ...], given: Entries) -> emission.Chain:
-        values = None if given.iso else given.values
-        bits = layout.ends[-ordered_dims - 1] if ordered_dims else 0
         if not kernels.worth(given.count):
-            ready = _sort_by_columns(given, duplicates)
-            values = None if ready.iso else ready.values
-            return emission.emit_in_numpy(codes, ready.dims, ready.coords, values, pad, limits)
+            return emission.emit_in_numpy(codes, _sort_by_columns(given, duplicates), pad, limits)
+        bits = layout.ends[-ordered_dims - 1] if ordered_dims else 0
         try:
-            return emission.emit(
-                codes,
-                given.dims,
-                given.coords,
-                values,
-                pad,
-                duplicates,
-                limits,
-                ordered_bits=bits,
-                trusted=trusted,
-            )
+            return emission.emit(codes, given, pad, duplicates, limits, ordered_bits=bits, trusted=trusted)
         except sorting.OutOfRange:
             raise ArrayError(list(_range_problems(given))) from None
         except sorting.Repeated as error:

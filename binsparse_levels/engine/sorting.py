@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import TypeAlias
@@ -39,6 +39,28 @@ class OutOfRange(Exception):
 
 class Repeated(Exception):
     """A key is given more than once. The argument is its coordinates, by stored dimension."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Entries by stored dimension. `values` has an item for each entry, or one item for all if iso.
+
+    order: the tensor's dimension at each stored dimension, for messages.
+    """
+
+    dims: tuple[int, ...]
+    coords: tuple[Array, ...]
+    values: Array
+    iso: bool
+    order: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.coords[0]) if self.coords else len(self.values)
+
+    def expanded(self) -> Entries:
+        """The same entries with a value for each."""
+        return replace(self, values=np.repeat(self.values, self.count), iso=False) if self.iso else self
 
 
 @dataclass(frozen=True)
@@ -136,9 +158,9 @@ class Sorting:
         coords: tuple[Array, ...],
         payload: Array | None,
         keys: Layout,
+        ordered_bits: int,
         *,
-        ordered_bits: int = 0,
-        trusted: bool = False,
+        trusted: bool,
         keep: bool = False,
     ) -> None:
         n = len(coords[0])
