@@ -23,39 +23,17 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import (
-    ArrayError,
-    BinsparseError,
-    DescriptorError,
-    FormatError,
-    LimitError,
-    Problem,
-    raise_if,
-    within_memory,
-)
+from ..errors import BinsparseError, DescriptorError, FormatError, LimitError, Problem, raise_if, within_memory
 from ..levels.base import Array
 from ..limits import INT64_MAX, as_integer, as_integers
-from .format import range_problems
+from . import digits
+from .digits import Digit as Digit
+from .digits import Item
+from .format import permutation_problems
 from .json import RESERVED
-
-Item: TypeAlias = "int | range | Array"  # the coordinates wanted of a dimension: one, a range, or any
 
 KEY = f"{RESERVED}map"  # the key of a map in the JSON, beside the descriptor of the stored tensor
 MAX_DIGITS = 2**12
-_TABLE = 2**11  # entries of a lookup table for several digits
-_AT_MOST = 2**12  # coordinates of a merged dimension that a window lists
-
-
-class Digit(NamedTuple):
-    """The digit (x // stride) % radix of the coordinate x in a dimension."""
-
-    dimension: int
-    stride: int
-    radix: int
-
-    def text(self, leading: bool) -> str:
-        over = f"/{self.stride}" if self.stride != 1 else ""
-        return f"{self.dimension}{over}" + ("" if leading else f"%{self.radix}")
 
 
 class DimensionMap(NamedTuple):
@@ -138,14 +116,14 @@ class IndexMap:
         for digit in itertools.chain(*self.groups):
             found[digit.dimension].append(digit)
         for chain in found:
-            chain.sort(key=_significance)
+            chain.sort(key=lambda digit: digit.significance)
         return found
 
     @cached_property
     def _leading(self) -> set[tuple[int, int]]:
-        """The leading digits, by group and place. Of equal digits the last one leads."""
-        place = {digit: (k, i) for k, group in enumerate(self.groups) for i, digit in enumerate(group)}
-        return {place[chain[-1]] for chain in self._chains}
+        """The leading digits, by the numbers of the group and the digit. Of equal digits the last one leads."""
+        last = {digit: (k, i) for k, group in enumerate(self.groups) for i, digit in enumerate(group)}
+        return {last[chain[-1]] for chain in self._chains}
 
     @cached_property
     def stored_shape(self) -> tuple[int, ...]:
@@ -197,17 +175,15 @@ class IndexMap:
         """
         sizes = checked_shape(shape)
         order, cuts = list(as_integers(dimensions)), list(as_integers(partitioning))
-        if not all(type(k) is int for k in order) or sorted(order) != list(range(len(sizes))):
-            what = f"expected a permutation of 0 … {len(sizes) - 1}, got {order!s:.60}"
-            raise FormatError(Problem("dimensions", what))
+        raise_if(FormatError, [Problem("dimensions", p.message) for p in permutation_problems(order, len(sizes))])
         ends = [0, *cuts, len(order)]
         if not all(type(cut) is int for cut in cuts) or (
             (order or cuts) and any(b <= a for a, b in itertools.pairwise(ends))
         ):
             what = f"expected ascending integers in 1 … {len(order) - 1}, got {cuts!s:.60}"
             raise FormatError(Problem("partitioning", what))
-        parts = [order[a:b] for a, b in itertools.pairwise(ends)] if order else []
-        return cls(sizes, tuple(tuple(Digit(k, 1, sizes[k]) for k in part) for part in parts))
+        groups = [order[a:b] for a, b in itertools.pairwise(ends)] if order else []
+        return cls(sizes, tuple(tuple(Digit(k, 1, sizes[k]) for k in group) for group in groups))
 
     @classmethod
     def blocks(cls, shape: Sequence[int], *sizes: int | Sequence[int]) -> IndexMap:
@@ -262,17 +238,15 @@ class IndexMap:
         Also gives the stored dimensions that are left; those without a digit of `dimensions` disappear.
         """
         at = {k: new for new, k in enumerate(dimensions)}
-        groups = []
-        for k, group in enumerate(self.groups):
-            digits = []
-            for i, digit in enumerate(group):
-                if digit.dimension not in at:
-                    continue
-                new, radix = at[digit.dimension], digit.radix
-                if (k, i) in self._leading:
-                    radix = -(-shape[new] // digit.stride)
-                digits.append(Digit(new, digit.stride, radix))
-            groups.append(tuple(digits))
+
+        def cut(digit: Digit, leading: bool) -> Digit:
+            new = at[digit.dimension]
+            return Digit(new, digit.stride, -(-shape[new] // digit.stride) if leading else digit.radix)
+
+        groups = [
+            tuple(cut(digit, (k, i) in self._leading) for i, digit in enumerate(group) if digit.dimension in at)
+            for k, group in enumerate(self.groups)
+        ]
         left = [k for k, group in enumerate(groups) if group]
         return IndexMap(tuple(shape), tuple(groups[k] for k in left)), left
 
@@ -284,12 +258,10 @@ class IndexMap:
         if second.shape != self.stored_shape:
             what = f"expected one for the shape {self.stored_shape}, got one for {second.shape}"
             raise FormatError(Problem("map", what))
-        groups = []
-        for k, group in enumerate(second.groups):
-            digits: list[Digit] = []
-            for i, digit in enumerate(group):
-                digits += self._cut(digit, (k, i) in second._leading)
-            groups.append(tuple(digits))
+        groups = (
+            tuple(own for i, digit in enumerate(group) for own in self._cut(digit, (k, i) in second._leading))
+            for k, group in enumerate(second.groups)
+        )
         return IndexMap(self.shape, tuple(groups))
 
     def _cut(self, wanted: Digit, leading: bool) -> list[Digit]:
@@ -300,29 +272,29 @@ class IndexMap:
         if begin == 1 and leading:
             return list(group)
         found: list[Digit] = []
-        nothing: Digit | None = None  # the place of a digit of radix 1
-        place = 1  # of the current digit in the stored coordinate
+        nothing: Digit | None = None  # a digit of radix 1, where the wanted digit would be
+        weight = 1  # of the current digit in the stored coordinate
         for i, digit in reversed(list(enumerate(group))):
             # A leading first digit may be cut unevenly: the cells beyond it are padding.
             is_open = i == 0 and (wanted.dimension, i) in self._leading
-            above = place * digit.radix
+            above = weight * digit.radix
             for cut in (begin, end or 1):
-                cuts_it = place < cut and (is_open or cut < above or i == 0)
-                if (cuts_it and (cut % place or not (is_open or above % cut == 0))) or not (above or is_open):
+                cuts_it = weight < cut and (is_open or cut < above or i == 0)
+                if (cuts_it and (cut % weight or not (is_open or above % cut == 0))) or not (above or is_open):
                     what = f"{wanted.text(leading)} of the second map cuts {digit.text(False)} of the first unevenly"
                     raise FormatError(Problem("map", what))
-            low = max(begin, place)
+            low = max(begin, weight)
             high = end if is_open else above if end is None else min(end, above)
-            stride = digit.stride * (low // place)
+            stride = digit.stride * (low // weight)
             if high is None:
-                found.insert(0, Digit(digit.dimension, stride, -(-digit.radix // (low // place))))
+                found.insert(0, Digit(digit.dimension, stride, -(-digit.radix // (low // weight))))
             elif low < high:
                 found.insert(0, Digit(digit.dimension, stride, high // low))
-            elif digit.radix == 1 and begin <= place and (end is None or place < end):
+            elif digit.radix == 1 and begin <= weight and (end is None or weight < end):
                 found.insert(0, digit)
-            elif place <= begin and (begin <= above or is_open):
+            elif weight <= begin and (begin <= above or is_open):
                 nothing = Digit(digit.dimension, stride, 1)
-            place = above
+            weight = above
         return found if found or nothing is None else [nothing]
 
     # Coordinates
@@ -336,31 +308,27 @@ class IndexMap:
         >>> [x.tolist() for x in IndexMap.grouping((2, 3), (0, 1), ()).forward([[0, 1], [2, 1]])]
         [[2, 4]]
         """
-        return _taken(self._forward_steps, _in_range(coords, self.shape), len(self.groups))
+        return digits.taken(self._forward_steps, digits.in_range(coords, self.shape), len(self.groups))
 
     def backward(self, coords: Sequence[npt.ArrayLike]) -> tuple[Array, ...]:
         """The inverse of `forward`. Padding gives coordinates at or beyond the size of a dimension."""
-        return _taken(self._backward_steps, _in_range(coords, self.stored_shape), len(self.shape))
+        return digits.taken(self._backward_steps, digits.in_range(coords, self.stored_shape), len(self.shape))
 
     @cached_property
-    def _forward_steps(self) -> list[_Step]:
-        chains: list[list[tuple[Digit, _Part]]] = [[] for _ in self.shape]
+    def _forward_steps(self) -> list[digits.Step]:
+        chains: list[list[tuple[Digit, digits.Term]]] = [[] for _ in self.shape]
         for k, group in enumerate(self.groups):
-            place = 1
+            weight = 1
             for digit in group[::-1]:
-                chains[digit.dimension].append((digit, _Part(digit.radix, k, place)))
-                place *= digit.radix
-        steps: list[_Step] = []
-        for dimension, chain in enumerate(chains):
-            steps += _steps(dimension, [part for _, part in sorted(chain, key=lambda item: _significance(item[0]))])
-        return steps
+                chains[digit.dimension].append((digit, digits.Term(digit.radix, k, weight)))
+                weight *= digit.radix
+        ordered = ([term for _, term in sorted(chain, key=lambda item: item[0].significance)] for chain in chains)
+        return [step for k, terms in enumerate(ordered) for step in digits.steps(k, terms)]
 
     @cached_property
-    def _backward_steps(self) -> list[_Step]:
-        steps: list[_Step] = []
-        for k, group in enumerate(self.groups):
-            steps += _steps(k, [_Part(digit.radix, digit.dimension, digit.stride) for digit in group[::-1]])
-        return steps
+    def _backward_steps(self) -> list[digits.Step]:
+        chains = ([digits.Term(d.radix, d.dimension, d.stride) for d in group[::-1]] for group in self.groups)
+        return [step for k, terms in enumerate(chains) for step in digits.steps(k, terms)]
 
     def windows(self, items: Sequence[Item]) -> list[range | Array]:
         """For each stored dimension, ascending coordinates that include those of all wanted cells.
@@ -369,8 +337,8 @@ class IndexMap:
         """
         found = []
         for k, group in enumerate(self.groups):
-            parts = [_window(items[d.dimension], d, (k, i) in self._leading) for i, d in enumerate(group)]
-            found.append(parts[0] if len(parts) == 1 else _merged(parts, [digit.radix for digit in group]))
+            each = [digits.window(items[d.dimension], d, (k, i) in self._leading) for i, d in enumerate(group)]
+            found.append(each[0] if len(each) == 1 else digits.merged(each, [digit.radix for digit in group]))
         return found
 
     def dm(self, items: Sequence[Item] | None = None, dimensions: Sequence[int] | None = None) -> DimensionMap:
@@ -385,18 +353,18 @@ class IndexMap:
         at = {k: new for new, k in enumerate(range(len(self.shape)) if dimensions is None else dimensions)}
         found = []
         for group in self.groups:
-            place, offset = 1, 0
+            weight, offset = 1, 0
             kept: list[int] = []
             strides: list[int] = []
             for digit in reversed(group):
                 item = wanted[digit.dimension]
                 if isinstance(item, np.ndarray):
                     raise FormatError(Problem("map", f"an index array in dimension {digit.dimension} has no stride"))
-                offset += place * (item if isinstance(item, int) else item.start)
+                offset += weight * (item if isinstance(item, int) else item.start)
                 if not isinstance(item, int):
                     kept.insert(0, at[digit.dimension])
-                    strides.insert(0, place * item.step)
-                place *= digit.radix
+                    strides.insert(0, weight * item.step)
+                weight *= digit.radix
             found.append((tuple(kept), tuple(strides), offset))
         return DimensionMap(*zip(*found, strict=True)) if found else DimensionMap((), (), ())
 
@@ -430,27 +398,27 @@ def parse_map(map: MapLike, shape: Sequence[int]) -> IndexMap:
         return map
     if not isinstance(map, str):
         raise TypeError(f"a map is an IndexMap or its notation, got {type(map).__name__}")
-    groups = []
-    for item in map.split(",") if map.strip() else []:
-        match = _GROUP.fullmatch(item)
-        if match is None:
-            raise FormatError(
-                Problem(f"{map!r:.80}", f"expected digits such as 0/4%2 or (0 1), got {item.strip()!r:.40}")
-            )
-        groups.append([_parse_digit(text, sizes, map) for text in (match[1] or match[2] or "").split()])
     try:
-        return IndexMap(sizes, tuple(tuple(group) for group in groups))
+        groups = [_parse_group(item, sizes) for item in map.split(",")] if map.strip() else []
+        return IndexMap(sizes, tuple(groups))
     except BinsparseError as error:
         raise type(error)([Problem(f"{map!r:.80}", problem.message) for problem in error.problems]) from None
 
 
-def _parse_digit(text: str, shape: Sequence[int], whole: str) -> Digit:
+def _parse_group(text: str, shape: Sequence[int]) -> tuple[Digit, ...]:
+    match = _GROUP.fullmatch(text)
+    if match is None:
+        raise FormatError(f"expected digits such as 0/4%2 or (0 1), got {text.strip()!r:.40}")
+    return tuple(_parse_digit(digit, shape) for digit in (match[1] or match[2] or "").split())
+
+
+def _parse_digit(text: str, shape: Sequence[int]) -> Digit:
     match = _DIGIT.fullmatch(text)
     if match is None:
-        raise FormatError(Problem(f"{whole!r:.80}", f"expected a digit such as 0, 0/4 or 0/4%2, got {text!r:.40}"))
+        raise FormatError(f"expected a digit such as 0, 0/4 or 0/4%2, got {text!r:.40}")
     dimension, stride = int(match[1]), int(match[2] or 1)
     if dimension >= len(shape) or not stride:
-        raise FormatError(Problem(f"{whole!r:.80}", f"{text} is no digit of a tensor of {len(shape)} dimensions"))
+        raise FormatError(f"{text} is no digit of a tensor of {len(shape)} dimensions")
     return Digit(dimension, stride, int(match[3]) if match[3] else -(-shape[dimension] // stride))
 
 
@@ -459,16 +427,16 @@ def parse_header(value: Any, stored_shape: Sequence[int]) -> IndexMap:
     if not isinstance(value, Mapping):
         raise DescriptorError(Problem(KEY, f"expected an object, got {value!r:.60}"))
     problems = [Problem(f"{KEY}.{key}", "no such key") for key in value if key not in ("shape", "digits")]
-    shape, digits = value.get("shape"), value.get("digits")
+    shape, text = value.get("shape"), value.get("digits")
     if not isinstance(shape, list) or not all(type(size) is int for size in shape):
         problems.append(Problem(f"{KEY}.shape", f"expected a list of integers, got {shape!r:.60}"))
-    if not isinstance(digits, str):
-        problems.append(Problem(f"{KEY}.digits", f"expected a text, got {digits!r:.60}"))
+    if not isinstance(text, str):
+        problems.append(Problem(f"{KEY}.digits", f"expected a text, got {text!r:.60}"))
     raise_if(DescriptorError, problems)
     assert isinstance(shape, list)
-    assert isinstance(digits, str)
+    assert isinstance(text, str)
     try:
-        found = parse_map(digits, shape)
+        found = parse_map(text, shape)
     except FormatError as error:
         raise DescriptorError([Problem(KEY, str(problem)) for problem in error.problems]) from None
     if found.stored_shape != tuple(stored_shape):
@@ -522,125 +490,3 @@ def _interleaved(shape: Sequence[int], block: Sequence[int]) -> tuple[tuple[Digi
         found.append((bits - 1, Digit(k, within << (bits - 1), -(-count >> (bits - 1)))))
     found.sort(key=lambda item: (-item[0], item[1].dimension))
     return (tuple(digit for _, digit in found),) if found else ()
-
-
-def _in_range(coords: Sequence[npt.ArrayLike], sizes: Sequence[int]) -> list[Array]:
-    """Coordinates as int64 arrays. Raises ArrayError for other types, and outside of the sizes."""
-    columns = [np.asarray(x) for x in coords]
-    if len(columns) != len(sizes):
-        what = f"expected an array for each of {len(sizes)} dimensions, got {len(columns)}"
-        raise ArrayError(Problem("coords", what))
-    problems = [
-        Problem(f"coords[{k}]", "has masked items; leave them out") for k, x in enumerate(coords) if np.ma.is_masked(x)
-    ]
-    for k, (x, size) in enumerate(zip(columns, sizes, strict=True)):
-        if x.dtype.kind not in "iu" and x.size:
-            problems.append(Problem(f"coords[{k}]", f"expected integers, got {x.dtype}"))
-        else:
-            problems += range_problems(x, k, size)
-    raise_if(ArrayError, problems)
-    return [x.astype(np.int64, copy=False) for x in columns]
-
-
-def _significance(digit: Digit) -> tuple[int, bool]:
-    """The sort key of a dimension's digits. A digit of radix 1 comes before another of the same stride."""
-    return digit.stride, digit.radix != 1
-
-
-class _Part(NamedTuple):
-    """A digit of a coordinate. It adds `factor` times itself to the coordinate `target`."""
-
-    radix: int
-    target: int
-    factor: int
-
-
-class _Step(NamedTuple):
-    """Neighbouring digits of a coordinate: (x // divisor) % modulus, or without modulus if it is 0.
-
-    adds: targets, and the factor or the lookup table that gives the summand.
-    """
-
-    source: int
-    divisor: int
-    modulus: int
-    adds: list[tuple[int, int | Array]]
-
-
-def _steps(source: int, parts: Sequence[_Part]) -> Iterator[_Step]:
-    """The digits of a coordinate, the least significant first, grouped as far as a lookup table allows."""
-    at, begin = 1, 0
-    while begin < len(parts):
-        end, product = begin + 1, parts[begin].radix
-        while end < len(parts) and 0 < product * parts[end].radix <= _TABLE:
-            product *= parts[end].radix
-            end += 1
-        modulus = product if end < len(parts) else 0
-        if end - begin == 1:
-            yield _Step(source, at, modulus, [(parts[begin].target, parts[begin].factor)])
-        else:
-            tables: dict[int, Array] = {}
-            left = np.arange(product)
-            for part in parts[begin:end]:
-                before = tables.get(part.target, np.zeros(product, np.int64))
-                tables[part.target] = before + left % part.radix * part.factor
-                left = left // part.radix
-            yield _Step(source, at, modulus, list(tables.items()))
-        at, begin = at * product, end
-
-
-def _taken(steps: Sequence[_Step], columns: Sequence[Array], count: int) -> tuple[Array, ...]:
-    """The `count` coordinates that the steps make of the columns."""
-    found: list[Array | None] = [None] * count
-    for step in steps:
-        x = _quotient(columns[step.source], step.divisor)
-        if step.modulus:
-            x = _remainder(x, step.modulus)
-        for target, factor in step.adds:
-            part = factor[x] if isinstance(factor, np.ndarray) else x * factor if factor != 1 else x
-            before = found[target]
-            found[target] = part if before is None else before + part
-    return tuple(x for x in found if x is not None)
-
-
-def _quotient(x: Array, by: int) -> Array:
-    """x // by. Precondition: x >= 0."""
-    if by == 1:
-        return x
-    return x >> (by.bit_length() - 1) if by & (by - 1) == 0 else x // by
-
-
-def _remainder(x: Array, by: int) -> Array:
-    return x & (by - 1) if by & (by - 1) == 0 else x - x // by * by  # the remainder of numpy is slower than this
-
-
-def _window(item: Item, digit: Digit, leading: bool) -> range | Array:
-    """Ascending values that include all that a digit has among the wanted coordinates."""
-    stride, radix = digit.stride, digit.radix
-    if isinstance(item, np.ndarray):
-        return np.unique(item // stride if leading else item // stride % radix)
-    if isinstance(item, int):
-        item = range(item, item + 1)
-    item = item if item.step > 0 else item[::-1]
-    if not item or (leading and stride == 1):
-        return item
-    first, last = item[0] // stride, item[-1] // stride
-    if leading:
-        return range(first, last + 1)
-    return range(first % radix, last % radix + 1) if first // radix == last // radix else range(radix)
-
-
-def _merged(parts: Sequence[range | Array], radices: Sequence[int]) -> range | Array:
-    """The window of several digits: all their numbers if these are few, else a range around them."""
-    count = math.prod(map(len, parts))
-    if count == 0:
-        return range(0)
-    if count <= _AT_MOST:
-        total = np.zeros(1, np.int64)
-        for part, radix in zip(parts, radices, strict=True):
-            total = np.add.outer(total * radix, np.asarray(part, np.int64)).reshape(-1)
-        return total
-    low = high = 0
-    for part, radix in zip(parts, radices, strict=True):
-        low, high = low * radix + int(part[0]), high * radix + int(part[-1])
-    return range(low, high + 1)

@@ -7,11 +7,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from ..errors import (
-    DescriptorError,
-    LimitError,
-    Problem,
-)
+from ..errors import DescriptorError, LimitError, Problem
 from ..limits import Limits
 
 RESERVED = "binsparse_levels:"  # the prefix of our own names

@@ -46,12 +46,7 @@ class Run(Level):
         return runs, wrong_lengths(lengths, {"ptr": None if n is None else n + 1, "end": runs})
 
     def build(
-        self,
-        dims: Sequence[int],
-        parents: Positions,
-        coords: Sequence[Array],
-        n: int,
-        same: Array | None = None,
+        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int, same: Array | None = None
     ) -> Built:
         assert same is not None
         parent, (x,) = as_array(parents), coords

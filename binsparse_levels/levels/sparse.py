@@ -120,13 +120,7 @@ class Sparse(Level):
         return bounds[:-1], bounds[1:]
 
     def _children(
-        self,
-        arrays: Arrays,
-        dims: Sequence[int],
-        starts: Array,
-        ends: Array,
-        positions: Positions,
-        window: Window,
+        self, arrays: Arrays, dims: Sequence[int], starts: Array, ends: Array, positions: Positions, window: Window
     ) -> tuple[Positions, Array, int]:
         """Children of the fibers that may lie in the window, how many each fiber has, and the number of first
         dimensions in which all of them are inside.
