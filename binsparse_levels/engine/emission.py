@@ -79,24 +79,15 @@ def _last(codes: tuple[int, ...], d: int) -> int:
     return d
 
 
-def emit(
-    codes: tuple[int, ...],
-    entries: Entries,
-    pad: Any,
-    duplicates: Duplicates,
-    limits: Limits,
-    *,
-    ordered_bits: int,
-    trusted: bool,
-) -> Chain:
+def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplicates, limits: Limits) -> Chain:
     """All arrays of a chain for these entries; of iso entries no values. Precondition: there is at least one entry.
 
-    pad: the value of cells without an entry. ordered_bits, trusted: see `sorting.Sorting`. Raises OutOfRange, Repeated,
-    ArrayError, LimitError.
+    pad: the value of cells without an entry. Raises OutOfRange, Repeated, ArrayError, LimitError.
     """
     plan, values = _plan(codes, entries.dims), None if entries.iso else entries.values
     columns = sorting.unsigned(entries.coords, entries.dims)
-    in_order = not ordered_bits and sorting.in_order(columns, plan.layout)
+    low_bits = plan.layout.low_bits(entries.ordered_dims)
+    in_order = not low_bits and sorting.in_order(columns, plan.layout)
     stays = in_order and codes[-1] != DENSE  # an entry a position, in the order that they have
     summed = duplicates == "sum" and not in_order
     cargo = None if values is None or stays else _Cargo(values, summed)
@@ -104,7 +95,7 @@ def emit(
     if not in_order:
         keep = plan.dense_below or (summed and cargo is not None and cargo.by_number)
         payload = cargo.words() if cargo else None
-        partition = sorting.Sorting(columns, payload, plan.layout, ordered_bits, trusted=trusted, keep=keep)
+        partition = sorting.Sorting(columns, payload, plan.layout, low_bits, entries.trusted, keep)
 
         def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:
             records, begin, end, repeats = partition.sort(run)
@@ -183,8 +174,7 @@ def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims:
     if ordered_dims == len(dims):
         counting.add((None, 0, len(coords[0]), False))
     else:
-        bits = plan.layout.ends[-ordered_dims - 1] if ordered_dims else 0
-        partition = sorting.Sorting(columns, None, plan.layout, bits, trusted=True)
+        partition = sorting.Sorting(columns, None, plan.layout, plan.layout.low_bits(ordered_dims), True, False)
         parallel.in_turn(partition.sort, counting.add, partition.runs)
     return counting.counts()
 

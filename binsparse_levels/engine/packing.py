@@ -35,20 +35,8 @@ class RepeatedError(ArrayError):
 # Entries → tree
 
 
-def pack_entries(
-    levels: tuple[Level, ...],
-    entries: Entries,
-    pad: Any,
-    duplicates: Duplicates,
-    limits: Limits,
-    *,
-    ordered_dims: int = 0,
-    trusted: bool = False,
-) -> Tree:
-    """A tree of entries in any order.
-
-    pad: the value of positions that a level stores though they were no entries. ordered_dims: entries that agree in the
-    dimensions before the last `ordered_dims` are in order. trusted: coordinates are known to be unique and in range.
+def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicates: Duplicates, limits: Limits) -> Tree:
+    """A tree of entries in any order. pad: the value of positions that a level stores though they were no entries.
 
     Raises ArrayError for coordinates out of range or repeated, FormatError for entries that a kind cannot hold,
     LimitError.
@@ -67,9 +55,8 @@ def pack_entries(
     def fuse(codes: tuple[int, ...], given: Entries) -> emission.Chain:
         if not kernels.worth(given.count):
             return emission.emit_in_numpy(codes, _sort_by_columns(given, duplicates), pad, limits)
-        bits = layout.ends[-ordered_dims - 1] if ordered_dims else 0
         try:
-            return emission.emit(codes, given, pad, duplicates, limits, ordered_bits=bits, trusted=trusted)
+            return emission.emit(codes, given, pad, duplicates, limits)
         except sorting.OutOfRange:
             raise ArrayError(list(_range_problems(given))) from None
         except sorting.Repeated as error:
@@ -281,10 +268,11 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
         values = tree.values[:1] if len(tree.values) else np.zeros(1, tree.values.dtype)
     else:
         values = items_at(tree.values, positions)
-    entries = Entries(tuple(tree.dims[k] for k in order), tuple(coords[k] for k in order), values, iso, tuple(order))
+    dims, columns = tuple(tree.dims[k] for k in order), tuple(coords[k] for k in order)
+    entries = Entries(dims, columns, values, iso, tuple(order), ordered, trusted=True)
     if ordered == rank:
         return build(levels, entries, pad, limits, dtype)
-    return pack_entries(levels, entries, pad, "error", limits, ordered_dims=ordered, trusted=True)
+    return pack_entries(levels, entries, pad, "error", limits)
 
 
 def _around_the_last_level(

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import kernels
-from ..arrays import Array, LazyArray, Pieces, Sliceable, cut
+from ..arrays import Array, LazyArray, Parts, Pieces, Sliceable, cut
 from ..errors import ArrayError, Problem
 from ..kernels.codecs import CHUNK, DELTA, PLAIN, STEPPING, ZIGZAG
 from ..parallel import each, shares
@@ -76,13 +76,7 @@ class Stream(LazyArray):
     """
 
     def __init__(
-        self,
-        path: str,
-        codec: int,
-        count: int,
-        words: Sliceable,
-        offsets: Callable[[int, int], Array],
-        starts: Sliceable | None = None,
+        self, path: str, codec: int, count: int, words: Sliceable, offsets: Parts, starts: Sliceable | None = None
     ) -> None:
         super().__init__(count, np.dtype(np.uint32), 4 * len(words))
         self._path = path
@@ -192,7 +186,7 @@ class BitPacked(LazyArray):
         return narrow
 
 
-def _in_words(rows: Sliceable) -> Callable[[int, int], Array]:
+def _in_words(rows: Sliceable) -> Parts:
     return lambda first, last: 4 * rows[first:last].astype(np.int64)
 
 

@@ -88,7 +88,7 @@ class Bitmap(Level):
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         child = number_cells(dims, positions, coords)
-        return np.where(arrays["bitmap"][child], child, -1)
+        return np.where(self._flags(arrays, child), child, -1)
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return n * cells(dims)

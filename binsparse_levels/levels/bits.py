@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import Problem
 from .base import Arrays, ArraySpec, Built, Counted, register, wrong_lengths
 from .bitmap import Bitmap
-from .positions import Array, Positions, Window, as_array, cells, items_at, number_cells
+from .positions import Array, Positions, Window, as_array, cells, items_at
 
 
 @register
@@ -60,10 +60,6 @@ class Bits(Bitmap):
         count = n * cells(dims)
         if count % 8 and arrays["bits"][-1] >> count % 8:
             yield Problem(f"bits[{len(arrays['bits']) - 1}]", f"bits behind the {count} cells are set")
-
-    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        child = number_cells(dims, positions, coords)
-        return np.where(arrays["bits"][child // 8] >> (child % 8).astype(np.uint8) & 1, child, -1)
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return _bytes(n * cells(dims))

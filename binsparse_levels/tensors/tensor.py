@@ -861,16 +861,9 @@ class Tensor:
         coords, values = expand(self.structure, *given, mirrored_first=above)
         iso = self.iso and bool(len(values) == 0 or (values == values[0]).all())
         entries = _entries(self._format, self._shape, coords, _one(values).reshape(1) if iso else values, iso)
-        ordered = all(level.ordered for level in self._format.levels)
-        tree = packing.pack_entries(
-            self._format.levels,
-            entries,
-            self._pad(),
-            "error",
-            DEFAULT_LIMITS,
-            ordered_dims=int(ordered),
-            trusted=ordered,
-        )
+        if all(level.ordered for level in self._format.levels):
+            entries = replace(entries, ordered_dims=1, trusted=True)
+        tree = packing.pack_entries(self._format.levels, entries, self._pad(), "error", DEFAULT_LIMITS)
         return self._with(self._format, tree, structure=None)
 
     def with_structure(self, structure: str) -> Tensor:
