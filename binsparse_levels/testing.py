@@ -377,8 +377,8 @@ def _equal(a: Any, b: Any) -> bool:
     return np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind in "fc")
 
 
-def _dense(part: Any) -> Any:
-    return part.to_dense() if isinstance(part, Tensor) else part
+def _dense(selected: Any) -> Any:
+    return selected.to_dense() if isinstance(selected, Tensor) else selected
 
 
 def _keys(shape: Sequence[int]) -> Iterator[Any]:
@@ -386,8 +386,8 @@ def _keys(shape: Sequence[int]) -> Iterator[Any]:
     if all(shape):
         yield from {(0,) * len(shape), tuple(size - 1 for size in shape), tuple(size // 2 for size in shape)}
     for k, size in enumerate(shape):
-        for part in (*range(size), slice(0, 0), slice(1, None), slice(None, None, 2), slice(None, None, -1)):
-            yield (*[slice(None)] * k, part, ...)
+        for item in (*range(size), slice(0, 0), slice(1, None), slice(None, None, 2), slice(None, None, -1)):
+            yield (*[slice(None)] * k, item, ...)
 
 
 def check_names(format: Format) -> None:

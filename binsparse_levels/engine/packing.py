@@ -68,7 +68,7 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
         values = entries.values if chain.values is None else chain.values
         return build(levels, replace(entries, coords=tuple(chain.indices), values=values), pad, limits)
     pad_differs = entries.iso and levels[-1].padded and not alike(pad, entries.values[0])
-    chain = fuse(tuple(code for part in codes for code in part or ()), entries.expanded() if pad_differs else entries)
+    chain = fuse(tuple(code for fused in codes for code in fused or ()), entries.expanded() if pad_differs else entries)
     arrays = {}
     for place in places(levels, entries.dims):
         for name, _, dimension in place.arrays.values():

@@ -124,7 +124,7 @@ class Format:
 
     def canonical(self) -> Format:
         """The simplest format that stores the same bytes: dense levels split, no identity transpose."""
-        levels = tuple(part for level in self.levels for part in level.canonical())
+        levels = tuple(simple for level in self.levels for simple in level.canonical())
         identity = self.order == tuple(range(self.rank))
         return Format(levels, None if identity else self.transpose)
 

@@ -112,11 +112,11 @@ def _expand_rows(bits: Array, dims: Sequence[int], fibers: int, start: int) -> t
         table = kernels.readable(bits).view(np.uint8).reshape(rows, width)
         parts = [(begin // width, end // width) for begin, end in parallel.shares(len(bits))]
         in_rows = np.zeros(rows, np.int64)
-        parallel.each(lambda part: kernels.dense.count_in_rows(table, *part, in_rows), parts)
+        parallel.each(lambda share: kernels.dense.count_in_rows(table, *share, in_rows), parts)
         pointers = np.zeros(rows + 1, np.int64)
         np.cumsum(in_rows, out=pointers[1:])
         last, child = np.empty(pointers[-1], np.int64), np.empty(pointers[-1], np.int64)
-        parallel.each(lambda part: kernels.dense.place_in_rows(table, *part, pointers, last, child), parts)
+        parallel.each(lambda share: kernels.dense.place_in_rows(table, *share, pointers, last, child), parts)
     else:
         (child,) = bits.nonzero()
         in_rows = bits.reshape(rows, width).sum(axis=1, dtype=np.int64)

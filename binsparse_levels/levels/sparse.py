@@ -220,7 +220,7 @@ class Sparse(Level):
         def pointers(first: int) -> Array:
             return arrays["ptr"][first : min(first + size, n) + 1] if "ptr" in arrays else np.array([0, children])
 
-        def part(first: int, bounds: Array, start: int) -> Iterator[Problem]:
+        def section(first: int, bounds: Array, start: int) -> Iterator[Problem]:
             stop = min(start + size, int(bounds[-1]))
             before = max(start - 1, int(bounds[0]))  # one child of the same fiber tells whether it goes on in order
             read = _named(np.clip(bounds, before, stop) - before, [x[before:stop] for x in self._columns(arrays)])
@@ -234,7 +234,7 @@ class Sparse(Level):
         for first in firsts:
             bounds = pointers(first).astype(np.int64)
             for start in range(int(bounds[0]), int(bounds[-1]), size):
-                problems = list(part(first, bounds, start))
+                problems = list(section(first, bounds, start))
                 yield from problems
                 if problems:
                     return
@@ -248,7 +248,8 @@ class Sparse(Level):
         child = np.empty(len(positions), np.int64)
         pointers, at = kernels.readable(self._pointers(arrays)), kernels.readable(positions, np.int64)
         parallel.each(
-            lambda part: kernels.fibers.search(pointers, columns, at, wanted, *part, child), parallel.shares(len(child))
+            lambda share: kernels.fibers.search(pointers, columns, at, wanted, *share, child),
+            parallel.shares(len(child)),
         )
         return child
 
@@ -354,7 +355,7 @@ def _bad_entries(pointers: Array | None, columns: tuple[Array, ...], dims: Seque
     """The number of entries out of range, and the number out of order in their fibers."""
     sizes = tuple(map(np.uint64, dims))
     parts = parallel.shares(len(columns[0]))
-    found = parallel.each(lambda part: kernels.check.count_bad_entries(pointers, columns, sizes, *part), parts)
+    found = parallel.each(lambda share: kernels.check.count_bad_entries(pointers, columns, sizes, *share), parts)
     return sum(int(outside) for outside, _ in found), sum(int(descents) for _, descents in found)
 
 
