@@ -306,6 +306,9 @@ def ordered_dims(order: Sequence[int]) -> int:
     """How many last dimensions of the new order need no sorting, because radix sorts are stable.
 
     They are the longest tail of the new order that ascends.
+
+    >>> ordered_dims((1, 0, 2))
+    2
     """
     for sorted_dims in range(len(order) + 1):
         rest = list(order[sorted_dims:])

@@ -256,7 +256,11 @@ def same(a: Any, b: Any) -> bool:
 
 
 def index_dtype(dims: Sequence[int], count: int) -> np.dtype[Any]:
-    """The integer type of the arrays that the package makes: int32 where every dimension and count fits, else int64."""
+    """The integer type of the arrays that the package makes: int32 where every dimension and count fits, else int64.
+
+    >>> str(index_dtype((3, 2**40), 5))
+    'int64'
+    """
     return np.dtype(np.int32 if max([*dims, count, 0]) <= INT32_MAX else np.int64)
 
 

@@ -92,6 +92,9 @@ def parse_key(key: Any, shape: Sequence[int]) -> tuple[list[Any], bool]:
     A mask of several dimensions becomes an array for each. The second answer tells whether a slice or an ellipsis
     stands between integers and arrays, which numpy treats differently. Raises IndexError where numpy would, and for
     keys that would add dimensions.
+
+    >>> parse_key((..., -1), (2, 3))
+    ([slice(None, None, None), -1], False)
     """
     if type(key) is slice and shape:
         return [key, *[_ALL] * (len(shape) - 1)], False
@@ -195,7 +198,11 @@ def narrowed(view: View, indices: Sequence[Any], *, apart: bool = False) -> View
 
 
 def broadcast(indices: Sequence[Any], shape: Sequence[int]) -> list[Array]:
-    """Arrays and integers broadcast against each other, as int64 arrays of one shape. Raises IndexError."""
+    """Arrays and integers broadcast against each other, as int64 arrays of one shape. Raises IndexError.
+
+    >>> [x.tolist() for x in broadcast([np.array([0, 1]), -1], (2, 3))]
+    [[0, 1], [2, 2]]
+    """
     placed = [
         index if isinstance(index, np.ndarray) else pick(range(size), index, k)
         for k, (index, size) in enumerate(zip(indices, shape, strict=True))

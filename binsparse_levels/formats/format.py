@@ -123,13 +123,21 @@ class Format:
         return _NAMES.get(self.canonical()) if self.rank <= 2 else None
 
     def canonical(self) -> Format:
-        """The simplest format that stores the same bytes: dense levels split, no identity transpose."""
+        """The simplest format that stores the same bytes: dense levels split, no identity transpose.
+
+        >>> print(Format((Dense(2),)).canonical())
+        DMATR
+        """
         levels = tuple(simple for level in self.levels for simple in level.canonical())
         identity = self.order == tuple(range(self.rank))
         return Format(levels, None if identity else self.transpose)
 
     def custom(self) -> dict[str, Any]:
-        """The `custom` object of a descriptor, spelled as the format is."""
+        """The `custom` object of a descriptor, spelled as the format is.
+
+        >>> Format((Sparse(),)).custom()
+        {'level': {'level_desc': 'sparse', 'rank': 1, 'level': {'level_desc': 'element'}}}
+        """
         tree: dict[str, Any] = {"level_desc": "element"}
         for level in reversed(self.levels):
             tree = {"level_desc": level.level_desc(), "rank": level.rank, **level.params(), "level": tree}

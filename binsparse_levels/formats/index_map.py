@@ -145,14 +145,22 @@ class IndexMap:
         return ", ".join(texts)
 
     def header(self) -> dict[str, Any]:
-        """The JSON under KEY, beside the descriptor."""
+        """The JSON under KEY, beside the descriptor.
+
+        >>> IndexMap.blocks((4,), 2).header()
+        {'shape': [4], 'digits': '0/2, 0%2'}
+        """
         return {"shape": list(self.shape), "digits": str(self)}
 
     # Maps by name
 
     @classmethod
     def transpose(cls, shape: Sequence[int], axes: Sequence[int] | None = None) -> IndexMap:
-        """Stored dimension k is dimension axes[k]; without axes this is the identity."""
+        """Stored dimension k is dimension axes[k]; without axes this is the identity.
+
+        >>> str(IndexMap.transpose((2, 3)))
+        '0, 1'
+        """
         sizes = checked_shape(shape)
         return cls.grouping(sizes, range(len(sizes)) if axes is None else axes, range(1, len(sizes)))
 
@@ -208,7 +216,11 @@ class IndexMap:
 
     @classmethod
     def morton(cls, shape: Sequence[int]) -> IndexMap:
-        """The Morton or Z order: all bits of all coordinates interleaved into one stored dimension."""
+        """The Morton or Z order: all bits of all coordinates interleaved into one stored dimension.
+
+        >>> str(IndexMap.morton((4, 4)))
+        '(0/2 1/2 0%2 1%2)'
+        """
         sizes = checked_shape(shape)
         return cls(sizes, _interleaved(sizes, (1,) * len(sizes)))
 
@@ -227,7 +239,11 @@ class IndexMap:
     # Maps from maps
 
     def permuted(self, axes: Sequence[int]) -> IndexMap:
-        """The map to the same stored cells from the tensor whose dimension k is dimension axes[k] of this one."""
+        """The map to the same stored cells from the tensor whose dimension k is dimension axes[k] of this one.
+
+        >>> str(IndexMap.blocks((4, 6), 2).permuted((1, 0)))
+        '1/2, 0/2, 1%2, 0%2'
+        """
         at = {k: new for new, k in enumerate(axes)}
         groups = tuple(tuple(digit._replace(dimension=at[digit.dimension]) for digit in group) for group in self.groups)
         return IndexMap(tuple(self.shape[k] for k in axes), groups)
@@ -236,6 +252,9 @@ class IndexMap:
         """The map for a tensor of another shape, which cuts dimension k as this map cuts dimension dimensions[k].
 
         Also gives the stored dimensions that are left; those without a digit of `dimensions` disappear.
+
+        >>> [str(x) for x in IndexMap.blocks((4, 6), 2).restricted((1,), (9,))]
+        ['0/2, 0%2', '[1, 3]']
         """
         at = {k: new for new, k in enumerate(dimensions)}
 
@@ -254,6 +273,9 @@ class IndexMap:
         """One map that applies this map and then the second one.
 
         Raises FormatError if the second map is for another shape, or splits a digit of this map unevenly.
+
+        >>> str(IndexMap.grouping((4, 6), (0, 1), ()).then(IndexMap.blocks((24,), 6)))
+        '0, 1'
         """
         if second.shape != self.stored_shape:
             what = f"expected one for the shape {self.stored_shape}, got one for {second.shape}"
@@ -311,7 +333,11 @@ class IndexMap:
         return digits.taken(self._forward_steps, digits.in_range(coords, self.shape), len(self.groups))
 
     def backward(self, coords: Sequence[npt.ArrayLike]) -> tuple[Array, ...]:
-        """The inverse of `forward`. Padding gives coordinates at or beyond the size of a dimension."""
+        """The inverse of `forward`. Padding gives coordinates at or beyond the size of a dimension.
+
+        >>> [x.tolist() for x in IndexMap.grouping((2, 3), (0, 1), ()).backward([[2, 4]])]
+        [[0, 1], [2, 1]]
+        """
         return digits.taken(self._backward_steps, digits.in_range(coords, self.stored_shape), len(self.shape))
 
     @cached_property
@@ -334,6 +360,9 @@ class IndexMap:
         """For each stored dimension, ascending coordinates that include those of all wanted cells.
 
         items: the coordinates that are wanted of each dimension.
+
+        >>> IndexMap.blocks((4, 6), 2).windows((1, range(2, 6)))
+        [range(0, 1), range(1, 3), range(1, 2), range(0, 2)]
         """
         found = []
         for k, group in enumerate(self.groups):
@@ -346,6 +375,9 @@ class IndexMap:
 
         For a view, dimension k is what `items` wants of dimension dimensions[k]. Raises FormatError for a map that
         divides a dimension, and for items without a step.
+
+        >>> IndexMap.grouping((2, 3), (0, 1), ()).dm()
+        DimensionMap(groups=((0, 1),), strides=((3, 1),), offset=(0,))
         """
         if any(len(chain) > 1 for chain in self._chains):
             raise FormatError(Problem("map", f"{self} divides a dimension, which strides cannot represent"))

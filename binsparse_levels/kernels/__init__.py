@@ -45,7 +45,7 @@ def __getattr__(name: str) -> ModuleType:
 def readable(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
     """A contiguous, native, read-only view of `array`, as kernels take their inputs; a copy only where necessary.
 
-    >>> kernels.readable(np.arange(6, dtype=">i4")[::2])
+    >>> readable(np.arange(6, dtype=">i4")[::2])
     array([0, 2, 4], dtype=int32)
     """
     view = np.ascontiguousarray(array, dtype=dtype if dtype is not None else array.dtype.newbyteorder("=")).view()
@@ -56,7 +56,7 @@ def readable(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
 def alike(arrays: Sequence[Array]) -> tuple[Array, ...]:
     """`readable` arrays of one type, so that kernels are compiled for few types: their own if it is one, else int64.
 
-    >>> [x.dtype.name for x in kernels.alike([np.zeros(1, np.int8), np.zeros(1, np.int16)])]
+    >>> [x.dtype.name for x in alike([np.zeros(1, np.int8), np.zeros(1, np.int16)])]
     ['int64', 'int64']
     """
     dtype = None if len({array.dtype for array in arrays}) == 1 else np.int64

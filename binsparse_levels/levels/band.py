@@ -28,6 +28,9 @@ class Band(Level):
     """Fiber p stores the coordinates start[p] … start[p] + ptr[p+1] - ptr[p] - 1: q = ptr[p] + i - start[p].
 
     For banded and skyline matrices, and ragged arrays. Every coordinate of the interval is stored, entry or not.
+
+    >>> pack_dense(np.eye(2), "dense, band").arrays["band_starts_1"].tolist()
+    [0, 1]
     """
 
     kind: ClassVar[str] = "band"

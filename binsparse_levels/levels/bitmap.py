@@ -39,6 +39,9 @@ class Bitmap(Level):
     """`rank` dimensions with a boolean for each cell: q = p·∏dims + ravel(i), where it is set. Rank 0 is one cell.
 
     Not in Binsparse 0.1: stored under an extension name. What lies below a cell that is not set is unspecified.
+
+    >>> pack_dense(np.eye(2), "bitmap(2)").arrays["bitmap_0"].tolist()
+    [True, False, False, True]
     """
 
     kind: ClassVar[str] = "bitmap"

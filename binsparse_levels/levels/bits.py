@@ -24,7 +24,11 @@ from .positions import Array, Positions, Window, as_array, cells, items_at
 @register
 @dataclass(frozen=True)
 class Bits(Bitmap):
-    """As bitmap; cell q is bit q % 8 of byte q // 8, the lowest first. Bits behind the last cell are 0."""
+    """As bitmap; cell q is bit q % 8 of byte q // 8, the lowest first. Bits behind the last cell are 0.
+
+    >>> pack_dense(np.eye(2), "bits(2)").arrays["bits_0"].tolist()
+    [9]
+    """
 
     kind: ClassVar[str] = "bits"
 

@@ -23,7 +23,11 @@ from .positions import Array, Positions, Window, cell_range, cells, list_cells, 
 @register
 @dataclass(frozen=True)
 class Dense(Level):
-    """`rank` dimensions stored in full, row-major: q = p·∏dims + ravel(i). Binsparse 0.1, section 3.5.2.2."""
+    """`rank` dimensions stored in full, row-major: q = p·∏dims + ravel(i). Binsparse 0.1, section 3.5.2.2.
+
+    >>> pack_dense(np.eye(2), "dense(2)").values.tolist()
+    [1.0, 0.0, 0.0, 1.0]
+    """
 
     kind: ClassVar[str] = "dense"
     specified: ClassVar[bool] = True

@@ -34,6 +34,9 @@ class Hashed(Level):
     which is the child position.
 
     Finds an entry in constant time, however long the fiber. Lists a fiber in no order.
+
+    >>> pack_dense(np.eye(2), "dense, hashed").arrays["hash_keys_1"].tolist()
+    [1, 0, 0, 2]
     """
 
     kind: ClassVar[str] = "hashed"

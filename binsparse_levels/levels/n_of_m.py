@@ -28,6 +28,9 @@ class NOfM(Level):
     A slot holds the offset of its coordinate in the block, or m where it is empty.
     q = (p · blocks + i // m) · n + slot.
     Raises FormatError for a fiber with more than n coordinates in a block.
+
+    >>> pack_dense(np.eye(2), "dense, n_of_m(1, n=1, m=2)").arrays["slots_1"].tolist()
+    [0, 1]
     """
 
     n: int = 2

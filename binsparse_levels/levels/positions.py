@@ -19,7 +19,11 @@ Window: TypeAlias = Sequence[Positions]
 
 
 def is_everything(window: Window, dims: Sequence[int]) -> bool:
-    """Whether the window covers the dimensions whole."""
+    """Whether the window covers the dimensions whole.
+
+    >>> is_everything([range(3)], [3]), is_everything([range(1, 3)], [3])
+    (True, False)
+    """
     return all(isinstance(w, range) and w == range(size) for w, size in zip(window, dims, strict=True))
 
 
@@ -41,14 +45,22 @@ def inside(window: Window, coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
 
 
 def as_array(positions: Positions) -> Array:
-    """Positions as an int64 array."""
+    """Positions as an int64 array.
+
+    >>> as_array(range(1, 4)).tolist()
+    [1, 2, 3]
+    """
     if isinstance(positions, range):
         return np.arange(positions.start, positions.stop, positions.step, dtype=np.int64)
     return positions
 
 
 def items_at(array: Array, positions: Positions) -> Array:
-    """The items at these positions, without a copy where the positions are contiguous."""
+    """The items at these positions, without a copy where the positions are contiguous.
+
+    >>> items_at(np.array([5, 6, 7]), range(1, 3)).tolist()
+    [6, 7]
+    """
     if isinstance(positions, range):
         return array[positions.start : positions.stop : positions.step]
     lazy: Any = array
@@ -61,7 +73,11 @@ def items_at(array: Array, positions: Positions) -> Array:
 
 
 def ranges(starts: Array, counts: Array) -> Array:
-    """starts[k], starts[k] + 1 …, counts[k] of them, for every k. Precondition: int64."""
+    """starts[k], starts[k] + 1 …, counts[k] of them, for every k. Precondition: int64.
+
+    >>> ranges(np.array([7, 2]), np.array([2, 3])).tolist()
+    [7, 8, 2, 3, 4]
+    """
     if counts.sum(dtype=np.float64) >= 2**62:  # numpy would count on from the other end
         raise MemoryError(f"{counts.sum(dtype=object)} coordinates")
     ends = np.cumsum(counts)
@@ -71,7 +87,11 @@ def ranges(starts: Array, counts: Array) -> Array:
 
 
 def children_of(pointers: Array, at: Array) -> tuple[Array, Array]:
-    """The number of children of each of these fibers, and the children."""
+    """The number of children of each of these fibers, and the children.
+
+    >>> [x.tolist() for x in children_of(np.array([0, 2, 5]), np.array([1]))]
+    [[3], [2, 3, 4]]
+    """
     first = pointers[at].astype(np.int64)
     counts = pointers[at + 1].astype(np.int64) - first
     return counts, ranges(first, counts)
@@ -87,7 +107,11 @@ def times(counts: Array, below: int | Array) -> Array:
 
 
 def below_fibers(bounds: Array, below: int | Array) -> Array:
-    """For every fiber the sum of `below` over its children bounds[p] … bounds[p + 1]."""
+    """For every fiber the sum of `below` over its children bounds[p] … bounds[p + 1].
+
+    >>> below_fibers(np.array([0, 2, 3]), np.array([5, 1, 4])).tolist()
+    [6, 4]
+    """
     if isinstance(below, int):
         return times(np.diff(bounds.astype(np.int64, copy=False)), below)
     found: Array = np.diff(np.append(0, np.cumsum(below))[bounds.astype(np.int64, copy=False)])
@@ -119,7 +143,11 @@ def through(window: Positions, places: Array) -> Array:
 
 
 def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array]) -> Array:
-    """p·∏dims + ravel(i) of each entry, as int64. Precondition: that of the last cell fits."""
+    """p·∏dims + ravel(i) of each entry, as int64. Precondition: that of the last cell fits.
+
+    >>> number_cells([2, 3], range(2), [np.array([0, 1]), np.array([2, 0])]).tolist()
+    [2, 9]
+    """
     number = as_array(parents).astype(np.int64, copy=False)
     for size, x in zip(dims, coords, strict=True):
         number = number * np.int64(size) + x.astype(np.int64, copy=False)
@@ -146,7 +174,11 @@ def list_cells(dims: Sequence[int], positions: Positions, window: Window) -> tup
 
 
 def cell_range(dims: Sequence[int], positions: Positions, window: Window) -> range | None:
-    """The numbers of the cells of the fibers inside the window as a range, or None where they are no range."""
+    """The numbers of the cells of the fibers inside the window as a range, or None where they are no range.
+
+    >>> cell_range([2, 3], range(1), [range(1, 2), range(3)])
+    range(3, 6)
+    """
     if not dims:
         return positions if isinstance(positions, range) and positions.step == 1 else None
     outer, inner = window[0], cells(dims[1:])

@@ -31,6 +31,9 @@ class Run(Level):
     """Fiber p owns the runs ptr[p] … ptr[p+1]; run q covers the coordinates start[q] … end[q] - 1, which share child q.
 
     Run-length encoding, also of what lies below: equal rows of a matrix that follow each other are stored once.
+
+    >>> pack_dense([5, 5, 0, 7], "run").arrays["run_ends_0"].tolist()
+    [2, 4]
     """
 
     kind: ClassVar[str] = "run"

@@ -34,6 +34,9 @@ class Sparse(Level):
     """Fiber p owns the children ptr[p] … ptr[p+1], whose coordinates are idx0, idx1 …. Binsparse 0.1, section 3.5.2.3.
 
     The root level is one fiber, and has no pointers.
+
+    >>> pack_dense(np.eye(2), "sparse(2)").arrays["indices_1"].tolist()
+    [0, 1]
     """
 
     kind: ClassVar[str] = "sparse"
