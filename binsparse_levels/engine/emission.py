@@ -201,7 +201,9 @@ def hold_dense(n: int, entries: int, limits: Limits) -> None:
 def add_groups(values: Array, new: Array) -> Array:
     """The sum of each group of values, which begins where `new` is true. Booleans are joined by or; integers wrap."""
     if values.dtype.kind not in "biufc":
-        raise ArrayError(Problem("values", f"values of type {values.dtype} cannot be summed"))
+        raise ArrayError(
+            Problem("values", f"values of type {values.dtype} cannot be summed; pass duplicates='first' or 'last'")
+        )
     total = values[new]
     rest = ~new
     add = np.logical_or if values.dtype.kind == "b" else np.add

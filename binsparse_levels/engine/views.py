@@ -138,7 +138,7 @@ def _parse_item(item: Any) -> Any:
     except ValueError as error:
         raise IndexError(f"an index that is no array: {error}") from None
     if item is None or (array.ndim == 0 and array.dtype.kind == "b"):
-        raise IndexError(f"{item!r} would add a dimension, which a view cannot")
+        raise IndexError(f"{item!r} would add a dimension, which a view cannot; index the result of to_dense()")
     if not array.size and not isinstance(item, np.ndarray):  # a list of nothing tells no type
         return array.astype(np.int64)
     if array.dtype.kind not in "biu" or not array.ndim:

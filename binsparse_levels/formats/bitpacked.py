@@ -225,7 +225,7 @@ def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
 def _head(count: int, wrapper: str, planes: Sequence[tuple[Array, Array]]) -> Array:
     """The array before the words, from the offsets and the first numbers of the chunks of each plane."""
     if any(offsets[-1] > 4 * 0xFFFFFFFF for offsets, _ in planes):
-        raise ArrayError(Problem("", "64 GiB is the most that can be bit-packed"))
+        raise ArrayError(Problem("", "64 GiB is the most that can be bit-packed; store the array unpacked"))
     head = [np.array([count & 0xFFFFFFFF, count >> 32, len(planes)], np.uint32)]
     for offsets, starts in planes:
         head += [(offsets // 4).astype(np.uint32), *([starts] if CODECS[wrapper] in STEPPING else [])]

@@ -89,7 +89,7 @@ def data_type_of(dtype: np.dtype[Any], path: str, iso: bool = False) -> DataType
     native = dtype.newbyteorder("=")
     if native in _VALUES.values() or native in _COMPLEX.values():
         return DataType(native, iso)
-    raise ArrayError(Problem(path, f"a Binsparse file has no data type for numpy's {dtype}"))
+    raise ArrayError(Problem(path, f"a Binsparse file has no data type for numpy's {dtype}; convert with astype()"))
 
 
 def sound_booleans(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -99,8 +99,8 @@ class IndexMap:
                 at *= digit.radix
             sound = sound and chain[-1].stride == at and chain[-1].radix == -(-size // at)
             if not sound:
-                digits = ", ".join(digit.text(False) for digit in chain[::-1]) or "none"
-                what = f"the digits of dimension {dimension} of size {size} do not make up its coordinate: {digits:.80}"
+                text = ", ".join(digit.text(False) for digit in chain[::-1]) or "none"
+                what = f"the digits of dimension {dimension} of size {size} do not make up its coordinate: {text:.80}"
                 yield Problem("map", what)
                 return
             if at * chain[-1].radix > INT64_MAX:
@@ -120,10 +120,11 @@ class IndexMap:
         return found
 
     @cached_property
-    def _leading(self) -> set[tuple[int, int]]:
-        """The leading digits, by the numbers of the group and the digit. Of equal digits the last one leads."""
+    def _marked(self) -> list[list[tuple[Digit, bool]]]:
+        """The digits of each group, and whether each leads its dimension. Of equal digits the last one leads."""
         last = {digit: (k, i) for k, group in enumerate(self.groups) for i, digit in enumerate(group)}
-        return {last[chain[-1]] for chain in self._chains}
+        leading = {last[chain[-1]] for chain in self._chains}
+        return [[(digit, (k, i) in leading) for i, digit in enumerate(group)] for k, group in enumerate(self.groups)]
 
     @cached_property
     def stored_shape(self) -> tuple[int, ...]:
@@ -139,9 +140,9 @@ class IndexMap:
 
     def __str__(self) -> str:
         texts = []
-        for k, group in enumerate(self.groups):
-            digits = [digit.text((k, i) in self._leading) for i, digit in enumerate(group)]
-            texts.append(digits[0] if len(digits) == 1 else f"({' '.join(digits)})")
+        for group in self._marked:
+            each = [digit.text(leads) for digit, leads in group]
+            texts.append(each[0] if len(each) == 1 else f"({' '.join(each)})")
         return ", ".join(texts)
 
     def header(self) -> dict[str, Any]:
@@ -177,7 +178,6 @@ class IndexMap:
         ------
         FormatError : the arguments are none of these.
 
-        >>> from binsparse_levels import IndexMap
         >>> str(IndexMap.grouping((2, 3, 5), (2, 0, 1), (1,)))
         '2, (0 1)'
         """
@@ -203,7 +203,6 @@ class IndexMap:
         ----------
         sizes : of the outermost blocks, then of the blocks within them. A number stands for all dimensions.
 
-        >>> from binsparse_levels import IndexMap
         >>> str(IndexMap.blocks((16, 16), 8, 2))
         '0/8, 1/8, 0/2%4, 1/2%4, 0%2, 1%2'
         """
@@ -228,7 +227,6 @@ class IndexMap:
     def hicoo(cls, shape: Sequence[int], size: int | Sequence[int]) -> IndexMap:
         """Blocks in Morton order, then the coordinates within a block. With `sparse, sparse(n)` this is HiCOO.
 
-        >>> from binsparse_levels import IndexMap
         >>> str(IndexMap.hicoo((8, 16), 4))
         '(1/8 0/4 1/4%2), 0%4, 1%4'
         """
@@ -258,14 +256,11 @@ class IndexMap:
         """
         at = {k: new for new, k in enumerate(dimensions)}
 
-        def cut(digit: Digit, leading: bool) -> Digit:
+        def cut(digit: Digit, leads: bool) -> Digit:
             new = at[digit.dimension]
-            return Digit(new, digit.stride, -(-shape[new] // digit.stride) if leading else digit.radix)
+            return Digit(new, digit.stride, -(-shape[new] // digit.stride) if leads else digit.radix)
 
-        groups = [
-            tuple(cut(digit, (k, i) in self._leading) for i, digit in enumerate(group) if digit.dimension in at)
-            for k, group in enumerate(self.groups)
-        ]
+        groups = [tuple(cut(*digit) for digit in group if digit[0].dimension in at) for group in self._marked]
         left = [k for k, group in enumerate(groups) if group]
         return IndexMap(tuple(shape), tuple(groups[k] for k in left)), left
 
@@ -280,25 +275,21 @@ class IndexMap:
         if second.shape != self.stored_shape:
             what = f"expected one for the shape {self.stored_shape}, got one for {second.shape}"
             raise FormatError(Problem("map", what))
-        groups = (
-            tuple(own for i, digit in enumerate(group) for own in self._cut(digit, (k, i) in second._leading))
-            for k, group in enumerate(second.groups)
-        )
+        groups = (tuple(own for digit in group for own in self._cut(*digit)) for group in second._marked)
         return IndexMap(self.shape, tuple(groups))
 
     def _cut(self, wanted: Digit, leading: bool) -> list[Digit]:
         """A digit of a stored coordinate, written as digits of this map."""
-        group = self.groups[wanted.dimension]
         begin = wanted.stride
         end = None if leading else begin * wanted.radix
         if begin == 1 and leading:
-            return list(group)
+            return list(self.groups[wanted.dimension])
         found: list[Digit] = []
         nothing: Digit | None = None  # a digit of radix 1, where the wanted digit would be
         weight = 1  # of the current digit in the stored coordinate
-        for i, digit in reversed(list(enumerate(group))):
+        for i, (digit, leads) in reversed(list(enumerate(self._marked[wanted.dimension]))):
             # A leading first digit may be cut unevenly: the cells beyond it are padding.
-            is_open = i == 0 and (wanted.dimension, i) in self._leading
+            is_open = i == 0 and leads
             above = weight * digit.radix
             for cut in (begin, end or 1):
                 cuts_it = weight < cut and (is_open or cut < above or i == 0)
@@ -326,7 +317,6 @@ class IndexMap:
 
         coords: an array of integers for each dimension. Raises ArrayError if they are out of range.
 
-        >>> from binsparse_levels import IndexMap
         >>> [x.tolist() for x in IndexMap.grouping((2, 3), (0, 1), ()).forward([[0, 1], [2, 1]])]
         [[2, 4]]
         """
@@ -365,9 +355,9 @@ class IndexMap:
         [range(0, 1), range(1, 3), range(1, 2), range(0, 2)]
         """
         found = []
-        for k, group in enumerate(self.groups):
-            each = [digits.window(items[d.dimension], d, (k, i) in self._leading) for i, d in enumerate(group)]
-            found.append(each[0] if len(each) == 1 else digits.merged(each, [digit.radix for digit in group]))
+        for group in self._marked:
+            each = [digits.window(items[digit.dimension], digit, leads) for digit, leads in group]
+            found.append(each[0] if len(each) == 1 else digits.merged(each, [digit.radix for digit, _ in group]))
         return found
 
     def dm(self, items: Sequence[Item] | None = None, dimensions: Sequence[int] | None = None) -> DimensionMap:
@@ -380,7 +370,9 @@ class IndexMap:
         DimensionMap(groups=((0, 1),), strides=((3, 1),), offset=(0,))
         """
         if any(len(chain) > 1 for chain in self._chains):
-            raise FormatError(Problem("map", f"{self} divides a dimension, which strides cannot represent"))
+            raise FormatError(
+                Problem("map", f"{self} divides a dimension, which strides cannot represent; use a grouping")
+            )
         wanted = [range(size) for size in self.shape] if items is None else items
         at = {k: new for new, k in enumerate(range(len(self.shape)) if dimensions is None else dimensions)}
         found = []
@@ -391,7 +383,11 @@ class IndexMap:
             for digit in reversed(group):
                 item = wanted[digit.dimension]
                 if isinstance(item, np.ndarray):
-                    raise FormatError(Problem("map", f"an index array in dimension {digit.dimension} has no stride"))
+                    raise FormatError(
+                        Problem(
+                            "map", f"an index array in dimension {digit.dimension} has no stride; index with a slice"
+                        )
+                    )
                 offset += weight * (item if isinstance(item, int) else item.start)
                 if not isinstance(item, int):
                     kept.insert(0, at[digit.dimension])
@@ -505,7 +501,7 @@ def _block_sizes(shape: Sequence[int], sizes: Sequence[int | Sequence[int]]) -> 
             raise FormatError(Problem("block", what))
         found.append(block)
     if not found:
-        raise FormatError(Problem("block", "no size is given"))
+        raise FormatError(Problem("block", "no size is given; give at least one"))
     for outer, inner in itertools.pairwise(found):
         if any(a % b for a, b in zip(outer, inner, strict=True)):
             raise FormatError(Problem("block", f"blocks of {inner} do not divide those of {outer}"))

@@ -58,7 +58,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise DescriptorError(Problem(name[:60], "this key is there twice"))
+        raise DescriptorError(Problem(name[:60], "this key is there twice; remove one"))
     return found
 
 

@@ -344,5 +344,7 @@ LEVELS: dict[str, type[Level]] = {}
 def register(kind: type[Level]) -> type[Level]:
     """Class decorator: make a kind known under its name."""
     if LEVELS.setdefault(kind.kind, kind) is not kind:
-        raise FormatError(f"a level kind {kind.kind!r} is registered already: {LEVELS[kind.kind]!r}")
+        raise FormatError(
+            f"a level kind {kind.kind!r} is registered already by {LEVELS[kind.kind]!r}; choose another name"
+        )
     return kind

@@ -68,8 +68,8 @@ class NOfM(Level):
         rank = number - number[firsts]
         (full,) = (rank >= self.n).nonzero()
         if len(full):
-            place = f"fiber {parent[full[0]]} has more than {self.n} of the {self.m} coordinates around {x[full[0]]}"
-            raise FormatError(Problem(str(self), place))
+            what = f"fiber {parent[full[0]]} has more than {self.n} of the {self.m} coordinates around {x[full[0]]}"
+            raise FormatError(Problem(str(self), f"{what}; choose a larger n, or another kind"))
         slots = np.full(n * self._slots(dims), self.m, np.uint8)
         child = block * self.n + rank
         slots[child] = x % self.m
