@@ -18,10 +18,11 @@ from ..errors import ArrayError, Problem
 from ..formats.format import range_problems
 from ..levels import Level, Place, places
 from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE
-from ..levels.positions import Array, Positions, as_array, cells, items_at
+from ..levels.positions import Array, Positions, Window, as_array, cells, items_at
 from ..limits import Limits
 from . import emission, sorting
 from .emission import Duplicates
+from .parts import expand
 from .sorting import Entries as Entries
 from .tree import Tree, index_dtype, same, shared_dtype
 
@@ -205,12 +206,13 @@ def repeated(coords: Sequence[int]) -> RepeatedError:
 # Tree → entries
 
 
-def unpack_tree(tree: Tree, dtype: Any = np.int64) -> tuple[list[Array], Positions]:
-    """The coordinates of all entries by stored dimension, in stored order, and the positions of their values.
+def unpack_tree(tree: Tree, dtype: Any = np.int64, window: Window | None = None) -> tuple[list[Array], Positions]:
+    """The coordinates of the entries by stored dimension, in stored order, and the positions of their values.
 
-    Index arrays of type `dtype` that have an item for each entry are not copied.
+    window: of the stored dimensions; by default all of them. Index arrays of type `dtype` that have an item for each
+    entry are not copied.
     """
-    levels = list(expand_levels(tree))
+    levels = list(expand_levels(tree, window))
     positions = levels[-1][3] if levels else range(1)
     return columns_of([(coords, ends) for _, coords, ends, _ in levels], len(positions), dtype), positions
 
@@ -225,13 +227,14 @@ def columns_of(levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtyp
     return columns
 
 
-def expand_levels(tree: Tree) -> Iterator[tuple[Place, list[Array], Array, Positions]]:
+def expand_levels(tree: Tree, window: Window | None = None) -> Iterator[tuple[Place, list[Array], Array, Positions]]:
     """For each level its coordinates, where each fiber ends among them, and the positions of its children."""
     positions: Positions = range(1)
-    for place, arrays, _ in tree.walk():
-        window = [range(size) for size in place.dims]
+    whole = [range(size) for size in tree.dims] if window is None else window
+    for place, arrays, n in tree.walk():
+        here = whole[place.depth : place.depth + place.level.rank]
         fibers = len(positions)
-        counts, coords, positions = place.level.expand(arrays, place.dims, positions, window)
+        counts, coords, positions = expand(tree, place, arrays, n, positions, here)
         ends = np.arange(1, fibers + 1) * counts if isinstance(counts, int) else np.cumsum(counts, dtype=np.int64)
         yield place, coords, ends, positions
 

@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 
 from ..arrays import repeat_one
-from ..errors import ArrayError, Problem, raise_if
+from ..errors import ArrayError, raise_if
 from ..formats.format import Format
 from ..formats.structure import STRUCTURES, in_triangle, read_problems
 from ..levels import Level, Place
-from ..levels.base import Built, Expanded
-from ..levels.positions import Array, Positions, Window, as_array, items_at
+from ..levels.base import Built
+from ..levels.positions import Array, Positions, Window, items_at
 from ..limits import Limits
 from . import packing
 from .packing import Entries
-from .tree import Tree, at_name
+from .parts import expand, part_of, through
+from .tree import Tree
 from .views import Item, View, kept_rank
 
 
@@ -59,7 +60,7 @@ def find_in(tree: Tree, coords: Sequence[int]) -> int:
         here = coords[place.depth : place.depth + level.rank]
         if tree.lazy:
             window = [range(x, x + 1) for x in here]
-            _, _, found = _expand(tree, place, arrays, n, range(position, position + 1), window)
+            _, _, found = expand(tree, place, arrays, n, range(position, position + 1), window)
             position = int(found[0]) if len(found) else -1
             n = level.size(arrays, place.dims, n)
         else:
@@ -217,66 +218,8 @@ def _own_coordinates(item: range | Array, x: Array) -> tuple[Array, Array | None
 
 def _in_window(tree: Tree, window: Window) -> tuple[list[Array], Array]:
     """The coordinates by stored dimension, and the values, of all entries in a window, in stored order."""
-    positions: Positions = range(1)
-    levels = []
-    for place, arrays, n in tree.walk():
-        here = window[place.depth : place.depth + place.level.rank]
-        fibers = len(positions)
-        counts, coords, positions = _expand(tree, place, arrays, n, positions, here)
-        ends = np.arange(1, fibers + 1) * counts if isinstance(counts, int) else np.cumsum(counts, dtype=np.int64)
-        levels.append((coords, ends))
-    return packing.columns_of(levels, len(positions)), np.asarray(items_at(tree.values, positions))
-
-
-def _expand(
-    tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window
-) -> Expanded:
-    """`expand`. Arrays in a file are read and checked first."""
-    local, children, fibers = _part_of(tree, place, arrays, n, positions, window)
-    counts, coords, below = place.level.expand(local, place.dims, fibers, window)
-    return counts, coords, _through(children, below)
-
-
-def _part_of(
-    tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window
-) -> tuple[dict[str, Array], Positions | None, Positions]:
-    """The part of a level in a file that these fibers need, read and checked; of a tree in memory, the level.
-
-    Returns its arrays; its children, as positions of the whole level (None: the part is the whole level); and the
-    positions of the fibers in the part.
-    """
-    level, dims = place.level, place.dims
-    if not tree.lazy or not arrays:
-        return arrays, None, positions
-    try:
-        part = level.part(arrays, dims, positions, window)
-        if part is not None:
-            raise_if(ArrayError, level.check(part[0], dims, len(positions)))
-            return *part, range(len(positions))
-    except ArrayError as error:
-        raise ArrayError([_in_part(problem, place, positions) for problem in error.problems]) from None
-    whole = {role: x[:] for role, x in arrays.items()}
-    raise_if(ArrayError, [at_name(problem, place) for problem in level.check(whole, dims, n)])
-    return whole, None, positions
-
-
-def _in_part(problem: Problem, place: Place, positions: Positions) -> Problem:
-    """A problem of a part, with the fibers in place of the number of the item, which counts from the part's start."""
-    named = at_name(problem, place)
-    path, bracket, _ = named.path.partition("[")
-    if not bracket or not len(positions):
-        return Problem(path, named.message)
-    fibers = f"fibers {positions[0]} … {positions[-1]}" if len(positions) > 1 else f"fiber {positions[0]}"
-    return Problem(path, f"{named.message} in {fibers}")
-
-
-def _through(children: Positions | None, below: Positions) -> Positions:
-    """Positions of a part as positions of the whole level."""
-    if children is None:
-        return below
-    if isinstance(children, range) and isinstance(below, range):
-        return children[below.start : below.stop : below.step]
-    return as_array(below) + children.start if isinstance(children, range) else items_at(children, below)
+    columns, positions = packing.unpack_tree(tree, window=window)
+    return columns, np.asarray(items_at(tree.values, positions))
 
 
 def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept: Sequence[int]) -> Tree | None:
@@ -311,7 +254,7 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
                 return None
             items = view.items[place.depth : below]
             window = [_window(item) for item in items]
-            local, children, at = _part_of(tree, place, arrays, n, positions, window)
+            local, children, at = part_of(tree, place, arrays, n, positions, window)
             cut = level.cut(local, place.dims, at, window) if rank or not arrays else None
             if cut is not None:
                 local, reached = cut
@@ -328,7 +271,7 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
                     local = rest[0].from_counts(dims[depth : depth + rank], counts, own, fibers)
                 elif np.any(np.asarray(counts) != 1):
                     return None
-            positions = _through(children, reached)
+            positions = through(children, reached)
             if not rank:  # the level goes
                 continue
         made |= {spec.name: local[role] for role, spec in rest[0].arrays(depth, depth == 0).items()}
@@ -341,7 +284,7 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
 def _whole_fibers(tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions) -> Built | None:
     """A level of these fibers alone, and the children that they had; None for a kind that cannot be cut."""
     window = [range(size) for size in place.dims]
-    local, children, fibers = _part_of(tree, place, arrays, n, positions, window)
+    local, children, fibers = part_of(tree, place, arrays, n, positions, window)
     if children is not None:
         return local, children
     found = place.level.part(local, place.dims, fibers, window)
