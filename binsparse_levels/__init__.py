@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .building import build as build
+    from .building import convert as convert
+    from .building import write_from as write_from
     from .errors import ArrayError as ArrayError
     from .errors import BinsparseError as BinsparseError
     from .errors import ContainerError as ContainerError
@@ -41,7 +44,6 @@ if TYPE_CHECKING:
     from .interop.torch import to_torch as to_torch
     from .io import append as append
     from .io import concatenate as concatenate
-    from .io import convert as convert
     from .io import list_tensors as list_tensors
     from .io import open as open
     from .io import read as read
@@ -65,11 +67,12 @@ if TYPE_CHECKING:
     from .plugins import load_plugins as load_plugins
     from .tensors.advice import Advice as Advice
     from .tensors.advice import advise as advise
+    from .tensors.packing import pack as pack
+    from .tensors.packing import pack_dense as pack_dense
     from .tensors.tensor import Tensor as Tensor
-    from .tensors.tensor import pack as pack
-    from .tensors.tensor import pack_dense as pack_dense
 
 _MODULES = {
+    "building": ["build", "convert", "write_from"],
     "errors": [
         "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "DialectWarning", "FormatError",
         "IncompleteError", "LimitError", "OptionError", "Problem", "UnsafeError",
@@ -83,14 +86,15 @@ _MODULES = {
     "interop.scipy": ["from_scipy", "to_scipy"],
     "interop.torch": ["from_torch", "to_torch"],
     "io": [
-        "append", "concatenate", "convert", "list_tensors", "open", "read", "read_all", "repair", "write", "write_all",
+        "append", "concatenate", "list_tensors", "open", "read", "read_all", "repair", "write", "write_all",
     ],
     "levels": ["Band", "Bitmap", "Bits", "Dense", "Hashed", "Level", "NOfM", "Run", "Sparse"],
     "limits": ["Limits"],
     "parallel": ["get_threads", "set_threads"],
     "plugins": ["list_plugins", "load_plugins"],
     "tensors.advice": ["Advice", "advise"],
-    "tensors.tensor": ["Tensor", "pack", "pack_dense"],
+    "tensors.packing": ["pack", "pack_dense"],
+    "tensors.tensor": ["Tensor"],
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

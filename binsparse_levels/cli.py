@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from . import __version__
+from .building import convert
 from .containers.replacing import clean_folder
 from .engine.emission import Duplicates
 from .errors import BinsparseError, ContainerError, DialectWarning, FormatError, OptionError, within_memory
@@ -22,7 +23,6 @@ from .formats.format import ALIASES, SYNONYMS, Format, coordinates, parse_format
 from .formats.index_map import KEY, IndexMap, parse_map
 from .io import Description, describe, read, repair, write
 from .io import open as open_tensor
-from .io.out_of_core import convert
 from .levels import LEVELS, places
 from .plugins import load_plugins
 from .tensors.advice import advise

@@ -25,7 +25,8 @@ from .formats.format import Format, named, parse_custom
 from .io import open_reader, write_arrays
 from .io.decoding import Loading
 from .limits import DEFAULT_LIMITS
-from .tensors.tensor import Tensor, pack
+from .tensors.packing import pack
+from .tensors.tensor import Tensor
 
 Program: TypeAlias = Callable[[], int]
 

@@ -42,7 +42,8 @@ from .io import open, read, write
 from .levels import LEVELS, Level, places
 from .levels.base import INTEGERS
 from .levels.positions import Array, Positions, as_array
-from .tensors.tensor import Tensor, pack
+from .tensors.packing import pack
+from .tensors.tensor import Tensor
 
 PLAIN = tuple(kind for kind in levels.OURS if kind.specified)  # the kinds of the specification
 OURS = (*PLAIN, *(kind for kind in levels.OURS if not kind.specified))

@@ -24,7 +24,7 @@ import zarr
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, WrapperStore, ZipStore
+from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, StorePath, WrapperStore, ZipStore
 
 from ..arrays import Parts, Pieces
 from ..errors import (
@@ -45,6 +45,7 @@ from .replacing import refuse_existing, remove, replacing, replacing_folder
 from .zarr_direct import Chunks, chunks_of
 
 ATTRIBUTE = "binsparse"
+ROOT = "zarr.json"  # the key of the metadata of a group
 _COMPLETE = "binsparse_levels:all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
 _CHUNK = 2**16  # items: a small slice reads little
 _SHARD = 2**20  # items: a large array makes few files
@@ -357,22 +358,26 @@ class ZarrWriter:
         self._storage = storage
         self.written: list[str] = []
 
-    def write(self, name: str, pieces: Pieces) -> None:
+    def create(self, name: str, length: int, dtype: np.dtype[Any]) -> zarr.Array[Any]:
+        """An array without chunks."""
         if name in self._group:
             raise PathExistsError(Problem(f"{self._group.path}/{name}", "already exists, and is no array of a tensor"))
         compression = self._storage.of("compression", name) or "zstd"
         self.written.append(name)
         layout = self._version_2 if self._group.metadata.zarr_format == 2 else self._version_3
         with touching(name):
-            created = self._group.create_array(
+            return self._group.create_array(
                 name,
-                shape=(pieces.length,),
-                dtype=np.dtype(pieces.dtype.newbyteorder("<").str),  # zarr knows one of two C names of a type
-                fill_value=_sentinel(name, pieces.dtype),
+                shape=(length,),
+                dtype=np.dtype(dtype.newbyteorder("<").str),  # zarr knows one of two C names of a type
+                fill_value=_sentinel(name, dtype),
                 config={"write_empty_chunks": True},
                 attributes={_COMPLETE: True},
-                **layout(name, pieces.length, compression),
+                **layout(name, length, compression),
             )
+
+    def write(self, name: str, pieces: Pieces) -> None:
+        created = self.create(name, pieces.length, pieces.dtype)
         direct, at = _direct(created), 0
         for piece in pieces.regrouped(math.prod(created.shards or created.chunks)):
             if direct:
@@ -506,6 +511,18 @@ def writing(
         _filling(part, group, overwrite, limits, storage, zarr_format) as writer,
     ):
         yield writer
+
+
+def new_metadata(
+    arrays: Mapping[str, tuple[int, np.dtype[Any]]], header: Mapping[str, Any], storage: Storage
+) -> dict[str, bytes]:
+    """The metadata of a group of Zarr 3 with these arrays, by key. arrays: a length and a type by name."""
+    kept: dict[str, Any] = {}
+    writer = ZarrWriter(zarr.create_group(MemoryStore(kept), zarr_format=3), storage)
+    for name, (length, dtype) in arrays.items():
+        writer.create(name, length, dtype)
+    writer.write_header(header)
+    return {key: buffer.to_bytes() for key, buffer in kept.items()}
 
 
 def extend(

@@ -10,8 +10,9 @@ import json
 import os
 import sys
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, TypeAlias
 
 import google_crc32c
 import numpy as np
@@ -157,16 +158,23 @@ class Chunks:
             at += len(piece)
 
     def _write(self, number: int, items: npt.NDArray[Any]) -> None:
-        index = np.full((self._per_index, 2), _ABSENT, np.uint64)
         with open(os.path.join(self.folder, str(number)), "xb") as file:
-            for k, start in enumerate(range(0, len(items), self.chunk)):
-                index[k, 0] = file.tell()
-                self._write_chunk(file, items[start : start + self.chunk])
-                index[k, 1] = file.tell() - int(index[k, 0])
-            if self.indexed:
-                file.write(index.tobytes() + _checksum(index.tobytes()))
+            file.writelines(self.encoded(items))
 
-    def _write_chunk(self, file: BinaryIO, items: npt.NDArray[Any]) -> None:
+    def encoded(self, items: npt.NDArray[Any]) -> Iterator[Any]:
+        """The bytes of a file of these items, in buffers."""
+        index = np.full((self._per_index, 2), _ABSENT, np.uint64)
+        at = 0
+        for k, start in enumerate(range(0, len(items), self.chunk)):
+            index[k, 0] = at
+            for raw in self._encoded_chunk(items[start : start + self.chunk]):
+                yield raw
+                at += len(raw)
+            index[k, 1] = at - int(index[k, 0])
+        if self.indexed:
+            yield index.tobytes() + _checksum(index.tobytes())
+
+    def _encoded_chunk(self, items: npt.NDArray[Any]) -> Iterator[Any]:
         if len(items) < self.chunk:
             items = np.concatenate([items, np.full(self.chunk - len(items), self.fill, self.dtype)])
         raw: Any = items.view(np.uint8)
@@ -175,9 +183,9 @@ class Chunks:
         elif self.compression == "gzip":
             packer = zlib.compressobj(self.settings["level"], wbits=_GZIP)
             raw = packer.compress(raw) + packer.flush()
-        file.write(raw)
+        yield raw
         if self.checksum:
-            file.write(_checksum(raw))
+            yield _checksum(raw)
 
 
 def chunks_of(array: zarr.Array[Any], root: str) -> Chunks | None:
@@ -189,6 +197,13 @@ def chunks_of(array: zarr.Array[Any], root: str) -> Chunks | None:
         refuse_links(root, f"{array.path}/{key}")
     with open(os.path.join(root, array.path, "zarr.json"), "rb") as file:
         metadata = json.load(file)
+    if array.shape != tuple(metadata.get("shape", ())):
+        return None
+    return described(metadata, dtype, array.fill_value, os.path.join(root, array.path, "c"))
+
+
+def described(metadata: Any, dtype: np.dtype[Any], fill: Any, folder: str = "") -> Chunks | None:
+    """How an array with this metadata is stored, or None for another way than those above."""
     match metadata:
         case {
             "shape": [length],
@@ -197,7 +212,7 @@ def chunks_of(array: zarr.Array[Any], root: str) -> Chunks | None:
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "codecs": codecs,
             **more,
-        } if array.shape == (length,) and not more.get("storage_transformers"):
+        } if not more.get("storage_transformers"):
             pass
         case _:
             return None
@@ -210,8 +225,7 @@ def chunks_of(array: zarr.Array[Any], root: str) -> Chunks | None:
     chain = _chain(codecs)
     if chain is None or min(per_file, chunk) < 1 or per_file % chunk:
         return None
-    folder = os.path.join(root, array.path, "c")
-    return Chunks(folder, length, dtype, array.fill_value, per_file, chunk, indexed, *chain)
+    return Chunks(folder, length, dtype, fill, per_file, chunk, indexed, *chain)
 
 
 def _chain(codecs: Any) -> tuple[str, dict[str, Any], bool] | None:

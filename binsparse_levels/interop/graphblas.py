@@ -10,7 +10,8 @@ import numpy as np
 from ..errors import FormatError, Problem, within_memory
 from ..formats.dtypes import INTEGERS
 from ..formats.format import FormatLike
-from ..tensors.tensor import Tensor, pack
+from ..tensors.packing import pack
+from ..tensors.tensor import Tensor
 from ..tensors.validation import check_representable
 
 if TYPE_CHECKING:

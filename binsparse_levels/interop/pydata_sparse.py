@@ -10,7 +10,8 @@ import numpy as np
 from ..errors import within_memory
 from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import IndexMap
-from ..tensors.tensor import Tensor, pack, sorted_tensor
+from ..tensors.packing import pack, sorted_tensor
+from ..tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     import sparse

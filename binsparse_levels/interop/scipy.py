@@ -8,7 +8,8 @@ import numpy as np
 
 from ..errors import FormatError, Problem, within_memory
 from ..formats.format import FormatLike, coordinates
-from ..tensors.tensor import Tensor, pack, sorted_tensor
+from ..tensors.packing import pack, sorted_tensor
+from ..tensors.tensor import Tensor
 from ..tensors.validation import check_representable
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from ..errors import FormatError, Problem, within_memory
 from ..formats.format import Format, coordinates, in_order
 from ..formats.index_map import Digit, IndexMap
 from ..levels import Dense, Level, Sparse
-from ..tensors.tensor import Tensor, pack_dense
+from ..tensors.packing import pack_dense
+from ..tensors.tensor import Tensor
 from ..tensors.validation import check_representable
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import Array, Pieces
+from ..arrays import Array, Pieces, in_pieces
 from ..containers.base import DEFAULT_STORAGE, is_url
 from ..containers.checksums import sealed, summed
 from ..containers.replacing import hold_lock
 from ..engine.blocks import read_block
-from ..engine.joining import Part, joined
+from ..engine.joining import AT_ONCE, Parts, joined
 from ..engine.tree import Tree, shared_dtype
 from ..errors import (
     ArrayError,
@@ -177,26 +177,35 @@ def _joined(
     """
     _check_alike(tensors, names)
     first, outer = tensors[0], tensors[0].format.order[0]
-    parts, at, count = [], 0, 0
+    trees: list[Tree] = []
+    corners: list[list[Sequence[int]]] = [[], [], [], []]  # the sizes, the origin, the first entry, the last entry
+    at = 0
     for tensor, name in zip(tensors, names, strict=True):
         tree = tensor._source
         check_lazy(tree, name, tensor.format.order)
         if values:
             _check_values(tree)
         if len(tree.values):
-            origin = (at, *[0] * (tensor.ndim - 1))
+            trees.append(tree)
             ends = [read_block(tree, range(k, k + 1))[0] for k in (0, len(tree.values) - 1)]
-            first_entry, last_entry = (tuple(int(x[0]) + o for x, o in zip(end, origin, strict=True)) for end in ends)
-            parts.append(Part(tree, origin, first_entry, last_entry))
+            first_entry, last_entry = ([int(x[0]) for x in end] for end in ends)
+            origin = [at, *[0] * (tensor.ndim - 1)]
+            for column, corner in zip(corners, (tree.dims, origin, first_entry, last_entry), strict=True):
+                column.append(corner)
         at += tensor.shape[outer]
-        count += len(tree.values)
     shape = tuple(at if k == outer else size for k, size in enumerate(first.shape))
     dims = tuple(shape[k] for k in first.format.order)
-    arrays = joined(
-        first.format.levels, dims, parts, first._pad(), shared_dtype(first._source.arrays, dims, count), first.dtype
-    )
+    stored = [{**tree.arrays, "values": tree.values} for tree in trees]
+    lengths = {name: np.array([len(arrays[name]) for arrays in stored], np.int64) for name in first._source.arrays}
+    lengths["values"] = np.array([len(tree.values) for tree in trees], np.int64)
+    sizes, origins, firsts, lasts = (np.array(x, np.int64).reshape(-1, first.ndim) for x in corners)
+    read = lambda k, name, a, b: stored[k][name][a:b]  # noqa: E731
+    parts = Parts(sizes, origins, firsts + origins, lasts + origins, lengths, read)
+    dtype = shared_dtype(first._source.arrays, dims, int(lengths["values"].sum()))
+    arrays = joined(first.format.levels, dims, parts, first._pad(), dtype, first.dtype)
+    pieces = {name: in_pieces(array, AT_ONCE) for name, array in arrays.items()}
     one = None if first.format.padded else _one_value(tensors)
-    return encode_pieces(arrays, first.format, shape, first._metadata, one=one, wrappers=wrappers)
+    return encode_pieces(pieces, first.format, shape, first._metadata, one=one, wrappers=wrappers)
 
 
 def _same_store(a: Place, b: Place) -> bool:

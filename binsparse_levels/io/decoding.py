@@ -24,7 +24,8 @@ from ..formats.index_map import KEY, IndexMap, parse_header
 from ..formats.structure import structure_problems
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.encoding import Metadata
-from ..tensors.tensor import Check, Tensor, sorted_tensor
+from ..tensors.packing import sorted_tensor
+from ..tensors.tensor import Check, Tensor
 from ..tensors.validation import checked_format
 
 _AT_ONCE = 2**20  # items of which the checksum is computed at once

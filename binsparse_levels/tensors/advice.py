@@ -28,7 +28,8 @@ from ..formats.format import Format, FormatLike, coordinates, in_order, parse_fo
 from ..levels import LEVELS, Level, full, listing, places
 from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits, as_integer, as_integers
 from . import drawing
-from .tensor import Tensor, pack
+from .packing import pack
+from .tensor import Tensor
 from .validation import checked_dimension, checked_sizes, mirror_problems
 
 Blocks: TypeAlias = Callable[[int], Iterable[tuple[int, ...]]]  # below these dimensions, those a level may cover

@@ -35,10 +35,11 @@ from binsparse_levels import (
     testing,
     write,
 )
+from binsparse_levels.building import store, to_file
 from binsparse_levels.cli import main
 from binsparse_levels.containers import checksums, replacing, zarr_direct
 from binsparse_levels.engine import joining
-from binsparse_levels.io import appending, out_of_core, reading
+from binsparse_levels.io import appending, reading
 from binsparse_levels.io.kinds import resolved
 from binsparse_levels.limits import DEFAULT_LIMITS
 
@@ -54,12 +55,12 @@ def storage_of(place):
 @contextlib.contextmanager
 def blocks_of(size):
     """Blocks of a few entries, arrays joined a few items at a time."""
-    before = out_of_core._block_size, joining._AT_ONCE, reading._AT_ONCE
-    out_of_core._block_size, joining._AT_ONCE, reading._AT_ONCE = (lambda memory, tree: size), size - 1, size - 1
+    before = to_file._rows_of, joining.AT_ONCE, reading._AT_ONCE
+    to_file._rows_of, joining.AT_ONCE, reading._AT_ONCE = (lambda memory, tree: size), size - 1, size - 1
     try:
         yield
     finally:
-        out_of_core._block_size, joining._AT_ONCE, reading._AT_ONCE = before
+        to_file._rows_of, joining.AT_ONCE, reading._AT_ONCE = before
 
 
 @pytest.mark.parametrize("size", [3, 7])
@@ -95,25 +96,28 @@ def large(count=20_000, shape=(50, 60, 70), format="sparse, dense, sparse"):
     return pack(np.unravel_index(places, shape), rng.random(count), shape, format, attributes={"of": "mine"})
 
 
-@pytest.mark.parametrize("executor", [None, "threads", "processes"])
-def test_steps_are_run_by_any_executor(tmp_path, monkeypatch, executor):
-    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 3000)
+@pytest.mark.parametrize("client", [None, "threads", "processes"])
+def test_steps_are_run_by_any_client(tmp_path, monkeypatch, client):
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3000)
     tensor = large()
     write(tmp_path / "a.zarr", tensor)
     pools = {"threads": concurrent.futures.ThreadPoolExecutor, "processes": concurrent.futures.ProcessPoolExecutor}
     told = []
-    with pools[executor](2) if executor else contextlib.nullcontext() as pool:
+    with pools[client](2) if client else contextlib.nullcontext() as pool:
         convert(
             tmp_path / "a.zarr",
             tmp_path / "b.h5",
             "dense, sparse(2) @ 2, 0, 1",
             memory=1,
-            executor=pool,
+            client=pool,
             progress=lambda *step: told.append(step),
         )
     assert read(tmp_path / "b.h5").equals(tensor)
     assert read(tmp_path / "b.h5").attributes == {"of": "mine"}
-    assert list(dict.fromkeys(name for name, *_ in told)) == ["partitioning", "packing", "writing"]
+    assert list(dict.fromkeys(name for name, *_ in told)) == [
+        *("sample", "split", "partition", "table", "again", "pack"),
+        "writing",
+    ]
     assert all(0 <= done <= total for _, done, total in told)
 
 
@@ -132,7 +136,7 @@ def test_memory_is_counted(tmp_path):
 
 @pytest.mark.parametrize("format", [None, "sparse(3) @ 2, 1, 0"])
 def test_faults_of_the_source_leave_nothing(tmp_path, monkeypatch, format):
-    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 3000)
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3000)
     write(tmp_path / "a.bspnpy", large(format="sparse, sparse(2)"))
     for name, place, number in (("indices_2", 500, 70), ("indices_1", 900, -1), ("pointers_to_1", 7, 10**6)):
         file = tmp_path / "a.bspnpy" / f"{name}.npy"
@@ -200,7 +204,7 @@ def test_a_zarr_folder_grows_by_what_is_new(tmp_path, options, group):
 def test_a_fault_while_a_folder_grows_leaves_it_as_it_was(tmp_path, monkeypatch):
     tensor = large(5000)
     write(tmp_path / "a.zarr", tensor[:45].load(), chunks=10, shards=50)
-    monkeypatch.setattr(zarr_direct.Chunks, "_write_chunk", lambda *_: 1 / 0)
+    monkeypatch.setattr(zarr_direct.Chunks, "_encoded_chunk", lambda *_: 1 / 0)
     with pytest.raises(ContainerError):
         append(tmp_path / "a.zarr", tensor[45:])
     assert read(tmp_path / "a.zarr").equals(tensor[:45])
@@ -281,7 +285,7 @@ def test_on_the_command_line(tmp_path, capsys):
 def test_empty_fibers_take_memory_too(tmp_path):
     tensor = pack([np.arange(0, 10**6, 100)] * 2, np.arange(10.0**4), (10**6, 10**6), "CSR")
     listed = tensor.convert("sparse(2)")
-    assert out_of_core._block_size(2**40, tensor._source) < out_of_core._block_size(2**40, listed._source) / 50
+    assert to_file._rows_of(2**40, tensor._source) < to_file._rows_of(2**40, listed._source) / 50
 
 
 # What is kept, and what is refused
@@ -641,7 +645,7 @@ def test_a_file_system_without_locks_is_not_locked(tmp_path, monkeypatch):
 def test_what_lies_in_the_wrong_triangle_of_a_file_is_no_entry(tmp_path, monkeypatch):
     write(tmp_path / "a.bspnpy", pack([[1, 2], [0, 0]], [1.0, 2.0], (3, 3), "CSR", structure="symmetric_lower"))
     np.save(tmp_path / "a.bspnpy" / "indices_1.npy", np.array([2, 0], np.int32))
-    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 1)
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 1)
     for use in (lambda x: binsparse_levels.open(x)[:2].load(), lambda x: convert(x, tmp_path / "b.h5", memory=1)):
         with pytest.raises(ArrayError, match="triangle"):
             use(tmp_path / "a.bspnpy")
@@ -659,14 +663,14 @@ def test_blocks_are_checked_as_they_are_stored(tmp_path, monkeypatch, name, at, 
     arrays[name][at] += number
     np.save(tmp_path / "a.bspnpy" / f"{name}.npy", arrays[name])
     for size in (4, 7, 30):
-        monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree, size=size: size)
+        monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree, size=size: size)
         with pytest.raises(ArrayError, match=name):
             convert(tmp_path / "a.bspnpy", tmp_path / "b.h5", format, memory=1)
     assert os.listdir(tmp_path) == ["a.bspnpy"]
 
 
 def test_a_store_is_converted_in_blocks(monkeypatch, tmp_path):
-    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 3)
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
     store, tensor = MemoryStore(), pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
     write(store, tensor)
     convert(store, tmp_path / "a.h5", "CSC", memory=1)
@@ -675,8 +679,8 @@ def test_a_store_is_converted_in_blocks(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("target", ["there.h5", "missing/a.h5", "a.mtx"])
 def test_a_target_that_cannot_be_is_told_before_anything_is_done(tmp_path, monkeypatch, target):
-    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 3)
-    monkeypatch.setattr(out_of_core, "_ordered", lambda *_: pytest.fail("worked in vain"))
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
+    monkeypatch.setattr(to_file.running, "run", lambda *_: pytest.fail("worked in vain"))
     for name in ("a.h5", "there.h5"):
         write(tmp_path / name, pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
     with pytest.raises(BinsparseError):
@@ -686,8 +690,17 @@ def test_a_target_that_cannot_be_is_told_before_anything_is_done(tmp_path, monke
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file on which nothing can be written")
 def test_scratch_files_on_a_full_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 3)
-    monkeypatch.setattr(out_of_core._Plan, "file", lambda self, name: "/dev/full")
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
+    part_of = store._Folder._part
+
+    def on_a_full_disk(self, path):
+        part = part_of(self, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if not path.endswith("plan"):
+            os.symlink("/dev/full", part)
+        return part
+
+    monkeypatch.setattr(store._Folder, "_part", on_a_full_disk)
     write(tmp_path / "a.h5", pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
     for format in ("CSR", "CSC"):
         with pytest.raises(ContainerError, match="cannot be written"):
@@ -697,7 +710,7 @@ def test_scratch_files_on_a_full_disk(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts open files")
 def test_a_source_is_closed_when_it_has_been_converted(tmp_path, monkeypatch):
-    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 3)
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
     write(tmp_path / "a.h5", pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
     convert(tmp_path / "a.h5", tmp_path / "b.h5", "CSC", memory=1)
     gc.collect()
@@ -705,7 +718,7 @@ def test_a_source_is_closed_when_it_has_been_converted(tmp_path, monkeypatch):
 
 
 def test_a_seal_is_looked_at_before_parts_are_used(tmp_path, monkeypatch):
-    monkeypatch.setattr(out_of_core, "_block_size", lambda memory, tree: 3)
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
     tensor = pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
     for name in ("a.bspnpy", "b.bspnpy"):
         write(tmp_path / name, tensor, checksum=True)

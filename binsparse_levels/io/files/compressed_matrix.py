@@ -11,7 +11,8 @@ from ...arrays import Sliceable, cut
 from ...engine.emission import Duplicates
 from ...errors import ArrayError, Problem, raise_if
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
-from ...tensors.tensor import Tensor, sorted_tensor
+from ...tensors.packing import sorted_tensor
+from ...tensors.tensor import Tensor
 from .sources import named
 
 Axis: TypeAlias = Literal["row", "col"]  # by which a matrix is compressed

@@ -12,7 +12,8 @@ from ...engine.emission import Duplicates
 from ...errors import ArrayError, FormatError, Problem
 from ...formats.format import coordinates
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
-from ...tensors.tensor import Tensor, pack
+from ...tensors.packing import pack
+from ...tensors.tensor import Tensor
 from ...tensors.validation import check_representable
 from . import text_tables
 

@@ -12,7 +12,8 @@ from ...errors import ArrayError, ContainerError, FormatError, Problem
 from ...formats.format import ALIASES
 from ...formats.structure import STRUCTURES, expand, in_triangle
 from ...limits import DEFAULT_LIMITS, Limits
-from ...tensors.tensor import Tensor, pack
+from ...tensors.packing import pack
+from ...tensors.tensor import Tensor
 from ...tensors.validation import check_representable
 from . import text_tables
 
