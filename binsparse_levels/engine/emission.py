@@ -63,20 +63,16 @@ class _Plan:
 def _plan(codes: tuple[int, ...], dims: tuple[int, ...]) -> _Plan:
     layout = sorting.layout(dims)
     assert layout is not None
-    ends = [layout.ends[_last(codes, d)] for d in range(len(codes))]
+    ends = list(layout.ends)
+    for d in reversed(range(len(codes) - 1)):  # the dimensions of a level end together
+        if codes[d + 1] == CONTINUED:
+            ends[d] = ends[d + 1]
     keep = tuple(zip(*(layout.from_bit(end) for end in ends), strict=True))
     sparse = tuple(np.uint64(code != DENSE) for code in codes)
     holds = tuple(np.uint64(_NOTHING if code == SPARSE and d > 0 else 0) for d, code in enumerate(codes))
     dense_below = SPARSE in codes and DENSE in codes[codes.index(SPARSE) :]
     still = tuple(d for d in range(len(codes)) if not any(word[d] for word in keep))
     return _Plan(codes, dims, layout, keep, (keep, sparse, holds, layout.sizes), dense_below, still)
-
-
-def _last(codes: tuple[int, ...], d: int) -> int:
-    """The last dimension of the level that dimension d belongs to."""
-    while d + 1 < len(codes) and codes[d + 1] == CONTINUED:
-        d += 1
-    return d
 
 
 def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplicates, limits: Limits) -> Chain:

@@ -65,7 +65,6 @@ class IndexMap:
     ------
     FormatError : the digits do not make up the coordinates, or a size is beyond 2**63 - 1.
 
-    >>> from binsparse_levels import IndexMap
     >>> blocks = IndexMap.blocks((6, 8), (2, 4))
     >>> str(blocks), blocks.stored_shape
     ('0/2, 1/4, 0%2, 1%4', (3, 2, 2, 4))
@@ -415,7 +414,6 @@ def parse_map(map: MapLike, shape: Sequence[int]) -> IndexMap:
     ------
     FormatError : the notation is no map of a tensor of that shape.
 
-    >>> from binsparse_levels import parse_map
     >>> parse_map("0/2, 0%2", (5,)).stored_shape
     (3, 2)
     """
