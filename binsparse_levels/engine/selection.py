@@ -100,20 +100,16 @@ def value_reader(tree: Tree, order: Sequence[int], shape: Sequence[int], pad: An
 def locate_in(tree: Tree, coords: Sequence[Array]) -> Array:
     """`find_in` for many entries of a tree in memory."""
     count = len(coords[0]) if coords else 1
-    positions = np.zeros(count, np.int64)
-    missing: Array | None = None
+    positions, absent = np.zeros(count, np.int64), np.zeros(count, bool)
     for place, arrays, _ in tree.walk():
         here = coords[place.depth : place.depth + place.level.rank]
         positions = place.level.locate(arrays, place.dims, positions, here)
-        absent = positions < 0
+        absent |= positions < 0
+        if absent.all():  # then the next level may have no fiber at all
+            return np.full(count, -1)
         if absent.any():
-            missing = absent if missing is None else missing | absent
-            if absent.all():
-                return positions
             positions = np.where(absent, 0, positions)
-    if missing is not None:
-        positions = np.where(missing, -1, positions)
-    return positions
+    return np.where(absent, -1, positions) if absent.any() else positions
 
 
 # A view → a tree
