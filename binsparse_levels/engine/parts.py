@@ -16,6 +16,8 @@ def expand(
     tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window
 ) -> Expanded:
     """`expand`. Arrays in a file are read and checked first."""
+    if not tree.lazy:
+        return place.level.expand(arrays, place.dims, positions, window)
     local, children, fibers = part_of(tree, place, arrays, n, positions, window)
     counts, coords, below = place.level.expand(local, place.dims, fibers, window)
     return counts, coords, through(children, below)

@@ -237,7 +237,7 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
     fibers, depth, rest = 1, 0, list(levels)  # of the view's tree: positions, dimensions above, levels to come
     for place, arrays, n in tree.walk():
         level, below = place.level, place.depth + place.level.rank
-        rank = kept_rank(place, kept)
+        rank = level.rank if len(kept) == len(tree.dims) else kept_rank(place, kept)
         if rank and rest[0].padded != level.padded:
             return None
         if place.depth >= restricted:
