@@ -10,7 +10,11 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .building import build as build
+    from .building import commit as commit
     from .building import convert as convert
+    from .building import plan as plan
+    from .building import progress as progress
+    from .building import step as step
     from .building import write_from as write_from
     from .errors import ArrayError as ArrayError
     from .errors import BinsparseError as BinsparseError
@@ -72,7 +76,7 @@ if TYPE_CHECKING:
     from .tensors.tensor import Tensor as Tensor
 
 _MODULES = {
-    "building": ["build", "convert", "write_from"],
+    "building": ["build", "commit", "convert", "plan", "progress", "step", "write_from"],
     "errors": [
         "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "DialectWarning", "FormatError",
         "IncompleteError", "LimitError", "OptionError", "Problem", "UnsafeError",

@@ -7,6 +7,7 @@ that is still to be written, from its beginning to its end.
 from __future__ import annotations
 
 import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -40,13 +41,14 @@ class Sliceable(Protocol):
 class LazyArray(ABC):
     """An array whose items are read at a slice or at positions, when they are asked for. No item is kept.
 
-    nbytes: the bytes that the array takes where it is stored.
+    shape: its length; a shape of another number of dimensions is told, and cannot be sliced. nbytes: the bytes that the
+    array takes where it is stored.
     """
 
-    def __init__(self, length: int, dtype: np.dtype[Any], nbytes: int | None = None) -> None:
-        self.shape = (length,)
+    def __init__(self, shape: int | tuple[int, ...], dtype: np.dtype[Any], nbytes: int | None = None) -> None:
+        self.shape = (shape,) if isinstance(shape, int) else shape
         self.dtype = dtype
-        self.nbytes = length * dtype.itemsize if nbytes is None else nbytes
+        self.nbytes = math.prod(self.shape) * dtype.itemsize if nbytes is None else nbytes
 
     @abstractmethod
     def _read(self, start: int, stop: int) -> Array:
@@ -87,20 +89,25 @@ class _Function(LazyArray):
 
     def __init__(
         self,
-        length: int,
+        shape: int | tuple[int, ...],
         dtype: np.dtype[Any],
         read: Parts,
+        gather: Callable[[Array], Array] | None,
         verify: Callable[[], None] | None,
         nbytes: int | None,
         keep: object,
     ) -> None:
-        super().__init__(length, dtype, nbytes)
+        super().__init__(shape, dtype, nbytes)
         self._parts = read
+        self._at = gather
         self._verify = verify
         self._keep = keep
 
     def _read(self, start: int, stop: int) -> Array:
         return self._parts(start, stop)
+
+    def _gather(self, positions: Array) -> Array:
+        return super()._gather(positions) if self._at is None else self._at(positions)
 
     def verify(self) -> None:
         if self._verify is not None:
@@ -108,21 +115,23 @@ class _Function(LazyArray):
 
 
 def lazy(
-    length: int,
+    shape: int | tuple[int, ...],
     dtype: np.dtype[Any],
     read: Parts,
     *,
+    gather: Callable[[Array], Array] | None = None,
     verify: Callable[[], None] | None = None,
     nbytes: int | None = None,
     keep: object = None,
 ) -> LazyArray:
-    """An array that a function reads. keep: an object that lives as long as the array.
+    """An array that a function reads. gather: reads the items at positions, where ranges would cost more. keep: an
+    object that lives as long as the array.
 
     >>> squares = lazy(10, np.dtype(int), lambda start, stop: np.arange(start, stop) ** 2)
     >>> squares[2:5].tolist(), squares[np.array([7, 3])].tolist()
     ([4, 9, 16], [49, 9])
     """
-    return _Function(length, dtype, read, verify, nbytes, keep)
+    return _Function(shape, dtype, read, gather, verify, nbytes, keep)
 
 
 def cut(array: Sliceable, start: int, length: int) -> LazyArray:

@@ -39,6 +39,7 @@ class Limits:
     header_bytes: length of the JSON header.
     array_bytes: size of any one array that is read.
     dense_bytes: size of everything that dense levels make for empty cells: pointers, padding, `to_dense`.
+    cache_bytes: size of the chunks that a tensor opened in an object store keeps in memory. No call exceeds it.
 
     Raises
     ------
@@ -56,6 +57,7 @@ class Limits:
     header_bytes: int = 2**20
     array_bytes: int = 2**36
     dense_bytes: int = 2**34
+    cache_bytes: int = 2**27
 
     def __post_init__(self) -> None:
         for field in fields(self):

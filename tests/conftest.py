@@ -1,9 +1,11 @@
 """Settings that all tests share."""
 
 import os
+import sys
 
 import hypothesis
 import pytest
+import servers
 
 from binsparse_levels import kernels
 
@@ -40,3 +42,33 @@ def both_ways(request):
     kernels._FEW, kernels._WORTH_LOADING = (2**62, 0) if request.param == "numpy" else (-1, -1)
     yield
     kernels._FEW, kernels._WORTH_LOADING = before
+
+
+@pytest.fixture(scope="session")
+def s3_server():
+    """The address of an S3 server on loopback."""
+    pytest.importorskip("moto")
+    with servers.s3_server() as endpoint:
+        yield endpoint
+
+
+def _environment(monkeypatch, endpoint):
+    for name, value in servers.s3_environment(endpoint).items():
+        monkeypatch.setenv(name, value)
+    if "s3fs" in sys.modules:
+        sys.modules["s3fs"].S3FileSystem.clear_instance_cache()  # they keep the address
+
+
+@pytest.fixture
+def s3(s3_server, monkeypatch):
+    """The URL s3://bucket of an empty bucket; the environment says where its server is, also to new processes."""
+    _environment(monkeypatch, s3_server)
+    return servers.new_bucket(s3_server)
+
+
+@pytest.fixture
+def counted_s3(s3_server, monkeypatch):
+    """An empty bucket behind a `servers.Proxy`: the proxy, and the URL s3://bucket."""
+    with servers.Proxy(s3_server) as proxy:
+        _environment(monkeypatch, proxy.endpoint)
+        yield proxy, servers.new_bucket(s3_server)

@@ -5,4 +5,9 @@ All three run the same steps: split the entries into partitions, pack each, join
 
 from .to_file import convert as convert
 from .to_file import write_from as write_from
+from .to_store import Stage as Stage
 from .to_store import build as build
+from .to_store import commit as commit
+from .to_store import plan as plan
+from .to_store import progress as progress
+from .to_store import step as step

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from ..errors import BinsparseError, ContainerError, OptionError, Problem
 from ..io.writing import Progress
 from ..parallel import set_threads
+from ..system import release
 from . import steps
-from .plan import Work
+from .planning import Work
 
 _RETRIES = 3  # of a task, after a worker's death
 
@@ -60,6 +61,7 @@ def run_step(work: Work, stage: str, number: int) -> None:
     if work.plan.threads is not None:
         set_threads(work.plan.threads)
     STAGES[stage].run(work, number)
+    release()
 
 
 Run = Callable[[Callable[[int], Any], Sequence[int]], Iterable[Any]]

@@ -30,7 +30,7 @@ import numpy as np
 from .. import kernels, parallel
 from ..arrays import Array, LazyArray, in_pieces
 from ..containers import zarr
-from ..containers.base import Storage
+from ..containers.base import Storage, is_url
 from ..containers.zarr_direct import Chunks, described
 from ..engine.joining import AT_ONCE, Parts, joined
 from ..engine.packing import Entries, RepeatedError, pack_entries, repeated
@@ -40,7 +40,7 @@ from ..formats.dtypes import data_type_of, encode
 from ..formats.format import coordinates, range_problems
 from ..levels import Level, places
 from ..tensors.encoding import encode_pieces, hold_header
-from .plan import Plan, Work
+from .planning import Plan, Work
 from .sources import Chunk
 from .store import Range, store_at
 
@@ -156,8 +156,8 @@ def split(work: Work, number: int) -> None:
 
 
 def _pieces(plan: Plan, rows: int) -> int:
-    """How many partitions of so many entries: one that is a third larger still fits."""
-    return -(-4 * rows // (3 * plan.rows)) if rows > plan.rows else 1
+    """How many partitions of so many entries: one that is twice as large still fits."""
+    return -(-2 * rows // plan.rows) if rows > plan.rows else 1
 
 
 def partition(work: Work, number: int) -> None:
@@ -332,12 +332,13 @@ def _within_memory(work: Work, wanted: Sequence[Range]) -> list[Array]:
     the order of the source.
     """
     plan, columns = work.plan, [np.empty(0, dtype) for dtype in work.plan.column_types]
+    size, fits = sum(count for *_, count in wanted), plan.rows * _row(plan)
+    most, room = fits if size <= fits else fits // 2, 0
     groups: list[list[Range]] = [[]]
-    room = 0
     for one in wanted:
         if groups[-1] and one[2] > room:
             groups.append([])
-        room = plan.rows * _row(plan) if not groups[-1] else room
+        room = most if not groups[-1] else room
         groups[-1].append(one)
         room -= one[2]
     for group in groups:
@@ -475,7 +476,9 @@ def join(work: Work, number: int) -> None:
         wanted = {name: -(-x.length // _MOST_SHARDS) for name, x in encoded.items()}
         shards = {name: max(2 ** (most - 1).bit_length(), _SHARD) for name, most in wanted.items()}
         storage = replace(storage, shards=shards)
-    metadata = zarr.new_metadata({name: (x.length, x.dtype) for name, x in encoded.items()}, header, storage)
+    metadata = zarr.new_metadata(
+        {name: (x.length, x.dtype) for name, x in encoded.items()}, header, storage, remote=is_url(plan.target)
+    )
     tasks = []
     for k, (name, x) in enumerate(encoded.items()):
         per_file = _chunks(metadata[f"{name}/zarr.json"]).per_file

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..arrays import Array
+from ..containers.base import touching
 from ..errors import ArrayError, OptionError, Problem
 
 
@@ -56,3 +60,40 @@ def columns_of(table: Any, names: Sequence[str]) -> list[Array]:
             raise ArrayError(Problem(f"columns.{name}", what))
         found.append(np.asarray(made))
     return found
+
+
+FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files
+
+
+def file_batches(path: str, names: Sequence[str]) -> Iterator[list[Array]]:
+    """The columns of these names of a table in a file, a batch of rows at a time, in bounded memory.
+
+    Raises ContainerError, ArrayError, OptionError.
+    """
+    arrow()
+    with touching(path):
+        yield from _batches_of(path, names)
+
+
+def _batches_of(path: str, names: Sequence[str]) -> Iterator[list[Array]]:
+    from pyarrow import csv, ipc, parquet
+
+    suffix = os.path.splitext(path)[1].lower()
+    with contextlib.ExitStack() as stack:
+        if suffix == ".parquet":
+            file = stack.enter_context(parquet.ParquetFile(path))
+            schema, made = file.schema_arrow, partial(file.iter_batches, columns=list(names))
+        elif suffix == ".csv":
+            file = stack.enter_context(csv.open_csv(path))
+            schema, made = file.schema, partial(iter, file)
+        elif suffix in FILES:
+            with open(path, "rb") as raw:
+                whole = raw.read(6) == b"ARROW1"
+            file = stack.enter_context((ipc.open_file if whole else ipc.open_stream)(path))
+            schema = file.schema
+            made = partial(map, file.get_batch, range(file.num_record_batches)) if whole else partial(iter, file)
+        else:
+            raise OptionError(Problem(path, f"is no table; tables end with {', '.join(FILES)}"))
+        check_names(schema.names, names)
+        for batch in made():
+            yield columns_of(batch, names)

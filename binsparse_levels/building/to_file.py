@@ -40,7 +40,7 @@ from ..tensors.validation import (
     mirror_problems,
 )
 from . import running, steps, tables
-from .plan import Plan, Work, begin, rows_within
+from .planning import Plan, Work, begin, rows_within
 from .sources import Chunk, Tensors, picked
 
 
@@ -257,9 +257,9 @@ def _chunks(chunks: Any, ndim: int, dims: Sequence[str] | None, values: str | No
 
 
 def _blocks(plan: Plan, chunks: Iterable[Chunk]) -> Iterator[list[Array]]:
-    """The columns of entries, checked, in blocks of as many as fit."""
+    """The columns of entries, checked, in blocks of half as many as fit: the next one is made while one is written."""
     held: list[list[Array]] = []
-    room = plan.rows
+    most = room = max(plan.rows // 2, 1)
     for chunk in chunks:
         columns = steps.columns_of(plan, chunk)
         while len(columns[-1]):
@@ -268,7 +268,7 @@ def _blocks(plan: Plan, chunks: Iterable[Chunk]) -> Iterator[list[Array]]:
             room -= len(held[-1][-1])
             if not room:
                 yield _behind_each_other(held)
-                room = plan.rows
+                room = most
     if held:
         yield _behind_each_other(held)
 

@@ -11,27 +11,29 @@ import numpy as np
 import numpy.typing as npt
 
 from ..containers import zarr
-from ..containers.base import Storage, is_url, split_path
+from ..containers.base import DEFAULT_STORAGE, Storage, is_url, split_path
 from ..containers.replacing import part_of, remove
 from ..engine.emission import Duplicates
 from ..engine.tree import index_dtype
 from ..errors import (
     FormatError,
+    IncompleteError,
     OptionError,
     PathExistsError,
     PathMissingError,
     Problem,
+    UnsafeError,
     within_memory,
 )
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike, parse_map
 from ..io.writing import Progress
-from ..limits import DEFAULT_LIMITS, Limits
+from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..parallel import get_threads, set_threads
 from ..system import resident
 from ..tensors.validation import check_value_type, checked_fill, checked_format, checked_json, checked_sizes
 from . import running, steps
-from .plan import Plan, Work, begin, rows_within, stored_plan
+from .planning import Plan, Work, begin, rows_within, stored_plan
 from .sources import source_of
 from .store import store_at
 
@@ -120,10 +122,11 @@ def build(
     begun: Work | None = None
     try:
         with store_at(folder).held():
-            given: dict[str, Any] = {"columns": columns, "count": count, "duplicates": duplicates, "dtype": dtype}
-            given |= {"fill_value": fill_value, "attributes": attributes, "map": map, "memory": memory}
-            given |= {"overwrite": overwrite, "limits": limits, "client": client}
-            begun = _begun(folder, source, place, shape, format, Storage(compression, chunks, shards), **given)
+            given: dict[str, Any] = {"client": client, "count": count, "duplicates": duplicates, "dtype": dtype}
+            given |= {"fill_value": fill_value, "attributes": attributes, "map": map}
+            given |= {"overwrite": overwrite, "limits": limits}
+            storage = Storage(compression, chunks, shards)
+            begun = _begun(folder, source, place, shape, format, storage, columns, memory, **given)
             if not steps.done(begun, "commit"):
                 running.run(begun, client, progress)
             _clean(begun)
@@ -135,6 +138,120 @@ def build(
             remove(folder)
 
 
+@within_memory
+def plan(
+    source: Any,
+    target: str | os.PathLike[str],
+    shape: int | Sequence[int],
+    format: FormatLike,
+    *,
+    work: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    memory: int = _MEMORY,
+    storage: Storage = DEFAULT_STORAGE,
+    **options: Any,
+) -> list[Stage]:
+    """Begin a build whose steps a batch system runs, or find it begun; its stages.
+
+    Run every step of a stage by `step(work, stage, number)`, in any order and side by side. When they are done,
+    `progress(work)` tells the number of steps of the next stage. `commit(work)` ends the build.
+
+    Parameters
+    ----------
+    source, target, shape, format, columns : as for `build`; Parquet files, or tensors.
+    work : the folder or URL of the work. Every process has to reach it.
+    memory : bytes that each step may use.
+    storage : compression, chunks and shards.
+    options : `duplicates`, `dtype`, `fill_value`, `attributes`, `map`, `overwrite`, `limits`, as for `build`.
+
+    Raises the errors of `build`.
+
+    >>> import os, tempfile
+    >>> import binsparse_levels as bl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bl.write(f"{folder}/a.h5", bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    ...     work = f"{folder}/work"
+    ...     stages = bl.plan(f"{folder}/a.h5", f"{folder}/b.zarr", (3, 4), "CSC", work=work)
+    ...     while (todo := next((x for x in stages if x.done != x.total), None)) is not None:
+    ...         for number in range(todo.total):
+    ...             bl.step(work, todo.name, number)
+    ...         stages = bl.progress(work)
+    ...     bl.commit(work)
+    ...     str(bl.open(f"{folder}/b.zarr").format)
+    'CSC'
+    """
+    if callable(source) or hasattr(source, "to_delayed"):
+        raise OptionError(Problem("source", "a batch system needs files; pass paths, or call build()"))
+    folder = os.fspath(work)
+    with store_at(folder).held():
+        begun = _begun(folder, source, os.fspath(target), shape, format, storage, columns, memory, **options)
+    return _stages(begun)
+
+
+def progress(work: str | os.PathLike[str]) -> list[Stage]:
+    """How far the build in a work folder is, stage by stage, told by the names of the objects there.
+
+    Raises PathMissingError, ContainerError for a folder without a plan.
+    """
+    return _stages(_work_at(work))
+
+
+@within_memory
+def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
+    """Run one step of the build in a work folder.
+
+    A step may be run again, and by two processes at once: it leaves the same object. Raises OptionError for a stage or
+    a number that the build does not have, IncompleteError where a stage before is not done, and the errors of `build`.
+    """
+    begun, asked = _work_at(work), as_integer(number)
+    for known in _stages(begun):
+        if known.name == stage:
+            if known.total is None or asked is None or not 0 <= asked < known.total:
+                raise OptionError(Problem(f"{stage}.{number}", f"there are {known.total} steps; count from 0"))
+            running.run_step(begun, stage, asked)
+            return
+        if known.done != known.total:
+            what = f"{known.done} of {known.total} steps are done; run the others before those of {stage}"
+            raise IncompleteError(Problem(known.name, what))
+    raise OptionError(Problem("stage", f"no stage {stage!r:.40}; the stages are {', '.join(running.STAGES)}"))
+
+
+def commit(work: str | os.PathLike[str]) -> None:
+    """End the build in a work folder: write the header, by which the target is complete, and remove the work.
+
+    Raises IncompleteError where a step is not done.
+    """
+    begun = _work_at(work)
+    with begun.store.held():
+        if not steps.done(begun, "commit"):
+            step(work, "commit", 0)
+        _clean(begun)
+
+
+def _work_at(address: str | os.PathLike[str]) -> Work:
+    """The work in a folder, whose plan is not trusted: its source is made from its description alone."""
+    folder = os.fspath(address)
+    found, digest = stored_plan(store_at(folder))
+    if "kind" not in found.source:
+        raise UnsafeError(Problem("source", "was given as an object of a program; call build() there"))
+    return Work(folder, digest)
+
+
+def _stages(work: Work) -> list[Stage]:
+    """The stages of a build. Those behind the first that is not done have no total yet."""
+    found = []
+    finished = bool(steps.done(work, "commit"))
+    known = True
+    for name in running.stages(work):
+        if finished:
+            found.append(Stage(name, 1, 1))
+            continue
+        total = running.STAGES[name].count(work) if known else None
+        found.append(Stage(name, len(steps.done(work, name)), total))
+        known = known and found[-1].done == total
+    return found
+
+
 def _begun(
     work: str,
     source: Any,
@@ -142,18 +259,18 @@ def _begun(
     shape: int | Sequence[int],
     format: FormatLike,
     storage: Storage,
-    *,
-    client: Any,
     columns: Sequence[str] | None,
-    count: int | None,
-    duplicates: Duplicates,
-    dtype: npt.DTypeLike | None,
-    fill_value: Any,
-    attributes: Mapping[str, Any] | None,
-    map: MapLike | None,
     memory: int | None,
-    overwrite: bool,
-    limits: Limits,
+    *,
+    client: Any = None,
+    count: int | None = None,
+    duplicates: Duplicates = "error",
+    dtype: npt.DTypeLike | None = None,
+    fill_value: Any = None,
+    attributes: Mapping[str, Any] | None = None,
+    map: MapLike | None = None,
+    overwrite: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Work:
     """The work in a folder, begun or gone on with. Precondition: the folder is held."""
     if duplicates not in ("error", "sum", "first", "last"):

@@ -10,9 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from ..arrays import Parts, Pieces
+from ..arrays import LazyArray, Pieces
 from ..errors import (
     BinsparseError,
     ContainerError,
@@ -39,17 +38,12 @@ class Reader(Protocol):
     def read_header(self) -> Any:
         """The parsed JSON. Raises ContainerError for a container without a header, DescriptorError for invalid JSON."""
 
-    def info(self, name: str) -> ArrayInfo | None:
-        """The metadata of an array, or None for an unknown name.
+    def array(self, name: str) -> LazyArray | None:
+        """An array as it is stored, read where it is sliced while the container is open; None for an unknown name.
 
-        Raises ContainerError for an object that is not an array, UnsafeError for an array that must not be read.
+        An array of another number of dimensions than one has its shape, and must not be sliced. Raises ContainerError
+        for an object that is not an array, UnsafeError for an array that must not be read.
         """
-
-    def read(self, name: str) -> npt.NDArray[Any]:
-        """A whole array, as it is stored. Precondition: `info` was called."""
-
-    def parts(self, name: str) -> Parts:
-        """A function that reads parts of an array while the container is open. Precondition: `info` was called."""
 
 
 class Writer(Protocol):

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import stat
+import zipfile
 import zlib
 from collections.abc import Iterator
 from typing import IO, Any
@@ -77,6 +78,14 @@ def open_file(path: str, missing: type[ContainerError] = ContainerError, bufferi
         return open(path, "rb", buffering)
     except OSError as error:
         raise ContainerError(Problem(path, f"cannot be read: {error.strerror}")) from None
+
+
+def open_zip(path: str) -> zipfile.ZipFile:
+    """A zip file that is open for reading. Raises ContainerError."""
+    try:
+        return zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise ContainerError(Problem(path, f"cannot be opened as a zip file: {error}")) from None
 
 
 def read_into(handle: int, array: npt.NDArray[Any], at: int) -> None:

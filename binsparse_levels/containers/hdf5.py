@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import math
@@ -12,14 +13,13 @@ from typing import Any
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
-from ..arrays import Parts, Pieces
+from ..arrays import Array, LazyArray, Parts, Pieces, lazy
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
 from ..limits import Limits
 from . import hdf5_direct
-from .base import DEFAULT_STORAGE, ArrayInfo, Storage, asked_for, bounded_chunk, touching
+from .base import DEFAULT_STORAGE, Storage, asked_for, bounded_chunk, touching
 from .direct import parts_of
 from .replacing import part_of, refuse_existing, replacing
 
@@ -54,7 +54,7 @@ class HDF5Reader:
             raise ContainerError(Problem(self._group.name, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
         return load_json(text, self._limits)
 
-    def info(self, name: str) -> ArrayInfo | None:
+    def array(self, name: str) -> LazyArray | None:
         dataset = _child(self._group, name, h5py.Dataset)
         if dataset is None:
             return None
@@ -67,15 +67,13 @@ class HDF5Reader:
             for k in range(properties.get_nfilters()):
                 if (number := properties.get_filter(k)[0]) not in _FILTERS:
                     raise UnsafeError(Problem(name, f"the HDF5 filter {number} is not allowed"))
-            return ArrayInfo(dataset.shape or (), dataset.dtype, dataset.id.get_storage_size())
+            parts = functools.cache(lambda: self._parts(dataset, name))
 
-    def read(self, name: str) -> npt.NDArray[Any]:
-        with touching(name):
-            dataset = self._group[name]
-            self._limits.hold("array_bytes", dataset.size * dataset.dtype.itemsize, name, "the size in bytes")
-            self._check(dataset, name)
-            array = hdf5_direct.read(dataset)
-            return dataset[...] if array is None else array
+            def read(start: int, stop: int) -> Array:
+                self._limits.hold("array_bytes", (stop - start) * dataset.dtype.itemsize, name, "the size in bytes")
+                return parts()(start, stop)
+
+            return lazy(dataset.shape or (), dataset.dtype, read, nbytes=dataset.id.get_storage_size())
 
     @property
     def kind(self) -> str:
@@ -85,7 +83,7 @@ class HDF5Reader:
     def storage(self, name: str) -> Storage:
         """How an array is stored, as options for a writer. Any compression counts as gzip.
 
-        Precondition: `info` was called.
+        Precondition: `array` was called.
         """
         dataset = self._group[name]
         if not dataset.chunks or not dataset.size:
@@ -99,27 +97,22 @@ class HDF5Reader:
             checksum=None if h5py.h5z.FILTER_FLETCHER32 in filters else False,
         )
 
-    def parts(self, name: str) -> Parts:
+    def _parts(self, dataset: h5py.Dataset, name: str) -> Parts:
+        """A function that reads parts of a dataset, whose chunks are checked."""
         with touching(name):
-            dataset = self._group[name]
-            self._check(dataset, name)
+            if dataset.chunks:
+                bounded_chunk(name, math.prod(dataset.chunks), dataset.size, dataset.dtype.itemsize, self._limits)
+                hdf5_direct.check(dataset)
             if (place := hdf5_direct.contiguous(dataset)) is not None:
                 return parts_of(*place, dataset.dtype, name, self._limits)
 
-        def read(start: int, stop: int) -> npt.NDArray[Any]:
-            if (start, stop) == (0, dataset.size):  # threads expand the chunks of a whole array
-                return self.read(name)
-            self._limits.hold("array_bytes", (stop - start) * dataset.dtype.itemsize, name, "the size in bytes")
+        def read(start: int, stop: int) -> Array:
             with touching(name):
-                array: npt.NDArray[Any] = dataset[start:stop]
+                whole = hdf5_direct.read_chunks(dataset) if stop - start == dataset.size else None
+                array: Array = dataset[start:stop] if whole is None else whole
                 return array
 
         return read
-
-    def _check(self, dataset: h5py.Dataset, name: str) -> None:
-        if dataset.chunks:
-            bounded_chunk(name, math.prod(dataset.chunks), dataset.size, dataset.dtype.itemsize, self._limits)
-            hdf5_direct.check(dataset)
 
 
 def read_text(group: h5py.Group, name: str, limits: Limits) -> str | bytes | None:
@@ -240,7 +233,7 @@ def _exchange(place: h5py.Group, old: Sequence[str], aside: h5py.Group) -> None:
         raise
 
 
-def _store(dataset: h5py.Dataset, at: int, piece: npt.NDArray[Any]) -> None:
+def _store(dataset: h5py.Dataset, at: int, piece: Array) -> None:
     dataset[at : at + len(piece)] = piece
 
 

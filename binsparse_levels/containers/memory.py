@@ -9,19 +9,18 @@ from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ..arrays import Parts, Pieces
+from ..arrays import Array, LazyArray, Pieces, lazy
 from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
-from .base import ArrayInfo, Storage
+from .base import Storage
 
 KEY = "binsparse"
 
 
 class MemoryReader:
-    """Arrays are not copied, except memory-mapped ones, which another process may change."""
+    """Whole arrays are not copied, except memory-mapped ones, which another process may change."""
 
     def __init__(self, mapping: Mapping[str, Any], limits: Limits) -> None:
         self._mapping = mapping
@@ -40,21 +39,18 @@ class MemoryReader:
         except (TypeError, ValueError, RecursionError) as error:
             raise ContainerError(Problem(KEY, f"no JSON: {error}")) from None
 
-    def info(self, name: str) -> ArrayInfo | None:
+    def array(self, name: str) -> LazyArray | None:
         if name not in self._mapping:
             return None
         array = self._mapping[name]
         if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
             raise ContainerError(Problem(name, f"expected a numpy array, got {type(array).__name__}"))
-        return ArrayInfo(array.shape, array.dtype, array.nbytes)
 
-    def read(self, name: str) -> npt.NDArray[Any]:
-        array: npt.NDArray[Any] = self._mapping[name]
-        return np.array(array) if _is_mapped(array) else array
+        def read(start: int, stop: int) -> Array:
+            whole = stop - start == array.size and not _is_mapped(array)
+            return array if whole else np.array(array[start:stop])
 
-    def parts(self, name: str) -> Parts:
-        array = self._mapping[name]
-        return lambda start, stop: np.array(array[start:stop])
+        return lazy(array.shape, array.dtype, read)
 
 
 def _is_mapped(array: Any) -> bool:

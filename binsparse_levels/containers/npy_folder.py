@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ..arrays import Parts, Pieces
+from ..arrays import LazyArray, Pieces, lazy
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem
 from ..formats.json import load_json
 from ..limits import Limits
-from .base import ArrayInfo, Storage, touching
+from .base import Storage
 from .direct import open_file, parts_of
 from .npz import read_npy_header, write_npy
 from .replacing import refuse_existing, replacing_folder
@@ -28,53 +27,29 @@ class DirectoryReader:
 
     suffix = ".npy"  # of the arrays
 
-    def __init__(self, folder: str, limits: Limits) -> None:
+    def __init__(self, folder: str, limits: Limits, closing: contextlib.ExitStack) -> None:
         self._folder = folder
         self._limits = limits
+        self._closing = closing
 
     def read_header(self) -> Any:
-        with self._open(HEADER) as file:
+        with open_file(os.path.join(self._folder, HEADER)) as file:
             self._limits.hold("header_bytes", os.fstat(file.fileno()).st_size, HEADER, "the length of the JSON header")
             return load_json(file.read(), self._limits)
 
-    def info(self, name: str) -> ArrayInfo | None:
-        if not os.path.lexists(os.path.join(self._folder, name + self.suffix)):
-            return None
-        with self._open(name + self.suffix) as file:
-            return self._info(file, name)
+    def array(self, name: str) -> LazyArray | None:
+        path = os.path.join(self._folder, name + self.suffix)
+        return self._in_file(self._closing.enter_context(open_file(path)), name) if os.path.lexists(path) else None
 
-    def read(self, name: str) -> npt.NDArray[Any]:
-        with touching(name), self._open(name + self.suffix) as file:
-            return self._read(file, name)
-
-    def _info(self, file: IO[bytes], name: str) -> ArrayInfo:
-        """The metadata of the array in a file."""
+    def _in_file(self, file: IO[bytes], name: str) -> LazyArray:
+        """The array in a file."""
         shape, _, dtype = read_npy_header(file, name)
         size = os.fstat(file.fileno()).st_size
         declared = file.tell() + dtype.itemsize * int(np.prod(shape, dtype=object))
         if declared != size:
             raise ContainerError(Problem(name, f"has {size} bytes, its header says {declared}"))
-        return ArrayInfo(shape, dtype, size)
-
-    def _read(self, file: IO[bytes], name: str) -> npt.NDArray[Any]:
-        """The array in the file."""
-        self._limits.hold("array_bytes", os.fstat(file.fileno()).st_size, name, "the size in bytes")
-        array: npt.NDArray[Any] = np.load(file, allow_pickle=False, max_header_size=10_000)
-        return array
-
-    def parts(self, name: str) -> Parts:
-        with self._open(f"{name}.npy") as file:
-            _, _, dtype = read_npy_header(file, name)
-            at = file.tell()
-
-        def read(start: int, stop: int) -> npt.NDArray[Any]:
-            with self._open(f"{name}.npy") as file:
-                return parts_of(file.fileno(), at, dtype, name, self._limits)(start, stop)
-
-        return read
-
-    def _open(self, name: str) -> IO[bytes]:
-        return open_file(os.path.join(self._folder, name))
+        parts = parts_of(file.fileno(), file.tell(), dtype, name, self._limits)
+        return lazy(shape, dtype, parts, nbytes=size, keep=file)
 
 
 class DirectoryWriter:
@@ -105,7 +80,8 @@ def reading(
     """Open a folder. Raises PathMissingError."""
     if group:
         raise PathMissingError(Problem(f"{path}:{group}", f"a folder of {by.suffix} files has no groups"))
-    yield by(path, limits)
+    with contextlib.ExitStack() as closing:
+        yield by(path, limits, closing)
 
 
 @contextlib.contextmanager

@@ -11,15 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 from numpy.lib import format as npy
 
-from ..arrays import Parts, Pieces
+from ..arrays import Array, LazyArray, Pieces, lazy
 from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
 from ..limits import Limits
-from .base import ArrayInfo, Storage, touching
-from .direct import DIRECT, parts_of, read_into
+from .base import Storage, touching
+from .direct import DIRECT, open_zip, parts_of, read_into
 from .replacing import refuse_existing, replacing
 
 KEY = "binsparse"
@@ -29,6 +28,8 @@ def read_npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, 
     """Shape, order and type of a .npy file. Raises ContainerError, UnsafeError for pickled objects."""
     with touching(name):
         version = npy.read_magic(file)
+        if version not in ((1, 0), (2, 0), (3, 0)):
+            raise ValueError(f"version {version} of the .npy format is unknown")
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read(file, max_header_size=10_000)
     if dtype.hasobject:
@@ -36,7 +37,7 @@ def read_npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, 
     return shape, fortran, dtype
 
 
-def header_text(array: npt.NDArray[Any], limits: Limits) -> Any:
+def header_text(array: Array, limits: Limits) -> Any:
     """The JSON in an array: a text of no dimensions, or bytes as uint8."""
     if array.ndim == 1 and array.dtype == np.uint8:
         return load_json(array.tobytes(), limits)
@@ -64,57 +65,52 @@ class NPZReader:
             raise ContainerError(Problem(archive.filename or "", "two members have the same name"))
 
     def read_header(self) -> Any:
-        if self.info(KEY) is None:
+        if self.array(KEY) is None:
             raise ContainerError(Problem(KEY, "no such member: no Binsparse tensor here"))
-        size = self._archive.getinfo(f"{KEY}.npy").file_size
-        self._limits.hold("header_bytes", size // 4, KEY, "the length of the JSON header")
+        member = self._archive.getinfo(f"{KEY}.npy")
+        self._limits.hold("header_bytes", member.file_size // 4, KEY, "the length of the JSON header")
         with touching(KEY):
-            return header_text(self.read(KEY), self._limits)
+            return header_text(self._whole(member, KEY), self._limits)
 
-    def info(self, name: str) -> ArrayInfo | None:
-        member = self._member(name)
-        if member is None:
+    def array(self, name: str) -> LazyArray | None:
+        """Of a deflated array, the first slice reads all of it."""
+        try:
+            member = self._archive.getinfo(f"{name}.npy")
+        except KeyError:
             return None
         with touching(name), self._archive.open(member) as file:
             shape, _, dtype = read_npy_header(file, name)
-            declared = file.tell() + dtype.itemsize * int(np.prod(shape, dtype=object))
+            begin = file.tell()
+        declared = begin + dtype.itemsize * int(np.prod(shape, dtype=object))
         if declared != member.file_size:
             raise ContainerError(Problem(name, f"has {member.file_size} bytes, its header says {declared}"))
-        return ArrayInfo(shape, dtype, member.compress_size)
+        whole = functools.partial(self._whole, member, name)
+        handle = self._archive.fp
+        if member.compress_type != zipfile.ZIP_STORED or handle is None or not DIRECT:
+            once = functools.cache(whole)
+            return lazy(shape, dtype, lambda start, stop: once()[start:stop], nbytes=member.compress_size)
 
-    def read(self, name: str) -> npt.NDArray[Any]:
-        member = self._archive.getinfo(f"{name}.npy")
+        def read(start: int, stop: int) -> Array:
+            if stop - start == shape[0]:  # only the whole array can be compared with its checksum
+                return whole()
+            with touching(name):
+                header = np.empty(30, np.uint8)  # of the member: the lengths of its name and of what follows it
+                read_into(handle.fileno(), header, member.header_offset)
+                at = member.header_offset + 30 + int(header[26:30].view("<u2").sum()) + begin
+            return parts_of(handle.fileno(), at, dtype, name, self._limits)(start, stop)
+
+        return lazy(shape, dtype, read, nbytes=member.compress_size)
+
+    def _whole(self, member: zipfile.ZipInfo, name: str) -> Array:
         self._limits.hold("array_bytes", member.file_size, name, "the size in bytes")
         with touching(name), self._archive.open(member) as file:
-            array: npt.NDArray[Any] = npy.read_array(file, allow_pickle=False, max_header_size=10_000)
+            array: Array = npy.read_array(file, allow_pickle=False, max_header_size=10_000)
         return array
 
     def storage(self, name: str) -> Storage:
-        """How an array is stored, as options for a writer. Precondition: `info` was called."""
+        """How an array is stored, as options for a writer. Precondition: `array` was called."""
         plain = self._archive.getinfo(f"{name}.npy").compress_type == zipfile.ZIP_STORED
         return Storage(None if plain else "gzip")
-
-    def parts(self, name: str) -> Parts:
-        """A function that reads parts of an array. Of a deflated array, the first call reads all of it."""
-        member = self._archive.getinfo(f"{name}.npy")
-        handle = self._archive.fp
-        if member.compress_type != zipfile.ZIP_STORED or handle is None or not DIRECT:
-            whole = functools.lru_cache(1)(lambda: self.read(name))
-            return lambda start, stop: whole()[start:stop]
-        with touching(name), self._archive.open(member) as file:
-            (length, *_), _, dtype = read_npy_header(file, name)
-            header = np.empty(30, np.uint8)  # of the member, with the lengths of its name and of what follows it
-            read_into(handle.fileno(), header, member.header_offset)
-            at = member.header_offset + 30 + int(header[26:30].view("<u2").sum()) + file.tell()
-        read = parts_of(handle.fileno(), at, dtype, name, self._limits)
-        # Only the whole array can be compared with its checksum.
-        return lambda start, stop: self.read(name) if stop - start == length else read(start, stop)
-
-    def _member(self, name: str) -> zipfile.ZipInfo | None:
-        try:
-            return self._archive.getinfo(f"{name}.npy")
-        except KeyError:
-            return None
 
 
 class NPZWriter:
@@ -138,16 +134,17 @@ class NPZWriter:
         self._archive.writestr(member, file.getvalue())
 
 
+def opened(path: str | zipfile.ZipFile) -> contextlib.AbstractContextManager[zipfile.ZipFile]:
+    """An open zip file, which the block closes; or the given file, which stays open. Raises ContainerError."""
+    return contextlib.nullcontext(path) if isinstance(path, zipfile.ZipFile) else open_zip(path)
+
+
 @contextlib.contextmanager
-def reading(path: str, group: str | None, limits: Limits) -> Iterator[NPZReader]:
+def reading(path: str | zipfile.ZipFile, group: str | None, limits: Limits) -> Iterator[NPZReader]:
     """Open a zip file. Raises ContainerError, PathMissingError."""
-    if group:
-        raise PathMissingError(Problem(f"{path}:{group}", "an NPZ file has no groups"))
-    try:
-        archive = zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise ContainerError(Problem(path, f"cannot be opened as a zip file: {error}")) from None
-    with archive:
+    with opened(path) as archive:
+        if group:
+            raise PathMissingError(Problem(f"{archive.filename}:{group}", "an NPZ file has no groups"))
         yield NPZReader(archive, limits)
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
-from ..arrays import Parts, Pieces
+from ..arrays import LazyArray, Pieces
 from . import npy_folder
-from .base import ArrayInfo, touching
 from .ra_file import ArrayFile, Header, codes_of
 
 
@@ -19,19 +17,10 @@ class RawArrayReader(npy_folder.DirectoryReader):
 
     suffix = ".ra"
 
-    def _info(self, file: IO[bytes], name: str) -> ArrayInfo:
+    def _in_file(self, file: IO[bytes], name: str) -> LazyArray:
         array = ArrayFile(file, name, self._limits)
-        return ArrayInfo(array.header.dims, array.dtype, array.header.size)
-
-    def _read(self, file: IO[bytes], name: str) -> npt.NDArray[Any]:
-        return ArrayFile(file, name, self._limits).read()
-
-    def parts(self, name: str) -> Parts:
-        def read(start: int, stop: int) -> npt.NDArray[Any]:
-            with touching(name), self._open(name + self.suffix) as file:
-                return ArrayFile(file, name, self._limits)[start:stop]
-
-        return read
+        array.shape = array.header.dims
+        return array
 
 
 class RawArrayWriter(npy_folder.DirectoryWriter):

@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
+import importlib.util
 import json
 import math
 import os
 import shutil
+import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,14 +22,13 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
-import numpy.typing as npt
 import zarr
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, StorePath, WrapperStore, ZipStore
 
-from ..arrays import Parts, Pieces
+from ..arrays import Array, LazyArray, Parts, Pieces, lazy
 from ..errors import (
     ContainerError,
     IncompleteError,
@@ -37,18 +39,23 @@ from ..errors import (
     Problem,
     UnsafeError,
 )
-from ..formats.json import load_json
+from ..formats.json import RESERVED, load_json
 from ..limits import Limits
-from .base import ArrayInfo, Storage, asked_for, bounded_chunk, is_url, touching
-from .direct import refuse_links
+from . import zarr_objects
+from .base import Storage, asked_for, bounded_chunk, is_url, touching
+from .direct import open_zip, refuse_links
 from .replacing import refuse_existing, remove, replacing, replacing_folder
-from .zarr_direct import Chunks, chunks_of
+from .zarr_direct import Chunks, chunks_of, keys_of
+from .zarr_objects import Cache, ObjectArray
 
 ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
-_COMPLETE = "binsparse_levels:all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
+_ARRAYS = f"{RESERVED}arrays"  # the metadata of all arrays beside the header: one request opens a tensor
+_COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
 _CHUNK = 2**16  # items: a small slice reads little
+_SMALL_CHUNK = 2**11  # items, in an object store: 50 values at scattered coordinates of 2.5 M take 1.3 MB, else 25
 _SHARD = 2**20  # items: a large array makes few files
+_CLOUDS = {"s3", "s3a", "gs", "az", "abfs", "abfss"}  # whose credentials obstore takes from the environment
 _NAMES = {"zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"}
 _METADATA = 2**26  # bytes of the metadata of a group
 _MOST_FILES = 2**10  # of one array that grows, as long as they are small
@@ -81,6 +88,16 @@ class _Folder(LocalStore):
         return sum(os.lstat(os.path.join(place, name)).st_size for place, _, names in places for name in names)
 
 
+class _Zip(ZipStore):
+    """A zip file that is open for reading."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        super().__init__(archive.filename or "", mode="r")
+        self._lock = threading.RLock()
+        self._zf = archive
+        self._is_open = True
+
+
 class _Web(ObjectStore[Any]):
     """A store on a web server: read-only, without a listing. A server that cannot send a range sends the whole file."""
 
@@ -107,11 +124,15 @@ class _Web(ObjectStore[Any]):
 
 
 def _at_url(url: str) -> Any:
-    """The argument for zarr at a URL: the URL, or for a web server a store that needs only obstore."""
+    """The store at a URL: obstore's for web servers and for clouds where obstore is installed, else fsspec's."""
     with touching(url):
         parts = urlsplit(url)
+        if parts.scheme in _CLOUDS and importlib.util.find_spec("obstore"):
+            from obstore.store import from_url
+
+            return ObjectStore(from_url(url))
         if parts.scheme not in ("http", "https"):
-            return url
+            return FsspecStore.from_url(url)
         from obstore.store import HTTPStore
 
         options: Any = {"allow_http": True}
@@ -202,14 +223,18 @@ def _has_all_chunks(array: zarr.Array[Any]) -> bool:
 class ZarrReader:
     """A group that is open for reading. Unknown codecs are refused before any codec runs."""
 
-    def __init__(self, group: zarr.Group, limits: Limits) -> None:
+    def __init__(self, group: zarr.Group, limits: Limits, attributes: Mapping[str, Any] | None = None) -> None:
+        """attributes: those of the group, if they are known and list the metadata of all arrays."""
         self._group = group
         self._limits = limits
+        self._attributes = attributes
+        self._listed = {} if attributes is None else attributes[_ARRAYS]
         self._arrays: dict[str, zarr.Array[Any]] = {}
+        self._cache = Cache(limits.cache_bytes)
 
     def read_header(self) -> Any:
         with touching(ATTRIBUTE):
-            attributes = self._strict_attributes()
+            attributes = self._strict_attributes() if self._attributes is None else self._attributes
         if ATTRIBUTE not in attributes:
             if self._group.store.supports_listing and any(
                 True for _ in self._group.array_keys()
@@ -224,21 +249,18 @@ class ZarrReader:
         return header
 
     def _strict_attributes(self) -> dict[str, Any]:
-        """The attributes, from the stored JSON. zarr itself accepts duplicate keys, and metadata of two versions.
-
-        Metadata may list all arrays of the store, so they have a larger limit.
-        """
-        limits = replace(self._limits, header_bytes=max(self._limits.header_bytes, _METADATA))
+        """The attributes, from the stored JSON. zarr itself accepts duplicate keys, and metadata of two versions."""
         _refuse_two_versions(self._group, ".zgroup")
         newer = self._group.metadata.zarr_format == 3
         text = _stored(self._group, "zarr.json" if newer else ".zattrs")
-        found = {} if text is None else load_json(text, limits)
-        return dict(found.get("attributes", {}) if newer else found)
+        return _attributes(text, newer, self._limits)
 
-    def info(self, name: str) -> ArrayInfo | None:
+    def array(self, name: str) -> LazyArray | None:
         with touching(name):
             try:
-                array = self._group[name]
+                listed = self._listed.get(name)
+                place = self._group.store_path / name
+                array = self._group[name] if listed is None else zarr.Array.from_dict(place, listed)
             except KeyError:
                 return None
         if not isinstance(array, zarr.Array):
@@ -247,26 +269,23 @@ class ZarrReader:
             bad = sorted(_codec_names(array.metadata.to_dict()) - _CODECS)
             if bad:
                 raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not allowed"))
-            _refuse_two_versions(array, ".zarray")
+            if listed is None:
+                _refuse_two_versions(array, ".zarray")
             if array.metadata.to_dict().get("storage_transformers"):
                 raise UnsafeError(Problem(name, "has storage transformers"))
             self._arrays[name] = array
-            listed = array.store.supports_listing
-            nbytes = sync(array.store.getsize_prefix(_prefix(array))) if listed else array.nbytes  # at the most
-            return ArrayInfo(array.shape, np.dtype(array.dtype), nbytes)
+            if not isinstance(array.store, _Folder) and (chunks := keys_of(array)) is not None:
+                bounded_chunk(name, chunks.per_file, array.size, chunks.dtype.itemsize, self._limits)
+                complete, size = bool(array.attrs.get(_COMPLETE)), functools.partial(_stored_size, array)
+                return ObjectArray(name, array.store, chunks, self._cache, self._limits, complete=complete, size=size)
+            nbytes = _stored_size(array)
+            parts = functools.cache(lambda: self._parts(array, name))
 
-    def read(self, name: str) -> npt.NDArray[Any]:
-        with touching(name):
-            self._limits.hold("array_bytes", self._arrays[name].nbytes, name, "the size in bytes")
-            array = self._checked(name)
-            complete = array.attrs.get(_COMPLETE)
-            if direct := _direct(array):
-                found, whole = direct.read(0, array.size)
-                if whole or not complete:
-                    return found
-            elif not complete or _has_all_chunks(array):
-                return np.asarray(array[...])
-            raise IncompleteError(Problem(name, "chunks are missing"))
+            def read(start: int, stop: int) -> Array:
+                self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
+                return parts()(start, stop)
+
+            return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes)
 
     @property
     def kind(self) -> str:
@@ -274,26 +293,28 @@ class ZarrReader:
         return "zarr2" if self._group.metadata.zarr_format == 2 else "zarr"
 
     def storage(self, name: str) -> Storage:
-        """How an array is stored, as options for a writer. Precondition: `info` was called."""
+        """How an array is stored, as options for a writer. Precondition: `array` was called."""
         array = self._arrays[name]
         newer = array.metadata.zarr_format == 3
         codecs: Sequence[Any] = array.compressors
         names = {str(x.to_dict()["name"]) if newer else _version_2_name(x) for x in codecs}
         known = [compression for compression in ("zstd", "gzip") if compression in names]
         compression = known[0] if known else None if names - {"crc32c"} else "none"
-        chunks = asked_for(array.chunks[0], array.size, _CHUNK if newer else _SHARD)
+        chunks = asked_for(array.chunks[0], array.size, _usual_chunk(array.store) if newer else _SHARD)
         shards = asked_for(array.shards[0], array.size, _SHARD) if array.shards else None
         return Storage(compression, chunks, shards, False if newer and "crc32c" not in names else None)
 
-    def parts(self, name: str) -> Parts:
+    def _parts(self, array: zarr.Array[Any], name: str) -> Parts:
+        """A function that reads parts of an array, whose chunks are checked."""
         with touching(name):
-            array = self._checked(name)
+            bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize, self._limits)
+            if array.nchunks > _MOST_CHUNKS:
+                raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MOST_CHUNKS}"))
             complete, direct = array.attrs.get(_COMPLETE), _direct(array)
             if complete and direct is None and not _has_all_chunks(array):
                 raise IncompleteError(Problem(name, "chunks are missing"))
 
-        def read(start: int, stop: int) -> npt.NDArray[Any]:
-            self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
+        def read(start: int, stop: int) -> Array:
             with touching(name):
                 if direct is None:
                     return np.asarray(array[start:stop])
@@ -304,12 +325,20 @@ class ZarrReader:
 
         return read
 
-    def _checked(self, name: str) -> zarr.Array[Any]:
-        array = self._arrays[name]
-        bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize, self._limits)
-        if array.nchunks > _MOST_CHUNKS:
-            raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MOST_CHUNKS}"))
-        return array
+
+def _attributes(text: bytes | None, newer: bool, limits: Limits) -> dict[str, Any]:
+    """The attributes of a group, from its strict JSON: version 3 has them under a key.
+
+    Metadata may list all arrays of the store, so they have a larger limit.
+    """
+    found = {} if text is None else load_json(text, replace(limits, header_bytes=max(limits.header_bytes, _METADATA)))
+    return dict(found.get("attributes", {}) if newer else found)
+
+
+def _stored_size(array: zarr.Array[Any]) -> int:
+    """The bytes that an array takes, or at the most where they cannot be listed."""
+    listed = array.store.supports_listing
+    return int(sync(array.store.getsize_prefix(_prefix(array)))) if listed else int(array.nbytes)
 
 
 def _stored(node: zarr.Group | zarr.Array[Any], key: str) -> bytes | None:
@@ -379,6 +408,9 @@ class ZarrWriter:
     def write(self, name: str, pieces: Pieces) -> None:
         created = self.create(name, pieces.length, pieces.dtype)
         direct, at = _direct(created), 0
+        if direct is None and (chunks := keys_of(created)) is not None:
+            zarr_objects.write(created.store, chunks, pieces)
+            return
         for piece in pieces.regrouped(math.prod(created.shards or created.chunks)):
             if direct:
                 direct.write(at, piece)
@@ -387,7 +419,7 @@ class ZarrWriter:
             at += len(piece)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
-        self._group.attrs[ATTRIBUTE] = dict(header)
+        _commit(self._group, header)
 
     def _version_2(self, name: str, length: int, compression: str) -> dict[str, Any]:
         import numcodecs
@@ -399,7 +431,7 @@ class ZarrWriter:
     def _version_3(self, name: str, length: int, compression: str) -> dict[str, Any]:
         from zarr.codecs import Crc32cCodec, GzipCodec, ZstdCodec
 
-        chunk = min(self._storage.of("chunks", name) or _CHUNK, max(length, 1))
+        chunk = min(self._storage.of("chunks", name) or _usual_chunk(self._group.store), max(length, 1))
         shard = self._storage.of("shards", name)
         known: dict[str, list[Any]] = {"zstd": [ZstdCodec(level=1)], "gzip": [GzipCodec(level=5)], "none": []}
         codecs = known[compression]
@@ -411,6 +443,31 @@ class ZarrWriter:
         return options
 
 
+def _commit(group: zarr.Group, header: Mapping[str, Any]) -> None:
+    """Write the header, and beside it the metadata of the arrays that it names. All of them are stored."""
+    names = header[ATTRIBUTE]["data_types"]
+    group.update_attributes({ATTRIBUTE: dict(header), _ARRAYS: {name: _metadata_of(group[name]) for name in names}})
+
+
+def _metadata_of(array: Any) -> dict[str, Any]:
+    """The metadata of an array, as JSON."""
+    kept = {
+        key: json.loads(text.to_bytes())
+        for key, text in array.metadata.to_buffer_dict(default_buffer_prototype()).items()
+    }
+    return dict(kept["zarr.json"] if "zarr.json" in kept else {**kept[".zarray"], "attributes": kept[".zattrs"]})
+
+
+def _is_near(store: Store) -> bool:
+    """Whether a request takes no time worth counting."""
+    store = store._store if isinstance(store, _Undoable) else store
+    return isinstance(store, LocalStore | MemoryStore | ZipStore)
+
+
+def _usual_chunk(store: Store) -> int:
+    return _CHUNK if _is_near(store) else _SMALL_CHUNK
+
+
 def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
     """The fill value of a Zarr array: for indices and pointers, a number out of range."""
     return 0 if name in ("values", "fill_value") or dtype.kind not in "iu" else np.iinfo(dtype).max
@@ -420,21 +477,47 @@ def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
 def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader]:
     """Open a group of a store: a path, a URL, a zip file, any store of zarr's, or an open group."""
     _check_place(path)
-    with _opened(path) as store:
+    with opened(path) as store:
         with touching(str(path)):
+            reader = _known(store, group, limits)
             try:
-                opened = zarr.open_group(store, path=group or "", mode="r", use_consolidated=False)
+                reader = reader or ZarrReader(
+                    zarr.open_group(store, path=group or "", mode="r", use_consolidated=False), limits
+                )
             except (FileNotFoundError, KeyError):
                 raise PathMissingError(Problem(f"{path}:{group or ''}", "no such group")) from None
-        yield ZarrReader(opened, limits)
+        yield reader
+
+
+def _known(store: Any, group: str | None, limits: Limits) -> ZarrReader | None:
+    """The tensor in an object store, if its header lists the metadata of all arrays: then one or two requests suffice.
+
+    Nearer stores are cheap to ask, and give the metadata of the arrays themselves.
+    """
+    place = store if isinstance(store, StorePath) else StorePath(store)
+    if _is_near(place.store):
+        return None
+    place = place / group if group else place
+    for key, version in (("zarr.json", 3), (".zattrs", 2)):
+        text = sync((place / key).get())
+        if text is not None:
+            attributes = _attributes(text.to_bytes(), version == 3, limits)
+            if ATTRIBUTE not in attributes or not isinstance(attributes.get(_ARRAYS), dict):
+                return None
+            metadata = {"zarr_format": version, "attributes": attributes}
+            return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
+    return None
 
 
 @contextlib.contextmanager
-def _opened(path: Any) -> Iterator[Any]:
+def opened(path: Any) -> Iterator[Any]:
     """The argument for zarr at a path: the path, a store of a zip file, or a store of a folder.
 
-    The zip file is closed at the end. The store of a folder follows no links.
+    A zip file is closed at the end, but for one that was open. The store of a folder follows no links.
     """
+    if isinstance(path, zipfile.ZipFile):
+        yield _Zip(path)
+        return
     if isinstance(path, zarr.Group):
         path = path.store_path
     if isinstance(path, StorePath) and type(path.store) is LocalStore:
@@ -449,12 +532,8 @@ def _opened(path: Any) -> Iterator[Any]:
     if not isinstance(path, str) or not os.path.isfile(path):
         yield path
         return
-    store = ZipStore(path, mode="r")  # opened by zarr when it is first used
-    try:
-        yield store
-    finally:
-        with contextlib.suppress(AttributeError):  # one that could not be opened cannot be closed either
-            store.close()
+    with open_zip(path) as archive:
+        yield _Zip(archive)
 
 
 @contextlib.contextmanager
@@ -514,9 +593,13 @@ def writing(
 
 
 def new_metadata(
-    arrays: Mapping[str, tuple[int, np.dtype[Any]]], header: Mapping[str, Any], storage: Storage
+    arrays: Mapping[str, tuple[int, np.dtype[Any]]], header: Mapping[str, Any], storage: Storage, *, remote: bool
 ) -> dict[str, bytes]:
-    """The metadata of a group of Zarr 3 with these arrays, by key. arrays: a length and a type by name."""
+    """The metadata of a group of Zarr 3 with these arrays, by key. arrays: a length and a type by name. remote: for an
+    object store.
+    """
+    if remote and storage.chunks is None:
+        storage = replace(storage, chunks=_SMALL_CHUNK)
     kept: dict[str, Any] = {}
     writer = ZarrWriter(zarr.create_group(MemoryStore(kept), zarr_format=3), storage)
     for name, (length, dtype) in arrays.items():
@@ -535,7 +618,7 @@ def extend(
     """
     if not isinstance(path, str) or not os.path.isdir(path):
         return False
-    with _opened(path) as store, touching(path):
+    with opened(path) as store, touching(path):
         place = zarr.open_group(store, path=group or "", mode="r", use_consolidated=False)
         if place.metadata.zarr_format != 3 or set(pieces) != set(place.array_keys()):
             return False
@@ -559,7 +642,7 @@ def extend(
             direct = _direct(array)
             assert direct is not None
             direct.extend(old, given)
-        place.attrs[ATTRIBUTE] = dict(header())
+        _commit(place, header())
     return True
 
 
@@ -651,7 +734,6 @@ def _undone(place: Any) -> Iterator[Store | StorePath]:
     with touching(str(place)):
         if isinstance(place, str):
             place = _at_url(place)
-            place = place if isinstance(place, Store) else FsspecStore.from_url(place)
     path = place if isinstance(place, StorePath) else StorePath(place)
     _check_store(path.store)
     store = _Undoable(path.store)
@@ -685,7 +767,8 @@ def _clear(group: zarr.Group, limits: Limits) -> None:
     header = ZarrReader(group, limits).read_header()
     descriptor = header.get(ATTRIBUTE) if isinstance(header, dict) else None
     names = descriptor.get("data_types") if isinstance(descriptor, dict) else None
-    del group.attrs[ATTRIBUTE]
+    for key in (ATTRIBUTE, _ARRAYS):
+        group.attrs.pop(key, None)
     for name in names if isinstance(names, dict) else ():
         if "/" not in name and isinstance(group.get(name), zarr.Array):
             del group[name]
@@ -693,7 +776,7 @@ def _clear(group: zarr.Group, limits: Limits) -> None:
 
 def list_groups(path: Any, limits: Limits) -> list[str]:
     """The groups of a store that have a header. The root is an empty string."""
-    with _opened(path) as store, touching(str(path)):
+    with opened(path) as store, touching(str(path)):
         root = zarr.open_group(store, mode="r", use_consolidated=False)
         if not root.store.supports_listing:
             raise ContainerError(Problem(str(path), "a web server lists no groups; name one, as in URL:GROUP"))

@@ -1,4 +1,4 @@
-"""Zarr arrays of one dimension in a local folder, read and written without zarr, by threads.
+"""How Zarr arrays of one dimension lie in files; those of a local folder, read and written without zarr, by threads.
 
 Chunks are files of their own or lie in shards; they are plain or compressed (zstd, gzip), with a checksum or without.
 """
@@ -27,7 +27,7 @@ from .direct import DIRECT, inflate, most_stored, opened, read_into, refuse_link
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
-_ABSENT = 2**64 - 1  # offset and length of a chunk that is not there, in the index of a shard
+ABSENT = 2**64 - 1  # offset and length of a chunk that is not there, in the index of a shard
 _BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 _GZIP = 31  # zlib's number for gzip
 _FEW_FILES = 16  # so many files are looked for one by one; for more, the folder is listed
@@ -37,8 +37,8 @@ _FEW_FILES = 16  # so many files are looked for one by one; for more, the folder
 class Chunks:
     """Where the items of an array lie: in the files `folder`/0, 1 … of `per_file` items, each in chunks of `chunk`.
 
-    indexed: the chunks of a file are found by the index at its end; else a file is a chunk. compression: zstd, gzip or
-    none. checksum: crc32c, behind each chunk.
+    folder: a path, or what keys in a store begin with. indexed: the chunks of a file are found by the index at its end;
+    else a file is a chunk. compression: zstd, gzip or none. checksum: crc32c, behind each chunk.
     """
 
     folder: str
@@ -53,8 +53,14 @@ class Chunks:
     checksum: bool
 
     @property
-    def _per_index(self) -> int:
+    def per_index(self) -> int:
+        """Chunks of a file."""
         return self.per_file // self.chunk
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the index of a shard, at its end: offset and length of each chunk, and a checksum."""
+        return 16 * self.per_index + 4
 
     def read(self, start: int, stop: int) -> tuple[npt.NDArray[Any], bool]:
         """The items start … stop - 1, and whether all their chunks exist. Missing items are fill values.
@@ -68,7 +74,7 @@ class Chunks:
         if not whole:
             array[:] = self.fill
         pieces = -(-2 * get_threads() // max(len(there), 1))  # of a file, so that a large one keeps all threads busy
-        step = -(-self._per_index // pieces)
+        step = -(-self.per_index // pieces)
         todo = []
         for k in there:
             first = max(start - k * self.per_file, 0) // self.chunk
@@ -97,11 +103,11 @@ class Chunks:
                 begin = number * self.per_file + k * self.chunk - start  # of the chunk, in the array
                 out = array[max(begin, 0) : begin + self.chunk]
                 offset, stored = map(int, index[k])
-                if offset == stored == _ABSENT:
+                if offset == stored == ABSENT:
                     out[:] = self.fill
                     whole = False
                     continue
-                self._check_sizes(offset, stored, size)
+                self.check_sizes(offset, stored, size)
                 target = out if len(out) == self.chunk else np.empty(self.chunk, self.dtype)
                 self._read_chunk(handle, offset, stored, target.view(np.uint8))
                 if target is not out:
@@ -110,16 +116,21 @@ class Chunks:
 
     def _index(self, handle: int, size: int) -> npt.NDArray[np.uint64]:
         """Offset and length of each chunk of a shard."""
-        at = size - 16 * self._per_index - 4
-        if at < 0:
+        if size < self.index_bytes:
             raise ValueError("a shard is shorter than its index")
-        raw = np.empty(size - at, np.uint8)
-        read_into(handle, raw, at)
+        raw = np.empty(self.index_bytes, np.uint8)
+        read_into(handle, raw, size - raw.size)
+        return self.parse_index(raw)
+
+    def parse_index(self, raw: Bytes) -> npt.NDArray[np.uint64]:
+        """Offset and length of each chunk of a shard, from the bytes at its end. Raises ValueError."""
+        if raw.size != self.index_bytes:
+            raise ValueError("a shard is shorter than its index")
         if _checksum(raw[:-4]) != raw[-4:].tobytes():
             raise ValueError("checksum mismatch in the index of a shard")
         return raw[:-4].view(np.uint64).reshape(-1, 2)
 
-    def _check_sizes(self, offset: int, stored: int, size: int) -> None:
+    def check_sizes(self, offset: int, stored: int, size: int) -> None:
         """Raise ValueError for an impossible chunk, before memory is allocated for it."""
         expanded, payload = self.chunk * self.dtype.itemsize, stored - 4 * self.checksum
         plain = self.compression == "none"
@@ -130,11 +141,25 @@ class Chunks:
         payload = stored - 4 * self.checksum
         raw = out if self.compression == "none" else np.empty(payload, np.uint8)
         read_into(handle, raw, offset)
-        if self.checksum:
-            kept = np.empty(4, np.uint8)
-            read_into(handle, kept, offset + payload)
-            if _checksum(raw) != kept.tobytes():
-                raise ValueError("checksum mismatch in a chunk")
+        kept = np.empty(stored - payload, np.uint8)
+        read_into(handle, kept, offset + payload)
+        self._expand(raw, kept, out)
+
+    def decode(self, stored: Bytes) -> npt.NDArray[Any]:
+        """The items of a chunk, from its bytes. Raises any error for damaged ones."""
+        self.check_sizes(0, stored.size, stored.size)
+        payload = stored.size - 4 * self.checksum
+        out = np.empty(self.chunk, self.dtype)
+        raw, kept = stored[:payload], stored[payload:]
+        self._expand(raw, kept, out.view(np.uint8))
+        if self.compression == "none":
+            out.view(np.uint8)[:] = raw
+        return out
+
+    def _expand(self, raw: Bytes, kept: Bytes, out: Bytes) -> None:
+        """Compare the bytes of a chunk with its checksum, and expand them where they are compressed."""
+        if self.checksum and _checksum(raw) != kept.tobytes():
+            raise ValueError("checksum mismatch in a chunk")
         if self.compression == "zstd":
             zstd.expand(raw, out)
         elif self.compression == "gzip":
@@ -163,7 +188,7 @@ class Chunks:
 
     def encoded(self, items: npt.NDArray[Any]) -> Iterator[Any]:
         """The bytes of a file of these items, in buffers."""
-        index = np.full((self._per_index, 2), _ABSENT, np.uint64)
+        index = np.full((self.per_index, 2), ABSENT, np.uint64)
         at = 0
         for k, start in enumerate(range(0, len(items), self.chunk)):
             index[k, 0] = at
@@ -202,8 +227,23 @@ def chunks_of(array: zarr.Array[Any], root: str) -> Chunks | None:
     return described(metadata, dtype, array.fill_value, os.path.join(root, array.path, "c"))
 
 
+def keys_of(array: zarr.Array[Any]) -> Chunks | None:
+    """How an array in any store is stored, or None where only zarr can read it."""
+    dtype, metadata = np.dtype(array.dtype), dict[str, Any](array.metadata.to_dict())
+    if sys.byteorder != "little" or dtype.kind not in "iuf" or array.ndim != 1 or min(array.chunks) < 1:
+        return None
+    if array.metadata.zarr_format == 3:
+        return described(metadata, dtype, array.fill_value, f"{array.path}/c")
+    match metadata:
+        case {"compressor": None | {"id": "zstd" | "gzip"}, "filters": None | [] | ()} if dtype.isnative:
+            how: dict[str, Any] = dict(metadata["compressor"] or {"id": "none"})
+            (size,) = array.chunks
+            return Chunks(array.path, array.size, dtype, array.fill_value, size, size, False, how.pop("id"), how, False)
+    return None
+
+
 def described(metadata: Any, dtype: np.dtype[Any], fill: Any, folder: str = "") -> Chunks | None:
-    """How an array with this metadata is stored, or None for another way than those above."""
+    """How an array of version 3 with this metadata is stored."""
     match metadata:
         case {
             "shape": [length],

@@ -17,7 +17,7 @@ from ..formats.format import Format
 from ..formats.structure import STRUCTURES, in_triangle, read_problems
 from ..levels import Level, Place
 from ..levels.base import Built
-from ..levels.positions import Array, Positions, Window, items_at
+from ..levels.positions import Array, Positions, Window, as_array, items_at
 from ..limits import Limits
 from . import packing
 from .packing import Entries
@@ -98,18 +98,43 @@ def value_reader(tree: Tree, order: Sequence[int], shape: Sequence[int], pad: An
 
 
 def locate_in(tree: Tree, coords: Sequence[Array]) -> Array:
-    """`find_in` for many entries of a tree in memory."""
+    """`find_in` for many entries. Of arrays in a file, the fibers of all entries are read at once, level by level."""
     count = len(coords[0]) if coords else 1
-    positions, absent = np.zeros(count, np.int64), np.zeros(count, bool)
-    for place, arrays, _ in tree.walk():
+    positions = np.zeros(count, np.int64)
+    left: Array | None = None  # the numbers of the entries that may be there; None for all
+    for place, arrays, n in tree.walk():
         here = coords[place.depth : place.depth + place.level.rank]
-        positions = place.level.locate(arrays, place.dims, positions, here)
-        absent |= positions < 0
-        if absent.all():  # then the next level may have no fiber at all
-            return np.full(count, -1)
-        if absent.any():
-            positions = np.where(absent, 0, positions)
-    return np.where(absent, -1, positions) if absent.any() else positions
+        here = here if left is None else [x[left] for x in here]
+        if tree.lazy and arrays:
+            positions = _locate_in_file(tree, place, arrays, n, positions, here)
+        else:
+            positions = place.level.locate(arrays, place.dims, positions, here)
+        there = positions >= 0
+        if not there.all():
+            left = np.flatnonzero(there) if left is None else left[there]
+            positions = positions[there]
+            if not len(left):
+                break
+    if left is None:
+        return positions
+    found = np.full(count, -1, np.int64)
+    found[left] = positions
+    return found
+
+
+def _locate_in_file(
+    tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Array, coords: Sequence[Array]
+) -> Array:
+    """`locate` of a level in a file: its fibers at these positions are read and checked."""
+    fibers, number = np.unique(positions, return_inverse=True)
+    among: Positions = fibers
+    if fibers[-1] - fibers[0] == len(fibers) - 1:
+        among = range(int(fibers[0]), int(fibers[-1]) + 1)
+    local, children, held = part_of(tree, place, arrays, n, among, [np.unique(x) for x in coords])
+    found = place.level.locate(local, place.dims, as_array(held)[number], coords)
+    there = found >= 0
+    found[there] = as_array(through(children, found[there]))
+    return found
 
 
 # A view → a tree

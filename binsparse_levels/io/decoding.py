@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..arrays import Array, LazyArray, Parts, Sliceable, lazy, repeated
+from ..arrays import Array, LazyArray, Sliceable, lazy, repeated
 from ..containers import checksums
 from ..containers.base import ArrayInfo, Reader
 from ..engine.emission import Duplicates
@@ -118,10 +118,9 @@ class Loading:
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
         self.map = self._parse_map()
         self.repairs = list(self.descriptor.repairs)
-        self.infos: dict[str, ArrayInfo] = {}
-        self._left_out: set[str] = set()
+        self.infos: dict[str, Sliceable] = {}  # only the metadata counts
+        self._held: dict[str, LazyArray] = {}  # by the container
         self._packed: dict[str, tuple[LazyArray, BitPacked]] = {}  # the words, and the numbers in them
-        self._parts: dict[str, Parts] = {}
         self._compare()
 
     def _parse_map(self) -> IndexMap | None:
@@ -142,15 +141,15 @@ class Loading:
         descriptor = self.descriptor
         problems = []
         for name, data_type in descriptor.data_types.items():
-            info = self._reader.info(name)
+            info = self._reader.array(name)
             if info is None and self._lenient:  # some programs leave out arrays of length 0; the lengths will tell
-                info = ArrayInfo((0,), data_type.stored, 0)
+                self.infos[name] = np.empty(0, data_type.stored)
                 self.repairs.append(f"{name}: missing, taken as empty")
-                self._left_out.add(name)
+                continue
             if info is None:
                 problems.append(Problem(name, "missing"))
                 continue
-            self.infos[name] = info
+            self.infos[name] = self._held[name] = info
             if len(info.shape) != 1:
                 problems.append(Problem(name, f"expected one dimension, got shape {info.shape}"))
             elif info.dtype.newbyteorder("=") != data_type.stored and not (
@@ -165,7 +164,7 @@ class Loading:
             else:
                 problems.append(Problem("fill_value", what))
         raise_if(ArrayError, problems)
-        for name in self.infos:
+        for name in self._held:
             self._look_into(name)
         count = descriptor.number_of_stored_values
         raise_if(ArrayError, length_problems(descriptor.format.levels, descriptor.dims, self.infos, count))
@@ -173,14 +172,19 @@ class Loading:
 
     def _look_into(self, name: str) -> None:
         """Replace the metadata of a bit-packed array by those of the numbers in it."""
-        data_type, info = self.descriptor.data_types[name], self.infos[name]
-        if not data_type.wrapper or name in self._left_out:
+        data_type = self.descriptor.data_types[name]
+        if not data_type.wrapper:
             return
         words = self._stored(name)
         packed = BitPacked(words, data_type.wrapper, data_type.dtype, name)
         self._packed[name] = words, packed
         self._limits.hold("array_bytes", len(packed) * packed.dtype.itemsize, name, "the size in bytes, unpacked,")
-        self.infos[name] = ArrayInfo(packed.shape, packed.dtype, info.nbytes)
+        self.infos[name] = packed
+
+    def described(self) -> dict[str, ArrayInfo]:
+        """The metadata of the arrays, with the bytes that they take in the container."""
+        sizes = {name: array.nbytes for name, array in self._held.items()}
+        return {name: ArrayInfo(x.shape, x.dtype, sizes.get(name, 0)) for name, x in self.infos.items()}
 
     def _value_length_problems(self, count: int | None) -> list[Problem]:
         problems = []
@@ -285,22 +289,26 @@ class Loading:
 
     def _stored(self, name: str) -> LazyArray:
         """An array as it is stored, in this machine's byte order. A whole array is compared with its checksum."""
-        (length,), dtype = self.infos[name].shape, self.descriptor.data_types[name].stored
+        held, dtype = self._held[name], self.descriptor.data_types[name].stored
+        length = len(held)
 
         def read(start: int, stop: int) -> Array:
             with self._in_place():
-                stored = self.parts(name)(start, stop)
+                stored = held[start:stop]
             if stop - start == length:
                 checksums.check_array(name, stored, self._sums)
             return stored.astype(dtype, copy=False)
 
+        def gather(positions: Array) -> Array:
+            with self._in_place():
+                return held[positions].astype(dtype, copy=False)
+
         def verify() -> None:
             if self._sums:
-                starts = range(0, max(length, 1), _AT_ONCE)
-                pieces = (self.parts(name)(start, min(start + _AT_ONCE, length)) for start in starts)
+                pieces = (held[start : start + _AT_ONCE] for start in range(0, max(length, 1), _AT_ONCE))
                 checksums.check_pieces(name, pieces, self._sums)
 
-        return lazy(length, dtype, read, verify=verify)
+        return lazy(length, dtype, read, gather=gather, verify=verify)
 
     def _array(self, name: str) -> LazyArray:
         """An array, decoded, under the checks of a predefined format where it has its own."""
@@ -316,19 +324,22 @@ class Loading:
                 return decode(stored[:], data_type, name)
             return packed[start:stop]
 
+        def gather(positions: Array) -> Array:
+            if packed is not None:
+                return packed[positions]
+            parts = positions * data_type.parts
+            at = np.stack([parts + k for k in range(data_type.parts)], 1).reshape(-1)
+            return decode(stored[at], data_type, name)
+
         def read_ascending(start: int, stop: int) -> Array:
             """A pointer is read with the next one, which is larger."""
             found = read(start, min(stop + 1, length))
             raise_if(ArrayError, self._empty_fiber_problems(found))
             return found[: stop - start]
 
-        return lazy(length, data_type.dtype, read_ascending if ascending else read, verify=stored.verify)
-
-    def parts(self, name: str) -> Parts:
-        """The container's function that reads parts of an array."""
-        if name not in self._parts:
-            self._parts[name] = self._reader.parts(name)
-        return self._parts[name]
+        if ascending:
+            return lazy(length, data_type.dtype, read_ascending, verify=stored.verify)
+        return lazy(length, data_type.dtype, read, gather=gather, verify=stored.verify)
 
     @contextlib.contextmanager
     def _in_place(self) -> Iterator[None]:
@@ -346,9 +357,9 @@ class Loading:
         return self._decode("fill_value", self._read("fill_value"), data_type)[0]
 
     def _read(self, name: str) -> Array:
-        if name in self._left_out:
+        if name not in self._held:
             return np.empty(0, self.infos[name].dtype)
-        array = self._reader.read(name)
+        array = self._held[name][:]
         checksums.check_array(name, array, self._sums)
         wanted = self.descriptor.data_types[name].stored
         if array.dtype.newbyteorder("=") != wanted:

@@ -7,7 +7,6 @@ import importlib
 import itertools
 import os
 import sys
-import zipfile
 import zlib
 from builtins import open as open_file
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ..containers.base import is_url, split_path
+from ..containers.direct import open_zip
 from ..errors import ContainerError, OptionError, PathMissingError, Problem
 
 # What users name: a path, PATH:GROUP, a URL, a store of zarr's, an open group of h5py's or zarr's, a mapping.
@@ -201,10 +201,10 @@ def resolved(place: Place, *, whole: bool = False) -> Iterator[Location]:
         yield place
         return
     path, group = split_place(place)
-    names = _fitting(path)
-    module = module_of(KINDS[names[-1]])
     with contextlib.ExitStack() as stack:
-        handle = stack.enter_context(module.opened(path)) if hasattr(module, "opened") else path
+        names, file = _fitting(path, stack)
+        module = module_of(KINDS[names[-1]])
+        handle = stack.enter_context(module.opened(file)) if hasattr(module, "opened") else path
         name = next((name for name in names[:-1] if module_of(KINDS[name]).claims(handle)), names[-1])
         location = Location(path, group, name, handle)
         yield location if whole else location.within(group)
@@ -261,23 +261,24 @@ def in_memory(place: Place) -> bool:
     return not isinstance(place, str | os.PathLike) and KINDS[_of_object(place)[-1]].in_memory
 
 
-def _fitting(path: Any) -> list[str]:
-    """The kinds that fit what is at a path, or an open object."""
+def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
+    """The kinds that fit what is at a path, or an open object; and the path, or the zip file that was opened."""
     if not isinstance(path, str):
-        return _of_object(path)
+        return _of_object(path), path
     if is_url(path):
-        return [_remote()]
+        return [_remote()], path
     if os.path.isdir(path):
-        return _marked(path, {name: kind.folder for name, kind in KINDS.items()}, os.listdir(path))
+        return _marked(path, {name: kind.folder for name, kind in KINDS.items()}, os.listdir(path)), path
     head = _head(path)
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-        return _marked(path, {name: kind.zip for name, kind in KINDS.items()}, _members(path))
+        archive = closing.enter_context(open_zip(path))
+        return _marked(path, {name: kind.zip for name, kind in KINDS.items()}, archive.namelist()), archive
     names = [name for name, kind in KINDS.items() if head.startswith(kind.signature)]
     if not names and (name := _by_suffix(path)):
         names = [name]
     if not names:
         raise ContainerError(Problem(path, "neither its content nor its suffix is known; a plug-in may know it"))
-    return names
+    return names, path
 
 
 def _of_object(place: Any) -> list[str]:
@@ -326,11 +327,3 @@ def _head(path: str) -> bytes:
         return zlib.decompressobj(wbits=31).decompress(head, 64)
     except zlib.error as error:
         raise ContainerError(Problem(path, f"not a gzip file: {error}")) from None
-
-
-def _members(path: str) -> list[str]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise ContainerError(Problem(path, f"cannot be opened as a zip file: {error}")) from None

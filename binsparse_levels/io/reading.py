@@ -194,7 +194,7 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
             return Description(parse_descriptor(header, limits), infos)
         with _reading(location, limits) as reader:
             loading = Loading(reader, limits, lenient)
-            return Description(loading.descriptor, loading.infos, loading.repairs, loading.map)
+            return Description(loading.descriptor, loading.described(), loading.repairs, loading.map)
 
 
 @within_memory

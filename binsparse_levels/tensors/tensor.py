@@ -53,6 +53,7 @@ from .validation import (
 
 Check: TypeAlias = Literal["full", "trusted", "none"]
 
+_PER_PLACE = 2**8  # values of a tensor in a file: for more places than one in so many, it is read whole
 _DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
 
 
@@ -170,6 +171,13 @@ class Tensor:
             whole._check_structure()
             raise_if(ArrayError, whole._diagonal_problems())
             self._held = held
+        return held
+
+    def _tree_for(self, places: int) -> Tree:
+        """The tree to look up so many places in: of a tensor in a file the lazy tree, as long as they are few."""
+        held = self._held
+        if not isinstance(held, Tree) or self.structure is not None or places * _PER_PLACE > len(held.values):
+            return self._tree
         return held
 
     @property
@@ -454,14 +462,14 @@ class Tensor:
         if isinstance(self._held, Through):
             return self._held.stored._values_at(self._held.places(coords)).reshape(coords[0].shape)
         whole = [x.ravel() for x in coords]
-        tree, mirrored = self._tree, np.zeros(len(whole[0]), bool)
+        tree, mirrored = self._tree_for(len(whole[0])), np.zeros(len(whole[0]), bool)
         if self.structure is not None:
             mirrored = ~in_triangle(self.structure, whole)
             whole = [np.where(mirrored, x, y) for x, y in zip(whole[::-1], whole, strict=True)]
         positions = locate_in(tree, [whole[k] for k in self._format.order])
         if not len(tree.values):
             return np.full(coords[0].shape, self._pad(), self.dtype)
-        values = np.array(items_at(tree.values, positions))
+        values = np.array(items_at(tree.values, np.maximum(positions, 0)))
         if self.structure is not None:
             values[mirrored] = STRUCTURES[self.structure].mirrored(values[mirrored])
         np.copyto(values, self._pad(), where=positions < 0)
@@ -485,7 +493,7 @@ class Tensor:
         columns = checked_places(coords, self._shape)
         if (map := self.map) is not None:
             return self.stored.locate(map.forward(columns))
-        return locate_in(self._tree, [columns[k] for k in self._format.order])
+        return locate_in(self._tree_for(len(columns[0]) if columns else 1), [columns[k] for k in self._format.order])
 
     def permute(self, axes: Sequence[int]) -> Tensor:
         """The same entries with the dimensions in another order. The arrays are shared.

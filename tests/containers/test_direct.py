@@ -65,8 +65,7 @@ def stored(place, module, array, **options):
 
 def loaded(place, module, limits=LIMITS):
     with module.reading(str(place), None, limits) as reader:
-        assert reader.info("values") is not None
-        return reader.read("values")
+        return reader.array("values")[:]
 
 
 def forbid(monkeypatch, *methods):
@@ -126,8 +125,7 @@ def test_zarr_is_not_asked(tmp_path, monkeypatch, compression, shards):
     stored(tmp_path / "a.zarr", zarr_container, array, compression=compression, chunks=20, shards=shards)
     same(loaded(tmp_path / "a.zarr", zarr_container), array)
     with zarr_container.reading(LocalStore(tmp_path / "a.zarr"), None, LIMITS) as reader:
-        reader.info("values")
-        same(reader.read("values"), array)
+        same(reader.array("values")[:], array)
 
 
 FOREIGN = {
@@ -411,12 +409,12 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, name):
     array = np.random.default_rng(0).random(100_000)
     stored(tmp_path / name, module, array, **options)
     with module.reading(str(tmp_path / name), None, LIMITS) as reader:
-        reader.info("values")
+        values = reader.array("values")
         files = [tmp_path / name] if module is hdf5 else chunk_files(tmp_path / name)
         for file in files:
             os.truncate(file, file.stat().st_size // 2)
         with pytest.raises(ContainerError):
-            reader.read("values")
+            values[:]
 
 
 def test_the_file_ends_while_it_is_read(tmp_path, monkeypatch):
@@ -497,8 +495,7 @@ def test_hdf5_datasets_that_are_stored_otherwise(tmp_path):
         file.create_dataset("choices", data=array, dtype=h5py.enum_dtype({"a": 1}, basetype="i4"))
     with h5py.File(tmp_path / "a.h5") as file, hdf5.reading(str(tmp_path / "a.h5"), None, LIMITS) as reader:
         for name in file:
-            reader.info(name)
-            same(reader.read(name), file[name][...])
+            same(reader.array(name)[:], file[name][...])
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "gzip", "chunks": 100}])

@@ -4,6 +4,7 @@ import functools
 import gc
 import json
 import os
+import zipfile
 
 import h5py
 import numpy as np
@@ -14,6 +15,7 @@ from strategies import any_tensors, keys
 
 import binsparse_levels
 from binsparse_levels import BinsparseError, ContainerError, Tensor, list_tensors, pack, read, read_all, testing, write
+from binsparse_levels.arrays import LazyArray
 from binsparse_levels.io import describe, kinds
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy"]
@@ -71,6 +73,20 @@ def test_a_file_is_opened_once(tmp_path, monkeypatch):
             assert sorted(opened) == ["h5py", "head"], (place, call)
 
 
+@pytest.mark.parametrize("suffix", [".npz", ".zarr.zip"])
+def test_a_zip_file_is_opened_once(tmp_path, monkeypatch, suffix):
+    path, opened = tmp_path / f"a{suffix}", []
+    write(path, sample())
+    start = zipfile.ZipFile.__init__
+    monkeypatch.setattr(
+        zipfile.ZipFile, "__init__", lambda *given, **more: opened.append(given[1]) or start(*given, **more)
+    )
+    for call in (read, binsparse_levels.open, describe, list_tensors, read_all):
+        opened.clear()
+        call(path)
+        assert opened == [str(path)], call
+
+
 def test_a_mapping_is_opened():
     tensor = sample()
     stored = {}
@@ -84,8 +100,25 @@ def test_opening_reads_no_array(tmp_path, suffix, monkeypatch):
     write(path, sample())
     asked = []
     loading = binsparse_levels.io.decoding.Loading
-    parts = loading.parts
-    monkeypatch.setattr(loading, "parts", lambda self, name: asked.append(name) or parts(self, name))
+
+    class Noting(LazyArray):
+        def __init__(self, name, array):
+            super().__init__(array.shape, array.dtype, array.nbytes)
+            self.name, self.array = name, array
+
+        def _read(self, start, stop):
+            asked.append(self.name)
+            return self.array[start:stop]
+
+    class Reader:
+        def __init__(self, reader):
+            self.read_header, self._reader = reader.read_header, reader
+
+        def array(self, name):
+            return Noting(name, self._reader.array(name))
+
+    start = loading.__init__
+    monkeypatch.setattr(loading, "__init__", lambda self, reader, *more: start(self, Reader(reader), *more))
     tensor = binsparse_levels.open(path)
     view = tensor.T[3:9, ::2].T[4]
     assert (view.shape, view.ndim, tensor.number_of_stored_values > 0) == ((20, 6), 2, True)

@@ -342,7 +342,7 @@ def described(place):
         for option in ("compression", "chunks", "shards")
     }
     with binsparse_levels.io.open_reader(place) as reader:
-        lengths = {name: reader.info(name).shape[0] for name in by_name["chunks"]}
+        lengths = {name: reader.array(name).shape[0] for name in by_name["chunks"]}
     return kept.options["kind"], kept.options["checksum"], dict(kept.wrappers), by_name, lengths
 
 

@@ -6,7 +6,6 @@ Other programs store other types of numbers. Arrays are converted to the request
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, Protocol
@@ -142,7 +141,7 @@ class Group:
         info = self.one_dimension(name)
         if h5py.check_string_dtype(info.dtype) is None:
             raise ArrayError(Problem(name, f"expected texts, got {info.dtype}"))
-        return [_as_text(text, f"{name}[{k}]") for k, text in enumerate(self.reader.read(name))]
+        return [_as_text(text, f"{name}[{k}]") for k, text in enumerate(self._array(name)[:])]
 
     def version(self) -> str:
         return self.attribute_text("version")
@@ -164,10 +163,14 @@ class Group:
 
     def info(self, name: str) -> ArrayInfo:
         """The metadata of a dataset."""
-        info = self.reader.info(name)
-        if info is None:
+        array = self._array(name)
+        return ArrayInfo(array.shape, array.dtype, array.nbytes)
+
+    def _array(self, name: str) -> LazyArray:
+        array = self.reader.array(name)
+        if array is None:
             raise self._missing(name)
-        return info
+        return array
 
     def one_dimension(self, name: str) -> ArrayInfo:
         """The metadata of a dataset of one dimension."""
@@ -178,13 +181,12 @@ class Group:
 
     def items(self, name: str, length: int, dtype: np.dtype[Any], *, view: bool = False) -> LazyArray:
         """The first items of a dataset, as `dtype`; view: their bytes, taken for items of `dtype`."""
-        parts = functools.cache(lambda: self.reader.parts(name))
+        stored = self._array(name)
 
         def read(start: int, stop: int) -> Array:
-            array = parts()(start, stop)
-            return array.view(dtype) if view else array.astype(dtype, copy=False)
+            return stored[start:stop].view(dtype) if view else stored[start:stop].astype(dtype, copy=False)
 
-        return lazy(length, dtype, read, nbytes=self.info(name).nbytes)
+        return lazy(length, dtype, read, nbytes=stored.nbytes)
 
     def _missing(self, name: str) -> BinsparseError:
         return PathMissingError(Problem(name, f"{self.reader.group.name} has no such dataset"))

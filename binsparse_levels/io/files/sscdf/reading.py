@@ -84,7 +84,9 @@ class _Source(Group):
         """A dataset without a dimension."""
         if self.info(name).shape != ():
             raise ArrayError(Problem(name, f"expected a scalar, got shape {self.info(name).shape}"))
-        return self.reader.read(name)
+        with touching(name):
+            scalar: Array = self.reader.group[name][()]
+            return scalar
 
     def size(self, name: str) -> int:
         """The size of a dimension."""
@@ -158,7 +160,7 @@ def _look_json(source: _Source) -> Object:
     comment = described.get("comment", "")
     if not isinstance(comment, str):
         raise ContainerError(Problem("metadata.comment", f"expected a string, got {comment!r:.60}"))
-    if layout.format.alias in ("COOR", "COOC") and source.reader.info("indices_0") is None:
+    if layout.format.alias in ("COOR", "COOC") and source.reader.array("indices_0") is None:
         layout = NATIVE[layout.format.alias.lower()]  # as the text of that state has it, not its program
     for name in layout.arrays.values():
         if name in types:
