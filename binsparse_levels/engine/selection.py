@@ -102,7 +102,7 @@ def locate_in(tree: Tree, coords: Sequence[Array]) -> Array:
     count = len(coords[0]) if coords else 1
     positions = np.zeros(count, np.int64)
     left: Array | None = None  # the numbers of the entries that may be there; None for all
-    for place, arrays, n in tree.walk():
+    for place, arrays, n in tree.walk() if count else ():
         here = coords[place.depth : place.depth + place.level.rank]
         here = here if left is None else [x[left] for x in here]
         if tree.lazy and arrays:
