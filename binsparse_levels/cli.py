@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import Any, get_args
 
 from . import __version__
-
+from .building import convert
 from .containers.replacing import clean_folder
 from .engine.emission import Duplicates
 from .errors import BinsparseError, ContainerError, DialectWarning, FormatError, OptionError, within_memory

@@ -1,7 +1,7 @@
 """The stages of a build, and what runs them: this process, a pool of `concurrent.futures`, or a Dask cluster.
 
-A step is a function of the work and a number, and leaves one whole object, STAGE/NUMBER. A step that is repeated, or run
-twice at once, leaves the same object, so that a build goes on wherever it was stopped.
+A step is a function of the work and a number, and leaves one whole object, STAGE/NUMBER. A step that is repeated, or
+run twice at once, leaves the same object, so that a build goes on wherever it was stopped.
 
 | stage | a step reads | and leaves |
 |---|---|---|
