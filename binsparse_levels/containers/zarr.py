@@ -16,7 +16,7 @@ import os
 import shutil
 import threading
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -414,7 +414,7 @@ class ZarrWriter:
             at += len(piece)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
-        _commit(self._group, header)
+        _commit(self._group, header, self.written)
 
     def _version_2(self, name: str, length: int, compression: str) -> dict[str, Any]:
         import numcodecs
@@ -438,9 +438,8 @@ class ZarrWriter:
         return options
 
 
-def _commit(group: zarr.Group, header: Mapping[str, Any]) -> None:
-    """Write the header, and beside it the metadata of the arrays that it names. All of them are stored."""
-    names = header[ATTRIBUTE]["data_types"]
+def _commit(group: zarr.Group, header: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Write the header, and beside it the metadata of its arrays. All of them are stored."""
     group.update_attributes({ATTRIBUTE: dict(header), _ARRAYS: {name: _metadata_of(group[name]) for name in names}})
 
 
@@ -621,7 +620,7 @@ def extend(
             direct = _direct(array)
             assert direct is not None
             direct.extend(old, given)
-        _commit(place, header())
+        _commit(place, header(), pieces)
     return True
 
 
