@@ -43,6 +43,7 @@ from ..formats.json import RESERVED, load_json
 from ..limits import Limits
 from . import zarr_objects
 from .base import Storage, asked_for, bounded_chunk, is_url, touching
+from .checksums import of_header
 from .direct import open_zip, refuse_links
 from .replacing import refuse_existing, remove, replacing, replacing_folder
 from .zarr_direct import Chunks, chunks_of, keys_of
@@ -223,13 +224,14 @@ class ZarrReader:
     """A group that is open for reading. Unknown codecs are refused before any codec runs."""
 
     def __init__(self, group: zarr.Group, limits: Limits, attributes: Mapping[str, Any] | None = None) -> None:
-        """attributes: those of the group, if they are known and list the metadata of all arrays."""
+        """attributes: those of the group, if they list the metadata of all arrays, and are to be believed."""
         self._group = group
         self._limits = limits
         self._attributes = attributes
-        self._listed = {} if attributes is None else attributes[_ARRAYS]
+        self._listed = {} if attributes is None else attributes[_ARRAYS]["arrays"]
         self._arrays: dict[str, zarr.Array[Any]] = {}
         self._cache = Cache(limits.cache_bytes)
+        self._family: dict[str, ObjectArray] = {}
 
     def read_header(self) -> Any:
         with touching(ATTRIBUTE):
@@ -256,12 +258,14 @@ class ZarrReader:
 
     def array(self, name: str) -> LazyArray | None:
         with touching(name):
-            try:
-                listed = self._listed.get(name)
-                place = self._group.store_path / name
-                array = self._group[name] if listed is None else zarr.Array.from_dict(place, listed)
-            except KeyError:
-                return None
+            listed = self._listed.get(name)
+            if listed is not None:
+                array: Any = zarr.Array.from_dict(self._group.store_path / name, listed)
+            else:
+                try:
+                    array = self._group[name]
+                except KeyError:
+                    return None
         if not isinstance(array, zarr.Array):
             raise ContainerError(Problem(name, "is no array"))
         with touching(name):
@@ -276,7 +280,16 @@ class ZarrReader:
             if not isinstance(array.store, _Folder) and (chunks := keys_of(array)) is not None:
                 bounded_chunk(name, chunks.per_file, array.size, chunks.dtype.itemsize, self._limits)
                 complete, size = bool(array.attrs.get(_COMPLETE)), functools.partial(_stored_size, array)
-                return ObjectArray(name, array.store, chunks, self._cache, self._limits, complete=complete, size=size)
+                return ObjectArray(
+                    name,
+                    array.store,
+                    chunks,
+                    self._cache,
+                    self._limits,
+                    complete=complete,
+                    size=size,
+                    family=self._family,
+                )
             nbytes = _stored_size(array)
             parts = functools.cache(lambda: self._parts(array, name))
 
@@ -440,7 +453,8 @@ class ZarrWriter:
 
 def _commit(group: zarr.Group, header: Mapping[str, Any], names: Iterable[str]) -> None:
     """Write the header, and beside it the metadata of its arrays. All of them are stored."""
-    group.update_attributes({ATTRIBUTE: dict(header), _ARRAYS: {name: _metadata_of(group[name]) for name in names}})
+    listed = {"header": of_header(header), "arrays": {name: _metadata_of(group[name]) for name in names}}
+    group.update_attributes({ATTRIBUTE: dict(header), _ARRAYS: listed})
 
 
 def _metadata_of(array: Any) -> dict[str, Any]:
@@ -496,10 +510,13 @@ def _known(store: Any, group: str | None, limits: Limits) -> ZarrReader | None:
         text = sync((place / key).get())
         if text is not None:
             attributes = _attributes(text.to_bytes(), version == 3, limits)
-            if ATTRIBUTE not in attributes or not isinstance(attributes.get(_ARRAYS), dict):
-                return None
-            metadata = {"zarr_format": version, "attributes": attributes}
-            return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
+            header = attributes.get(ATTRIBUTE)
+            match attributes.get(_ARRAYS):
+                # Another program that replaced the header did not know of the list.
+                case {"header": sum, "arrays": dict()} if isinstance(header, dict) and sum == of_header(header):
+                    metadata = {"zarr_format": version, "attributes": attributes}
+                    return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
+            break
     return None
 
 
