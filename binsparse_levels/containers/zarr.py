@@ -16,7 +16,7 @@ import os
 import shutil
 import threading
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -228,7 +228,8 @@ class ZarrReader:
         self._group = group
         self._limits = limits
         self._attributes = attributes
-        self._listed = {} if attributes is None else attributes[_ARRAYS]["arrays"]
+        listed = {} if attributes is None else attributes[_ARRAYS]
+        self._listed, self._sizes = listed.get("arrays", {}), listed.get("bytes", {})
         self._arrays: dict[str, zarr.Array[Any]] = {}
         self._cache = Cache(limits.cache_bytes)
         self._family: dict[str, ObjectArray] = {}
@@ -279,14 +280,15 @@ class ZarrReader:
             self._arrays[name] = array
             if not isinstance(array.store, _Folder) and (chunks := keys_of(array)) is not None:
                 bounded_chunk(name, chunks.per_file, array.size, chunks.dtype.itemsize, self._limits)
-                complete, size = bool(array.attrs.get(_COMPLETE)), functools.partial(_stored_size, array)
+                told = self._sizes.get(name)
+                size = functools.partial(_stored_size, array) if told is None else lambda: int(told)
                 return ObjectArray(
                     name,
                     array.store,
                     chunks,
                     self._cache,
                     self._limits,
-                    complete=complete,
+                    complete=bool(array.attrs.get(_COMPLETE)),
                     size=size,
                     family=self._family,
                 )
@@ -397,6 +399,7 @@ class ZarrWriter:
     def __init__(self, group: zarr.Group, storage: Storage) -> None:
         self._group = group
         self._storage = storage
+        self._made: dict[str, zarr.Array[Any]] = {}
         self.written: list[str] = []
 
     def write(self, name: str, pieces: Pieces) -> None:
@@ -415,6 +418,7 @@ class ZarrWriter:
                 attributes={_COMPLETE: True},
                 **layout(name, pieces.length, compression),
             )
+        self._made[name] = created
         direct, at = _direct(created), 0
         if direct is None and (chunks := keys_of(created)) is not None:
             zarr_objects.write(created.store, chunks, pieces)
@@ -427,7 +431,7 @@ class ZarrWriter:
             at += len(piece)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
-        _commit(self._group, header, self.written)
+        _commit(self._group, header, self._made)
 
     def _version_2(self, name: str, length: int, compression: str) -> dict[str, Any]:
         import numcodecs
@@ -451,9 +455,13 @@ class ZarrWriter:
         return options
 
 
-def _commit(group: zarr.Group, header: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Write the header, and beside it the metadata of its arrays. All of them are stored."""
-    listed = {"header": of_header(header), "arrays": {name: _metadata_of(group[name]) for name in names}}
+def _commit(group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, zarr.Array[Any]]) -> None:
+    """Write the header, and beside it the metadata and the sizes of its arrays. All of them are stored."""
+    listed = {
+        "header": of_header(header),
+        "arrays": {name: _metadata_of(array) for name, array in arrays.items()},
+        "bytes": {name: _stored_size(array) for name, array in arrays.items()},
+    }
     group.update_attributes({ATTRIBUTE: dict(header), _ARRAYS: listed})
 
 
@@ -513,7 +521,9 @@ def _known(store: Any, group: str | None, limits: Limits) -> ZarrReader | None:
             header = attributes.get(ATTRIBUTE)
             match attributes.get(_ARRAYS):
                 # Another program that replaced the header did not know of the list.
-                case {"header": sum, "arrays": dict()} if isinstance(header, dict) and sum == of_header(header):
+                case {"header": sum, "arrays": dict(), "bytes": dict()} if isinstance(
+                    header, dict
+                ) and sum == of_header(header):
                     metadata = {"zarr_format": version, "attributes": attributes}
                     return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
             break
@@ -637,7 +647,7 @@ def extend(
             direct = _direct(array)
             assert direct is not None
             direct.extend(old, given)
-        _commit(place, header(), pieces)
+        _commit(place, header(), dict(place.arrays()))
     return True
 
 

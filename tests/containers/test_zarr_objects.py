@@ -32,6 +32,10 @@ def place_of(library, url):
     return FsspecStore.from_url(url)
 
 
+def store_of(place):
+    return ObjectStore(obstore.store.from_url(place)) if isinstance(place, str) else place
+
+
 def memory():
     return ObjectStore(obstore.store.MemoryStore())
 
@@ -66,6 +70,12 @@ def test_what_is_asked_of_a_server(counted_s3, library):
     with proxy.counting() as seen:
         np.testing.assert_array_equal(opened[coords], tensor.values[at])
     assert sum(request.down for request in asked(seen)) < 2e6 < tensor.nbytes / 2
+    with proxy.counting() as seen:
+        taken = {name: info.nbytes for name, info in bl.io.describe(place).arrays.items()}
+    assert len(asked(seen)) <= 3
+    with proxy.counting() as seen:
+        sizes = {name: array.nbytes_stored() for name, array in zarr.open_group(store_of(place), mode="r").arrays()}
+    assert taken == sizes
     with proxy.counting() as seen:
         assert bl.read(place).equals(tensor)
     assert len({request.path for request in asked(seen)}) <= 1 + 3  # objects
@@ -128,6 +138,7 @@ def assert_listed(group):
     assert set(listed) == set(group.attrs["binsparse"]["binsparse"]["data_types"])
     for name, metadata in listed.items():
         assert zarr.Array.from_dict(group.store_path / name, metadata).metadata == group[name].metadata
+        assert group.attrs[LISTED]["bytes"][name] == group[name].nbytes_stored()
 
 
 def test_metadata_beside_the_header_after_an_append(tmp_path):
@@ -150,7 +161,7 @@ def test_files_without_the_list_and_files_that_others_changed(kind):
     assert bl.open(store).equals(tensor)
     group.attrs[LISTED] = {**listed, "arrays": {}}
     assert bl.open(store).equals(tensor)  # a name that is not listed is asked for
-    for wrong in (5, {}, {"header": 0, "arrays": {"values": {}}}):
+    for wrong in (5, {}, {**listed, "header": 0}):
         group.attrs[LISTED] = wrong
         assert bl.open(store).equals(tensor)
     group.attrs[LISTED] = {**listed, "arrays": {**listed["arrays"], "values": {"zarr_format": 3}}}
