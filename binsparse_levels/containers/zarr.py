@@ -16,7 +16,7 @@ import os
 import shutil
 import threading
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -179,6 +179,9 @@ class _Undoable(WrapperStore[Store]):
         for key in [key async for key in self._store.list_prefix(f"{prefix}/".lstrip("/"))]:
             await self.delete(key)
 
+    async def getsize_prefix(self, prefix: str) -> int:
+        return await self._store.getsize_prefix(prefix)  # zarr's own wrapper reads every object
+
     async def undo(self) -> list[str]:
         """Restore every key. Returns the keys where that failed."""
         lost = []
@@ -281,7 +284,7 @@ class ZarrReader:
             if not isinstance(array.store, _Folder) and (chunks := keys_of(array)) is not None:
                 bounded_chunk(name, chunks.per_file, array.size, chunks.dtype.itemsize, self._limits)
                 told = self._sizes.get(name)
-                size = functools.partial(_stored_size, array) if told is None else lambda: int(told)
+                size = (lambda: _stored_sizes([array])[0]) if told is None else lambda: int(told)
                 return ObjectArray(
                     name,
                     array.store,
@@ -292,7 +295,7 @@ class ZarrReader:
                     size=size,
                     family=self._family,
                 )
-            nbytes = _stored_size(array)
+            (nbytes,) = _stored_sizes([array])
             parts = functools.cache(lambda: self._parts(array, name))
 
             def read(start: int, stop: int) -> Array:
@@ -349,10 +352,17 @@ def _attributes(text: bytes | None, newer: bool, limits: Limits) -> dict[str, An
     return dict(found.get("attributes", {}) if newer else found)
 
 
-def _stored_size(array: zarr.Array[Any]) -> int:
-    """The bytes that an array takes, or at the most where they cannot be listed."""
-    listed = array.store.supports_listing
-    return int(sync(array.store.getsize_prefix(_prefix(array)))) if listed else int(array.nbytes)
+def _stored_sizes(arrays: Iterable[zarr.Array[Any]]) -> list[int]:
+    """The bytes that arrays take, or at the most where they cannot be listed."""
+
+    async def size(array: zarr.Array[Any]) -> int:
+        listed = array.store.supports_listing
+        return await array.store.getsize_prefix(_prefix(array)) if listed else int(array.nbytes)
+
+    async def sizes() -> list[int]:
+        return list(await asyncio.gather(*map(size, arrays)))
+
+    return sync(sizes())
 
 
 def _stored(node: zarr.Group | zarr.Array[Any], key: str) -> bytes | None:
@@ -460,7 +470,7 @@ def _commit(group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, z
     listed = {
         "header": of_header(header),
         "arrays": {name: _metadata_of(array) for name, array in arrays.items()},
-        "bytes": {name: _stored_size(array) for name, array in arrays.items()},
+        "bytes": dict(zip(arrays, _stored_sizes(arrays.values()), strict=True)),
     }
     group.update_attributes({ATTRIBUTE: dict(header), _ARRAYS: listed})
 
