@@ -470,12 +470,14 @@ class ZarrWriter:
         return options
 
 
-def _commit(group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, zarr.Array[Any]]) -> None:
-    """Write the header, and beside it the metadata and the sizes of its arrays. All of them are stored."""
+def _commit(
+    group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, zarr.Array[Any]], *, stored: bool = True
+) -> None:
+    """Write the header, and beside it the metadata of its arrays, and their sizes where they are stored already."""
     listed = {
         "header": of_header(header),
         "arrays": {name: _metadata_of(array) for name, array in arrays.items()},
-        "bytes": dict(zip(arrays, _stored_sizes(arrays.values()), strict=True)),
+        "bytes": dict(zip(arrays, _stored_sizes(arrays.values()), strict=True)) if stored else {},
     }
     group.update_attributes({ATTRIBUTE: dict(header), _ARRAYS: listed})
 
@@ -637,10 +639,10 @@ def new_metadata(
     if remote and storage.chunks is None:
         storage = replace(storage, chunks=_SMALL_CHUNK)
     kept: dict[str, Any] = {}
-    writer = ZarrWriter(zarr.create_group(MemoryStore(kept), zarr_format=3), storage)
-    for name, (length, dtype) in arrays.items():
-        writer.create(name, length, dtype)
-    writer.write_header(header)
+    group = zarr.create_group(MemoryStore(kept), zarr_format=3)
+    writer = ZarrWriter(group, storage)
+    made = {name: writer.create(name, length, dtype) for name, (length, dtype) in arrays.items()}
+    _commit(group, header, made, stored=False)
     return {key: buffer.to_bytes() for key, buffer in kept.items()}
 
 
