@@ -27,7 +27,7 @@ from binsparse_levels import (
     write,
     write_from,
 )
-from binsparse_levels.building import steps, store, to_file
+from binsparse_levels.building import partitions, store, to_file, trees
 from binsparse_levels.engine import joining
 
 NUMBERS = ["bool", "int8", "int64", "uint8", "uint64", "float32", "float64", "complex64", "complex128"]
@@ -61,13 +61,13 @@ def kept(monkeypatch):
 @pytest.fixture
 def packed_at_once(monkeypatch):
     """The numbers of entries that were packed at once."""
-    counts, packed = [], steps.packed
+    counts, packed = [], trees.packed
 
     def counted(plan, levels, columns, *rest):
         counts.append(len(columns[-1]))
         return packed(plan, levels, columns, *rest)
 
-    monkeypatch.setattr(steps, "packed", counted)
+    monkeypatch.setattr(trees, "packed", counted)
     return counts
 
 
@@ -276,8 +276,8 @@ def test_keys_that_agree_in_their_first_word(tmp_path, monkeypatch, others, poli
     """All entries but three are in one row, whose number nearly fills a key. No sample tells of that row, nor of the
     three, which lie beside it.
     """
-    monkeypatch.setattr(steps, "sampled", lambda work: [0])
-    monkeypatch.setattr(steps, "_LOOKED", (3, 2, 9))
+    monkeypatch.setattr(partitions, "sampled", lambda work: [0])
+    monkeypatch.setattr(partitions, "_LOOKED", (3, 2, 9))
     rng = np.random.default_rng(0)
     shape, count, row = (2**62, 2**62), 4000, 2**61
     coords, values = [np.full(count, row), rng.integers(0, 2**62, count)], rng.random(count)
