@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import io
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -74,6 +76,8 @@ class Tensors:
         self._opened: dict[int, Tensor] = {}
         self._starts = list(starts)  # the number of the first chunk of each tensor
         self._states = [_state_of_tensor(place) for place in places] if states is None else states
+        if len(self._states) != len(self._places) or (starts and not _ascend(self._starts, len(places))):
+            raise ValueError("states and starts")
         if not starts:
             sizes = [-(-len(self._tensor(k)._source.values) // rows) for k in range(len(places))]
             self._starts = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
@@ -143,6 +147,10 @@ class Tensors:
         }
 
 
+def _ascend(starts: Sequence[int], count: int) -> bool:
+    return len(starts) == count + 1 and starts[0] == 0 and all(a <= b for a, b in itertools.pairwise(starts))
+
+
 def _entries(tensor: Tensor, tree: Tree, block: range) -> Chunk:
     columns, values = read_block(tree, block, index_dtype(tree.dims, 0))
     return [columns[tensor.format.order.index(k)] for k in range(tensor.ndim)], values
@@ -205,6 +213,11 @@ class Parquet:
         self._states = [state_of(file) for file in files] if states is None else states
         # The number of a file, the first row group, the group behind the last, the rows.
         self._groups: list[list[int]] = self._chunked() if groups is None else groups
+        for which, first, stop, rows in self._groups:
+            if not (0 <= which < len(self._files) and 0 <= first < stop and rows >= 0):
+                raise ValueError("groups")
+        if len(self._states) != len(self._files):
+            raise ValueError("states")
 
     def _chunked(self) -> list[list[int]]:
         def rows_of(file: str) -> list[int]:
@@ -260,9 +273,38 @@ def _parquet(file: str) -> Any:
 
     if not is_url(file):
         return ParquetFile(file)
-    import obstore
+    return ParquetFile(_RemoteFile(file), pre_buffer=True)
 
-    return ParquetFile(obstore.open_reader(*_in_store(file)), pre_buffer=True)
+
+class _RemoteFile(io.RawIOBase):
+    """An object of a store, as a file whose ranges are read when they are asked for."""
+
+    def __init__(self, url: str) -> None:
+        import obstore
+
+        self._calls: Any = obstore
+        self._store, self._key = _in_store(url)
+        self._size, self._at = int(obstore.head(self._store, self._key)["size"]), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        count = max(min(len(buffer), self._size - self._at), 0)
+        if count:
+            buffer[:count] = memoryview(self._calls.get_range(self._store, self._key, start=self._at, length=count))
+        self._at += count
+        return count
 
 
 def parquet_files(places: str | Sequence[str]) -> list[str]:
