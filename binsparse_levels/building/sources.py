@@ -216,8 +216,8 @@ class Parquet:
         for which, first, stop, rows in self._groups:
             if not (0 <= which < len(self._files) and 0 <= first < stop and rows >= 0):
                 raise ValueError("groups")
-        if len(self._states) != len(self._files):
-            raise ValueError("states")
+        if len(self._states) != len(self._files) or not all(isinstance(x, str) for x in (*files, *columns)):
+            raise ValueError("files, columns and states")
 
     def _chunked(self) -> list[list[int]]:
         def rows_of(file: str) -> list[int]:

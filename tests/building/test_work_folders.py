@@ -147,14 +147,15 @@ def test_stages_come_one_after_the_other(tmp_path):
         binsparse_levels.open(tmp_path / "a.zarr")
     for number in range(total(work, "write")):
         step(work, "write", number)
-    os.unlink(tmp_path / "a.zarr" / "values" / "c" / "3")
-    with pytest.raises(IncompleteError, match="values/c/3"):
-        commit(work)
-    with pytest.raises(IncompleteError):
-        binsparse_levels.open(tmp_path / "a.zarr")
-    step(work, "write", total(work, "write") - 1)
     for number in range(total(work, "write")):
         step(work, "write", number)
+    for name in ("c/3", "zarr.json"):
+        os.rename(tmp_path / "a.zarr" / "values" / name, tmp_path / "aside")
+        with pytest.raises(IncompleteError, match=f"values/{name}"):
+            commit(work)
+        os.rename(tmp_path / "aside", tmp_path / "a.zarr" / "values" / name)
+    with pytest.raises(IncompleteError):
+        binsparse_levels.open(tmp_path / "a.zarr")
     commit(work)
     alike(read(tmp_path / "a.zarr"), whole())
 
@@ -340,11 +341,15 @@ def test_damaged_objects(tmp_path, key):
     run_to(work, names[names.index(made) + 1])
     assert (work / key).exists()
     shutil.copytree(work, tmp_path / "kept")
+    if made == "join":
+        shutil.copytree(tmp_path / "a.zarr", tmp_path / "begun.zarr")
     refused, content = 0, (work / key).read_bytes()
     for changed in [None, *damages(content)]:
         shutil.rmtree(work)
         shutil.rmtree(tmp_path / "a.zarr", ignore_errors=True)
         shutil.copytree(tmp_path / "kept", work)
+        if made == "join":
+            shutil.copytree(tmp_path / "begun.zarr", tmp_path / "a.zarr")
         if changed is None:
             (work / key).unlink()
         else:
