@@ -300,7 +300,7 @@ def _begun(
         value = 8 if dtype is None else np.dtype(dtype).itemsize
         rows = rows_within(_MEMORY if share is None else share, len(stored), index, value, used=used)
     entries = source_of(source, sizes, rows, columns, count)
-    value_type = np.dtype(dtype) if dtype is not None else _first_type(entries)
+    value_type = np.dtype(dtype).newbyteorder("=") if dtype is not None else entries.value_type()
     check_value_type(value_type)
     fill = checked_fill(fill_value, value_type)
     plan = Plan(
@@ -322,13 +322,6 @@ def _begun(
     if kept is None:
         _clear(str(plan.target), overwrite)
     return begin(work, plan, entries)
-
-
-def _first_type(source: Any) -> np.dtype[Any]:
-    """The type of the values in the first chunk."""
-    if not len(source):
-        raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
-    return np.asarray(source.read(0)[1]).dtype
 
 
 def _clear(target: str, overwrite: bool) -> None:
