@@ -27,7 +27,7 @@ from binsparse_levels import (
     write,
     write_from,
 )
-from binsparse_levels.building import store, to_file, trees
+from binsparse_levels.building import partitions, store, to_file, trees
 from binsparse_levels.engine import joining
 
 NUMBERS = ["bool", "int8", "int64", "uint8", "uint64", "float32", "float64", "complex64", "complex128"]
