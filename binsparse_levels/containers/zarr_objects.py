@@ -137,7 +137,7 @@ class ObjectArray(LazyArray):
         def decode(fetched: tuple[int, Bytes | None]) -> None:
             use(fetched[0], self._decode(*fetched, kept))
 
-        batch = max(_BATCH // (chunks.chunk * self.dtype.itemsize), chunks.per_index)
+        batch = max(_BATCH // (chunks.per_file * self.dtype.itemsize), 1) * chunks.per_index
         for at in range(0, len(missing), batch):
             part = missing[at : at + batch]
             with touching(self._name):
