@@ -302,7 +302,7 @@ class ZarrReader:
                 self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
                 return parts()(start, stop)
 
-            return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes)
+            return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes, chunk=math.prod(array.chunks))
 
     @property
     def kind(self) -> str:

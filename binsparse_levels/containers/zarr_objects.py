@@ -82,6 +82,7 @@ class ObjectArray(LazyArray):
         self._name = name
         self._store = store
         self._chunks = chunks
+        self.chunk = chunks.chunk
         self._cache = cache
         self._limits = limits
         self._complete = complete
