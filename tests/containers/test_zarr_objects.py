@@ -285,6 +285,7 @@ def test_any_part_of_any_array(data):
                 np.testing.assert_array_equal(lazy[positions], array[positions])
 
 
+@pytest.mark.slow
 def test_formats_in_an_object_store():
     rng = np.random.default_rng(0)
     coords = [rng.integers(0, 30, 500) for _ in range(3)]
