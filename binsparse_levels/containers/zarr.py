@@ -47,7 +47,7 @@ from .checksums import of_header
 from .direct import open_zip, refuse_links
 from .replacing import refuse_existing, remove, replacing, replacing_folder
 from .zarr_direct import Chunks, chunks_of, keys_of
-from .zarr_objects import Cache, ObjectArray
+from .zarr_objects import ObjectArray, Objects
 
 ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
@@ -235,8 +235,7 @@ class ZarrReader:
         listed = {} if attributes is None else attributes[_ARRAYS]
         self._listed, self._sizes = listed.get("arrays", {}), listed.get("bytes", {})
         self._arrays: dict[str, zarr.Array[Any]] = {}
-        self._cache = Cache(limits.cache_bytes)
-        self._family: dict[str, ObjectArray] = {}
+        self._objects = Objects(group.store, limits)
 
     def read_header(self) -> Any:
         with touching(ATTRIBUTE):
@@ -282,28 +281,19 @@ class ZarrReader:
             if array.metadata.to_dict().get("storage_transformers"):
                 raise UnsafeError(Problem(name, "has storage transformers"))
             self._arrays[name] = array
+            told = self._sizes.get(name)
+            nbytes = told if isinstance(told, int) else _stored_sizes([array])[0]
             if not isinstance(array.store, _Folder) and (chunks := keys_of(array)) is not None:
                 bounded_chunk(name, chunks.per_file, array.size, chunks.dtype.itemsize, self._limits)
-                told = self._sizes.get(name)
-                size = (lambda: _stored_sizes([array])[0]) if told is None else lambda: int(told)
-                return ObjectArray(
-                    name,
-                    array.store,
-                    chunks,
-                    self._cache,
-                    self._limits,
-                    complete=bool(array.attrs.get(_COMPLETE)),
-                    size=size,
-                    family=self._family,
-                )
-            (nbytes,) = _stored_sizes([array])
+                complete = bool(array.attrs.get(_COMPLETE))
+                return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
             parts = functools.cache(lambda: self._parts(array, name))
 
             def read(start: int, stop: int) -> Array:
                 self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
                 return parts()(start, stop)
 
-            return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes)
+            return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes, chunk=math.prod(array.chunks))
 
     @property
     def kind(self) -> str:
