@@ -96,7 +96,8 @@ def keys_of(columns: Sequence[Array], dims: Sequence[int], skip: int = 0) -> Arr
         left -= bits
         if bits:
             keys <<= bits
-            keys |= (x.astype(np.int64, copy=False) >> (width - hidden - bits)) & ((1 << bits) - 1)
+            part = x >> (width - hidden - bits)
+            keys |= part & ((1 << bits) - 1) if hidden else part
     return keys
 
 
@@ -204,7 +205,8 @@ def _row(plan: Plan) -> int:
 
 def table(work: Work, number: int) -> None:
     plan, runs = work.plan, len(work.source)
-    partitions = len(unbundled(work, "split/0")["cuts"]) + 1
+    begins = unbundled(work, "split/0")["cuts"]
+    partitions = len(begins) + 1
     index = np.empty((partitions + 1, runs), np.int64)
     for k in range(runs):
         index[:, k] = _starts(work, f"partition/{k}", partitions)
@@ -215,7 +217,8 @@ def table(work: Work, number: int) -> None:
     cuts: list[Array] = []  # of the partitions that are cut, and the bits that their keys skip
     cut_of: list[tuple[int, int]] = []
     for b in range(partitions):
-        found = _cut_again(work, index, b, int(sizes[b])) if sizes[b] > plan.rows else None
+        one_key = 0 < b < len(begins) and begins[b] == begins[b - 1] + 1
+        found = _cut_again(work, index, b, int(sizes[b]), one_key) if sizes[b] > plan.rows else None
         if found is None:
             packs += [(b, -1)] if sizes[b] else []
             continue
@@ -239,16 +242,22 @@ def table(work: Work, number: int) -> None:
     work.store.put(f"table/{number}", _bundle(**made))
 
 
-def _cut_again(work: Work, index: Array, b: int, size: int) -> tuple[int, Array] | None:
-    """How many bits to skip, and the keys at which to cut a partition that is too large; None if it is one cell."""
+def _cut_again(work: Work, index: Array, b: int, size: int, one_key: bool) -> tuple[int, Array] | None:
+    """How many bits to skip, and the keys at which to cut a partition that is too large; None if it is one cell.
+
+    one_key: all its entries have one key, so that only later bits tell them apart.
+    """
     plan, random = work.plan, np.random.default_rng(b)
-    runs, places, width = _LOOKED
+    skip = _WORD if one_key else 0
+    if _bits(plan.dims) <= skip:
+        return None
+    runs, spots, width = _LOOKED
     there = np.flatnonzero(index[b + 1] > index[b])
     there = np.sort(random.choice(there, min(runs, len(there)), replace=False))
     wanted: list[Range] = []
     for k in there.tolist():
         begin, end = int(index[b, k]), int(index[b + 1, k])
-        for start in random.integers(0, max(end - begin - width, 0) + 1, places).tolist():
+        for start in random.integers(0, max(end - begin - width, 0) + 1, spots).tolist():
             at = begin * _row(plan)
             for dtype in plan.column_types[:-1]:
                 item = dtype.itemsize
@@ -256,12 +265,8 @@ def _cut_again(work: Work, index: Array, b: int, size: int) -> tuple[int, Array]
                 at += (end - begin) * item
     found = [x.view(dtype) for x, dtype in zip(work.store.ranges(wanted), itertools.cycle(plan.column_types[:-1]))]
     columns = [np.concatenate(found[k :: len(plan.dims)]) for k in range(len(plan.dims))]
-    for skip in range(0, max(_bits(plan.dims), 1), _WORD):
-        keys = keys_of(columns, plan.dims, skip)
-        if (keys != keys[0]).any():
-            cuts = _cuts(keys, np.ones(len(keys)), _pieces(plan, size))
-            return (skip, cuts) if len(cuts) else None
-    return None
+    keys = keys_of(columns, plan.dims, skip)
+    return skip, _cuts(keys, np.ones(len(keys)), _pieces(plan, size))
 
 
 def _index(work: Work, b: int) -> Array:
