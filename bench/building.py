@@ -1,4 +1,4 @@
-"""python -m bench.building: build a tensor from a Parquet dataset on a Dask cluster, stage by stage, and project the costs.
+"""python -m bench.building: build a tensor from Parquet files on a Dask cluster, by stages, and project the costs.
 
 The dataset is made where there is none yet: coordinates of rank 3 in random order, half of them skewed, so that many
 repeat. Values of equal coordinates are summed, and at the end the sums of source and target are compared.

@@ -41,6 +41,9 @@ class Source(Protocol):
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         """How many entries a chunk has, and the coordinates of about `count` of them, taken at random."""
 
+    def value_type(self) -> np.dtype[Any]:
+        """The type of the values of the first chunk. Precondition: there is one."""
+
     def described(self) -> dict[str, Any]:
         """JSON that differs where the entries may differ. `kind` names the class in SOURCES if it suffices to make the
         source again.
@@ -119,6 +122,9 @@ class Tensors:
             for start in np.unique(starts.astype(np.int64)).tolist()
         ]
         return len(block), [np.concatenate(x) for x in zip(*found, strict=True)]
+
+    def value_type(self) -> np.dtype[Any]:
+        return self._tensor(0).dtype
 
     def described(self) -> dict[str, Any]:
         places = [place if isinstance(place, str) else name_of(place) for place in self._places]
@@ -223,6 +229,11 @@ class Parquet:
         group = int(np.random.default_rng(number).integers(first, stop))  # the first of all files may be alike
         return rows, picked(self._read(self._files[file], [group]), number, count)
 
+    def value_type(self) -> np.dtype[Any]:
+        with touching(self._files[0]):
+            schema, name = _parquet(self._files[0]).schema_arrow, self._columns[-1]
+            return tables.type_of(schema.field(name).type, name)
+
     def described(self) -> dict[str, Any]:
         return {
             "kind": "parquet",
@@ -286,6 +297,9 @@ class Numbered:
         chunk = self.read(number)
         return len(chunk[1]), picked(chunk, number, count)
 
+    def value_type(self) -> np.dtype[Any]:
+        return self.read(0)[1].dtype
+
     def described(self) -> dict[str, Any]:
         name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
         return {"function": f"{getattr(self._function, '__module__', '')}.{name}", "count": self._count}
@@ -298,6 +312,7 @@ class DaskFrame:
         tables.check_names(list(frame.columns), columns)
         self._columns = list(columns)
         self._name = frame._name
+        self._none = frame._meta[list(columns)]  # the columns, without rows
         self._parts = frame[list(columns)].to_delayed()
 
     def __len__(self) -> int:
@@ -313,6 +328,10 @@ class DaskFrame:
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         chunk = self.read(number)
         return len(chunk[1]), picked(chunk, number, count)
+
+    def value_type(self) -> np.dtype[Any]:
+        name = self._columns[-1]
+        return tables.type_of(tables.arrow().Schema.from_pandas(self._none).field(name).type, name)
 
     def described(self) -> dict[str, Any]:
         return {"dask": self._name, "columns": self._columns, "count": len(self)}

@@ -23,15 +23,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import kernels, parallel
 from ..arrays import Array, LazyArray, in_pieces
-from ..containers import zarr
 from ..containers.base import Storage, is_url
-from ..containers.zarr_direct import Chunks, described
 from ..engine.joining import AT_ONCE, Parts, joined
 from ..engine.packing import Entries, RepeatedError, pack_entries, repeated
 from ..engine.tree import Tree, index_dtype
@@ -43,6 +41,9 @@ from ..tensors.encoding import encode_pieces, hold_header
 from .planning import Plan, Work
 from .sources import Chunk
 from .store import Range, store_at
+
+if TYPE_CHECKING:
+    from ..containers.zarr_direct import Chunks
 
 _SAMPLED = 64  # chunks
 _KEYS = 4096  # of each
@@ -471,6 +472,8 @@ def joint(work: Work, heads: Array, stage: str = "pack") -> dict[str, LazyArray]
 
 
 def join(work: Work, number: int) -> None:
+    from ..containers import zarr  # imported late: the library takes longer than all of this package
+
     plan, heads = work.plan, join_heads(work)
     arrays = _encodable(plan, joint(work, heads))
     pieces = {name: in_pieces(array, AT_ONCE) for name, array in arrays.items() if name != "fill_value"}
@@ -507,6 +510,8 @@ def _encodable(plan: Plan, arrays: Mapping[str, LazyArray]) -> dict[str, LazyArr
 
 def _chunks(text: bytes) -> Chunks:
     """How the array with this metadata is stored."""
+    from ..containers.zarr_direct import described
+
     metadata = json.loads(text)
     found = described(metadata, np.dtype(metadata["data_type"]), metadata["fill_value"])
     assert found is not None  # what is written is of the plainest kind
@@ -536,6 +541,8 @@ def write(work: Work, number: int) -> None:
 
 
 def commit(work: Work, number: int) -> None:
+    from ..containers import zarr
+
     target, found = store_at(str(work.plan.target)), unbundled(work, "join/0")
     missing = [f"step {k} of write" for k in sorted(set(range(len(found["tasks"]))) - done(work, "write"))]
     for which, name in enumerate(found["names"].tolist()):

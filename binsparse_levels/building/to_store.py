@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..containers import zarr
 from ..containers.base import DEFAULT_STORAGE, Storage, is_url, split_path
 from ..containers.replacing import part_of, remove
 from ..engine.emission import Duplicates
@@ -299,7 +298,9 @@ def _begun(
         value = 8 if dtype is None else np.dtype(dtype).itemsize
         rows = rows_within(_MEMORY if share is None else share, len(stored), index, value, used=used)
     entries = source_of(source, sizes, rows, columns, count)
-    value_type = np.dtype(dtype) if dtype is not None else _first_type(entries)
+    if dtype is None and not len(entries):
+        raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
+    value_type = entries.value_type() if dtype is None else np.dtype(dtype)
     check_value_type(value_type)
     fill = checked_fill(fill_value, value_type)
     plan = Plan(
@@ -323,15 +324,10 @@ def _begun(
     return begin(work, plan, entries)
 
 
-def _first_type(source: Any) -> np.dtype[Any]:
-    """The type of the values in the first chunk."""
-    if not len(source):
-        raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
-    return np.asarray(source.read(0)[1]).dtype
-
-
 def _clear(target: str, overwrite: bool) -> None:
     """Make room for a new store. Raises PathExistsError."""
+    from ..containers.zarr import ROOT
+
     if not is_url(target):
         parent = os.path.dirname(target)
         if not os.path.isdir(parent):
@@ -344,9 +340,9 @@ def _clear(target: str, overwrite: bool) -> None:
         return
     if not overwrite:
         raise PathExistsError(Problem(target, "already exists; pass overwrite=True"))
-    if zarr.ROOT not in there and ".zgroup" not in there:
+    if ROOT not in there and ".zgroup" not in there:
         raise PathExistsError(Problem(target, "is a folder without a Zarr group, and is not overwritten"))
-    store.delete(zarr.ROOT)
+    store.delete(ROOT)
     store.delete("")
 
 
