@@ -90,7 +90,7 @@ def main() -> None:
             "rows": rows,
             "entries": len(values),
             "format": str(tensor.format),
-            "workers": len(watch.last),
+            "workers": len(client.scheduler_info(n_workers=-1)["workers"]),
             "seconds": seconds,
             "peaks": watch.peaks,
             "caller": caller,
@@ -228,9 +228,15 @@ class Watch:
         self.client, self.kill = client, kill
         self.stages: list[Measured] = []
         self.peaks: dict[str, int] = {}
-        self.last: Mapping[str, Mapping[str, float]] = client.run(_tell)
+        self.last = self._told()
         self._begun = time.perf_counter()
         self._stage, self._steps = "plan", 1
+
+    def _told(self) -> dict[str, dict[str, float]]:
+        """What each living worker tells; its peak is kept."""
+        told: dict[str, dict[str, float]] = self.client.run(_tell, on_error="ignore")
+        self.peaks |= {address: int(now["peak"]) for address, now in told.items()}
+        return told
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         if stage != self._stage:
@@ -239,14 +245,13 @@ class Watch:
             print(f"{stage}: {total}", file=sys.stderr)
         if self.kill and stage == "pack" and done >= total / 2:
             self.kill = False
-            self.peaks |= {address: int(told["peak"]) for address, told in self.client.run(_tell).items()}
-            os.kill(int(next(iter(self.last.values()))["process"]), signal.SIGKILL)
+            victim = next(iter(self._told().values()))
+            os.kill(int(victim["process"]), signal.SIGKILL)
 
     def _end(self) -> None:
-        seconds, told = time.perf_counter() - self._begun, self.client.run(_tell)
+        seconds, told = time.perf_counter() - self._begun, self._told()
         used: Counter[str] = Counter()
         for address, now in told.items():
-            self.peaks[address] = max(self.peaks.get(address, 0), int(now["peak"]))
             before = self.last.get(address, {})
             used.update({name: now.get(name, 0) - before.get(name, 0) for name in _FIGURES})
         self.stages.append(Measured(self._stage, self._steps, seconds, used))
