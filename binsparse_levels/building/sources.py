@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -249,11 +250,38 @@ def _parquet(file: str) -> Any:
     tables.arrow()
     from pyarrow.parquet import ParquetFile
 
-    if not is_url(file):
-        return ParquetFile(file)
-    import obstore
+    return ParquetFile(_Object(file), pre_buffer=True) if is_url(file) else ParquetFile(file)
 
-    return ParquetFile(obstore.open_reader(*_in_store(file)), pre_buffer=True)
+
+class _Object(io.RawIOBase):
+    """An object in a store, as the file that pyarrow reads: each read is one request."""
+
+    def __init__(self, url: str) -> None:
+        import obstore
+
+        self._read, self._place = obstore.get_range, _in_store(url)
+        self._size, self._at = obstore.head(*self._place)["size"], 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        count = self._size - self._at if size < 0 else min(size, self._size - self._at)
+        if count < 1:
+            return b""
+        found = bytes(self._read(*self._place, start=self._at, length=count))
+        self._at += len(found)
+        return found
 
 
 def parquet_files(places: str | Sequence[str]) -> list[str]:

@@ -31,7 +31,7 @@ from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..parallel import get_threads, set_threads
 from ..system import resident
 from ..tensors.validation import check_value_type, checked_fill, checked_format, checked_json, checked_sizes
-from . import running, steps
+from . import running
 from .planning import Plan, Work, begin, rows_within, stored_plan
 from .sources import source_of
 from .store import store_at
@@ -126,7 +126,7 @@ def build(
             given |= {"overwrite": overwrite, "limits": limits}
             storage = Storage(compression, chunks, shards)
             begun = _begun(folder, source, place, shape, format, storage, columns, memory, **given)
-            if not steps.done(begun, "commit"):
+            if not begun.done("commit"):
                 running.run(begun, client, progress)
             _clean(begun)
     finally:
@@ -222,7 +222,7 @@ def commit(work: str | os.PathLike[str]) -> None:
     """
     begun = _work_at(work)
     with begun.store.held():
-        if not steps.done(begun, "commit"):
+        if not begun.done("commit"):
             step(work, "commit", 0)
         _clean(begun)
 
@@ -239,14 +239,14 @@ def _work_at(address: str | os.PathLike[str]) -> Work:
 def _stages(work: Work) -> list[Stage]:
     """The stages of a build. Those behind the first that is not done have no total yet."""
     found = []
-    finished = bool(steps.done(work, "commit"))
+    finished = bool(work.done("commit"))
     known = True
     for name in running.stages(work):
         if finished:
             found.append(Stage(name, 1, 1))
             continue
         total = running.STAGES[name].count(work) if known else None
-        found.append(Stage(name, len(steps.done(work, name)), total))
+        found.append(Stage(name, len(work.done(name)), total))
         known = known and found[-1].done == total
     return found
 
@@ -326,14 +326,14 @@ def _begun(
 
 def _clear(target: str, overwrite: bool) -> None:
     """Make room for a new store. Raises PathExistsError."""
-    from ..containers.zarr import ROOT
-
     if not is_url(target):
         parent = os.path.dirname(target)
         if not os.path.isdir(parent):
             raise PathMissingError(Problem(parent, "no such folder; make it first"))
         if os.path.lexists(target) and not os.path.isdir(target):
             raise PathExistsError(Problem(target, "is a file, and a store is a folder; remove it first"))
+    from ..containers.zarr import ROOT
+
     store = store_at(target)
     there = store.names("")
     if not there:

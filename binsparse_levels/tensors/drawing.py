@@ -14,7 +14,7 @@ import numpy as np
 
 from ..engine import packing
 from ..engine.tree import Tree
-from ..levels.base import Array, as_array, cells, items_at
+from ..levels.positions import Array, as_array, cells, items_at
 
 _STYLE = """
 .bsp text { font: 12px sans-serif; fill: #24292f; stroke: none } .bsp .mono { font-family: monospace }
