@@ -56,3 +56,8 @@ def test_building(tmp_path):
     assert stages["partition"]["put"] > 20 * told["rows"]
     lines = run("bench.building", *tiny).splitlines()
     assert len([line for line in lines if line.startswith("|")]) == 2 + len(stages) + 2 + 3
+
+
+def test_object_stores():
+    pytest.importorskip("moto")
+    assert "| s3fs | read |" in run("bench.objects", "--rows", "5", "--latency", "0")

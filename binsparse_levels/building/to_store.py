@@ -187,6 +187,7 @@ def plan(
     return _stages(begun)
 
 
+@within_memory
 def progress(work: str | os.PathLike[str]) -> list[Stage]:
     """How far the build in a work folder is, stage by stage, told by the names of the objects there.
 
@@ -215,6 +216,7 @@ def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
     raise OptionError(Problem("stage", f"no stage {stage!r:.40}; the stages are {', '.join(running.STAGES)}"))
 
 
+@within_memory
 def commit(work: str | os.PathLike[str]) -> None:
     """End the build in a work folder: write the header, by which the target is complete, and remove the work.
 
