@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +44,7 @@ class Source(Protocol):
         """How many entries a chunk has, and the coordinates of about `count` of them, taken at random."""
 
     def value_type(self) -> np.dtype[Any]:
-        """The type of the values. Raises OptionError where there is no chunk to tell it."""
+        """The type of the values of the first chunk. Precondition: there is one."""
 
     def described(self) -> dict[str, Any]:
         """JSON that differs where the entries may differ. `kind` names the class in SOURCES if it suffices to make the
@@ -232,9 +233,8 @@ class Parquet:
 
     def value_type(self) -> np.dtype[Any]:
         with touching(self._files[0]):
-            field = _parquet(self._files[0]).schema_arrow.field(self._columns[-1])
-        found: np.dtype[Any] = np.dtype(field.type.to_pandas_dtype())
-        return found
+            schema, name = _parquet(self._files[0]).schema_arrow, self._columns[-1]
+            return tables.type_of(schema.field(name).type, name)
 
     def described(self) -> dict[str, Any]:
         return {
@@ -251,11 +251,38 @@ def _parquet(file: str) -> Any:
     tables.arrow()
     from pyarrow.parquet import ParquetFile
 
-    if not is_url(file):
-        return ParquetFile(file)
-    import obstore
+    return ParquetFile(_Object(file), pre_buffer=True) if is_url(file) else ParquetFile(file)
 
-    return ParquetFile(obstore.open_reader(*_in_store(file)), pre_buffer=True)
+
+class _Object(io.RawIOBase):
+    """An object in a store, as the file that pyarrow reads: each read is one request."""
+
+    def __init__(self, url: str) -> None:
+        import obstore
+
+        self._read, self._place = obstore.get_range, _in_store(url)
+        self._size, self._at = obstore.head(*self._place)["size"], 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        count = self._size - self._at if size < 0 else min(size, self._size - self._at)
+        if count < 1:
+            return b""
+        found = bytes(self._read(*self._place, start=self._at, length=count))
+        self._at += len(found)
+        return found
 
 
 def parquet_files(places: str | Sequence[str]) -> list[str]:
@@ -300,10 +327,7 @@ class Numbered:
         return len(chunk[1]), picked(chunk, number, count)
 
     def value_type(self) -> np.dtype[Any]:
-        if not self._count:
-            raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
-        found: np.dtype[Any] = self.read(0)[1].dtype
-        return found
+        return self.read(0)[1].dtype
 
     def described(self) -> dict[str, Any]:
         name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
@@ -317,9 +341,7 @@ class DaskFrame:
         tables.check_names(list(frame.columns), columns)
         self._columns = list(columns)
         self._name = frame._name
-        self._type: np.dtype[Any] = np.dtype(
-            getattr(frame.dtypes[columns[-1]], "numpy_dtype", frame.dtypes[columns[-1]])
-        )
+        self._none = frame._meta[list(columns)]  # the columns, without rows
         self._parts = frame[list(columns)].to_delayed()
 
     def __len__(self) -> int:
@@ -337,7 +359,8 @@ class DaskFrame:
         return len(chunk[1]), picked(chunk, number, count)
 
     def value_type(self) -> np.dtype[Any]:
-        return self._type
+        name = self._columns[-1]
+        return tables.type_of(tables.arrow().Schema.from_pandas(self._none).field(name).type, name)
 
     def described(self) -> dict[str, Any]:
         return {"dask": self._name, "columns": self._columns, "count": len(self)}

@@ -300,7 +300,9 @@ def _begun(
         value = 8 if dtype is None else np.dtype(dtype).itemsize
         rows = rows_within(_MEMORY if share is None else share, len(stored), index, value, used=used)
     entries = source_of(source, sizes, rows, columns, count)
-    value_type = np.dtype(dtype).newbyteorder("=") if dtype is not None else entries.value_type()
+    if dtype is None and not len(entries):
+        raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
+    value_type = entries.value_type() if dtype is None else np.dtype(dtype).newbyteorder("=")
     check_value_type(value_type)
     fill = checked_fill(fill_value, value_type)
     plan = Plan(
