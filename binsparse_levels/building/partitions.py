@@ -171,7 +171,7 @@ def table(work: Work, number: int) -> None:
         if found is None:
             packs += [(b, -1)] if sizes[b] else []
             continue
-        packs += [(b, piece) for piece in range(pieces_of(found))]
+        packs += [(b, piece) for piece in range(len(found) + int(found[:, -1].sum()) + 1)]
         cut_of.append(b)
         cuts.append(found)
         ends = np.cumsum(index[b + 1] - index[b])
@@ -196,13 +196,13 @@ def _cut_again(work: Work, index: Array, b: int, size: int) -> Array | None:
     own; None if the partition is one cell.
     """
     plan, random = work.plan, np.random.default_rng(b)
-    runs, times, width = _LOOKED
+    runs, spots, width = _LOOKED
     there = np.flatnonzero(index[b + 1] > index[b])
     there = np.sort(random.choice(there, min(runs, len(there)), replace=False))
     wanted: list[Range] = []
     for k in there.tolist():
         begin, end = int(index[b, k]), int(index[b + 1, k])
-        for start in random.integers(0, max(end - begin - width, 0) + 1, times).tolist():
+        for start in random.integers(0, max(end - begin - width, 0) + 1, spots).tolist():
             at = begin * row_bytes(plan)
             for dtype in plan.column_types[:-1]:
                 item = dtype.itemsize
@@ -218,23 +218,31 @@ def _cut_again(work: Work, index: Array, b: int, size: int) -> Array | None:
     return np.column_stack([points, counts > 1]).astype(np.int64)
 
 
-def _piece_of(columns: Sequence[Array], dims: Sequence[int], cuts: Array) -> tuple[Array, Array]:
+def _numbered(columns: Sequence[Array], dims: Sequence[int], cuts: Array) -> tuple[Array, Array]:
     """A number for each entry, which ascends with their order, and the numbers at which pieces begin."""
     points = list(cuts[:, :-1].T)
-    codes, at = np.zeros(len(columns[0]), np.int64), np.zeros(len(cuts), np.int64)
+    numbers, at = np.zeros(len(columns[0]), np.int64), np.zeros(len(cuts), np.int64)
     for skip in range(0, _bits(dims), _WORD):
-        keys, wanted = keys_of(columns, dims, skip), keys_of(points, dims, skip)
-        codes, at = _among(codes, at), _among(at, at)
-        width = 2 * len(cuts) + 1
-        codes, at = codes * width + _among(keys, wanted), at * width + _among(wanted, wanted)
-    codes, at = _among(codes, at), _among(at, at)
-    return codes, np.sort(np.concatenate([at, at[cuts[:, -1] > 0] + 1]))
+        keys, wanted, width = keys_of(columns, dims, skip), keys_of(points, dims, skip), 2 * len(cuts) + 1
+        numbers, at = (
+            _among(numbers, at) * width + _among(keys, wanted),
+            _among(at, at) * width + _among(wanted, wanted),
+        )
+    numbers, at = _among(numbers, at), _among(at, at)
+    return numbers, np.sort(np.concatenate([at, at[cuts[:, -1] > 0] + 1]))
 
 
 def _among(numbers: Array, known: Array) -> Array:
     """Where each number lies among some that are known: 2 k before the k-th of them, 2 k + 1 at it."""
     known = np.unique(known)
     return np.searchsorted(known, numbers, "left") + np.searchsorted(known, numbers, "right")
+
+
+def cuts_of(table: Mapping[str, Array], b: int) -> tuple[Array, int]:
+    """The cuts of a partition, as in `_cut_again`, and the number of pieces that they make."""
+    which = int(np.flatnonzero(table["cut_of"] == b)[0])
+    cuts = table["cuts"][table["cut_ends"][which] : table["cut_ends"][which + 1]]
+    return cuts, len(cuts) + int(cuts[:, -1].sum()) + 1
 
 
 def bounds(work: Work, b: int) -> Array:
@@ -253,18 +261,8 @@ def again(work: Work, number: int) -> None:
         (f"partition/{first + k}", int(begin[k]) * row, int(end[k] - begin[k]) * row) for k in range(stop - first)
     ]
     columns = gathered(work, wanted)
-    numbers, cuts = _piece_of(columns[:-1], plan.dims, cuts_of(found, b))
+    numbers, cuts = _numbered(columns[:-1], plan.dims, cuts_of(found, b)[0])
     work.store.put(f"again/{number}", _scattered(columns, numbers, cuts))
-
-
-def cuts_of(table: Mapping[str, Array], b: int) -> Array:
-    """The cuts of a partition, as in `_cut_again`."""
-    which = int(np.flatnonzero(table["cut_of"] == b)[0])
-    return table["cuts"][table["cut_ends"][which] : table["cut_ends"][which + 1]]
-
-
-def pieces_of(cuts: Array) -> int:
-    return len(cuts) + int(cuts[:, -1].sum()) + 1
 
 
 def gathered(work: Work, wanted: Sequence[Range]) -> list[Array]:
