@@ -14,12 +14,10 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from .errors import LimitError, Problem
+from .kernels import Array as Array
 from .limits import INT64_MAX
-
-Array: TypeAlias = npt.NDArray[Any]
 
 # Reads the items start … stop - 1 of an array, as a copy. Precondition: 0 <= start <= stop <= length.
 Parts: TypeAlias = Callable[[int, int], Array]

@@ -38,3 +38,11 @@ def test_table_and_picture(tmp_path):
 
 def test_growth():
     assert "| 2,000 |" in bench("--growth", "--rows", "rank 2")
+
+
+def test_object_stores():
+    pytest.importorskip("moto")
+    command = [sys.executable, "-m", "bench.objects", "--rows", "5", "--latency", "0"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+    assert "| s3fs | read |" in run.stdout

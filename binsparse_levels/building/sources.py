@@ -22,6 +22,7 @@ from ..io.kinds import Place, name_of
 from ..io.reading import check_lazy
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..tensors.tensor import Tensor
+from ..tensors.validation import checked_entries
 from . import tables
 
 Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dimension, and the values
@@ -40,6 +41,9 @@ class Source(Protocol):
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         """How many entries a chunk has, and the coordinates of about `count` of them, taken at random."""
+
+    def value_type(self) -> np.dtype[Any]:
+        """The type of the values. Raises OptionError where there is no chunk to tell it."""
 
     def described(self) -> dict[str, Any]:
         """JSON that differs where the entries may differ. `kind` names the class in SOURCES if it suffices to make the
@@ -119,6 +123,9 @@ class Tensors:
             for start in np.unique(starts.astype(np.int64)).tolist()
         ]
         return len(block), [np.concatenate(x) for x in zip(*found, strict=True)]
+
+    def value_type(self) -> np.dtype[Any]:
+        return self._tensor(0).dtype
 
     def described(self) -> dict[str, Any]:
         places = [place if isinstance(place, str) else name_of(place) for place in self._places]
@@ -223,6 +230,12 @@ class Parquet:
         group = int(np.random.default_rng(number).integers(first, stop))  # the first of all files may be alike
         return rows, picked(self._read(self._files[file], [group]), number, count)
 
+    def value_type(self) -> np.dtype[Any]:
+        with touching(self._files[0]):
+            field = _parquet(self._files[0]).schema_arrow.field(self._columns[-1])
+        found: np.dtype[Any] = np.dtype(field.type.to_pandas_dtype())
+        return found
+
     def described(self) -> dict[str, Any]:
         return {
             "kind": "parquet",
@@ -272,19 +285,25 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
 class Numbered:
     """Chunks that a function makes: function(k) gives the coordinates and the values of chunk k."""
 
-    def __init__(self, function: Callable[[int], tuple[Any, Any]], count: int) -> None:
-        self._function, self._count = function, count
+    def __init__(self, function: Callable[[int], tuple[Any, Any]], count: int, ndim: int) -> None:
+        self._function, self._count, self._ndim = function, count, ndim
 
     def __len__(self) -> int:
         return self._count
 
     def read(self, number: int) -> Chunk:
         coords, values = self._function(number)
-        return [np.asarray(x) for x in coords], np.asarray(values)
+        return checked_entries(coords, values, self._ndim)
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         chunk = self.read(number)
         return len(chunk[1]), picked(chunk, number, count)
+
+    def value_type(self) -> np.dtype[Any]:
+        if not self._count:
+            raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
+        found: np.dtype[Any] = self.read(0)[1].dtype
+        return found
 
     def described(self) -> dict[str, Any]:
         name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
@@ -298,6 +317,9 @@ class DaskFrame:
         tables.check_names(list(frame.columns), columns)
         self._columns = list(columns)
         self._name = frame._name
+        self._type: np.dtype[Any] = np.dtype(
+            getattr(frame.dtypes[columns[-1]], "numpy_dtype", frame.dtypes[columns[-1]])
+        )
         self._parts = frame[list(columns)].to_delayed()
 
     def __len__(self) -> int:
@@ -313,6 +335,9 @@ class DaskFrame:
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         chunk = self.read(number)
         return len(chunk[1]), picked(chunk, number, count)
+
+    def value_type(self) -> np.dtype[Any]:
+        return self._type
 
     def described(self) -> dict[str, Any]:
         return {"dask": self._name, "columns": self._columns, "count": len(self)}
@@ -331,7 +356,7 @@ def source_of(
             number = as_integer(count)
             if number is None or number < 0 or columns is not None:
                 raise OptionError(Problem("count", f"a function makes a number of chunks, got count={count!r:.40}"))
-            return Numbered(given, number)
+            return Numbered(given, number, len(shape))
         if columns is None:
             raise OptionError(Problem("columns", "name the columns of the coordinates, and of the values last"))
         return DaskFrame(given, columns)

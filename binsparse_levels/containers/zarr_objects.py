@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import threading
@@ -25,6 +26,7 @@ from .zarr_direct import ABSENT, Bytes, Chunks
 _GAP = 2**15  # bytes between two chunks that one request fetches, rather than two
 _AT_ONCE = 2**6  # requests
 _BATCH = 2**26  # bytes of items that are fetched before they are decoded, or encoded before they are sent
+_SMALL_READ = 4  # chunks: of so few, the arrays of the same length are fetched too
 _KEPT = 8  # a read of more than this part of the cache is not kept: it would push everything else out
 
 
@@ -56,7 +58,11 @@ class Cache:
 class ObjectArray(LazyArray):
     """An array in a store. Neither objects are listed nor probed: a chunk that is missing shows when it is read.
 
+    Arrays of a level, and those below it, are as long as each other, and are read at the same positions. So the first
+    small read of one array fetches the chunks of all of them at once.
+
     complete: a missing chunk is an error, else it holds fill values. size: gives the bytes that the array takes.
+    family: the arrays of the tensor by name, to which this one is added.
     """
 
     def __init__(
@@ -69,6 +75,7 @@ class ObjectArray(LazyArray):
         *,
         complete: bool,
         size: Callable[[], int],
+        family: dict[str, ObjectArray],
     ) -> None:
         super().__init__(chunks.length, chunks.dtype, 0)
         self._name = name
@@ -78,6 +85,8 @@ class ObjectArray(LazyArray):
         self._limits = limits
         self._complete = complete
         self._size = size
+        self._family = family
+        family[name] = self
 
     @property
     def nbytes(self) -> int:
@@ -125,23 +134,45 @@ class ObjectArray(LazyArray):
         kept = len(numbers) * chunks.chunk * self.dtype.itemsize * _KEPT <= self._cache.most
 
         def decode(fetched: tuple[int, Bytes | None]) -> None:
-            number, stored = fetched
-            with touching(self._name):
-                if stored is None and self._complete:
-                    raise IncompleteError(Problem(self._name, "chunks are missing"))
-                if stored is None:
-                    decoded = np.full(chunks.chunk, 0 if chunks.fill is None else chunks.fill, self.dtype)
-                else:
-                    decoded = chunks.decode(stored)
-            if kept:
-                self._cache.put((self._name, number), decoded)
-            use(number, decoded)
+            use(fetched[0], self._decode(*fetched, kept))
 
         batch = max(_BATCH // (chunks.chunk * self.dtype.itemsize), chunks.per_index)
         for at in range(0, len(missing), batch):
+            part = missing[at : at + batch]
             with touching(self._name):
-                fetched = sync(self._fetched(missing[at : at + batch]))
-            each(decode, fetched) if len(fetched) > 1 else decode(*fetched)
+                fetched = sync(self._with_family(part) if kept and len(part) <= _SMALL_READ else self._fetched(part))
+            each(decode, fetched)
+
+    def _decode(self, number: int, stored: Bytes | None, kept: bool) -> Array:
+        """The items of a chunk, from its bytes. Raises IncompleteError, ContainerError."""
+        with touching(self._name):
+            if stored is None and self._complete:
+                raise IncompleteError(Problem(self._name, "chunks are missing"))
+            fill = self._chunks.fill
+            if stored is None:
+                decoded = np.full(self._chunks.chunk, 0 if fill is None else fill, self.dtype)
+            else:
+                decoded = self._chunks.decode(stored)
+        if kept:
+            self._cache.put((self._name, number), decoded)
+        return decoded
+
+    async def _with_family(self, numbers: list[int]) -> list[tuple[int, Bytes | None]]:
+        """`_fetched`, while the arrays of the same length fetch these chunks into the cache."""
+        others = (
+            other._fetch_ahead(numbers)
+            for other in self._family.values()
+            if other is not self and other._chunks.chunk == self._chunks.chunk and abs(len(other) - len(self)) < 2
+        )
+        fetched, _ = await asyncio.gather(self._fetched(numbers), asyncio.gather(*others))
+        return fetched
+
+    async def _fetch_ahead(self, numbers: list[int]) -> None:
+        there = range(-(-len(self) // self._chunks.chunk))
+        missing = [k for k in numbers if k in there and self._cache.get((self._name, k)) is None]
+        with contextlib.suppress(Exception):  # whoever reads them is told
+            for number, stored in await self._fetched(missing):
+                self._decode(number, stored, True)
 
     async def _fetched(self, numbers: Iterable[int]) -> list[tuple[int, Bytes | None]]:
         """The stored bytes of chunks, or None for a missing one. numbers: ascending."""

@@ -73,6 +73,25 @@ def test_a_file_is_opened_once(tmp_path, monkeypatch):
             assert sorted(opened) == ["h5py", "head"], (place, call)
 
 
+@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
+@given(data=st.data())
+def test_places_in_a_file_are_those_in_memory(tmp_path_factory, suffix, data):
+    tensor = data.draw(any_tensors().filter(lambda tensor: tensor.ndim and 0 not in tensor.shape))
+    path = tmp_path_factory.mktemp("opened") / f"a{suffix}"
+    write(path, tensor)
+    count = data.draw(st.integers(0, 9))
+    places = tuple(
+        np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=count, max_size=count)), np.int64)
+        for n in tensor.shape
+    )
+    again = binsparse_levels.open(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("binsparse_levels.tensors.tensor._PER_PLACE", 0)  # never too many to look up one by one
+        found, positions = again[places], again.locate(places)
+    np.testing.assert_array_equal(found, tensor[places])
+    np.testing.assert_array_equal(positions, tensor.locate(places))
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".zarr.zip"])
 def test_a_zip_file_is_opened_once(tmp_path, monkeypatch, suffix):
     path, opened = tmp_path / f"a{suffix}", []
