@@ -455,6 +455,7 @@ class ZarrWriter:
         if self._storage.checksum is not False:
             codecs = [*codecs, Crc32cCodec()]
         options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
+        options["dimension_names"] = [f"dim_{name}"]  # without a name xarray refuses the group
         if shard or length > chunk:
             options["shards"] = (-(-min(shard or _SHARD, max(length, 1)) // chunk) * chunk,)
         return options
