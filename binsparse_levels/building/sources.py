@@ -23,6 +23,7 @@ from ..io.kinds import Place, name_of
 from ..io.reading import check_lazy
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..tensors.tensor import Tensor
+from ..tensors.validation import checked_entries
 from . import tables
 
 Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dimension, and the values
@@ -311,15 +312,15 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
 class Numbered:
     """Chunks that a function makes: function(k) gives the coordinates and the values of chunk k."""
 
-    def __init__(self, function: Callable[[int], tuple[Any, Any]], count: int) -> None:
-        self._function, self._count = function, count
+    def __init__(self, function: Callable[[int], tuple[Any, Any]], count: int, ndim: int) -> None:
+        self._function, self._count, self._ndim = function, count, ndim
 
     def __len__(self) -> int:
         return self._count
 
     def read(self, number: int) -> Chunk:
         coords, values = self._function(number)
-        return [np.asarray(x) for x in coords], np.asarray(values)
+        return checked_entries(coords, values, self._ndim)
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         chunk = self.read(number)
@@ -378,7 +379,7 @@ def source_of(
             number = as_integer(count)
             if number is None or number < 0 or columns is not None:
                 raise OptionError(Problem("count", f"a function makes a number of chunks, got count={count!r:.40}"))
-            return Numbered(given, number)
+            return Numbered(given, number, len(shape))
         if columns is None:
             raise OptionError(Problem("columns", "name the columns of the coordinates, and of the values last"))
         return DaskFrame(given, columns)

@@ -303,7 +303,7 @@ def _begun(
     entries = source_of(source, sizes, rows, columns, count)
     if dtype is None and not len(entries):
         raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
-    value_type = entries.value_type() if dtype is None else np.dtype(dtype)
+    value_type = entries.value_type() if dtype is None else np.dtype(dtype).newbyteorder("=")
     check_value_type(value_type)
     fill = checked_fill(fill_value, value_type)
     plan = Plan(

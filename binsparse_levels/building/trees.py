@@ -14,7 +14,7 @@ from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, Problem
 from ..formats.format import coordinates
 from ..levels import Level, places
-from .partitions import bounds, columns_of, gathered, row_bytes, starts_of
+from .partitions import bounds, columns_of, cuts_of, gathered, row_bytes, starts_of
 from .planning import Plan, Work
 from .store import Range
 
@@ -32,8 +32,7 @@ def pack(work: Work, number: int) -> None:
         names = [f"partition/{k}" for k in range(len(begin))]
     else:
         tasks = np.flatnonzero(found["tasks"][:, 0] == b)
-        which = int(np.flatnonzero(found["cut_of"][:, 0] == b)[0])
-        pieces = int(found["cut_ends"][which + 1] - found["cut_ends"][which]) + 1
+        _, pieces = cuts_of(found, b)
         names = [f"again/{k}" for k in tasks]
         begin, end = np.array([starts_of(work, name, pieces)[piece : piece + 2] for name in names]).T
     wanted = [

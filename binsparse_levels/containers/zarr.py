@@ -47,7 +47,7 @@ from .checksums import of_header
 from .direct import open_zip, refuse_links
 from .replacing import refuse_existing, remove, replacing, replacing_folder
 from .zarr_direct import Chunks, chunks_of, keys_of
-from .zarr_objects import Cache, ObjectArray
+from .zarr_objects import ObjectArray, Objects
 
 ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
@@ -235,8 +235,7 @@ class ZarrReader:
         listed = {} if attributes is None else attributes[_ARRAYS]
         self._listed, self._sizes = listed.get("arrays", {}), listed.get("bytes", {})
         self._arrays: dict[str, zarr.Array[Any]] = {}
-        self._cache = Cache(limits.cache_bytes)
-        self._family: dict[str, ObjectArray] = {}
+        self._objects = Objects(group.store, limits)
 
     def read_header(self) -> Any:
         with touching(ATTRIBUTE):
@@ -282,28 +281,19 @@ class ZarrReader:
             if array.metadata.to_dict().get("storage_transformers"):
                 raise UnsafeError(Problem(name, "has storage transformers"))
             self._arrays[name] = array
+            told = self._sizes.get(name)
+            nbytes = told if isinstance(told, int) else _stored_sizes([array])[0]
             if not isinstance(array.store, _Folder) and (chunks := keys_of(array)) is not None:
                 bounded_chunk(name, chunks.per_file, array.size, chunks.dtype.itemsize, self._limits)
-                told = self._sizes.get(name)
-                size = (lambda: _stored_sizes([array])[0]) if told is None else lambda: int(told)
-                return ObjectArray(
-                    name,
-                    array.store,
-                    chunks,
-                    self._cache,
-                    self._limits,
-                    complete=bool(array.attrs.get(_COMPLETE)),
-                    size=size,
-                    family=self._family,
-                )
-            (nbytes,) = _stored_sizes([array])
+                complete = bool(array.attrs.get(_COMPLETE))
+                return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
             parts = functools.cache(lambda: self._parts(array, name))
 
             def read(start: int, stop: int) -> Array:
                 self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
                 return parts()(start, stop)
 
-            return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes)
+            return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes, chunk=math.prod(array.chunks))
 
     @property
     def kind(self) -> str:
@@ -465,17 +455,20 @@ class ZarrWriter:
         if self._storage.checksum is not False:
             codecs = [*codecs, Crc32cCodec()]
         options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
+        options["dimension_names"] = [f"dim_{name}"]  # without a name xarray refuses the group
         if shard or length > chunk:
             options["shards"] = (-(-min(shard or _SHARD, max(length, 1)) // chunk) * chunk,)
         return options
 
 
-def _commit(group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, zarr.Array[Any]]) -> None:
-    """Write the header, and beside it the metadata and the sizes of its arrays. All of them are stored."""
+def _commit(
+    group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, zarr.Array[Any]], *, stored: bool = True
+) -> None:
+    """Write the header, and beside it the metadata of its arrays, and their sizes where they are stored already."""
     listed = {
         "header": of_header(header),
         "arrays": {name: _metadata_of(array) for name, array in arrays.items()},
-        "bytes": dict(zip(arrays, _stored_sizes(arrays.values()), strict=True)),
+        "bytes": dict(zip(arrays, _stored_sizes(arrays.values()), strict=True)) if stored else {},
     }
     group.update_attributes({ATTRIBUTE: dict(header), _ARRAYS: listed})
 
@@ -637,10 +630,10 @@ def new_metadata(
     if remote and storage.chunks is None:
         storage = replace(storage, chunks=_SMALL_CHUNK)
     kept: dict[str, Any] = {}
-    writer = ZarrWriter(zarr.create_group(MemoryStore(kept), zarr_format=3), storage)
-    for name, (length, dtype) in arrays.items():
-        writer.create(name, length, dtype)
-    writer.write_header(header)
+    group = zarr.create_group(MemoryStore(kept), zarr_format=3)
+    writer = ZarrWriter(group, storage)
+    made = {name: writer.create(name, length, dtype) for name, (length, dtype) in arrays.items()}
+    _commit(group, header, made, stored=False)
     return {key: buffer.to_bytes() for key, buffer in kept.items()}
 
 
