@@ -215,6 +215,9 @@ def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
     a number that the build does not have, IncompleteError where a stage before is not done, and the errors of `build`.
     """
     begun, asked = _work_at(work), as_integer(number)
+    if stage not in running.stages(begun):
+        stages = ", ".join(running.stages(begun))
+        raise OptionError(Problem("stage", f"no stage {stage!r:.40}; the stages are {stages}"))
     for known in _stages(begun):
         if known.name == stage:
             if known.total is None or asked is None or not 0 <= asked < known.total:
@@ -224,10 +227,8 @@ def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
         if known.done != known.total:
             what = f"{known.done} of {known.total} steps are done; run the others before those of {stage}"
             raise IncompleteError(Problem(known.name, what))
-    raise OptionError(Problem("stage", f"no stage {stage!r:.40}; the stages are {', '.join(running.STAGES)}"))
 
 
-@within_memory
 def commit(work: str | os.PathLike[str]) -> None:
     """End the build in a work folder: write the header, by which the target is complete, and remove the work.
 
