@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from .plugins import load_plugins as load_plugins
     from .tensors.advice import Advice as Advice
     from .tensors.advice import advise as advise
+    from .tensors.foreign import as_tensor as as_tensor
     from .tensors.packing import pack as pack
     from .tensors.packing import pack_dense as pack_dense
     from .tensors.tensor import Tensor as Tensor
@@ -100,6 +101,7 @@ _MODULES = {
     "parallel": ["get_threads", "set_threads"],
     "plugins": ["list_plugins", "load_plugins"],
     "tensors.advice": ["Advice", "advise"],
+    "tensors.foreign": ["as_tensor"],
     "tensors.packing": ["pack", "pack_dense"],
     "tensors.tensor": ["Tensor"],
 }  # fmt: skip

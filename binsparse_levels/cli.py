@@ -286,6 +286,7 @@ def _formats(options: argparse.Namespace) -> int:
             spelled += " @ " + ", ".join(map(str, format.transpose))
         rows.append([name, spelled, ", ".join(synonyms[name])])
     table("predefined formats", ["name", "levels @ transpose", "also read as"], rows)
+    print("names may be in any case; COO lists all coordinates, and CSF has a sparse level for each, at any rank")
     print("notation: levels from the outermost in, each with its rank in parentheses unless it is 1, then @ and the")
     print("transpose, such as 'dense, sparse(2) @ 2, 0, 1': stored dimension k is dimension transpose[k] of the tensor")
     print("map: the stored dimensions, each of one digit or more: '0/2, 1/4, 0%2, 1%4' (blocks of 2 × 4) or '2, (0 1)'")

@@ -308,7 +308,7 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
     """The Parquet files at a path, a pattern, a folder, or a URL of a file or of a prefix; or at several of these."""
     if not isinstance(places, str | os.PathLike):
         return [file for place in places for file in parquet_files(place)]
-    path = os.fspath(places)
+    path = os.path.expanduser(places)
     if path.endswith(".parquet") and "*" not in path:
         return [path if is_url(path) else os.path.abspath(path)]
     if is_url(path):

@@ -12,15 +12,13 @@ import numpy as np
 
 from ..arrays import Array
 from ..containers.base import touching
-from ..errors import ArrayError, OptionError, Problem
+from ..errors import ArrayError, OptionError, Problem, needing
 
 
 def arrow() -> Any:
-    """The module pyarrow. Raises OptionError where it is not installed."""
-    try:
+    """The module pyarrow. Raises PackageMissingError where it is not installed."""
+    with needing("tables"):
         import pyarrow
-    except ImportError:
-        raise OptionError(Problem("pyarrow", "tables need pyarrow; install binsparse_levels[tables]")) from None
     return pyarrow
 
 

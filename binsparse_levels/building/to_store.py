@@ -122,7 +122,7 @@ def build(
     ...     bl.read(f"{folder}/a.zarr").to_dense().tolist()
     [[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 2.0]]
     """
-    place = os.fspath(target)
+    place = os.path.expanduser(target)
     own = work is None
     if own and is_url(place):
         raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from ..errors import FormatError
-from ..formats.format import Format, parse_format
+from ..formats.format import parse_format
 
 BEST = "best"
 
@@ -19,11 +19,13 @@ def flag(name: str, text: str) -> tuple[str, dict[str, Any]]:
     return argument(name, text, action="store_true")
 
 
-def format_of(text: str) -> Format | str:
+def format_of(text: str) -> str:
     try:
-        return text if text == BEST else parse_format(text)
+        if text != BEST:
+            parse_format(text, rank=2)  # the tensor tells the rank of COO and CSF
     except FormatError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def byte_count(text: str) -> int:

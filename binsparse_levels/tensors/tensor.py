@@ -88,6 +88,7 @@ class Tensor:
     """
 
     __slots__ = (
+        "_file",
         "_format",
         "_held",
         "_looked_up",
@@ -143,6 +144,7 @@ class Tensor:
         self._held = _frozen(format, held) if isinstance(held, Tree) and not held.lazy else held
         self._looked_up = 0  # places in the lazy tree
         self._reader: Callable[[Any], Any] | None = None  # made when a value has been asked for
+        self._file: Callable[[], Any] | None = None  # closes the file that `open` has opened
         self._metadata = metadata
 
     @classmethod
@@ -380,6 +382,25 @@ class Tensor:
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
         raise TypeError("a Tensor is not made dense implicitly; call to_dense()")
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError; for names that other libraries use, say what to call."""
+        hint = f"; use {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
+    def __eq__(self, other: object) -> bool:
+        """Raise TypeError: call `equals`. Sets and dictionaries hold tensors by identity, as `is` tells it."""
+        raise TypeError("tensors are not compared by ==; call equals(), or compare what to_scipy or to_dense returns")
+
+    __hash__ = object.__hash__
+
+    def __enter__(self) -> Tensor:
+        """The tensor itself. At the end of the block, the file that `open` has opened is closed."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file()
 
     def __reduce__(self) -> tuple[Any, ...]:
         stored = self.stored
@@ -785,6 +806,25 @@ class Tensor:
         order = tuple(int(stored_at[k]) for k in parsed.order)
         return self._with(parsed, packing.convert_tree(self._tree, parsed.levels, order, self._pad(), limits))
 
+    def with_attributes(self, attributes: Mapping[str, Any] | None, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
+        """The same tensor with other attributes, which replace all that it has. The arrays are shared.
+
+        Parameters
+        ----------
+        attributes, limits : as for Tensor. None removes them.
+
+        Raises
+        ------
+        TypeError, DescriptorError, LimitError : the attributes are no JSON, or too long.
+
+        >>> from binsparse_levels import pack
+        >>> tensor = pack([[0, 2]], [1, 2], 3, "CVEC").with_attributes({"unit": "m"})
+        >>> dict(tensor.attributes)
+        {'unit': 'm'}
+        """
+        changed = replace(self._metadata, attributes=checked_json(attributes, limits))
+        return self._trusted(self._format, self._shape, self._held, changed)
+
     def drop_fill(self) -> Tensor:
         """A tensor of the same format without the entries that equal the fill value, or zero if there is none.
 
@@ -931,6 +971,38 @@ class Tensor:
     def _pad(self) -> Any:
         """The value of cells that are not stored: the fill value, or zero."""
         return np.zeros((), self.dtype)[()] if self.fill_value is None else self.fill_value
+
+
+# Names of other libraries, and what to use here.
+_ELSEWHERE = {
+    "asformat": "convert(format)",
+    "attrs": "attributes",
+    "close": "the tensor of open() in a with block",
+    "compute": "load()",
+    "coords": "unpack()",
+    "copy": "the tensor itself, which is immutable",
+    "data": "values",
+    "dot": "to_scipy(tensor) or to_sparse(tensor), which compute",
+    "indices": "arrays['indices_1'], and so on for each level",
+    "indptr": "arrays['pointers_to_1'], and so on for each level",
+    "max": "to_scipy(tensor) or to_sparse(tensor), which compute",
+    "mean": "to_scipy(tensor) or to_sparse(tensor), which compute",
+    "min": "to_scipy(tensor) or to_sparse(tensor), which compute",
+    "nnz": "number_of_stored_values",
+    "nse": "number_of_stored_values",
+    "numpy": "to_dense()",
+    "reshape": "to_sparse(tensor).reshape(shape), or convert(format, map=…)",
+    "save": "write(path, tensor)",
+    "sum": "to_scipy(tensor) or to_sparse(tensor), which compute",
+    "swapaxes": "permute(axes)",
+    "toarray": "to_dense()",
+    "tocoo": "to_scipy(tensor, 'coo')",
+    "tocsc": "to_scipy(tensor, 'csc')",
+    "tocsr": "to_scipy(tensor, 'csr')",
+    "todense": "to_dense()",
+    "tolist": "to_dense().tolist()",
+    "transpose": "permute(axes), or T",
+}
 
 
 def _gather(tensor: Tensor, indices: Sequence[Any], apart: bool) -> Tensor:
