@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .building import build as build
+    from .building import commit as commit
+    from .building import convert as convert
+    from .building import plan as plan
+    from .building import progress as progress
+    from .building import step as step
+    from .building import write_from as write_from
     from .errors import ArrayError as ArrayError
     from .errors import BinsparseError as BinsparseError
     from .errors import ContainerError as ContainerError
@@ -26,6 +33,8 @@ if TYPE_CHECKING:
     from .formats.format import parse_format as parse_format
     from .formats.index_map import IndexMap as IndexMap
     from .formats.index_map import parse_map as parse_map
+    from .interop.dask import from_dask as from_dask
+    from .interop.dask import to_dask as to_dask
     from .interop.graphblas import from_graphblas as from_graphblas
     from .interop.graphblas import to_graphblas as to_graphblas
     from .interop.numpy import from_numpy as from_numpy
@@ -41,7 +50,6 @@ if TYPE_CHECKING:
     from .interop.torch import to_torch as to_torch
     from .io import append as append
     from .io import concatenate as concatenate
-    from .io import convert as convert
     from .io import list_tensors as list_tensors
     from .io import open as open
     from .io import read as read
@@ -65,17 +73,19 @@ if TYPE_CHECKING:
     from .plugins import load_plugins as load_plugins
     from .tensors.advice import Advice as Advice
     from .tensors.advice import advise as advise
+    from .tensors.packing import pack as pack
+    from .tensors.packing import pack_dense as pack_dense
     from .tensors.tensor import Tensor as Tensor
-    from .tensors.tensor import pack as pack
-    from .tensors.tensor import pack_dense as pack_dense
 
 _MODULES = {
+    "building": ["build", "commit", "convert", "plan", "progress", "step", "write_from"],
     "errors": [
         "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "DialectWarning", "FormatError",
         "IncompleteError", "LimitError", "OptionError", "Problem", "UnsafeError",
     ],
     "formats.format": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
     "formats.index_map": ["IndexMap", "parse_map"],
+    "interop.dask": ["from_dask", "to_dask"],
     "interop.graphblas": ["from_graphblas", "to_graphblas"],
     "interop.numpy": ["from_numpy", "to_numpy"],
     "interop.protocol": ["from_binsparse"],
@@ -83,14 +93,15 @@ _MODULES = {
     "interop.scipy": ["from_scipy", "to_scipy"],
     "interop.torch": ["from_torch", "to_torch"],
     "io": [
-        "append", "concatenate", "convert", "list_tensors", "open", "read", "read_all", "repair", "write", "write_all",
+        "append", "concatenate", "list_tensors", "open", "read", "read_all", "repair", "write", "write_all",
     ],
     "levels": ["Band", "Bitmap", "Bits", "Dense", "Hashed", "Level", "NOfM", "Run", "Sparse"],
     "limits": ["Limits"],
     "parallel": ["get_threads", "set_threads"],
     "plugins": ["list_plugins", "load_plugins"],
     "tensors.advice": ["Advice", "advise"],
-    "tensors.tensor": ["Tensor", "pack", "pack_dense"],
+    "tensors.packing": ["pack", "pack_dense"],
+    "tensors.tensor": ["Tensor"],
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

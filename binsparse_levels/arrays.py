@@ -10,15 +10,14 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from .errors import LimitError, Problem
+from .kernels import Array as Array
 from .limits import INT64_MAX
-
-Array: TypeAlias = npt.NDArray[Any]
 
 # Reads the items start … stop - 1 of an array, as a copy. Precondition: 0 <= start <= stop <= length.
 Parts: TypeAlias = Callable[[int, int], Array]
@@ -229,6 +228,21 @@ class Pieces(NamedTuple):
             dtype,
             lambda: ((length * parts, lambda make=make: change(make())) for length, make in self.plan()),  # type: ignore[misc]
         )
+
+
+def in_pieces(array: Sliceable, size: int) -> Pieces:
+    """A lazy array to be written, `size` items at a time.
+
+    >>> [piece.tolist() for piece in in_pieces(np.arange(5), 2).each(2)]
+    [[2, 3], [4]]
+    """
+
+    def plan() -> Iterator[tuple[int, Callable[[], Array]]]:
+        for start in range(0, len(array), size):
+            stop = min(start + size, len(array))
+            yield stop - start, partial(array.__getitem__, slice(start, stop))
+
+    return Pieces(len(array), array.dtype, plan)
 
 
 def one_piece(array: Array) -> Pieces:

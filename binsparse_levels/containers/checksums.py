@@ -18,7 +18,6 @@ import numpy.typing as npt
 from ..arrays import Pieces
 from ..errors import ContainerError, Problem
 from ..formats.json import RESERVED
-from ..parallel import each
 
 SEAL = f"{RESERVED}crc32c"
 _MARK = f"{RESERVED}sealed"  # a second key, so that renaming the seal is detected
@@ -27,11 +26,6 @@ _MARK = f"{RESERVED}sealed"  # a second key, so that renaming the seal is detect
 def sealed(header: Mapping[str, Any], sums: Mapping[str, int]) -> dict[str, Any]:
     """The header with a seal: the checksums of the arrays, and its own."""
     return {**header, _MARK: True, SEAL: {"header": of_header(header), "arrays": dict(sums)}}
-
-
-def sums_of(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, int]:
-    """The checksums of arrays."""
-    return dict(zip(arrays, each(_of_array, arrays.values()), strict=True))
 
 
 def summed(name: str, pieces: Pieces, sums: dict[str, int]) -> Pieces:

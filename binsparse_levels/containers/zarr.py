@@ -47,6 +47,7 @@ from .zarr_objects import ObjectArray, Objects
 from .zarr_stores import Folder, check_store, is_near, opened, undone
 
 ATTRIBUTE = "binsparse"
+ROOT = "zarr.json"  # the key of the metadata of a group
 _ARRAYS = f"{RESERVED}arrays"  # the metadata of all arrays beside the header: one request opens a tensor
 _COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
 _CHUNK = 2**16  # items: a small slice reads little
@@ -271,23 +272,27 @@ class ZarrWriter:
         self._made: dict[str, zarr.Array[Any]] = {}
         self.written: list[str] = []
 
-    def write(self, name: str, pieces: Pieces) -> None:
+    def create(self, name: str, length: int, dtype: np.dtype[Any]) -> zarr.Array[Any]:
+        """An array without chunks."""
         if name in self._group:
             raise PathExistsError(Problem(f"{self._group.path}/{name}", "already exists, and is no array of a tensor"))
         compression = self._storage.of("compression", name) or "zstd"
         self.written.append(name)
         layout = self._version_2 if self._group.metadata.zarr_format == 2 else self._version_3
         with touching(name):
-            created = self._group.create_array(
+            self._made[name] = self._group.create_array(
                 name,
-                shape=(pieces.length,),
-                dtype=np.dtype(pieces.dtype.newbyteorder("<").str),  # zarr knows one of two C names of a type
-                fill_value=_sentinel(name, pieces.dtype),
+                shape=(length,),
+                dtype=np.dtype(dtype.newbyteorder("<").str),  # zarr knows one of two C names of a type
+                fill_value=_sentinel(name, dtype),
                 config={"write_empty_chunks": True},
                 attributes={_COMPLETE: True},
-                **layout(name, pieces.length, compression),
+                **layout(name, length, compression),
             )
-        self._made[name] = created
+        return self._made[name]
+
+    def write(self, name: str, pieces: Pieces) -> None:
+        created = self.create(name, pieces.length, pieces.dtype)
         direct, at = _direct(created), 0
         if direct is None and (chunks := keys_of(created)) is not None:
             zarr_objects.write(created.store, chunks, pieces)
@@ -319,17 +324,20 @@ class ZarrWriter:
         if self._storage.checksum is not False:
             codecs = [*codecs, Crc32cCodec()]
         options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
+        options["dimension_names"] = [f"dim_{name}"]  # without a name xarray refuses the group
         if shard or length > chunk:
             options["shards"] = (-(-min(shard or _SHARD, max(length, 1)) // chunk) * chunk,)
         return options
 
 
-def _commit(group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, zarr.Array[Any]]) -> None:
-    """Write the header, and beside it the metadata and the sizes of its arrays. All of them are stored."""
+def _commit(
+    group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, zarr.Array[Any]], *, stored: bool = True
+) -> None:
+    """Write the header, and beside it the metadata of its arrays, and their sizes where they are stored already."""
     listed = {
         "header": of_header(header),
         "arrays": {name: _metadata_of(array) for name, array in arrays.items()},
-        "bytes": dict(zip(arrays, _stored_sizes(arrays.values()), strict=True)),
+        "bytes": dict(zip(arrays, _stored_sizes(arrays.values()), strict=True)) if stored else {},
     }
     group.update_attributes({ATTRIBUTE: dict(header), _ARRAYS: listed})
 
@@ -447,6 +455,22 @@ def writing(
         _filling(part, group, overwrite, limits, storage, zarr_format) as writer,
     ):
         yield writer
+
+
+def new_metadata(
+    arrays: Mapping[str, tuple[int, np.dtype[Any]]], header: Mapping[str, Any], storage: Storage, *, remote: bool
+) -> dict[str, bytes]:
+    """The metadata of a group of Zarr 3 with these arrays, by key. arrays: a length and a type by name. remote: for an
+    object store.
+    """
+    if remote and storage.chunks is None:
+        storage = replace(storage, chunks=_SMALL_CHUNK)
+    kept: dict[str, Any] = {}
+    group = zarr.create_group(MemoryStore(kept), zarr_format=3)
+    writer = ZarrWriter(group, storage)
+    made = {name: writer.create(name, length, dtype) for name, (length, dtype) in arrays.items()}
+    _commit(group, header, made, stored=False)
+    return {key: buffer.to_bytes() for key, buffer in kept.items()}
 
 
 def extend(

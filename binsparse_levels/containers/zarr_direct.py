@@ -10,8 +10,9 @@ import json
 import os
 import sys
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, TypeAlias
 
 import google_crc32c
 import numpy as np
@@ -183,19 +184,22 @@ class Chunks:
 
     def _write(self, number: int, items: npt.NDArray[Any]) -> None:
         with open(os.path.join(self.folder, str(number)), "xb") as file:
-            self.encode(file, items)
+            file.writelines(self.encoded(items))
 
-    def encode(self, file: BinaryIO, items: npt.NDArray[Any]) -> None:
-        """Write the items of one file."""
+    def encoded(self, items: npt.NDArray[Any]) -> Iterator[Any]:
+        """The bytes of a file of these items, in buffers."""
         index = np.full((self.per_index, 2), ABSENT, np.uint64)
+        at = 0
         for k, start in enumerate(range(0, len(items), self.chunk)):
-            index[k, 0] = file.tell()
-            self._write_chunk(file, items[start : start + self.chunk])
-            index[k, 1] = file.tell() - int(index[k, 0])
+            index[k, 0] = at
+            for raw in self._encoded_chunk(items[start : start + self.chunk]):
+                yield raw
+                at += len(raw)
+            index[k, 1] = at - int(index[k, 0])
         if self.indexed:
-            file.write(index.tobytes() + _checksum(index.tobytes()))
+            yield index.tobytes() + _checksum(index.tobytes())
 
-    def _write_chunk(self, file: BinaryIO, items: npt.NDArray[Any]) -> None:
+    def _encoded_chunk(self, items: npt.NDArray[Any]) -> Iterator[Any]:
         if len(items) < self.chunk:
             items = np.concatenate([items, np.full(self.chunk - len(items), self.fill, self.dtype)])
         raw: Any = items.view(np.uint8)
@@ -204,9 +208,9 @@ class Chunks:
         elif self.compression == "gzip":
             packer = zlib.compressobj(self.settings["level"], wbits=_GZIP)
             raw = packer.compress(raw) + packer.flush()
-        file.write(raw)
+        yield raw
         if self.checksum:
-            file.write(_checksum(raw))
+            yield _checksum(raw)
 
 
 def chunks_of(array: zarr.Array[Any], root: str) -> Chunks | None:
@@ -217,7 +221,10 @@ def chunks_of(array: zarr.Array[Any], root: str) -> Chunks | None:
     for key in ("zarr.json", "c"):
         refuse_links(root, f"{array.path}/{key}")
     with open(os.path.join(root, array.path, "zarr.json"), "rb") as file:
-        return _layout(json.load(file), array, os.path.join(root, array.path, "c"))
+        metadata = json.load(file)
+    if array.shape != tuple(metadata.get("shape", ())):
+        return None
+    return described(metadata, dtype, array.fill_value, os.path.join(root, array.path, "c"))
 
 
 def keys_of(array: zarr.Array[Any]) -> Chunks | None:
@@ -226,7 +233,7 @@ def keys_of(array: zarr.Array[Any]) -> Chunks | None:
     if sys.byteorder != "little" or dtype.kind not in "iuf" or array.ndim != 1 or min(array.chunks) < 1:
         return None
     if array.metadata.zarr_format == 3:
-        return _layout(metadata, array, f"{array.path}/c")
+        return described(metadata, dtype, array.fill_value, f"{array.path}/c")
     match metadata:
         case {"compressor": None | {"id": "zstd" | "gzip"}, "filters": None | [] | ()} if dtype.isnative:
             how: dict[str, Any] = dict(metadata["compressor"] or {"id": "none"})
@@ -235,9 +242,8 @@ def keys_of(array: zarr.Array[Any]) -> Chunks | None:
     return None
 
 
-def _layout(metadata: Any, array: zarr.Array[Any], folder: str) -> Chunks | None:
+def described(metadata: Any, dtype: np.dtype[Any], fill: Any, folder: str = "") -> Chunks | None:
     """How an array of version 3 with this metadata is stored."""
-    dtype = np.dtype(array.dtype)
     match metadata:
         case {
             "shape": [length],
@@ -246,7 +252,7 @@ def _layout(metadata: Any, array: zarr.Array[Any], folder: str) -> Chunks | None
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "codecs": codecs,
             **more,
-        } if array.shape == (length,) and not more.get("storage_transformers"):
+        } if not more.get("storage_transformers"):
             pass
         case _:
             return None
@@ -259,7 +265,7 @@ def _layout(metadata: Any, array: zarr.Array[Any], folder: str) -> Chunks | None
     chain = _chain(codecs)
     if chain is None or min(per_file, chunk) < 1 or per_file % chunk:
         return None
-    return Chunks(folder, length, dtype, array.fill_value, per_file, chunk, indexed, *chain)
+    return Chunks(folder, length, dtype, fill, per_file, chunk, indexed, *chain)
 
 
 def _chain(codecs: Any) -> tuple[str, dict[str, Any], bool] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import io
 import itertools
 import threading
 from collections import OrderedDict
@@ -247,9 +246,7 @@ def write(store: Store, chunks: Chunks, pieces: Pieces) -> None:
 
 
 def _encoded(chunks: Chunks, items: Array) -> bytes:
-    file = io.BytesIO()
-    chunks.encode(file, np.ascontiguousarray(items, chunks.dtype))
-    return file.getvalue()
+    return b"".join(chunks.encoded(np.ascontiguousarray(items, chunks.dtype)))
 
 
 async def _put(store: Store, folder: str, first: int, files: list[bytes]) -> None:

@@ -1,160 +1,154 @@
-"""Join trees of consecutive entries into one tree, whose arrays are made in pieces."""
+"""Join trees of consecutive entries into one tree, whose arrays are lazy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arrays import Pieces
-from ..errors import FormatError, Problem
-from ..levels import Level, Place, places
-from ..levels.base import DENSE, Array, cells
-from .tree import Tree
+from ..arrays import LazyArray, lazy
+from ..errors import FormatError, LimitError, Problem
+from ..levels import Level, places
+from ..levels.base import DENSE
+from ..levels.positions import Array, cells
+from ..limits import INT64_MAX
 
-Coords: TypeAlias = tuple[int, ...]
+AT_ONCE = 2**20  # items of an array that are joined at once
+
+Reading: TypeAlias = Callable[[int, str, int, int], Array]
 
 
-_AT_ONCE = 2**20  # items of an array that are joined at once
+class Parts(NamedTuple):
+    """Trees of consecutive entries of a larger tree, in order. Each has at least one entry, and a row in every table.
 
-
-@dataclass(frozen=True)
-class Part:
-    """A tree of consecutive entries of a larger tree; it has at least one entry.
-
-    origin: the offset of the part in the larger tree. A dimension is cropped only where all dimensions before have size
-    1. first, last: the coordinates of the first and the last entry, in the larger tree.
+    sizes: the sizes of the tree's stored dimensions. origin: its offset in the larger tree. A dimension is cropped only
+    where all dimensions before have size 1. first, last: the coordinates of the first and the last entry, in the larger
+    tree. lengths: of the arrays by stored name, among them `values`. read: items a … b - 1 of the array of that name of
+    part k, by (k, name, a, b).
     """
 
-    tree: Tree
-    origin: Coords
-    first: Coords
-    last: Coords
+    sizes: Array
+    origin: Array
+    first: Array
+    last: Array
+    lengths: Mapping[str, Array]
+    read: Reading
 
 
 def joined(
-    levels: Sequence[Level], dims: Sequence[int], parts: Sequence[Part], pad: Any, dtype: Any, values: Any
-) -> dict[str, Pieces]:
-    """The arrays of the whole tree by stored name, and its values, in pieces whose lengths are known.
+    levels: Sequence[Level], dims: Sequence[int], parts: Parts, pad: Any, dtype: Any, values: Any
+) -> dict[str, LazyArray]:
+    """The arrays of the whole tree by stored name, and its `values`.
 
     dtype: the type of indices and pointers. values: the type of the values. pad: the value of positions without an
     entry. Precondition: the parts are in order, and have no entry in common. Raises FormatError for kinds that are
-    neither dense nor sparse.
+    neither dense nor sparse, LimitError for positions beyond 2**63.
     """
-    found: dict[str, Pieces] = {}
-    at = [_At(part, 0, 0, 0) for part in parts]
-    n = 1
+    arrays: dict[str, LazyArray] = {}
+    at, n = _Positions(*np.zeros((3, len(parts.first)), np.int64)), 1
     for place in places(levels, dims):
         codes = place.level.fused()
         if codes is None:
-            raise FormatError(Problem("format", f"a {place.level.kind} level is not written in parts"))
+            raise FormatError(Problem("format", f"a {place.level.kind} level is not written in parts; convert it"))
+        here = slice(place.depth, place.depth + place.level.rank)
         if codes[0] == DENSE:
-            at = [a.through_dense(place) for a in at]
             n *= cells(place.dims)
+            if n > INT64_MAX:
+                raise LimitError(Problem("format", f"numpy cannot count {n} positions; take a sparse level"))
+            at = at.through_dense(parts, here, place.dims)
             continue
-        below = list(_through_sparse(place, parts))
-        total = below[-1].base + below[-1].last + 1 if below else 0
+        counts = next(parts.lengths[spec.name] for spec in place.arrays.values() if spec.dimension == 0)
+        shared = np.zeros(len(counts), np.int64)  # the last child of a part and the first of the next may be one
+        shared[1:] = (parts.first[1:, : here.stop] == parts.last[:-1, : here.stop]).all(axis=1)
+        ends = np.cumsum(counts - shared)
+        total = int(ends[-1]) if len(ends) else 0
+        below = _Positions(ends - counts, np.zeros_like(counts), counts - 1)
         for name, _, dimension in place.arrays.values():
             if dimension is None:
-                found[name] = Pieces(n + 1, dtype, partial(_pointers, name, at, below, n, total, dtype))
+                starts = np.append(below.base, total)
+                arrays[name] = _with_gaps(parts.read, name, at, n + 1, starts, starts, dtype)
             else:
-                k = place.depth + dimension
-                found[name] = Pieces(total, dtype, partial(_indices, name, k, below, dtype))
+                origin = parts.origin[:, place.depth + dimension]
+                arrays[name] = _concatenated(parts.read, name, shared, counts - shared, origin, dtype)
         at, n = below, total
-    found["values"] = Pieces(n, values, partial(_values, at, n, pad, values))
-    return found
+    nothing = np.zeros(len(at.base) + 1, np.int64)
+    arrays["values"] = _with_gaps(parts.read, "values", at, n, np.full(1, pad, values), nothing, values)
+    return arrays
 
 
-@dataclass(frozen=True)
-class _At:
-    """The positions of a part among the positions of the whole tree, at one level.
+class _Positions(NamedTuple):
+    """The positions of parts at one level.
 
-    base: the position in the whole tree of the part's position 0. first, last: the part's positions of its first and
-    last entry. shared: how many first positions belong to the part before as well.
+    base: the position in the whole tree of each part's position 0. first, last: the part's positions of its first and
+    its last entry.
     """
 
-    part: Part
-    base: int
-    first: int
-    last: int
-    shared: int = 0
+    base: Array
+    first: Array
+    last: Array
 
-    def through_dense(self, place: Place) -> _At:
-        part, here = self.part, slice(place.depth, place.depth + place.level.rank)
-        sizes, origin = part.tree.dims[here], part.origin[here]
-        first, last = (
-            position * cells(sizes) + _ravel([x - o for x, o in zip(coords[here], origin, strict=True)], sizes)
-            for position, coords in ((self.first, part.first), (self.last, part.last))
+    def through_dense(self, parts: Parts, here: slice, dims: Sequence[int]) -> _Positions:
+        sizes, origin = parts.sizes[:, here].T, parts.origin[:, here].T
+        inside = np.prod(sizes, axis=0, dtype=np.int64)
+        return _Positions(
+            _ravel(self.base, origin, dims),
+            self.first * inside + _ravel(0, parts.first[:, here].T - origin, sizes),
+            self.last * inside + _ravel(0, parts.last[:, here].T - origin, sizes),
         )
-        return _At(part, self.base * cells(place.dims) + _ravel(origin, place.dims), first, last)
 
 
-def _ravel(coords: Sequence[int], sizes: Sequence[int]) -> int:
-    total = 0
+def _ravel(total: Any, coords: Iterable[Array], sizes: Iterable[Any]) -> Array:
     for x, size in zip(coords, sizes, strict=True):
         total = total * size + x
-    return total
+    return np.asarray(total)
 
 
-def _through_sparse(place: Place, parts: Sequence[Part]) -> Iterator[_At]:
-    """The children of a sparse level: that of the last entry of a part and that of the first of the next may be one."""
-    depth, total = place.depth + place.level.rank, 0
-    first = next(spec for spec in place.arrays.values() if spec.dimension == 0)
-    before: Coords | None = None
-    for part in parts:
-        shared = int(part.first[:depth] == before)
-        children = part.tree.arrays[first.name].shape[0]
-        yield _At(part, total - shared, 0, children - 1, shared)
-        total += children - shared
-        before = part.last[:depth]
+def _concatenated(read: Reading, name: str, begin: Array, lengths: Array, add: Array, dtype: Any) -> LazyArray:
+    """Items of each part from `begin` on, behind each other, with a number added."""
+
+    def segment(k: int, start: int, stop: int) -> Array:
+        piece = read(k, name, int(begin[k]) + start, int(begin[k]) + stop).astype(dtype, copy=False)
+        return piece + np.asarray(add[k], dtype) if add[k] else piece
+
+    return _of_segments(lengths, segment, dtype)
 
 
-Planned: TypeAlias = Iterator[tuple[int, Callable[[], Array]]]  # how long a piece is, and what makes it
+def _with_gaps(read: Reading, name: str, at: _Positions, length: int, fill: Array, add: Array, dtype: Any) -> LazyArray:
+    """The items of each part at its place in an array of `length`. The gap before part k is filled with fill[k], or
+    with the only item of `fill`; the last gap follows the last part. A position of two parts is read from the first.
 
-
-def _indices(name: str, dimension: int, below: Sequence[_At], dtype: Any) -> Planned:
-    for at in below:
-        array, origin = at.part.tree.arrays[name], at.part.origin[dimension]
-        yield from _cut(at.shared, len(array), partial(_shifted, array, origin, dtype))
-
-
-def _pointers(name: str, above: Sequence[_At], below: Sequence[_At], n: int, total: int, dtype: Any) -> Planned:
-    """Where the children of each fiber begin, and behind the last where they end. A fiber that parts share begins in
-    the first of them; fibers between those of two parts are empty.
+    In an array of pointers, a fiber that parts share begins in the first, and fibers in a gap are empty.
     """
-    done = 0
-    for fibers, children in zip(above, below, strict=True):
-        first = fibers.base + fibers.first
-        yield from _cut(done, first, partial(_filled, children.base, dtype))
-        pointers, begin = fibers.part.tree.arrays[name], fibers.first + max(done - first, 0)
-        yield from _cut(begin, fibers.last + 1, partial(_shifted, pointers, children.base, dtype))
-        done = fibers.base + fibers.last + 1
-    yield from _cut(done, n + 1, partial(_filled, total, dtype))
+    start, stop = at.base + at.first, at.base + at.last + 1
+    done = np.concatenate(([0], stop[:-1]))[: len(stop)]
+    begin = at.first + np.maximum(done - start, 0)
+    lengths = np.empty(2 * len(stop) + 1, np.int64)
+    lengths[:-1:2], lengths[1::2] = np.maximum(start - done, 0), at.last + 1 - begin
+    lengths[-1] = length - (int(stop[-1]) if len(stop) else 0)
+
+    def segment(number: int, a: int, b: int) -> Array:
+        k, of_part = divmod(number, 2)
+        if not of_part:
+            return np.full(b - a, fill[min(k, len(fill) - 1)], dtype)
+        piece = read(k, name, int(begin[k]) + a, int(begin[k]) + b).astype(dtype, copy=False)
+        return piece + np.asarray(add[k], dtype) if add[k] else piece
+
+    return _of_segments(lengths, segment, dtype)
 
 
-def _values(leaves: Sequence[_At], n: int, pad: Any, dtype: Any) -> Planned:
-    done = 0
-    for at in leaves:
-        yield from _cut(done, at.base + at.first, partial(_filled, pad, dtype))
-        yield from _cut(at.first, at.last + 1, partial(_shifted, at.part.tree.values, 0, dtype))
-        done = at.base + at.last + 1
-    yield from _cut(done, n, partial(_filled, pad, dtype))
+def _of_segments(lengths: Array, segment: Callable[[int, int, int], Array], dtype: Any) -> LazyArray:
+    """An array of segments behind each other. segment: items a … b - 1 of segment k, by (k, a, b)."""
+    ends = np.cumsum(lengths)
 
+    def read(start: int, stop: int) -> Array:
+        pieces, k = [], int(np.searchsorted(ends, start, side="right"))
+        while start < stop:
+            begin = int(ends[k] - lengths[k])
+            end = min(stop, int(ends[k]))
+            if end > start:
+                pieces.append(segment(k, start - begin, end - begin))
+            start, k = max(start, end), k + 1
+        return pieces[0] if len(pieces) == 1 else np.concatenate([np.empty(0, dtype), *pieces])
 
-def _cut(begin: int, end: int, make: Callable[[int, int], Array]) -> Planned:
-    """Items begin … end in pieces."""
-    for start in range(begin, end, _AT_ONCE):
-        stop = min(start + _AT_ONCE, end)
-        yield stop - start, partial(make, start, stop)
-
-
-def _shifted(array: Array, by: int, dtype: Any, begin: int, end: int) -> Array:
-    piece = array[begin:end].astype(dtype, copy=False)
-    return piece + np.asarray(by, dtype) if by else piece
-
-
-def _filled(item: Any, dtype: Any, begin: int, end: int) -> Array:
-    return np.full(end - begin, item, dtype)
+    return lazy(int(ends[-1]) if len(ends) else 0, np.dtype(dtype), read)

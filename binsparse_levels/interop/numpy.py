@@ -9,7 +9,8 @@ import numpy.typing as npt
 from ..errors import within_memory
 from ..formats.format import FormatLike
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.tensor import Tensor, pack_dense
+from ..tensors.packing import pack_dense
+from ..tensors.tensor import Tensor
 
 
 @within_memory

@@ -8,7 +8,8 @@ import numpy as np
 
 from ..errors import FormatError, Problem, within_memory
 from ..formats.format import FormatLike, coordinates
-from ..tensors.tensor import Tensor, pack, sorted_tensor
+from ..tensors.packing import pack, sorted_tensor
+from ..tensors.tensor import Tensor
 from ..tensors.validation import check_representable
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def to_scipy(tensor: Tensor, format: str | None = None) -> scipy.sparse.sparray:
     try:
         return result if format in (None, result.format) else result.asformat(format)
     except (ValueError, TypeError) as error:
-        raise FormatError(Problem("format", f"scipy cannot convert to {format!r:.40}: {error}")) from None
+        raise FormatError(Problem("format", f"scipy has no {format!r:.40}: {error}; choose another")) from None
 
 
 @within_memory

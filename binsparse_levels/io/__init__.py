@@ -2,11 +2,10 @@
 
 from .appending import append, concatenate
 from .kinds import KINDS, Kind, Place, register_kind
-from .out_of_core import convert
 from .reading import Description, describe, list_tensors, open, open_reader, read, read_all
 from .writing import repair, write, write_all, write_arrays
 
 __all__ = [
-    "KINDS", "Description", "Kind", "Place", "append", "concatenate", "convert", "describe", "list_tensors", "open",
+    "KINDS", "Description", "Kind", "Place", "append", "concatenate", "describe", "list_tensors", "open",
     "open_reader", "read", "read_all", "register_kind", "repair", "write", "write_all", "write_arrays",
 ]  # fmt: skip

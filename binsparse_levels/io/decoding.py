@@ -22,10 +22,10 @@ from ..formats.dtypes import INTEGERS, DataType, decode, sound_booleans
 from ..formats.format import NO_EMPTY_FIBERS, Format, FormatLike, has_empty_fibers
 from ..formats.index_map import KEY, IndexMap, parse_header
 from ..formats.structure import structure_problems
-from ..levels import places
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.encoding import Metadata
-from ..tensors.tensor import Check, Tensor, sorted_tensor
+from ..tensors.packing import sorted_tensor
+from ..tensors.tensor import Check, Tensor
 from ..tensors.validation import checked_format
 
 _AT_ONCE = 2**20  # items of which the checksum is computed at once
@@ -76,10 +76,7 @@ def _lazy_tensor(
     Raises ArrayError for lengths that do not fit.
     """
     dims = tuple(shape[k] for k in format.order)
-    raise_if(ArrayError, length_problems(format.levels, dims, arrays, None if iso else len(values)))
-    count = count_positions(places(format.levels, dims), dict(arrays))
-    if not iso:
-        raise_if(ArrayError, value_problems(count, len(values)))
+    count = count_positions(format.levels, dims, arrays, None if iso else len(values))
     held: Any = repeated(values, count) if iso else values
     return Tensor._trusted(format, shape, Tree(format.levels, dims, dict(arrays), held, iso, True), metadata)
 

@@ -10,21 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..arrays import LazyArray
-from ..containers.base import (
-    ArrayInfo,
-    Reader,
-)
+from ..containers.base import ArrayInfo, Reader
 from ..engine.emission import Duplicates
 from ..engine.tree import Tree
-from ..errors import (
-    ArrayError,
-    BinsparseError,
-    ContainerError,
-    DialectWarning,
-    Problem,
-    raise_if,
-    within_memory,
-)
+from ..errors import ArrayError, ContainerError, DialectWarning, Problem, raise_if, within_memory
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..formats.index_map import IndexMap
 from ..limits import DEFAULT_LIMITS, Limits
@@ -76,9 +65,13 @@ def read(
             )
             return tensor
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
-        with _one_folder(location.path), _reading(location, limits) as reader:
-            loading = Loading(reader, limits, lenient)
-            stored = loading.tensor(check, duplicates or "error")
+        with _same_folder(location.path) as unreplaced:
+            try:
+                with _reading(location, limits) as reader:
+                    loading = Loading(reader, limits, lenient)
+                    stored = loading.tensor(check, duplicates or "error")
+            finally:  # arrays of two folders may contradict each other
+                unreplaced()
     for repair in loading.repairs:
         told = f"{location.path}: {repair}" if isinstance(location.path, str) else repair
         warnings.warn(told, DialectWarning, stacklevel=3)
@@ -103,21 +96,21 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         location = stack.enter_context(resolved(path))
         if location.kind.tensors and not hasattr(location.module, "looking"):
             return read(location, limits=limits)
+        keep: Any  # what all arrays refer to: the file is closed after it
         if location.kind.tensors:
-            keep = _Open()
+            keep = _Keep()
             tensor = lazy_tensor(stack.enter_context(_looking(location, limits)), keep)
-            weakref.finalize(keep, stack.pop_all().close)
-            return tensor
-        unreplaced = stack.enter_context(_same_folder(location.path))
-        loading = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
-        tensor = loading.lazy_tensor()
-        unreplaced()
-        weakref.finalize(loading, stack.pop_all().close)
+        else:
+            unreplaced = stack.enter_context(_same_folder(location.path))
+            keep = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
+            tensor = keep.lazy_tensor()
+            unreplaced()
+        weakref.finalize(keep, stack.pop_all().close)
     return tensor
 
 
-class _Open:
-    """Closes a file when nothing refers to it any more."""
+class _Keep:
+    """An object that a weak reference can name."""
 
 
 def _looking(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Found]:
@@ -154,7 +147,15 @@ def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIM
 
 @contextlib.contextmanager
 def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Reader]:
-    """Open the container at PATH[:GROUP] for reading."""
+    """Open the container at PATH[:GROUP] for reading.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0]], [1.0], (3,), "sparse"))
+    >>> with open_reader(store) as reader:
+    ...     list(reader.read_header()["binsparse"]["shape"])
+    [3]
+    """
     with resolved(path, whole=True) as location, _reading(location, limits) as reader:
         yield reader
 
@@ -237,28 +238,16 @@ def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:
 
 
 @contextlib.contextmanager
-def _one_folder(place: Any) -> Iterator[None]:
-    """Raise ContainerError if another folder replaced this one, because the arrays may come from both."""
-    with _same_folder(place) as unreplaced:
-        try:
-            yield
-        except BinsparseError as error:
-            unreplaced(error)
-            raise
-        unreplaced()
-
-
-@contextlib.contextmanager
-def _same_folder(place: Any) -> Iterator[Callable[..., None]]:
-    """Return a function that raises ContainerError if another folder replaced this one."""
+def _same_folder(path: Any) -> Iterator[Callable[[], None]]:
+    """A function that raises ContainerError if another folder replaced this one."""
     try:
-        handle = os.open(place, os.O_RDONLY) if isinstance(place, str) and os.path.isdir(place) else None
+        handle = os.open(path, os.O_RDONLY) if isinstance(path, str) and os.path.isdir(path) else None
     except OSError:  # a folder cannot be opened everywhere
         handle = None
 
-    def unreplaced(error: Exception | None = None) -> None:
-        if handle is not None and not (os.path.exists(place) and os.path.samestat(os.fstat(handle), os.stat(place))):
-            raise ContainerError(Problem(place, "was replaced while it was read; read it again")) from error
+    def unreplaced() -> None:
+        if handle is not None and not (os.path.exists(path) and os.path.samestat(os.fstat(handle), os.stat(path))):
+            raise ContainerError(Problem(path, "was replaced while it was read; read it again"))
 
     try:  # as long as it is open, no other folder gets its number
         yield unreplaced

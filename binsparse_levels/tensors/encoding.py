@@ -81,7 +81,7 @@ def _to_pack(bitpacked: bool | Collection[str], arrays: Mapping[str, Array], iso
         return [name for name in integers if bitpacked and name != "values"]
     for name in bitpacked:
         if name not in integers:
-            raise OptionError(Problem("bitpacked", f"no array of integers has the name {name!r:.40}"))
+            raise OptionError(Problem("bitpacked", f"{name!r:.40} names no array of integers; see Tensor.arrays"))
     return sorted(set(bitpacked))
 
 
@@ -94,10 +94,12 @@ def encode_pieces(
     one: Array | None = None,
     wrappers: Mapping[str, str] = MappingProxyType({}),
     version: str = VERSION,
+    packed: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header and the encoded arrays. The header names the predefined format if there is one.
 
-    one: the value of an iso tensor. wrappers: how arrays are bit-packed, by name. Raises ArrayError for types that
+    one: the value of an iso tensor. wrappers: how arrays are bit-packed, by name. packed: the tree was packed from
+    entries, so that no fiber of a sparse level is empty. Raises ArrayError for types that
     Binsparse does not have, and DescriptorError for an unknown version.
     """
     if len(version) > 64 or not VERSIONS.fullmatch(version):
@@ -116,7 +118,7 @@ def encode_pieces(
     own = dict(metadata.descriptor_attributes)
     count = arrays["values"].length
     descriptor = Descriptor(format, shape, count, data_types, None, metadata.structure, own, user, version)
-    alias = format.alias not in NO_EMPTY_FIBERS or not _repeats(arrays["pointers_to_1"])
+    alias = packed or format.alias not in NO_EMPTY_FIBERS or not _repeats(arrays["pointers_to_1"])
     return descriptor.header(alias=alias), {name: _encoded(pieces, data_types[name]) for name, pieces in given.items()}
 
 

@@ -1,4 +1,4 @@
-"""The class Tensor, and the functions that pack entries and dense arrays into one."""
+"""The class Tensor."""
 
 from __future__ import annotations
 
@@ -14,28 +14,15 @@ import numpy.typing as npt
 from ..arrays import repeat_one
 from ..engine import packing
 from ..engine.blocks import read_slab, slab_ranges
-from ..engine.dense import gather_tree, scatter_tree
-from ..engine.emission import Duplicates
-from ..engine.packing import Entries, RepeatedError, repeated
-from ..engine.selection import (
-    View,
-    broadcast,
-    find_in,
-    load,
-    locate_in,
-    match,
-    narrowed,
-    parse_key,
-    pick,
-    value_reader,
-    view_of,
-)
-from ..engine.tree import Tree, count_positions, index_dtype, length_problems, same, value_problems
+from ..engine.dense import scatter_tree
+from ..engine.packing import Entries
+from ..engine.selection import find_in, load, locate_in, match, value_reader
+from ..engine.tree import Tree, count_positions, index_dtype, same
+from ..engine.views import View, broadcast, narrowed, parse_key, pick, view_of
 from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from ..formats.descriptor import VERSION, array_classes
-from ..formats.dtypes import sound_booleans
 from ..formats.format import Format, FormatLike, checked_axes, coordinates, in_order
-from ..formats.index_map import DimensionMap, IndexMap, MapLike, parse_map
+from ..formats.index_map import DimensionMap, IndexMap, MapLike
 from ..formats.structure import (
     STRUCTURES,
     diagonal_problems,
@@ -46,8 +33,8 @@ from ..formats.structure import (
     transposed,
     triangle_problems,
 )
-from ..levels import places
-from ..levels.base import Array, items_at
+from ..levels.base import wrong_type
+from ..levels.positions import Array, items_at
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from . import drawing
 from .encoding import Metadata, encode_tree
@@ -56,15 +43,12 @@ from .validation import (
     check_value_type,
     checked_array,
     checked_dimension,
-    checked_entries,
     checked_fill,
     checked_format,
     checked_json,
     checked_places,
-    checked_sizes,
     checked_values,
     mirror_problems,
-    split_mask,
 )
 
 Check: TypeAlias = Literal["full", "trusted", "none"]
@@ -136,13 +120,13 @@ class Tensor:
             [Problem(str(name), f"the format {parsed} has no such array") for name in arrays if name not in classes],
         )
         given = {name: checked_array(arrays[name], name) for name in classes if name in arrays}
+        for name, x in given.items():
+            if classes[name] == "bool" and wrong_type("bool", x.dtype) is None:
+                given[name] = x.view(bool)
         given_values = checked_values(values)
         iso = given_values.ndim == 0
-        raise_if(ArrayError, length_problems(parsed.levels, dims, given, None if iso else len(given_values)))
-        given = {name: x.view(bool) if classes[name] == "bool" else x for name, x in given.items()}
-        positions = count_positions(places(parsed.levels, dims), given)
-        whole = repeat_one(given_values.reshape(1), positions) if iso else given_values
-        raise_if(ArrayError, value_problems(positions, len(whole)))
+        count = count_positions(parsed.levels, dims, given, None if iso else len(given_values))
+        whole = repeat_one(given_values.reshape(1), count) if iso else given_values
         tree = Tree(parsed.levels, dims, given, whole, iso)
         fill = checked_fill(fill_value, given_values.dtype)
         kept = checked_json(attributes, limits), checked_json(descriptor_attributes, limits)
@@ -400,7 +384,7 @@ class Tensor:
     def __reduce__(self) -> tuple[Any, ...]:
         stored = self.stored
         tree = stored._tree
-        values = _one(tree.values) if tree.iso else tree.values
+        values = one_value(tree.values) if tree.iso else tree.values
         held = (stored._format, stored._shape, dict(tree.arrays), values, len(tree.values), tree.iso)
         return _unpickle, (*held, self._metadata)
 
@@ -834,7 +818,7 @@ class Tensor:
         """A tensor of these entries, otherwise like this one. shape: where it is another. changes: in the metadata."""
         parsed, sizes = checked_format(format, self._shape if shape is None else shape, limits)
         iso = (self.iso if iso is None else iso) and bool(coords or len(values))
-        entries = _entries(parsed, sizes, coords, _one(values).reshape(1) if iso else values, iso)
+        entries = entries_of(parsed, sizes, coords, one_value(values).reshape(1) if iso else values, iso)
         tree = packing.pack_entries(parsed.levels, entries, self._pad(), "error", limits)
         return self._trusted(parsed, sizes, tree, replace(self._metadata, **changes))
 
@@ -847,7 +831,7 @@ class Tensor:
         if self.structure is not None:
             raise_if(FormatError, structure_problems(self.structure, self._shape, np.dtype(dtype)))
         if tree.iso:
-            values = repeat_one(_one(tree.values).reshape(1).astype(dtype), len(tree.values))
+            values = repeat_one(one_value(tree.values).reshape(1).astype(dtype), len(tree.values))
         else:
             values = tree.values.astype(dtype)
         fill = None if self.fill_value is None else self.fill_value.astype(values.dtype)
@@ -883,17 +867,10 @@ class Tensor:
         given = self._entries(index_dtype(self._shape, 2 * len(self._tree.values)))
         coords, values = expand(self.structure, *given, mirrored_first=above)
         iso = self.iso and bool(len(values) == 0 or (values == values[0]).all())
-        entries = _entries(self._format, self._shape, coords, _one(values).reshape(1) if iso else values, iso)
-        ordered = all(level.ordered for level in self._format.levels)
-        tree = packing.pack_entries(
-            self._format.levels,
-            entries,
-            self._pad(),
-            "error",
-            DEFAULT_LIMITS,
-            ordered_dims=int(ordered),
-            trusted=ordered,
-        )
+        entries = entries_of(self._format, self._shape, coords, one_value(values).reshape(1) if iso else values, iso)
+        if all(level.ordered for level in self._format.levels):
+            entries = replace(entries, ordered_dims=1, trusted=True)
+        tree = packing.pack_entries(self._format.levels, entries, self._pad(), "error", DEFAULT_LIMITS)
         return self._with(self._format, tree, structure=None)
 
     def with_structure(self, structure: str) -> Tensor:
@@ -947,7 +924,7 @@ class Tensor:
         if self.structure is None:
             return self.without_map(coordinates(self.ndim)).unpack()
         coords, values = expand(self.structure, *self.unpack())
-        entries = _entries(coordinates(self.ndim), self._shape, coords, values, False)
+        entries = entries_of(coordinates(self.ndim), self._shape, coords, values, False)
         tree = packing.pack_entries(coordinates(self.ndim).levels, entries, self._pad(), "error", DEFAULT_LIMITS)
         return tuple(packing.unpack_tree(tree)[0]), tree.values
 
@@ -956,160 +933,12 @@ class Tensor:
         return np.zeros((), self.dtype)[()] if self.fill_value is None else self.fill_value
 
 
-@within_memory
-def pack(
-    coords: Sequence[npt.ArrayLike] | npt.ArrayLike,
-    values: npt.ArrayLike,
-    shape: int | Sequence[int],
-    format: FormatLike,
-    *,
-    duplicates: Duplicates = "error",
-    fill_value: Any = None,
-    structure: str | None = None,
-    attributes: Mapping[str, Any] | None = None,
-    map: MapLike | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-) -> Tensor:
-    """Pack entries in any order into a Tensor.
-
-    Parameters
-    ----------
-    coords : an integer array for each dimension, or one array of shape (ndim, n).
-    values : an array of length n, or a scalar for all entries (an iso tensor). Masked values are left out.
-    shape : the sizes of the dimensions.
-    format : of the stored tensor.
-    duplicates : what to do with repeated coordinates: raise an "error", store the "sum", the "first" or the "last" in
-        input order. The sum of booleans is whether any is true; integers wrap as in numpy.
-    fill_value, structure, attributes, limits : as for Tensor.
-    map : an index map or its notation, through which the tensor is stored.
-
-    Raises
-    ------
-    ArrayError : coordinates are out of range or repeated, or arrays have a wrong type or length.
-    FormatError, LimitError : the format cannot hold the tensor.
-
-    >>> from binsparse_levels import pack
-    >>> pack([[1, 0], [0, 2]], [1.5, 2.5], (2, 3), "CSR", fill_value=0).to_dense().tolist()
-    [[0.0, 0.0, 2.5], [1.5, 0.0, 0.0]]
-    """
-    if duplicates not in ("error", "sum", "first", "last"):
-        raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
-    if map is not None:
-        through = parse_map(map, checked_sizes(shape))
-        columns, stored = checked_entries(coords, values, len(through.shape))
-        options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "structure": structure}
-        options |= {"attributes": attributes, "limits": limits}
-        try:
-            made = pack(through.forward(columns), stored, through.stored_shape, format, **options)
-        except RepeatedError as error:
-            raise repeated([int(x[0]) for x in through.backward([[x] for x in error.coords])]) from None
-        return made.with_map(through)
-    parsed, sizes = checked_format(format, shape, limits)
-    columns, stored = checked_entries(coords, values, len(sizes))
-    raise_if(FormatError, structure_problems(structure, sizes, stored.dtype) if structure is not None else ())
-    iso = stored.ndim == 0
-    entries = _entries(parsed, sizes, columns, stored.reshape(-1) if iso else stored, iso)
-    fill = checked_fill(fill_value, stored.dtype)
-    pad = np.zeros((), stored.dtype)[()] if fill is None else fill
-    metadata = Metadata(fill, structure, checked_json(attributes, limits))
-    if structure is not None:
-        raise_if(FormatError, mirror_problems(structure, parsed, pad))
-        raise_if(ArrayError, triangle_problems(structure, columns))
-    tree = packing.pack_entries(parsed.levels, entries, pad, duplicates, limits)
-    return Tensor._trusted(parsed, sizes, tree, metadata)
-
-
-def sorted_tensor(
-    format: FormatLike,
-    shape: int | Sequence[int],
-    arrays: Mapping[str, npt.ArrayLike],
-    values: npt.ArrayLike,
-    *,
-    duplicates: Duplicates = "error",
-    limits: Limits = DEFAULT_LIMITS,
-    **options: Any,
-) -> Tensor:
-    """A Tensor of arrays whose entries may be out of order. Arrays in order are shared, others are sorted.
-
-    duplicates: as for `pack`. options: as for Tensor. Raises ArrayError for faults that sorting does not repair.
-    """
-    try:
-        return Tensor(format, shape, arrays, values, limits=limits, **options)
-    except ArrayError:
-        loose = Tensor(format, shape, arrays, values, check="trusted", limits=limits, **options)
-        coords, listed = loose.unpack()
-        entries = coords, _one(listed) if loose.iso and len(listed) else listed
-        fill = loose.fill_value
-        made = pack(*entries, shape, format, duplicates=duplicates, fill_value=fill, limits=limits)
-        if duplicates == "error" and any(len(made.arrays[name]) != len(x) for name, x in loose.arrays.items()):
-            raise  # a fiber was stored twice
-    return loose._with(made._format, made._tree)
-
-
-@within_memory
-def pack_dense(
-    array: npt.ArrayLike,
-    format: FormatLike,
-    *,
-    fill_value: Any = 0,
-    pattern: npt.ArrayLike | None = None,
-    attributes: Mapping[str, Any] | None = None,
-    map: MapLike | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-) -> Tensor:
-    """Pack the cells of a dense array that differ from the fill value into a Tensor. NaN equals NaN.
-
-    Parameters
-    ----------
-    array : masked cells are not stored.
-    format : of the stored tensor.
-    fill_value : 0 by default, while `pack` has none by default; `equals` tells these apart. With None, all cells
-        that differ from zero are stored.
-    pattern : booleans of the same shape, which mark the cells to store.
-    attributes, limits : as for Tensor.
-    map : as for `pack`.
-
-    Raises
-    ------
-    ArrayError : the pattern has another shape, or the type cannot hold the fill value.
-    FormatError, LimitError : the format cannot hold the tensor.
-
-    >>> from binsparse_levels import pack_dense
-    >>> pack_dense([[0, 2], [3, 0]], "CSR").values.tolist()
-    [2, 3]
-    """
-    dense, masked = split_mask(array, "array")
-    dense = sound_booleans(dense)
-    check_value_type(dense.dtype)
-    fill = checked_fill(fill_value, dense.dtype)
-    pad = np.zeros((), dense.dtype)[()] if fill is None else fill
-    if pattern is None:
-        with np.errstate(invalid="ignore"):
-            mask = dense != pad if pad == pad else dense == dense
-    else:
-        mask = sound_booleans(checked_array(pattern, "pattern"))
-        if mask.dtype != bool or mask.shape != dense.shape:
-            raise ArrayError(
-                Problem("pattern", f"expected booleans of shape {dense.shape}, got {mask.dtype} of shape {mask.shape}")
-            )
-    if masked is not None:
-        mask = mask & ~masked
-    if not mask.size or not dense.ndim or map is not None:
-        entries = (np.nonzero(mask), dense[mask]) if dense.ndim else ((), dense[mask])
-        options: dict[str, Any] = {"attributes": attributes, "map": map, "limits": limits}
-        return pack(*entries, dense.shape, format, fill_value=fill_value, **options)
-    parsed, sizes = checked_format(format, dense.shape, limits)
-    native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
-    tree = gather_tree(native, mask, parsed.levels, parsed.order, pad, limits)
-    return Tensor._trusted(parsed, sizes, tree, Metadata(fill, attributes=checked_json(attributes, limits)))
-
-
 def _gather(tensor: Tensor, indices: Sequence[Any], apart: bool) -> Tensor:
     """The entries at several index arrays beside slices, as a list of coordinates. indices, apart: of `parse_key`."""
     named = [k for k, index in enumerate(indices) if not isinstance(index, slice)]
     points = broadcast([indices[k] for k in named], [tensor.shape[k] for k in named])
     shape = points[0].shape
-    part = tensor[tuple(index if isinstance(index, slice) else slice(None) for index in indices)]
+    part: Tensor = tensor[tuple(index if isinstance(index, slice) else slice(None) for index in indices)]
     there = []
     for k, point in zip(named, points, strict=True):  # first of each dimension alone, which reads less
         coordinates_there, number = np.unique(point.ravel(), return_inverse=True)
@@ -1122,8 +951,7 @@ def _gather(tensor: Tensor, indices: Sequence[Any], apart: bool) -> Tensor:
     first = 0 if apart else named[0]
     columns[first:first] = np.unravel_index(at, shape) if at.size else [at] * len(shape)
     sizes[first:first] = shape
-    found = values[:1].reshape(()) if part.iso and len(values) else values[entries]
-    return pack(columns, found, sizes, coordinates(len(sizes)), fill_value=tensor.fill_value)
+    return part._packed(columns, values[entries], coordinates(len(sizes)), shape=sizes, map=None)
 
 
 def _unpickle(
@@ -1140,12 +968,12 @@ def _unpickle(
     return Tensor._trusted(format, shape, Tree(format.levels, dims, arrays, whole, iso), metadata)
 
 
-def _entries(format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, iso: bool) -> Entries:
+def entries_of(format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, iso: bool) -> Entries:
     order = format.order
     return Entries(tuple(shape[k] for k in order), tuple(coords[k] for k in order), values, iso, order)
 
 
-def _one(values: Array) -> Array:
+def one_value(values: Array) -> Array:
     """The value of an iso tensor, as an array without dimensions."""
     return values[0:1].reshape(()) if len(values) else np.zeros((), values.dtype)
 

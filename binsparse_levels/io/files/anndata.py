@@ -9,27 +9,27 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import h5py
 
-from ...arrays import Sliceable
 from ...containers import hdf5
 from ...errors import ArrayError, BinsparseError, ContainerError, Problem
 from ...limits import DEFAULT_LIMITS, Limits
-from .compressed_matrix import Axis, Compressed, compressed, first_items, read_matrix
-from .sources import Group, attribute_text
+from .compressed_matrix import Compression, compressed, read_matrix
+from .sources import FileTensor, Group, attribute_text
 
 _Opener: TypeAlias = Callable[[str], Group]
+_Matrix: TypeAlias = tuple[Compression, tuple[int, int], dict[str, list[str]]]  # its format, shape and names
 
-_FORMATS: dict[str, Axis] = {"csr_matrix": "row", "csc_matrix": "col", "csr": "row", "csc": "col"}
+_FORMATS: dict[str, Compression] = {"csr_matrix": "CSR", "csc_matrix": "CSC", "csr": "CSR", "csc": "CSC"}
 _ARRAYS = ("indptr", "indices", "data")
 
 
 @contextlib.contextmanager
-def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Compressed]:
-    """The matrix at a place, with lazy arrays, which can be read within the block.
+def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[FileTensor]:
+    """The matrix in a group, with lazy arrays, which can be read within the block.
 
     Without a group it is the `X` of AnnData, or the `matrix` of 10x. Raises ContainerError for a file of neither,
     ArrayError for arrays that do not fit each other.
@@ -39,11 +39,21 @@ def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIM
         def at(name: str | None) -> Group:
             return Group(closing.enter_context(hdf5.reading(path, name, limits)), limits)
 
-        place = at(group)
-        inner = next((name for name in ("matrix", "X") if not group and name in place.names()), None)
+        source = at(group)
+        inner = next((name for name in ("matrix", "X") if not group and name in source.names()), None)
         if inner:
-            group, place = inner, at(inner)
-        yield _tenx(place, at, group) if "barcodes" in place.names() else _anndata(place, at)
+            group, source = inner, at(inner)
+        matrix = _tenx(source, at, group) if "barcodes" in source.names() else _anndata(source, at)
+        pointers, indices, data = _ARRAYS
+        format, shape, names = matrix
+        yield compressed(
+            format,
+            shape,
+            source.integers(pointers),
+            _ARRAYS,
+            names,
+            lambda _: (source.integers(indices), source.numbers(data)),
+        )
 
 
 read = functools.partial(read_matrix, looking)
@@ -63,17 +73,17 @@ def _said(attributes: h5py.AttributeManager) -> str:
     return "h5sparse_format" if "h5sparse_format" in attributes else "encoding-type"
 
 
-def _anndata(place: Group, at: _Opener) -> Compressed:
-    said = _said(place.attributes)
-    kind = place.attribute_text(said)
-    if kind not in _FORMATS:
-        raise ContainerError(Problem(said, f"expected csr_matrix or csc_matrix, got {kind!r:.60}"))
-    name = "shape" if "shape" in place.attributes else "h5sparse_shape"
-    shape = _sizes(place.attribute_numbers(name), name)
+def _anndata(source: Group, at: _Opener) -> _Matrix:
+    said = _said(source.attributes)
+    word = source.attribute_text(said)
+    if word not in _FORMATS:
+        raise ContainerError(Problem(said, f"expected csr_matrix or csc_matrix, got {word!r:.60}"))
+    name = "shape" if "shape" in source.attributes else "h5sparse_shape"
+    shape = _sizes(source.attribute_numbers(name), name)
     names = {"row_names": _index(at, "obs"), "column_names": _index(at, "var")}
     # Names that are not as many as the matrix has rows or columns are those of another one.
-    fitting = {ours: found for (ours, found), size in zip(names.items(), shape, strict=True) if len(found) == size}
-    return _matrix(place, _FORMATS[kind], shape, fitting)
+    fitting = {ours: texts for (ours, texts), size in zip(names.items(), shape, strict=True) if len(texts) == size}
+    return _FORMATS[word], shape, fitting
 
 
 def _index(at: _Opener, axis: str) -> list[str]:
@@ -85,24 +95,13 @@ def _index(at: _Opener, axis: str) -> list[str]:
         return []
 
 
-def _tenx(place: Group, at: _Opener, group: str | None) -> Compressed:
-    shape = _sizes(place.integers("shape")[:].tolist(), "shape")
-    features = (at(f"{group or ''}/features"), "id") if "features" in place.names() else (place, "genes")
-    names = {"row_names": features[0].texts(features[1]), "column_names": place.texts("barcodes")}
-    return _matrix(place, "col", shape, names)
+def _tenx(source: Group, at: _Opener, group: str | None) -> _Matrix:
+    features = (at(f"{group or ''}/features"), "id") if "features" in source.names() else (source, "genes")
+    names = {"row_names": features[0].texts(features[1]), "column_names": source.texts("barcodes")}
+    return "CSC", _sizes(source.integers("shape")[:].tolist(), "shape"), names
 
 
 def _sizes(shape: Sequence[int], name: str) -> tuple[int, int]:
     if len(shape) != 2 or min(shape) < 0:
         raise ContainerError(Problem(name, f"expected 2 sizes, got {shape!r:.60}"))
     return shape[0], shape[1]
-
-
-def _matrix(place: Group, by: Axis, shape: tuple[int, int], names: Mapping[str, list[str]]) -> Compressed:
-    indptr, indices, data = _ARRAYS
-
-    def entries(count: int) -> tuple[Sliceable, Sliceable]:
-        found = place.integers(indices), place.numbers(data)
-        return first_items(found[0], count, indices), first_items(found[1], count, data)
-
-    return compressed(by, shape, place.integers(indptr), _ARRAYS, names, entries)

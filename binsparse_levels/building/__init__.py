@@ -1,0 +1,13 @@
+"""Tensors that are larger than memory, or than one machine: converted, written from a stream, built by many processes.
+
+All three run the same steps: split the entries into partitions, pack each, join the trees.
+"""
+
+from .to_file import convert as convert
+from .to_file import write_from as write_from
+from .to_store import Stage as Stage
+from .to_store import build as build
+from .to_store import commit as commit
+from .to_store import plan as plan
+from .to_store import progress as progress
+from .to_store import step as step

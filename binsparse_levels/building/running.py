@@ -1,0 +1,169 @@
+"""The stages of a build, and what runs them: this process, a pool of `concurrent.futures`, or a Dask cluster.
+
+A step is a function of the work and a number, and leaves one whole object, STAGE/NUMBER. A step that is repeated, or
+run twice at once, leaves the same object, so that a build goes on wherever it was stopped.
+
+| stage | a step reads | and leaves |
+|---|---|---|
+| sample | a part of a chunk of the source | keys of some entries |
+| split | all samples | the keys at which partitions begin |
+| partition | a chunk of the source | its entries by partition |
+| table | where the partitions begin in each chunk | a table of that, and cuts of partitions that are too large |
+| again | such a partition of some chunks | its entries by these cuts |
+| pack | a partition of all chunks | a tree |
+| join | the heads of all trees | a table of them; empty arrays in the target |
+| write | parts of trees | whole shards of the target |
+| commit | which shards are written | the header of the target |
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, as_completed
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..errors import BinsparseError, ContainerError, OptionError, Problem
+from ..io.writing import Progress
+from ..parallel import set_threads
+from ..system import release
+from . import partitions, trees
+from .planning import Work
+
+_RETRIES = 3  # of a task, after a worker's death
+
+
+class Stage(NamedTuple):
+    """A stage. run: one step. count: the number of steps, known when the stages before are done. alone: there is one
+    step, which the caller runs.
+    """
+
+    run: Callable[[Work, int], None]
+    count: Callable[[Work], int]
+    alone: bool = False
+
+
+def _one(work: Work) -> int:
+    return 1
+
+
+def _rows(key: str, name: str) -> Callable[[Work], int]:
+    return lambda work: len(work.load(key)[name])
+
+
+def _of_target(name: str) -> Callable[[Work, int], None]:
+    def run(work: Work, number: int) -> None:
+        from . import target  # which loads zarr
+
+        getattr(target, name)(work, number)
+
+    return run
+
+
+STAGES = {
+    "sample": Stage(partitions.sample, lambda work: len(partitions.sampled(work))),
+    "split": Stage(partitions.split, _one, alone=True),
+    "partition": Stage(partitions.partition, lambda work: len(work.source)),
+    "table": Stage(partitions.table, _one, alone=True),
+    "again": Stage(partitions.again, _rows("table/0", "tasks")),
+    "pack": Stage(trees.pack, lambda work: len(work.source) if work.plan.sorted else _rows("table/0", "packs")(work)),
+    "join": Stage(_of_target("join"), _one, alone=True),
+    "write": Stage(_of_target("write"), _rows("join/0", "tasks")),
+    "commit": Stage(_of_target("commit"), _one, alone=True),
+}
+
+
+def stages(work: Work) -> list[str]:
+    """The stages of a build, in order."""
+    names = list(STAGES)
+    first = names.index("pack") if work.plan.sorted else 0
+    return names[first:] if work.plan.target is not None else names[first : names.index("join")]
+
+
+def run_step(work: Work, stage: str, number: int) -> None:
+    """Run one step, in whatever process."""
+    if work.plan.threads is not None:
+        set_threads(work.plan.threads)
+    STAGES[stage].run(work, number)
+    release()
+
+
+Run = Callable[[Callable[[int], Any], Sequence[int]], Iterable[Any]]
+
+
+def run(work: Work, client: Any = None, progress: Progress | None = None) -> None:
+    """Run all steps that are not done, stage by stage.
+
+    client: a Dask client, an executor of concurrent.futures, or None. progress: called with the name of a stage, how
+    many steps are done, of how many. Raises what the steps raise.
+    """
+    runner = _runner(client)
+    for stage in stages(work):
+        count = STAGES[stage].count(work)
+        there = work.done(stage)
+        todo = [k for k in range(count) if k not in there]
+        if progress is not None:
+            progress(stage, count - len(todo), count)
+        step = partial(run_step, work, stage)
+        finished = map(step, todo) if STAGES[stage].alone else runner(step, todo)
+        for k, _ in enumerate(finished):
+            if progress is not None:
+                progress(stage, count - len(todo) + k + 1, count)
+
+
+def _runner(client: Any) -> Run:
+    if client is None:
+        return map
+    if is_dask(client):
+        return partial(_on_dask, client)
+    if isinstance(client, Executor):
+        return partial(_in_pool, client)
+    what = f"expected a Dask client or an executor of concurrent.futures, got {type(client).__name__}"
+    raise OptionError(Problem("client", what))
+
+
+def is_dask(client: Any) -> bool:
+    """Whether this is a client of dask.distributed."""
+    return type(client).__module__.startswith("distributed.") and hasattr(client, "scheduler_info")
+
+
+def _in_pool(pool: Executor, step: Callable[[int], Any], numbers: Sequence[int]) -> Iterator[Any]:
+    waiting = [pool.submit(step, number) for number in numbers]
+    try:
+        for future in as_completed(waiting):
+            yield future.result()
+    except BinsparseError:
+        raise
+    except Exception as error:
+        raise ContainerError(Problem("client", f"the pool has failed: {error!r:.200}; begin again")) from error
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _on_dask(client: Any, step: Callable[[int], Any], numbers: Sequence[int]) -> Iterator[Any]:
+    from distributed import as_completed as completed
+
+    name = f"{step.args[1]}-{uuid.uuid4().hex[:8]}"  # type: ignore[attr-defined]
+    waiting = client.map(step, list(numbers), pure=False, retries=_RETRIES, key=name)
+    try:
+        for future in completed(waiting) if waiting else ():  # type: ignore[no-untyped-call]
+            yield future.result()
+            future.release()
+    except BinsparseError:
+        raise
+    except Exception as error:
+        what = f"a step has failed: {error!r:.300}; give the workers more memory, or pass memory=, and call it again"
+        raise ContainerError(Problem("client", what)) from error
+    finally:
+        client.cancel(waiting)
+
+
+def workers(client: Any) -> tuple[int, int | None]:
+    """The threads of a worker of a Dask cluster, and the bytes of memory of the smallest worker, or None."""
+    found = client.scheduler_info(n_workers=-1)["workers"].values()
+    if not found:
+        raise OptionError(Problem("client", "the cluster has no workers; start one first"))
+    limits = [worker["memory_limit"] for worker in found if worker["memory_limit"]]
+    return max(worker["nthreads"] for worker in found), min(limits, default=None)

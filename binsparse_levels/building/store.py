@@ -1,0 +1,269 @@
+"""Whole objects by key, in a local folder or in an object store: the work of a build, and the shards of its target.
+
+An object is there whole or not at all, and to put it again replaces it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..containers.base import is_url, touching
+from ..containers.replacing import hold_lock, remove
+from ..errors import ContainerError, OptionError, PathMissingError, Problem
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Range: TypeAlias = tuple[str, int, int]  # a key, the first byte, and how many
+
+_LEASE = 60.0  # seconds after which the holder of an object store's lease counts as dead
+_AT_ONCE = 16  # requests to an object store at a time: one alone takes 10 to 50 ms
+
+
+class Store(Protocol):
+    """Objects by key. Every method raises ContainerError where the disk or the server fails."""
+
+    def put(self, key: str, pieces: Iterable[Any]) -> None:
+        """Write an object whole, from buffers of bytes."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write an object unless there is one; whether it was written."""
+
+    def get(self, key: str) -> bytes:
+        """An object. Raises PathMissingError."""
+
+    def ranges(self, wanted: Sequence[Range]) -> Iterator[Bytes]:
+        """Ranges of objects, in order. Raises ContainerError for a range that is not there."""
+
+    def size(self, key: str) -> int:
+        """The bytes of an object. Raises PathMissingError."""
+
+    def names(self, prefix: str) -> set[str]:
+        """The keys below `prefix/`, without it."""
+
+    def delete(self, prefix: str) -> None:
+        """Remove all objects below `prefix/`."""
+
+    def held(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the store alone within the block. Raises ContainerError where another process holds it."""
+
+
+@lru_cache(8)
+def store_at(address: str) -> Store:
+    """The store at the path of a folder, which is made, or at a URL."""
+    return _Bucket(address) if is_url(address) else _Folder(address)
+
+
+class _Folder:
+    """A local folder. A key is a path in it."""
+
+    def __init__(self, root: str) -> None:
+        self._root = os.path.realpath(root)
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self._root, *key.split("/"))
+
+    def _part(self, path: str) -> str:
+        """Where an object is written before it gets its name."""
+        return f"{path}.{uuid.uuid4().hex[:12]}.part"
+
+    def put(self, key: str, pieces: Iterable[Any]) -> None:
+        path = self._path(key)
+        part = self._part(path)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(part, "wb") as file:
+                file.writelines(pieces)
+            os.replace(part, path)
+        except OSError as error:
+            remove(part)
+            raise ContainerError(Problem(path, f"cannot be written: {error.strerror}")) from error
+
+    def create(self, key: str, data: bytes) -> bool:
+        path = self._path(key)
+        part = self._part(path)
+        with touching(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(part, "wb") as file:
+                file.write(data)
+            try:
+                os.link(part, path)
+            except FileExistsError:
+                return False
+            finally:
+                os.unlink(part)
+        return True
+
+    def get(self, key: str) -> bytes:
+        try:
+            with touching(self._path(key)), open(self._path(key), "rb") as file:
+                return file.read()
+        except ContainerError as error:
+            raise self._told(key, error) from None
+
+    def ranges(self, wanted: Sequence[Range]) -> Iterator[Bytes]:
+        for key, start, count in wanted:
+            found = np.empty(count, np.uint8)
+            try:
+                with touching(self._path(key)), open(self._path(key), "rb", 0) as file:
+                    file.seek(start)
+                    at = 0
+                    while at < count and (more := file.readinto(found[at:].data)):
+                        at += more
+            except ContainerError as error:
+                raise self._told(key, error) from None
+            if at != count:
+                raise ContainerError(Problem(self._path(key), "is shorter than it was; start the build again"))
+            yield found
+
+    def size(self, key: str) -> int:
+        try:
+            with touching(self._path(key)):
+                return os.path.getsize(self._path(key))
+        except ContainerError as error:
+            raise self._told(key, error) from None
+
+    def _told(self, key: str, error: ContainerError) -> ContainerError:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return PathMissingError(Problem(self._path(key), "no such file; start the build again"))
+        return error
+
+    def names(self, prefix: str) -> set[str]:
+        try:
+            return {name for name in os.listdir(self._path(prefix)) if not name.endswith(".part")}
+        except FileNotFoundError:
+            return set()
+
+    def delete(self, prefix: str) -> None:
+        remove(self._path(prefix))
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        with touching(self._root):
+            os.makedirs(self._root, exist_ok=True)
+        try:
+            lock = hold_lock(os.path.join(self._root, "plan"), 0)
+            lock.__enter__()
+        except ContainerError as error:
+            what = "another process is building here; wait for it, or pass another work="
+            raise ContainerError(Problem(self._root, what)) from error
+        try:
+            yield
+        finally:
+            lock.__exit__(None, None, None)
+
+
+class _Bucket:
+    """A prefix of an object store. The environment has the credentials and the endpoint, as the store's programs
+    expect them.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+        try:
+            import obstore
+            from obstore.store import from_url
+        except ImportError:
+            what = "an object store needs obstore; install binsparse_levels[remote]"
+            raise OptionError(Problem(url, what)) from None
+        self._calls: Any = obstore
+        with touching(url):
+            self._store: Any = from_url(self._url)
+
+    @contextlib.contextmanager
+    def _touching(self, key: str) -> Iterator[None]:
+        try:
+            with touching(f"{self._url}/{key}"):
+                yield
+        except ContainerError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise PathMissingError(Problem(f"{self._url}/{key}", "no such object; start the build again")) from None
+            raise
+
+    def put(self, key: str, pieces: Iterable[Any]) -> None:
+        with self._touching(key):
+            self._calls.put(self._store, key, b"".join(pieces))
+
+    def create(self, key: str, data: bytes) -> bool:
+        from obstore.exceptions import AlreadyExistsError
+
+        with self._touching(key):
+            try:
+                self._calls.put(self._store, key, data, mode="create")
+            except AlreadyExistsError:
+                return False
+        return True
+
+    def get(self, key: str) -> bytes:
+        with self._touching(key):
+            return bytes(self._calls.get(self._store, key).bytes())
+
+    def ranges(self, wanted: Sequence[Range]) -> Iterator[Bytes]:
+        def read(one: Range) -> Bytes:
+            key, start, count = one
+            if not count:
+                return np.empty(0, np.uint8)
+            with self._touching(key):
+                found = np.frombuffer(self._calls.get_range(self._store, key, start=start, length=count), np.uint8)
+            if len(found) != count:
+                raise ContainerError(Problem(f"{self._url}/{key}", "is shorter than it was; start the build again"))
+            return found
+
+        if len(wanted) < 2:
+            yield from map(read, wanted)
+            return
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for at in range(0, len(wanted), _AT_ONCE):
+                yield from pool.map(read, wanted[at : at + _AT_ONCE])
+
+    def size(self, key: str) -> int:
+        with self._touching(key):
+            return int(self._calls.head(self._store, key)["size"])
+
+    def names(self, prefix: str) -> set[str]:
+        with self._touching(prefix):
+            pages = self._calls.list(self._store, prefix=prefix)
+            return {entry["path"].removeprefix(f"{prefix}/") for page in pages for entry in page}
+
+    def delete(self, prefix: str) -> None:
+        with self._touching(prefix):
+            if keys := [f"{prefix}/{name}" for name in self.names(prefix)]:
+                self._calls.delete(self._store, keys)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """A lease, which is renewed while the block runs. What is older than a minute is taken over."""
+        name = uuid.uuid4().hex.encode()
+        if not self.create("lease", name):
+            self.put("clock", [name])  # the server's clock tells how old the lease is
+            now, then = (self._calls.head(self._store, key)["last_modified"] for key in ("clock", "lease"))
+            if (now - then).total_seconds() < _LEASE:
+                what = f"another process is building here, or died less than {_LEASE:.0f} seconds ago; try again later"
+                raise ContainerError(Problem(self._url, what))
+            self._calls.delete(self._store, "lease")
+            if not self.create("lease", name):
+                raise ContainerError(Problem(self._url, "another process has begun to build here; wait for it"))
+        ended = threading.Event()
+
+        def renew() -> None:
+            while not ended.wait(_LEASE / 4):
+                with contextlib.suppress(ContainerError):
+                    self.put("lease", [name])
+
+        thread = threading.Thread(target=renew, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            with self._touching("lease"):
+                self._calls.delete(self._store, "lease")

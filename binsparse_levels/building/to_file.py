@@ -1,0 +1,396 @@
+"""Convert a tensor that is larger than memory, and write a stream of entries, into any kind of file."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arrays import Array, in_pieces
+from ..containers.base import is_url, split_path
+from ..containers.replacing import part_of, remove
+from ..engine import joining
+from ..engine.emission import Duplicates
+from ..engine.packing import ordered_dims, unpack_tree
+from ..engine.tree import Tree, index_dtype
+from ..errors import ContainerError, FormatError, OptionError, Problem, raise_if, within_memory
+from ..formats.format import FormatLike, coordinates
+from ..formats.index_map import MapLike, parse_map
+from ..io import reading
+from ..io.kinds import Place, in_memory, name_of
+from ..io.reading import check_lazy
+from ..io.writing import Progress, check_target, write, write_pieces
+from ..limits import DEFAULT_LIMITS, Limits
+from ..system import resident
+from ..tensors.encoding import Metadata, encode_pieces
+from ..tensors.tensor import Tensor
+from ..tensors.validation import (
+    check_value_type,
+    checked_entries,
+    checked_fill,
+    checked_format,
+    checked_json,
+    checked_sizes,
+    mirror_problems,
+)
+from . import partitions, running, tables, trees
+from .planning import Plan, Work, begin, rows_within
+from .sources import Chunk, Tensors, picked
+
+
+@within_memory
+def convert(
+    source: Place,
+    target: Place,
+    format: FormatLike | None = None,
+    *,
+    map: MapLike | None = None,
+    memory: int | None = None,
+    client: Any = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+    **options: Any,
+) -> None:
+    """Write the tensor at `source` to `target`, in another format or its own.
+
+    Parameters
+    ----------
+    source, target : as the path of `read` and `write`.
+    format : the format of the target; by default, that of the source.
+    map : an index map, or its notation, through which the target is stored; by default, that of the source. With a
+        map and no format, the target lists coordinates.
+    memory : bytes that the whole process may use, such as 2**30. Scratch files beside the target need 20 to 40 bytes
+        for each entry. By default, the memory is not bounded.
+    client : a Dask client, or an executor of `concurrent.futures`, which sorts and packs in other processes. Each
+        process uses so much memory. To write in other processes too, see `build`.
+    progress : called with the name of a stage, the number of finished steps, and their total.
+    overwrite, limits, options : as for `write`.
+
+    Raises the errors of `read`, `Tensor.convert` and `write`; LimitError for too little memory; FormatError if the
+    tensor exceeds the memory and a level kind cannot be read or written in parts.
+
+    >>> import binsparse_levels as bl
+    >>> source, target = {}, {}
+    >>> bl.write(source, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    >>> bl.convert(source, target, "CSC")
+    >>> str(bl.read(target).format)
+    'CSC'
+    """
+    opened = reading.open(source, limits=limits)
+    if map is not None:
+        if memory is not None:
+            raise OptionError(
+                Problem("memory", "another map needs the whole tensor in memory; leave out map or memory")
+            )
+        through = parse_map(map, opened.shape)
+        listed = coordinates(len(through.groups)) if format is None else format
+        write(target, opened.convert(listed, map=through, limits=limits), overwrite=overwrite, limits=limits, **options)
+        return
+    tensor = opened.stored
+    parsed, _ = checked_format(format if format is not None else tensor.format, tensor.shape, limits)
+    if tensor.structure is not None:
+        raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
+    tree, order = tensor._source, tensor.format.order
+    rows = None if memory is None else _rows_of(memory, tree)
+    if rows is None or not tree.lazy or in_memory(source) or len(tree.values) <= rows:
+        write(target, opened.convert(parsed, limits=limits), overwrite=overwrite, limits=limits, **options)
+        return
+    check_target(target, overwrite=overwrite, kind=options.get("kind"))
+    check_lazy(tree, name_of(source), tensor.format.order)
+    kept = ordered_dims([order.index(k) for k in parsed.order]) == len(order)
+    entries = Tensors([source], rows, limits=asdict(limits))
+    plan = Plan(
+        source=entries.described(),
+        shape=tensor.shape,
+        format=str(parsed),
+        dtype=tensor.dtype.str,
+        rows=rows,
+        fill=np.asarray(tensor._pad()).tobytes().hex(),
+        sorted=kept and all(level.ordered for level in tree.levels),
+        limits=asdict(limits),
+    )
+    one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
+    with _scratch(target) as folder, _begun(folder, plan, entries) as work:
+        running.run(work, client, progress)
+        given = {"progress": progress, "overwrite": overwrite, "limits": limits, **options}
+        _write_joined(work, "pack", target, opened._metadata, one, given)
+
+
+@within_memory
+def write_from(
+    chunks: Iterable[Any] | Any,
+    /,
+    path: Place,
+    shape: int | Sequence[int],
+    format: FormatLike,
+    *,
+    memory: int,
+    duplicates: Duplicates = "error",
+    dims: Sequence[str] | None = None,
+    values: str | None = None,
+    dtype: npt.DTypeLike | None = None,
+    fill_value: Any = None,
+    attributes: Mapping[str, Any] | None = None,
+    map: MapLike | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+    **options: Any,
+) -> None:
+    """Write a stream of entries, in any order and larger than memory, as one tensor.
+
+    Parameters
+    ----------
+    chunks : an iterable, which is read once, of pairs of coordinates and values as `pack` takes them. With `dims` and
+        `values`, a table or an iterable of tables with Arrow's C stream, as those of pandas, polars, pyarrow, duckdb.
+    path, overwrite, limits, options : as for `write`.
+    shape, format, fill_value, attributes, map : as for `pack`. What exceeds the memory needs dense and sparse levels.
+    memory : bytes that the whole process may use, such as 2**30; a chunk has to fit too. Chunks in the order of the
+        format are packed as they come. Others need scratch files beside the target, of about three times their size.
+    duplicates : as for `pack`, over all chunks, in their order.
+    dims, values : the names of the columns with the coordinates, in order, and with the values.
+    dtype : the type of the values; by default, that of the first chunk.
+    progress : called with the name of a stage, the number of finished steps or entries, and their total.
+
+    Raises the errors of `pack` and `write`; LimitError for too little memory. Nothing is left where it fails.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> chunks = (([[3 * k, k], [k, k]], [1.0, 2.0]) for k in range(2))
+    >>> bl.write_from(chunks, store, (4, 2), "CSR", memory=2**30, duplicates="sum")
+    >>> bl.read(store).to_dense().tolist()
+    [[3.0, 0.0], [0.0, 2.0], [0.0, 0.0], [0.0, 1.0]]
+    """
+    if duplicates not in ("error", "sum", "first", "last"):
+        raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
+    sizes = checked_sizes(shape)
+    through = None if map is None else parse_map(map, sizes)
+    parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
+    check_target(path, overwrite=overwrite, kind=options.get("kind"))
+    stream = _chunks(chunks, len(sizes), dims, values)
+    first = next(stream, None)
+    if first is None and dtype is None:
+        raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
+    value_type = np.dtype(dtype).newbyteorder("=") if first is None or dtype is not None else first[1].dtype
+    check_value_type(value_type)
+    fill = checked_fill(fill_value, value_type)
+    index = np.dtype(index_dtype(stored, 0))
+    plan = Plan(
+        source={"kind": "stream"},
+        shape=sizes,
+        format=str(parsed),
+        dtype=value_type.str,
+        rows=rows_within(memory, len(stored), index.itemsize, value_type.itemsize, used=resident()),
+        duplicates=duplicates,
+        map=None if through is None else str(through),
+        fill=None if fill is None else np.asarray(fill, value_type).tobytes().hex(),
+        attributes=checked_json(attributes, limits),
+        limits=asdict(limits),
+    )
+    rest: dict[str, Any] = {"overwrite": overwrite, "limits": limits, **options}
+    blocks = _blocks(plan, (chunk for some in ([first] if first else [], stream) for chunk in some))
+    one, two = next(blocks, None), next(blocks, None)
+    if two is None:
+        write(path, _whole(plan, one or [np.empty(0, dtype) for dtype in plan.column_types]), **rest)
+        return
+    if any(level.fused() is None for level in parsed.levels) or not stored:
+        raise FormatError(Problem("format", f"{parsed} is not written in parts; take dense and sparse levels"))
+    with _scratch(path) as folder:
+        spilled = Spilled()
+        with _begun(folder, plan, spilled) as work:
+            for columns in itertools.chain((one, two), blocks):
+                assert columns is not None
+                spilled.keep(work, columns)
+                if progress is not None:
+                    progress("spill", spilled.entries, spilled.entries)
+            if spilled.in_order:
+                stage = "packed"
+            else:
+                stage = "pack"
+                running.run(work, None, progress)
+            _write_joined(work, stage, path, plan.metadata, None, {"progress": progress, **rest})
+
+
+def _whole(plan: Plan, columns: list[Array]) -> Tensor:
+    """The tensor of these columns."""
+    order = plan.parsed.order
+    tree = trees.packed(plan, plan.parsed.levels, columns, plan.dims, [0] * len(order))
+    return Tensor._trusted(plan.parsed, plan.stored_shape, tree, plan.metadata)
+
+
+def _write_joined(
+    work: Work, stage: str, target: Place, metadata: Metadata, one: Array | None, given: Mapping[str, Any]
+) -> None:
+    """Write the trees that a stage has left as one tensor, in pieces. one: the value of an iso tensor."""
+    plan = work.plan
+    arrays = trees.joint(work, trees.join_heads(work, stage), stage)
+    pieces = {name: in_pieces(array, joining.AT_ONCE) for name, array in arrays.items()}
+    header, encoded = encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, one=one, packed=True)
+    write_pieces(target, header, encoded, **given)
+
+
+# Streams
+
+
+def _chunks(chunks: Any, ndim: int, dims: Sequence[str] | None, values: str | None) -> Iterator[Chunk]:
+    """The chunks of a stream, as arrays. Raises OptionError, TypeError."""
+    if (dims is None) != (values is None):
+        raise OptionError(Problem("dims", "name the columns of the coordinates and of the values: dims= and values="))
+    if dims is not None and len(dims) != ndim:
+        raise OptionError(Problem("dims", f"{len(dims)} names for {ndim} dimensions"))
+    for chunk in [chunks] if tables.is_table(chunks) else chunks:
+        if tables.is_table(chunk):
+            if dims is None or values is None:
+                raise OptionError(Problem("dims", "a table needs the names of its columns; pass dims= and values="))
+            for *coords, found in tables.batches(chunk, [*dims, values]):
+                yield coords, found
+        elif isinstance(chunk, Sequence) and len(chunk) == 2:
+            yield checked_entries(chunk[0], chunk[1], ndim)
+        else:
+            raise TypeError(f"a chunk is a pair of coordinates and values, or a table, got {type(chunk).__name__}")
+
+
+def _blocks(plan: Plan, chunks: Iterable[Chunk]) -> Iterator[list[Array]]:
+    """The columns of entries, checked, in blocks of half as many as fit: the next one is made while one is written."""
+    held: list[list[Array]] = []
+    most = room = max(plan.rows // 2, 1)
+    for chunk in chunks:
+        columns = partitions.columns_of(plan, chunk)
+        while len(columns[-1]):
+            held.append([x[:room] for x in columns])
+            columns = [x[room:] for x in columns]
+            room -= len(held[-1][-1])
+            if not room:
+                yield _behind_each_other(held)
+                room = most
+    if held:
+        yield _behind_each_other(held)
+
+
+def _behind_each_other(held: list[list[Array]]) -> list[Array]:
+    """The columns of several blocks, which are emptied."""
+    columns = [np.concatenate(x) for x in zip(*held, strict=True)]
+    held.clear()
+    return columns
+
+
+class Spilled:
+    """Blocks of a stream. As long as they are in order, each is packed; the others are kept as they are."""
+
+    def __init__(self) -> None:
+        self._counts: list[int] = []
+        self._packed = 0  # blocks that are packed, the first ones
+        self._last: list[int] = []  # the coordinates behind which the next block has to begin
+        self._work: Work | None = None
+
+    @property
+    def entries(self) -> int:
+        return sum(self._counts)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether all blocks are packed."""
+        return self._packed == len(self._counts)
+
+    def keep(self, work: Work, columns: list[Array]) -> None:
+        """The next block."""
+        self._work, number = work, len(self._counts)
+        if self.in_order and not work.plan.parsed.padded and self._follows(work.plan, columns[:-1]):
+            self._last = [int(x[-1]) for x in columns[:-1]]
+            trees.pack_columns(work, f"packed/{number}", list(columns))
+            self._packed += 1
+        else:
+            work.store.put(f"spilled/{number}", [np.ascontiguousarray(x).view(np.uint8).data for x in columns])
+        self._counts.append(len(columns[-1]))
+
+    def _follows(self, plan: Plan, columns: Sequence[Array]) -> bool:
+        """Whether a block ascends, and begins behind the block before."""
+        if [int(x[0]) for x in columns] <= self._last:
+            return False
+        keys = partitions.keys_of(columns, plan.dims)
+        (alike,) = np.nonzero(keys[1:] <= keys[:-1])
+        if len(alike) > len(keys) // 2:
+            return False
+        return not trees.behind(*(np.stack([x[alike + k] for x in columns], 1) for k in (1, 0)), strictly=True).any()
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def read(self, number: int) -> Chunk:
+        assert self._work is not None
+        plan, store = self._work.plan, self._work.store
+        if number >= self._packed:
+            key = f"spilled/{number}"
+            columns = partitions.gathered(self._work, [(key, 0, store.size(key))])
+        else:
+            columns = self._unpacked(self._work, number)
+        order = plan.parsed.order
+        coords = [columns[order.index(k)] for k in range(len(order))]
+        if plan.through is not None:
+            coords = list(plan.through.backward(coords))
+        return coords, columns[-1]
+
+    def _unpacked(self, work: Work, number: int) -> list[Array]:
+        plan = work.plan
+        heads = trees.join_heads(work, "packed", [number])
+        arrays = {name: x[:] for name, x in trees.joint(work, heads, "packed").items()}
+        values = arrays.pop("values")
+        coords, _ = unpack_tree(Tree(plan.parsed.levels, plan.dims, arrays, values))
+        return [*coords, values]
+
+    def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
+        return self._counts[number], picked(self.read(number), number, count)
+
+    def value_type(self) -> np.dtype[Any]:
+        assert self._work is not None
+        return np.dtype(self._work.plan.dtype)
+
+    def described(self) -> dict[str, Any]:
+        return {"kind": "stream"}
+
+
+# Scratch
+
+
+@contextlib.contextmanager
+def _begun(folder: str, plan: Plan, source: Any) -> Iterator[Work]:
+    work = begin(folder, plan, source)
+    try:
+        yield work
+    finally:
+        work.forget()
+
+
+@contextlib.contextmanager
+def _scratch(target: Place) -> Iterator[str]:
+    """A folder beside the target, or for a URL or an open object a temporary one; removed at the end."""
+    path = split_path(target)[0] if isinstance(target, str | os.PathLike) else ""
+    try:
+        if not path or is_url(path):
+            folder = tempfile.mkdtemp()
+        else:
+            folder = f"{part_of(os.path.realpath(path))}.d"
+            os.mkdir(folder)
+    except OSError as error:
+        raise ContainerError(
+            Problem(path, f"no folder for scratch files can be made here: {error.strerror}")
+        ) from error
+    try:
+        yield folder
+    finally:
+        remove(folder)
+
+
+def _rows_of(memory: int, tree: Tree) -> int:
+    """The number of entries of a tree that may be in memory at a time."""
+    pointers = sum(n for place, _, n in tree.walk() if place.pointer) / max(len(tree.values), 1)
+    index = np.dtype(index_dtype(tree.dims, 0)).itemsize
+    return rows_within(memory, len(tree.dims), index, tree.values.dtype.itemsize, used=resident(), pointers=pointers)

@@ -1,0 +1,357 @@
+"""Build a tensor that is larger than memory, or than one machine, in a sharded Zarr store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..containers.base import DEFAULT_STORAGE, Storage, is_url, split_path
+from ..containers.replacing import part_of, remove
+from ..engine.emission import Duplicates
+from ..engine.tree import index_dtype
+from ..errors import (
+    FormatError,
+    IncompleteError,
+    OptionError,
+    PathExistsError,
+    PathMissingError,
+    Problem,
+    UnsafeError,
+    within_memory,
+)
+from ..formats.format import FormatLike
+from ..formats.index_map import MapLike, parse_map
+from ..io.writing import Progress
+from ..limits import DEFAULT_LIMITS, Limits, as_integer
+from ..parallel import get_threads, set_threads
+from ..system import resident
+from ..tensors.validation import check_value_type, checked_fill, checked_format, checked_json, checked_sizes
+from . import running
+from .planning import Plan, Work, begin, rows_within, stored_plan
+from .sources import source_of
+from .store import store_at
+
+_MEMORY = 2**30  # bytes, of a process, by default
+_SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
+_WORKER = 5 * 2**25  # bytes of a worker before it does anything
+
+
+class Stage(NamedTuple):
+    """How far a stage of a build is. total: None while the stages before are not done."""
+
+    name: str
+    done: int
+    total: int | None
+
+
+@within_memory
+def build(
+    source: Any,
+    target: str | os.PathLike[str],
+    shape: int | Sequence[int],
+    format: FormatLike,
+    *,
+    client: Any = None,
+    work: str | os.PathLike[str] | None = None,
+    columns: Sequence[str] | None = None,
+    count: int | None = None,
+    duplicates: Duplicates = "error",
+    dtype: npt.DTypeLike | None = None,
+    fill_value: Any = None,
+    attributes: Mapping[str, Any] | None = None,
+    map: MapLike | None = None,
+    memory: int | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+    compression: str | Mapping[str, str] | None = None,
+    chunks: int | Mapping[str, int] | None = None,
+    shards: int | Mapping[str, int] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> None:
+    """Build a tensor from entries in any order, of any number, in a sharded Zarr store, by many processes.
+
+    Parameters
+    ----------
+    source : Parquet files (a path, a pattern, a folder, a URL, or several of these) or a Dask dataframe, each with
+        `columns`; tensors at one or more places; or a function with `count`.
+    target : a folder, or the URL of a prefix of an object store.
+    shape, format, map : as for `pack`; the levels are dense and sparse.
+    client : a Dask client, or an executor of `concurrent.futures`. By default the steps run in turn, in this process.
+    work : a folder or URL for the objects between the steps, about three times as large as the entries. Every worker
+        has to reach it. The call can then be repeated after a failure, and goes on where it was. By default it is a
+        temporary folder beside a target that is a folder.
+    columns : the names of the coordinates by dimension, and of the values last.
+    count : the number of chunks that the function makes: function(k) gives the coordinates and the values of chunk k.
+    duplicates : as for `pack`; the order is that of the source.
+    dtype : the type of the values; by default, that of the first chunk.
+    fill_value, attributes, limits : as for `pack`.
+    memory : bytes that each process may use; by default 45 % of the limit of a Dask worker's thread, or else 2**30.
+    progress : called with the name of a stage, how many of its steps are done, and of how many.
+    overwrite, compression, chunks, shards : as for `write`. By default, shards grow with the array.
+
+    Nothing has to be consolidated later: each shard is written once, by one step, and the header comes last. Until then
+    `open` raises IncompleteError.
+
+    Raises
+    ------
+    ArrayError : a coordinate is out of range or repeated, a column has nulls or no numbers.
+    ContainerError : the work folder is held by another process, or has the work of another build; a worker has failed.
+    FormatError, LimitError, OptionError, PathExistsError : as `write` raises them.
+
+    >>> import tempfile
+    >>> import binsparse_levels as bl
+    >>> def chunk(k):
+    ...     return [[k, 3 - k], [0, 1]], [1.0, 2.0]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bl.build(chunk, f"{folder}/a.zarr", (4, 2), "CSR", count=2)
+    ...     bl.read(f"{folder}/a.zarr").to_dense().tolist()
+    [[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 2.0]]
+    """
+    place = os.fspath(target)
+    own = work is None
+    if own and is_url(place):
+        raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))
+    folder = f"{part_of(os.path.realpath(place))}.d" if work is None else os.fspath(work)
+    threads = get_threads()
+    begun: Work | None = None
+    try:
+        with store_at(folder).held():
+            given: dict[str, Any] = {"client": client, "count": count, "duplicates": duplicates, "dtype": dtype}
+            given |= {"fill_value": fill_value, "attributes": attributes, "map": map}
+            given |= {"overwrite": overwrite, "limits": limits}
+            storage = Storage(compression, chunks, shards)
+            begun = _begun(folder, source, place, shape, format, storage, columns, memory, **given)
+            if not begun.done("commit"):
+                running.run(begun, client, progress)
+            _clean(begun)
+    finally:
+        set_threads(threads)
+        if begun is not None:
+            begun.forget()
+        if own:
+            remove(folder)
+
+
+@within_memory
+def plan(
+    source: Any,
+    target: str | os.PathLike[str],
+    shape: int | Sequence[int],
+    format: FormatLike,
+    *,
+    work: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    memory: int = _MEMORY,
+    storage: Storage = DEFAULT_STORAGE,
+    **options: Any,
+) -> list[Stage]:
+    """Begin a build whose steps a batch system runs, or find it begun; its stages.
+
+    Run every step of a stage by `step(work, stage, number)`, in any order and side by side. When they are done,
+    `progress(work)` tells the number of steps of the next stage. `commit(work)` ends the build.
+
+    Parameters
+    ----------
+    source, target, shape, format, columns : as for `build`; Parquet files, or tensors.
+    work : the folder or URL of the work. Every process has to reach it.
+    memory : bytes that each step may use.
+    storage : compression, chunks and shards.
+    options : `duplicates`, `dtype`, `fill_value`, `attributes`, `map`, `overwrite`, `limits`, as for `build`.
+
+    Raises the errors of `build`.
+
+    >>> import os, tempfile
+    >>> import binsparse_levels as bl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bl.write(f"{folder}/a.h5", bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    ...     work = f"{folder}/work"
+    ...     stages = bl.plan(f"{folder}/a.h5", f"{folder}/b.zarr", (3, 4), "CSC", work=work)
+    ...     while (todo := next((x for x in stages if x.done != x.total), None)) is not None:
+    ...         for number in range(todo.total):
+    ...             bl.step(work, todo.name, number)
+    ...         stages = bl.progress(work)
+    ...     bl.commit(work)
+    ...     str(bl.open(f"{folder}/b.zarr").format)
+    'CSC'
+    """
+    if callable(source) or hasattr(source, "to_delayed"):
+        raise OptionError(Problem("source", "a batch system needs files; pass paths, or call build()"))
+    folder = os.fspath(work)
+    with store_at(folder).held():
+        begun = _begun(folder, source, os.fspath(target), shape, format, storage, columns, memory, **options)
+    return _stages(begun)
+
+
+@within_memory
+def progress(work: str | os.PathLike[str]) -> list[Stage]:
+    """How far the build in a work folder is, stage by stage, told by the names of the objects there.
+
+    Raises PathMissingError, ContainerError for a folder without a plan.
+    """
+    return _stages(_work_at(work))
+
+
+@within_memory
+def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
+    """Run one step of the build in a work folder.
+
+    A step may be run again, and by two processes at once: it leaves the same object. Raises OptionError for a stage or
+    a number that the build does not have, IncompleteError where a stage before is not done, and the errors of `build`.
+    """
+    begun, asked = _work_at(work), as_integer(number)
+    for known in _stages(begun):
+        if known.name == stage:
+            if known.total is None or asked is None or not 0 <= asked < known.total:
+                raise OptionError(Problem(f"{stage}.{number}", f"there are {known.total} steps; count from 0"))
+            running.run_step(begun, stage, asked)
+            return
+        if known.done != known.total:
+            what = f"{known.done} of {known.total} steps are done; run the others before those of {stage}"
+            raise IncompleteError(Problem(known.name, what))
+    raise OptionError(Problem("stage", f"no stage {stage!r:.40}; the stages are {', '.join(running.STAGES)}"))
+
+
+@within_memory
+def commit(work: str | os.PathLike[str]) -> None:
+    """End the build in a work folder: write the header, by which the target is complete, and remove the work.
+
+    Raises IncompleteError where a step is not done.
+    """
+    begun = _work_at(work)
+    with begun.store.held():
+        if not begun.done("commit"):
+            step(work, "commit", 0)
+        _clean(begun)
+
+
+def _work_at(address: str | os.PathLike[str]) -> Work:
+    """The work in a folder, whose plan is not trusted: its source is made from its description alone."""
+    folder = os.fspath(address)
+    found, digest = stored_plan(store_at(folder))
+    if "kind" not in found.source:
+        raise UnsafeError(Problem("source", "was given as an object of a program; call build() there"))
+    return Work(folder, digest)
+
+
+def _stages(work: Work) -> list[Stage]:
+    """The stages of a build. Those behind the first that is not done have no total yet."""
+    found = []
+    finished = bool(work.done("commit"))
+    known = True
+    for name in running.stages(work):
+        if finished:
+            found.append(Stage(name, 1, 1))
+            continue
+        total = running.STAGES[name].count(work) if known else None
+        found.append(Stage(name, len(work.done(name)), total))
+        known = known and found[-1].done == total
+    return found
+
+
+def _begun(
+    work: str,
+    source: Any,
+    target: str,
+    shape: int | Sequence[int],
+    format: FormatLike,
+    storage: Storage,
+    columns: Sequence[str] | None,
+    memory: int | None,
+    *,
+    client: Any = None,
+    count: int | None = None,
+    duplicates: Duplicates = "error",
+    dtype: npt.DTypeLike | None = None,
+    fill_value: Any = None,
+    attributes: Mapping[str, Any] | None = None,
+    map: MapLike | None = None,
+    overwrite: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Work:
+    """The work in a folder, begun or gone on with. Precondition: the folder is held."""
+    if duplicates not in ("error", "sum", "first", "last"):
+        raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
+    sizes = checked_sizes(shape)
+    through = None if map is None else parse_map(map, sizes)
+    parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
+    if any(level.fused() is None for level in parsed.levels) or not stored:
+        raise FormatError(Problem("format", f"{parsed} is not built in parts; take dense and sparse levels"))
+    storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=("zstd", "gzip", "none"))
+    path, group = split_path(target)
+    if group is not None:
+        raise OptionError(Problem(target, "a store is built whole; leave out the group"))
+    store = store_at(work)
+    try:
+        kept: Plan | None = stored_plan(store)[0]
+    except PathMissingError:
+        kept = None
+    threads, limit = running.workers(client) if running.is_dask(client) else (None, None)
+    if kept is not None:
+        rows = kept.rows
+    else:
+        share = memory if memory is not None or limit is None else int(limit * _SHARE) // (threads or 1)
+        used = resident() if client is None else _WORKER // (threads or 1)
+        index = np.dtype(index_dtype(stored, 0)).itemsize
+        value = 8 if dtype is None else np.dtype(dtype).itemsize
+        rows = rows_within(_MEMORY if share is None else share, len(stored), index, value, used=used)
+    entries = source_of(source, sizes, rows, columns, count)
+    if dtype is None and not len(entries):
+        raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
+    value_type = entries.value_type() if dtype is None else np.dtype(dtype).newbyteorder("=")
+    check_value_type(value_type)
+    fill = checked_fill(fill_value, value_type)
+    plan = Plan(
+        source=entries.described(),
+        shape=sizes,
+        format=str(parsed),
+        dtype=value_type.str,
+        rows=rows,
+        duplicates=duplicates,
+        map=None if through is None else str(through),
+        fill=None if fill is None else np.asarray(fill, value_type).tobytes().hex(),
+        attributes=checked_json(attributes, limits),
+        target=path if is_url(path) else os.path.realpath(path),
+        overwrite=overwrite,
+        storage=asdict(storage),
+        limits=asdict(limits),
+        threads=None if threads is None else 1,
+    )
+    if kept is None:
+        _clear(str(plan.target), overwrite)
+    return begin(work, plan, entries)
+
+
+def _clear(target: str, overwrite: bool) -> None:
+    """Make room for a new store. Raises PathExistsError."""
+    if not is_url(target):
+        parent = os.path.dirname(target)
+        if not os.path.isdir(parent):
+            raise PathMissingError(Problem(parent, "no such folder; make it first"))
+        if os.path.lexists(target) and not os.path.isdir(target):
+            raise PathExistsError(Problem(target, "is a file, and a store is a folder; remove it first"))
+    from ..containers.zarr import ROOT
+
+    store = store_at(target)
+    there = store.names("")
+    if not there:
+        return
+    if not overwrite:
+        raise PathExistsError(Problem(target, "already exists; pass overwrite=True"))
+    if ROOT not in there and ".zgroup" not in there:
+        raise PathExistsError(Problem(target, "is a folder without a Zarr group, and is not overwritten"))
+    store.delete(ROOT)
+    store.delete("")
+
+
+def _clean(work: Work) -> None:
+    """Remove what a build that is done needs no longer. The plan stays, so that another call finds it done."""
+    for stage in running.STAGES:
+        if stage != "commit":
+            work.store.delete(stage)
+    for name in ("index", "source"):
+        work.store.delete(name)

@@ -1,0 +1,180 @@
+"""Pack entries, and the cells of dense arrays, into tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..engine.dense import gather_tree
+from ..engine.emission import Duplicates
+from ..engine.packing import RepeatedError, pack_entries, repeated
+from ..errors import ArrayError, FormatError, Problem, raise_if, within_memory
+from ..formats.dtypes import sound_booleans
+from ..formats.format import FormatLike
+from ..formats.index_map import MapLike, parse_map
+from ..formats.structure import structure_problems, triangle_problems
+from ..limits import DEFAULT_LIMITS, Limits
+from .encoding import Metadata
+from .tensor import Tensor, entries_of, one_value
+from .validation import (
+    check_value_type,
+    checked_array,
+    checked_entries,
+    checked_fill,
+    checked_format,
+    checked_json,
+    checked_sizes,
+    mirror_problems,
+    split_mask,
+)
+
+
+@within_memory
+def pack(
+    coords: Sequence[npt.ArrayLike] | npt.ArrayLike,
+    values: npt.ArrayLike,
+    shape: int | Sequence[int],
+    format: FormatLike,
+    *,
+    duplicates: Duplicates = "error",
+    fill_value: Any = None,
+    structure: str | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    map: MapLike | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Tensor:
+    """Pack entries in any order into a Tensor.
+
+    Parameters
+    ----------
+    coords : an integer array for each dimension, or one array of shape (ndim, n).
+    values : an array of length n, or a scalar for all entries (an iso tensor). Masked values are left out.
+    shape : the sizes of the dimensions.
+    format : of the stored tensor.
+    duplicates : what to do with repeated coordinates: raise an "error", store the "sum", the "first" or the "last" in
+        input order. The sum of booleans is whether any is true; integers wrap as in numpy.
+    fill_value, structure, attributes, limits : as for Tensor.
+    map : an index map or its notation, through which the tensor is stored.
+
+    Raises
+    ------
+    ArrayError : coordinates are out of range or repeated, or arrays have a wrong type or length.
+    FormatError, LimitError : the format cannot hold the tensor.
+
+    >>> from binsparse_levels import pack
+    >>> pack([[1, 0], [0, 2]], [1.5, 2.5], (2, 3), "CSR", fill_value=0).to_dense().tolist()
+    [[0.0, 0.0, 2.5], [1.5, 0.0, 0.0]]
+    """
+    if duplicates not in ("error", "sum", "first", "last"):
+        raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
+    if map is not None:
+        through = parse_map(map, checked_sizes(shape))
+        columns, stored = checked_entries(coords, values, len(through.shape))
+        options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "structure": structure}
+        options |= {"attributes": attributes, "limits": limits}
+        try:
+            made = pack(through.forward(columns), stored, through.stored_shape, format, **options)
+        except RepeatedError as error:
+            raise repeated([int(x[0]) for x in through.backward([[x] for x in error.coords])]) from None
+        return made.with_map(through)
+    parsed, sizes = checked_format(format, shape, limits)
+    columns, stored = checked_entries(coords, values, len(sizes))
+    raise_if(FormatError, structure_problems(structure, sizes, stored.dtype) if structure is not None else ())
+    iso = stored.ndim == 0
+    entries = entries_of(parsed, sizes, columns, stored.reshape(-1) if iso else stored, iso)
+    fill = checked_fill(fill_value, stored.dtype)
+    pad = np.zeros((), stored.dtype)[()] if fill is None else fill
+    metadata = Metadata(fill, structure, checked_json(attributes, limits))
+    if structure is not None:
+        raise_if(FormatError, mirror_problems(structure, parsed, pad))
+        raise_if(ArrayError, triangle_problems(structure, columns))
+    tree = pack_entries(parsed.levels, entries, pad, duplicates, limits)
+    return Tensor._trusted(parsed, sizes, tree, metadata)
+
+
+def sorted_tensor(
+    format: FormatLike,
+    shape: int | Sequence[int],
+    arrays: Mapping[str, npt.ArrayLike],
+    values: npt.ArrayLike,
+    *,
+    duplicates: Duplicates = "error",
+    limits: Limits = DEFAULT_LIMITS,
+    **options: Any,
+) -> Tensor:
+    """A Tensor of arrays whose entries may be out of order. Arrays in order are shared, others are sorted.
+
+    duplicates: as for `pack`. options: as for Tensor. Raises ArrayError for faults that sorting does not repair.
+    """
+    try:
+        return Tensor(format, shape, arrays, values, limits=limits, **options)
+    except ArrayError:
+        loose = Tensor(format, shape, arrays, values, check="trusted", limits=limits, **options)
+        coords, listed = loose.unpack()
+        entries = coords, one_value(listed) if loose.iso and len(listed) else listed
+        fill = loose.fill_value
+        made = pack(*entries, shape, format, duplicates=duplicates, fill_value=fill, limits=limits)
+        if duplicates == "error" and any(len(made.arrays[name]) != len(x) for name, x in loose.arrays.items()):
+            raise  # a fiber was stored twice
+    return loose._with(made._format, made._tree)
+
+
+@within_memory
+def pack_dense(
+    array: npt.ArrayLike,
+    format: FormatLike,
+    *,
+    fill_value: Any = 0,
+    pattern: npt.ArrayLike | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    map: MapLike | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Tensor:
+    """Pack the cells of a dense array that differ from the fill value into a Tensor. NaN equals NaN.
+
+    Parameters
+    ----------
+    array : masked cells are not stored.
+    format : of the stored tensor.
+    fill_value : 0 by default, while `pack` has none by default; `equals` tells these apart. With None, all cells
+        that differ from zero are stored.
+    pattern : booleans of the same shape, which mark the cells to store.
+    attributes, limits : as for Tensor.
+    map : as for `pack`.
+
+    Raises
+    ------
+    ArrayError : the pattern has another shape, or the type cannot hold the fill value.
+    FormatError, LimitError : the format cannot hold the tensor.
+
+    >>> from binsparse_levels import pack_dense
+    >>> pack_dense([[0, 2], [3, 0]], "CSR").values.tolist()
+    [2, 3]
+    """
+    dense, masked = split_mask(array, "array")
+    dense = sound_booleans(dense)
+    check_value_type(dense.dtype)
+    fill = checked_fill(fill_value, dense.dtype)
+    pad = np.zeros((), dense.dtype)[()] if fill is None else fill
+    if pattern is None:
+        with np.errstate(invalid="ignore"):
+            mask = dense != pad if pad == pad else dense == dense
+    else:
+        mask = sound_booleans(checked_array(pattern, "pattern"))
+        if mask.dtype != bool or mask.shape != dense.shape:
+            raise ArrayError(
+                Problem("pattern", f"expected booleans of shape {dense.shape}, got {mask.dtype} of shape {mask.shape}")
+            )
+    if masked is not None:
+        mask = mask & ~masked
+    if not mask.size or not dense.ndim or map is not None:
+        entries = (np.nonzero(mask), dense[mask]) if dense.ndim else ((), dense[mask])
+        options: dict[str, Any] = {"attributes": attributes, "map": map, "limits": limits}
+        return pack(*entries, dense.shape, format, fill_value=fill_value, **options)
+    parsed, sizes = checked_format(format, dense.shape, limits)
+    native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
+    tree = gather_tree(native, mask, parsed.levels, parsed.order, pad, limits)
+    return Tensor._trusted(parsed, sizes, tree, Metadata(fill, attributes=checked_json(attributes, limits)))
