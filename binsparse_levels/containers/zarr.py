@@ -22,7 +22,7 @@ import zarr
 from zarr.abc.store import Store
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import LocalStore, StorePath
+from zarr.storage import LocalStore, MemoryStore, StorePath
 
 from ..arrays import Array, LazyArray, Parts, Pieces, lazy
 from ..errors import (
