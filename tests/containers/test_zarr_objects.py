@@ -295,7 +295,7 @@ def test_formats_in_an_object_store():
     ):
         tensor = bl.pack(coords, values, (30, 30, 30), format, duplicates="first")
         store = memory()
-        bl.write(store, tensor, chunks=7, shards=21, bitpacked=True)
+        bl.write(store, tensor, chunks=60, shards=120, bitpacked=True)
         opened = bl.open(store)
         assert opened[3:9, 5].equals(tensor[3:9, 5])
         assert bl.read(store).equals(tensor)
