@@ -373,7 +373,7 @@ def test_the_scripts_for_batch_systems_run(tmp_path, monkeypatch):
     columns = {name: generator.integers(0, 5000, rows) for name in "ijk"}
     (tmp_path / "rows").mkdir()
     write_table(tmp_path / "rows" / "a.parquet", {**columns, "value": np.ones(rows)})
-    sbatch = 'for id in 0 1 2; do SLURM_ARRAY_TASK_ID=$id SLURM_ARRAY_TASK_COUNT=3 bash "$4" "$5" "$6" || exit; done'
+    sbatch = 'for id in 0 1; do SLURM_ARRAY_TASK_ID=$id SLURM_ARRAY_TASK_COUNT=2 bash "$4" "$5" "$6" || exit; done'
     ours = f'exec "{sys.executable}" -m binsparse_levels "$@"'
     for name, text in {"build.sh": build, "steps.sh": steps, "sbatch": sbatch, "binsparse-levels": ours}.items():
         (tmp_path / name).write_text(text if text.startswith("#!") else f"#!/bin/bash\n{text}\n")
