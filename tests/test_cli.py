@@ -253,21 +253,19 @@ def test_tables_are_converted(run, tmp_path, suffix):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the system tells no peak of a process")
 def test_tables_are_converted_in_bounded_memory(tmp_path):  # 463 MiB without a bound
-    pytest.importorskip("resource")
     rows, generator = 4 * 10**6, np.random.default_rng(0)
     columns = {"i": generator.integers(0, 3000, rows), "j": generator.integers(0, 3000, rows), "v": np.ones(rows)}
     path = write_table(tmp_path / "a.csv", columns)
-    del columns
     code = (
-        "import resource, sys; from binsparse_levels.cli import main; status = main(sys.argv[1:]);"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss); sys.exit(status)"
+        "import sys; from pathlib import Path; from binsparse_levels.cli import main; status = main(sys.argv[1:]);"
+        "print(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0]); sys.exit(status)"
     )
     words = ["convert", path, tmp_path / "a.zarr", *COLUMNS, "--duplicates", "sum", "--memory", "350M"]
     made = subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, timeout=280)
     assert made.returncode == 0, made.stderr
-    peak = int(made.stdout) * (1 if sys.platform == "darwin" else 1024)
-    assert peak < 400 * 2**20  # the reader of CSV reads ahead, and more on a loaded machine
+    assert 1024 * int(made.stdout) < 400 * 2**20
     assert read(tmp_path / "a.zarr").values.sum() == rows
 
 
@@ -307,7 +305,7 @@ def test_build(run, tmp_path, where, request):
     target, work = tmp_path / "a.zarr", tmp_path / "work"
     if where == "cluster":
         distributed = pytest.importorskip("distributed")
-        cluster = distributed.LocalCluster(1, threads_per_worker=1, processes=False, dashboard_address=None)
+        cluster = distributed.LocalCluster(1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0")
         request.addfinalizer(cluster.close)
         where = ("--client", cluster.scheduler_address)
     stored = ("--fill-value", "0", "--dtype", "float32", "--compression", "none", "--chunks", "2", "--shards", "4")
@@ -375,7 +373,7 @@ def test_the_scripts_for_batch_systems_run(tmp_path, monkeypatch):
     columns = {name: generator.integers(0, 5000, rows) for name in "ijk"}
     (tmp_path / "rows").mkdir()
     write_table(tmp_path / "rows" / "a.parquet", {**columns, "value": np.ones(rows)})
-    sbatch = 'for id in 0 1 2; do SLURM_ARRAY_TASK_ID=$id SLURM_ARRAY_TASK_COUNT=3 bash "$4" "$5" "$6" || exit; done'
+    sbatch = 'for id in 0 1; do SLURM_ARRAY_TASK_ID=$id SLURM_ARRAY_TASK_COUNT=2 bash "$4" "$5" "$6" || exit; done'
     ours = f'exec "{sys.executable}" -m binsparse_levels "$@"'
     for name, text in {"build.sh": build, "steps.sh": steps, "sbatch": sbatch, "binsparse-levels": ours}.items():
         (tmp_path / name).write_text(text if text.startswith("#!") else f"#!/bin/bash\n{text}\n")
