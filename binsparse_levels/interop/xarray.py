@@ -106,6 +106,24 @@ class _NoChunks(dict[str, Any]):
         raise OptionError(Problem("chunks", f"{what}or 'netcdf4' for the dense variables alone"))
 
 
+class _Chunked(xr.Variable):
+    """A variable of a Dask array, until xarray wraps the array like those of every engine, which would hide its blocks.
+
+    Then it becomes a plain variable of the bare array.
+    """
+
+    __slots__ = ()
+
+    @property
+    def data(self) -> Any:
+        return self._data
+
+    @data.setter
+    def data(self, wrapped: Any) -> None:
+        self._data = _unwrapped(wrapped)
+        self.__class__ = xr.Variable  # type: ignore[assignment]
+
+
 class BinsparseBackend(BackendEntrypoint):
     """The engine "binsparse": a Dataset whose sparse variables are lazy, or Dask arrays of blocks of COO.
 
@@ -217,7 +235,7 @@ def write_dataset(
     with _written(target, dataset.drop_vars(names), overwrite) as place:
         for name in names:
             variable, format = dataset.variables[name], formats.get(name)
-            data = _held(variable)
+            data = _unwrapped(variable._data)
             if memory is not None and _is_dask(data):
                 given = {"attributes": attributes[name], **options}
                 from_dask(data, place(name), format or coordinates(variable.ndim), memory=memory, **given)
@@ -265,9 +283,8 @@ def _opened(path: str, name: str, chunks: Mapping[str, Any] | str | None) -> xr.
         raise DescriptorError(Problem(f"{path}:{name}: {DIMENSIONS}", what))
     if chunks is None:
         return xr.Variable(dims, LazySparse(placed), attributes, {"preferred_chunks": _NoChunks()})
-    if isinstance(chunks, Mapping):
-        return xr.Variable(dims, dask_of(placed, tuple(chunks.get(dim, -1) for dim in dims)), attributes)
-    return xr.Variable(dims, dask_of(placed, chunks), attributes)
+    sizes = tuple(chunks.get(dim, -1) for dim in dims) if isinstance(chunks, Mapping) else chunks
+    return _Chunked(dims, dask_of(placed, sizes), attributes)
 
 
 # Writing
@@ -285,7 +302,9 @@ def _sparse_names(dataset: xr.Dataset, formats: Mapping[str, FormatLike]) -> lis
     if unknown:
         there = ", ".join(map(str, dataset.data_vars))
         raise OptionError(Problem("formats", f"no data variable has the name {unknown[0]!r}; there are {there}"))
-    names = [name for name in dataset.variables if name in formats or _is_sparse(_held(dataset.variables[name]))]
+    names = [
+        name for name in dataset.variables if name in formats or _is_sparse(_unwrapped(dataset.variables[name]._data))
+    ]
     for name in names:
         if name in dataset.coords:
             raise OptionError(Problem(str(name), f"a coordinate is dense; call reset_coords({name!r})"))
@@ -294,9 +313,8 @@ def _sparse_names(dataset: xr.Dataset, formats: Mapping[str, FormatLike]) -> lis
     return [str(name) for name in names]
 
 
-def _held(variable: xr.Variable) -> Any:
-    """The array of a variable, out of what xarray wraps around it."""
-    data: Any = variable._data
+def _unwrapped(data: Any) -> Any:
+    """The array of a variable, out of what xarray has wrapped around it."""
     while isinstance(data, indexing.ExplicitlyIndexed) and not isinstance(data, LazySparse) and hasattr(data, "array"):
         data = data.array
     return data
@@ -326,7 +344,7 @@ def _attributes(array: xr.DataArray) -> dict[str, Any]:
 
 def _tensor(variable: xr.Variable, format: FormatLike | None, attributes: Mapping[str, Any]) -> Tensor:
     """The tensor of a variable, with these attributes."""
-    data = _held(variable)
+    data = _unwrapped(variable._data)
     if isinstance(data, LazySparse):
         made = data.placed.tensor
         made = made if format is None else made.load(format)
