@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .interop.scipy import to_scipy as to_scipy
     from .interop.torch import from_torch as from_torch
     from .interop.torch import to_torch as to_torch
+    from .interop.xarray import write_dataset as write_dataset
     from .io import append as append
     from .io import concatenate as concatenate
     from .io import list_tensors as list_tensors
@@ -93,6 +94,7 @@ _MODULES = {
     "interop.pydata_sparse": ["from_gcxs", "from_sparse", "to_gcxs", "to_sparse"],
     "interop.scipy": ["from_scipy", "to_scipy"],
     "interop.torch": ["from_torch", "to_torch"],
+    "interop.xarray": ["write_dataset"],
     "io": [
         "append", "concatenate", "list_tensors", "open", "read", "read_all", "repair", "write", "write_all",
     ],
