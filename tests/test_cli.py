@@ -131,7 +131,7 @@ def test_convert_options(run, tmp_path):
         ["nothing"],
         ["info"],
         ["convert", "{a}"],
-        ["convert", "{a}", "{b}", "--format", "csr"],
+        ["convert", "{a}", "{b}", "--format", "crs"],
         ["convert", "{a}", "{b}", "--format", "sparse(3)"],
         ["convert", "{a}", "{b}", "--shape", "a,b"],
         ["convert", "{a}", "{b}", "--shape", "3,4"],
