@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from .formats.format import parse_format as parse_format
     from .formats.index_map import IndexMap as IndexMap
     from .formats.index_map import parse_map as parse_map
+    from .interop.arrow import from_table as from_table
+    from .interop.arrow import to_table as to_table
     from .interop.dask import from_dask as from_dask
     from .interop.dask import to_dask as to_dask
     from .interop.graphblas import from_graphblas as from_graphblas
@@ -88,6 +90,7 @@ _MODULES = {
     "formats.format": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
     "formats.index_map": ["IndexMap", "parse_map"],
     "interop.dask": ["from_dask", "to_dask"],
+    "interop.arrow": ["from_table", "to_table"],
     "interop.graphblas": ["from_graphblas", "to_graphblas"],
     "interop.numpy": ["from_numpy", "to_numpy"],
     "interop.protocol": ["from_binsparse"],

@@ -44,6 +44,7 @@ from .io import Description, describe, read, repair, write
 from .io import open as open_tensor
 from .levels import LEVELS, places
 from .plugins import load_plugins
+from .tensors import labels
 from .tensors.advice import advise
 
 _DUPLICATES = get_args(Duplicates)  # the first is "error"
@@ -149,7 +150,7 @@ def _summary(path: str, found: Description) -> dict[str, Any]:
         },
         "bytes": sum(info.nbytes for info in found.arrays.values()),
         "map": None if found.map is None else found.map.header(),
-        "attributes": {key: value for key, value in descriptor.user.items() if key != KEY},
+        "attributes": {key: value for key, value in descriptor.user.items() if key not in (KEY, labels.KEY)},
         "repairs": list(found.repairs),
     }
 

@@ -140,6 +140,8 @@ def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
         what = "a scalar, or a matrix with a structure, is not concatenated; expand it first"
         raise FormatError(Problem(names[0], what))
     for tensor, name in zip(tensors, names, strict=True):
+        if tensor._metadata.labels is not None and tensor._metadata.labels.columns:
+            raise FormatError(Problem(name, "has labels, and is not concatenated; write all rows by write_from"))
         if tensor.map is not None:
             what = "is stored through a map, and is not concatenated; convert it without_map() first"
             raise FormatError(Problem(name, what))

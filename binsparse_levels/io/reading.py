@@ -111,6 +111,8 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
             unreplaced()
         tree = tensor._source
         arrays: list[Any] = [*tree.arrays.values(), tree.values]
+        if tensor._metadata.labels is not None:
+            arrays += tensor._metadata.labels.arrays().values()
         stack.callback(_close, [weakref.ref(x) for x in arrays if isinstance(x, LazyArray)])
         tensor._file = weakref.finalize(keep, stack.pop_all().close)
     return tensor

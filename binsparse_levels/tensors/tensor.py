@@ -38,6 +38,7 @@ from ..levels.positions import Array, items_at
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from . import drawing
 from .encoding import Metadata, encode_tree
+from .labels import Labels
 from .mapping import Through, converted
 from .validation import (
     check_value_type,
@@ -137,7 +138,8 @@ class Tensor:
 
     def _set(self, format: Format, shape: tuple[int, ...], held: Tree | View | Through, metadata: Metadata) -> None:
         if metadata.map is not None and not isinstance(held, Through):
-            held = Through(Tensor._trusted(format, shape, held, replace(metadata, map=None)), metadata.map)
+            stored = Tensor._trusted(format, shape, held, replace(metadata, map=None, labels=None))
+            held = Through(stored, metadata.map)
             shape = metadata.map.shape
         self._format = format
         self._shape = shape
@@ -289,6 +291,34 @@ class Tensor:
         return MappingProxyType(self._metadata.descriptor_attributes)
 
     @property
+    def dims(self) -> tuple[str, ...] | None:
+        """The names of the dimensions of a tensor that `from_table` or `write_from` made of a table, or None."""
+        return None if self._metadata.labels is None else self._metadata.labels.dims
+
+    def labels(self, dimension: str) -> Array | None:
+        """The labels of a dimension by coordinate, as an array of numpy; None where coordinates are their own labels.
+
+        Coordinates behind the last label have none. A view and `with_map` have no names and no labels.
+
+        Raises
+        ------
+        IndexError : no dimension has this name.
+        ArrayError : the labels in the file are damaged.
+
+        >>> import pyarrow
+        >>> from binsparse_levels import from_table
+        >>> table = pyarrow.table({"user": [7, 9], "item": ["pen", "ink"], "value": [1.5, 2.5]})
+        >>> tensor = from_table(table, ["user", "item"], "value", "CSR")
+        >>> tensor.dims, tensor.shape, tensor.labels("item").tolist()
+        (('user', 'item'), (10, 2), ['pen', 'ink'])
+        """
+        held = self._metadata.labels
+        if held is None or dimension not in held.dims:
+            known = "; none has one" if held is None else f"; they are {', '.join(held.dims):.200}"
+            raise IndexError(f"no dimension has the name {dimension!r:.40}{known}")
+        return held.columns[dimension].array() if dimension in held.columns else None
+
+    @property
     def iso(self) -> bool:
         """Whether one value stands for all stored ones."""
         held = self._whole._held
@@ -407,7 +437,8 @@ class Tensor:
         tree = stored._tree
         values = one_value(tree.values) if tree.iso else tree.values
         held = (stored._format, stored._shape, dict(tree.arrays), values, len(tree.values), tree.iso)
-        return _unpickle, (*held, self._metadata)
+        labels = None if self._metadata.labels is None else self._metadata.labels.loaded()
+        return _unpickle, (*held, replace(self._metadata, labels=labels))
 
     # Parts of it
 
@@ -540,14 +571,22 @@ class Tensor:
         if isinstance(held, Through):
             if held.view is not None:
                 return self._viewed(held.view.permuted(order))
-            return held.stored.with_map(held.map.permuted(order))
+            return held.stored.with_map(held.map.permuted(order))._labelled(self._metadata.labels, order)
         format = in_order(self._format.levels, [order.index(k) for k in self._format.order])
         structure = self.structure
         if structure is not None and order == [1, 0]:
             structure = transposed(structure)
         held = held.permuted(order) if isinstance(held, View) else held
         shape = tuple(self._shape[k] for k in order)
-        return self._trusted(format, shape, held, replace(self._metadata, structure=structure))
+        permuted = self._trusted(format, shape, held, replace(self._metadata, structure=structure))
+        return permuted._labelled(self._metadata.labels, order)
+
+    def _labelled(self, labels: Labels | None, order: Sequence[int] | None = None) -> Tensor:
+        """The same tensor with the labels of another one, of which it may have the dimensions in another order."""
+        if labels is None:
+            return self
+        changed = replace(self._metadata, labels=labels if order is None else labels.permuted(order))
+        return self._trusted(self._format, self._shape, self._held, changed)
 
     @property
     def T(self) -> Tensor:
@@ -735,7 +774,8 @@ class Tensor:
         if found.stored_shape != stored._shape:
             what = f"stores a tensor of shape {found.stored_shape}, and this one has {stored._shape}"
             raise FormatError(Problem("map", what))
-        return self._trusted(stored._format, found.shape, Through(stored, found), replace(stored._metadata, map=found))
+        rest = replace(stored._metadata, map=found, labels=None)
+        return self._trusted(stored._format, found.shape, Through(stored, found), rest)
 
     def without_map(self, format: FormatLike | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         """The same entries without a map.
