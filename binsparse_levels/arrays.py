@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from .errors import LimitError, Problem
+from .errors import ContainerError, LimitError, Problem
 from .kernels import Array as Array
 from .limits import INT64_MAX
 
@@ -54,6 +54,7 @@ class LazyArray(ABC):
         self.shape = (shape,) if isinstance(shape, int) else shape
         self.dtype = dtype
         self._nbytes = math.prod(self.shape) * dtype.itemsize if nbytes is None else nbytes
+        self._closed = False
 
     @property
     def nbytes(self) -> int:
@@ -63,6 +64,10 @@ class LazyArray(ABC):
     def _read(self, start: int, stop: int) -> Array:
         """The items start … stop - 1. Precondition: 0 <= start < stop <= length."""
 
+    def close(self) -> None:
+        """Refuse all reading from now on: the file is closed."""
+        self._closed = True
+
     def verify(self) -> None:  # noqa: B027, most arrays have no checksum
         """Compare the whole array with its checksum, if there is one. Raises ContainerError."""
 
@@ -70,6 +75,8 @@ class LazyArray(ABC):
         return self.shape[0]
 
     def __getitem__(self, key: slice | Array) -> Array:
+        if self._closed:
+            raise ContainerError("the file is closed; open it again, or load() the tensor before")
         if not isinstance(key, slice):
             return self._gather(key)
         found = range(self.shape[0])[key]
