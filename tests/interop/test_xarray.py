@@ -131,7 +131,18 @@ def test_points(path, name):
     xr.testing.assert_identical(todense(found.load()), todense(made()[variable]).isel(points))
 
 
-def test_selecting_reads_nothing_and_loading_in_proportion(tmp_path):
+def counted(work):
+    """The result of a function, and the bytes that this process read meanwhile."""
+    before = int(IO.read_text().split()[1])
+    found = work()
+    return found, int(IO.read_text().split()[1]) - before
+
+
+# The NetCDF library reads the first 4 MiB of every file.
+@pytest.mark.parametrize(
+    ("name", "options", "most"), [("a.zarr", {"chunks": 2**10}, 100_000), ("a.nc", {}, 2**22 + 100_000)]
+)
+def test_selecting_reads_nothing_and_loading_in_proportion(tmp_path, name, options, most):
     """The mixin of xarray's that makes this so is internal: views of views, and transposes, read nothing."""
     if not IO.exists():
         pytest.skip("the system counts no bytes of a process")
@@ -141,29 +152,22 @@ def test_selecting_reads_nothing_and_loading_in_proportion(tmp_path):
     data = sparse.COO(np.array(np.unravel_index(cells, shape)), rng.random(len(cells)), shape=shape)
     dataset = xr.Dataset({"a": (("time", "x", "y"), data)}, {"time": np.arange(1000)})
 
-    def counted(work):
-        before = int(IO.read_text().split()[1])
-        found = work()
-        return found, int(IO.read_text().split()[1]) - before
-
-    # The NetCDF library reads the first 4 MiB of every file.
-    for name, options, most in (("a.zarr", {"chunks": 2**10}, 100_000), ("a.nc", {}, 2**22 + 100_000)):
-        bl.write_dataset(tmp_path / name, dataset, {"a": "dense, sparse(2)"}, **options)
-        counted(lambda: opened(tmp_path / name).a[0].load())  # modules and compiled kernels
-        found, opening = counted(lambda: opened(tmp_path / name))
-        part, selecting = counted(lambda: found.a.transpose("y", "time", "x").sel(time=slice(100, 199))[..., ::2])
-        tenth, loading = counted(part.load)
-        whole, everything = counted(found.a.load)
-        assert selecting < 1000
-        stored = [x.stat().st_size for x in (tmp_path / name, *(tmp_path / name).rglob("*")) if x.is_file()]
-        assert everything > sum(stored) / 2 > 2_000_000
-        assert opening < most
-        assert everything / 30 < loading < everything / 6
-        del whole
-        one, loading = counted(lambda: opened(tmp_path / name).a.sel(time=500).load())
-        assert loading - opening < everything / 100
-        assert (tenth.data == data[100:200].transpose((2, 0, 1))[..., ::2]).all()
-        assert (one.data == data[500]).all()
+    bl.write_dataset(tmp_path / name, dataset, {"a": "dense, sparse(2)"}, **options)
+    counted(lambda: opened(tmp_path / name).a[0].load())  # modules and compiled kernels
+    found, opening = counted(lambda: opened(tmp_path / name))
+    part, selecting = counted(lambda: found.a.transpose("y", "time", "x").sel(time=slice(100, 199))[..., ::2])
+    tenth, loading = counted(part.load)
+    one, again = counted(lambda: opened(tmp_path / name).a.sel(time=500).load())
+    whole, everything = counted(found.a.load)
+    stored = [x.stat().st_size for x in (tmp_path / name, *(tmp_path / name).rglob("*")) if x.is_file()]
+    assert everything > sum(stored) / 2 > 2_000_000
+    assert opening < most
+    assert selecting < 1000
+    assert everything / 30 < loading < everything / 6
+    assert again - opening < everything / 100
+    assert (whole.data == data).all()
+    assert (tenth.data == data[100:200].transpose((2, 0, 1))[..., ::2]).all()
+    assert (one.data == data[500]).all()
 
 
 def test_bytes_of_an_object_store(counted_s3):
