@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from .formats.format import parse_format as parse_format
     from .formats.index_map import IndexMap as IndexMap
     from .formats.index_map import parse_map as parse_map
+    from .interop.arrow import from_table as from_table
+    from .interop.arrow import to_table as to_table
     from .interop.dask import from_dask as from_dask
     from .interop.dask import to_dask as to_dask
     from .interop.graphblas import from_graphblas as from_graphblas
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from .plugins import load_plugins as load_plugins
     from .tensors.advice import Advice as Advice
     from .tensors.advice import advise as advise
+    from .tensors.foreign import as_tensor as as_tensor
     from .tensors.packing import pack as pack
     from .tensors.packing import pack_dense as pack_dense
     from .tensors.tensor import Tensor as Tensor
@@ -87,6 +90,7 @@ _MODULES = {
     "formats.format": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
     "formats.index_map": ["IndexMap", "parse_map"],
     "interop.dask": ["from_dask", "to_dask"],
+    "interop.arrow": ["from_table", "to_table"],
     "interop.graphblas": ["from_graphblas", "to_graphblas"],
     "interop.numpy": ["from_numpy", "to_numpy"],
     "interop.protocol": ["from_binsparse"],
@@ -102,6 +106,7 @@ _MODULES = {
     "parallel": ["get_threads", "set_threads"],
     "plugins": ["list_plugins", "load_plugins"],
     "tensors.advice": ["Advice", "advise"],
+    "tensors.foreign": ["as_tensor"],
     "tensors.packing": ["pack", "pack_dense"],
     "tensors.tensor": ["Tensor"],
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -144,9 +145,13 @@ def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[A
 
 def starts_of(work: Work, key: str, partitions: int) -> Array:
     """Where the partitions of a run begin, among its entries."""
-    count = 8 * (partitions + 1)
-    (found,) = work.store.ranges([(key, work.store.size(key) - count, count)])
-    return found.view(np.int64)
+    size, count = work.store.size(key), 8 * (partitions + 1)
+    (found,) = work.store.ranges([(key, max(size - count, 0), min(count, size))])
+    starts = np.frombuffer(found[: len(found) // 8 * 8], np.int64)
+    whole = len(starts) > partitions and size == int(starts[-1]) * row_bytes(work.plan) + count
+    if not whole or starts[0] or (starts[1:] < starts[:-1]).any():
+        raise work.damaged(key)
+    return starts
 
 
 def row_bytes(plan: Plan) -> int:
@@ -160,7 +165,8 @@ def table(work: Work, number: int) -> None:
     index = np.empty((partitions + 1, runs), np.int64)
     for k in range(runs):
         index[:, k] = starts_of(work, f"partition/{k}", partitions)
-    work.store.put("index", [np.ascontiguousarray(index).data])
+    index = np.ascontiguousarray(index)
+    work.store.put("index", [index.data])
     sizes = np.diff(index, axis=0).sum(axis=1)
     packs: list[tuple[int, int]] = []  # a partition, and one of its cuts or -1
     tasks: list[tuple[int, int, int]] = []  # a partition, and a range of runs
@@ -171,7 +177,7 @@ def table(work: Work, number: int) -> None:
         if found is None:
             packs += [(b, -1)] if sizes[b] else []
             continue
-        packs += [(b, piece) for piece in range(pieces_of(found))]
+        packs += [(b, piece) for piece in range(len(found) + int(found[:, -1].sum()) + 1)]
         cut_of.append(b)
         cuts.append(found)
         ends = np.cumsum(index[b + 1] - index[b])
@@ -182,6 +188,7 @@ def table(work: Work, number: int) -> None:
             tasks.append((b, first, stop))
             first = stop
     made = {
+        "checksums": np.array([zlib.crc32(x.data) for x in index], np.int64),
         "packs": np.array(packs, np.int64).reshape(-1, 2),
         "tasks": np.array(tasks, np.int64).reshape(-1, 3),
         "cut_of": np.array(cut_of, np.int64),
@@ -196,13 +203,13 @@ def _cut_again(work: Work, index: Array, b: int, size: int) -> Array | None:
     own; None if the partition is one cell.
     """
     plan, random = work.plan, np.random.default_rng(b)
-    runs, times, width = _LOOKED
+    runs, spots, width = _LOOKED
     there = np.flatnonzero(index[b + 1] > index[b])
     there = np.sort(random.choice(there, min(runs, len(there)), replace=False))
     wanted: list[Range] = []
     for k in there.tolist():
         begin, end = int(index[b, k]), int(index[b + 1, k])
-        for start in random.integers(0, max(end - begin - width, 0) + 1, times).tolist():
+        for start in random.integers(0, max(end - begin - width, 0) + 1, spots).tolist():
             at = begin * row_bytes(plan)
             for dtype in plan.column_types[:-1]:
                 item = dtype.itemsize
@@ -218,17 +225,18 @@ def _cut_again(work: Work, index: Array, b: int, size: int) -> Array | None:
     return np.column_stack([points, counts > 1]).astype(np.int64)
 
 
-def _piece_of(columns: Sequence[Array], dims: Sequence[int], cuts: Array) -> tuple[Array, Array]:
+def _numbered(columns: Sequence[Array], dims: Sequence[int], cuts: Array) -> tuple[Array, Array]:
     """A number for each entry, which ascends with their order, and the numbers at which pieces begin."""
     points = list(cuts[:, :-1].T)
-    codes, at = np.zeros(len(columns[0]), np.int64), np.zeros(len(cuts), np.int64)
+    numbers, at = np.zeros(len(columns[0]), np.int64), np.zeros(len(cuts), np.int64)
     for skip in range(0, _bits(dims), _WORD):
-        keys, wanted = keys_of(columns, dims, skip), keys_of(points, dims, skip)
-        codes, at = _among(codes, at), _among(at, at)
-        width = 2 * len(cuts) + 1
-        codes, at = codes * width + _among(keys, wanted), at * width + _among(wanted, wanted)
-    codes, at = _among(codes, at), _among(at, at)
-    return codes, np.sort(np.concatenate([at, at[cuts[:, -1] > 0] + 1]))
+        keys, wanted, width = keys_of(columns, dims, skip), keys_of(points, dims, skip), 2 * len(cuts) + 1
+        numbers, at = (
+            _among(numbers, at) * width + _among(keys, wanted),
+            _among(at, at) * width + _among(wanted, wanted),
+        )
+    numbers, at = _among(numbers, at), _among(at, at)
+    return numbers, np.sort(np.concatenate([at, at[cuts[:, -1] > 0] + 1]))
 
 
 def _among(numbers: Array, known: Array) -> Array:
@@ -237,34 +245,34 @@ def _among(numbers: Array, known: Array) -> Array:
     return np.searchsorted(known, numbers, "left") + np.searchsorted(known, numbers, "right")
 
 
-def bounds(work: Work, b: int) -> Array:
+def cuts_of(table: Mapping[str, Array], b: int) -> tuple[Array, int]:
+    """The cuts of a partition, as in `_cut_again`, and the number of pieces that they make."""
+    which = int(np.flatnonzero(table["cut_of"] == b)[0])
+    cuts = table["cuts"][table["cut_ends"][which] : table["cut_ends"][which + 1]]
+    return cuts, len(cuts) + int(cuts[:, -1].sum()) + 1
+
+
+def bounds(work: Work, table: Mapping[str, Array], b: int) -> Array:
     """Where a partition begins and ends, in each run."""
     runs = len(work.source)
     (found,) = work.store.ranges([("index", 8 * b * runs, 16 * runs)])
-    return found.view(np.int64).reshape(2, runs)
+    starts = found.view(np.int64).reshape(2, runs)
+    if [zlib.crc32(x.data) for x in starts] != table["checksums"][b : b + 2].tolist():
+        raise work.damaged("index")
+    return starts
 
 
 def again(work: Work, number: int) -> None:
     plan, found = work.plan, work.load("table/0")
     b, first, stop = found["tasks"][number].tolist()
-    begin, end = bounds(work, b)[:, first:stop]
+    begin, end = bounds(work, found, b)[:, first:stop]
     row = row_bytes(plan)
     wanted = [
         (f"partition/{first + k}", int(begin[k]) * row, int(end[k] - begin[k]) * row) for k in range(stop - first)
     ]
     columns = gathered(work, wanted)
-    numbers, cuts = _piece_of(columns[:-1], plan.dims, cuts_of(found, b))
+    numbers, cuts = _numbered(columns[:-1], plan.dims, cuts_of(found, b)[0])
     work.store.put(f"again/{number}", _scattered(columns, numbers, cuts))
-
-
-def cuts_of(table: Mapping[str, Array], b: int) -> Array:
-    """The cuts of a partition, as in `_cut_again`."""
-    which = int(np.flatnonzero(table["cut_of"] == b)[0])
-    return table["cuts"][table["cut_ends"][which] : table["cut_ends"][which + 1]]
-
-
-def pieces_of(cuts: Array) -> int:
-    return len(cuts) + int(cuts[:, -1].sum()) + 1
 
 
 def gathered(work: Work, wanted: Sequence[Range]) -> list[Array]:
@@ -279,4 +287,7 @@ def gathered(work: Work, wanted: Sequence[Range]) -> list[Array]:
             x[at : at + count].view(np.uint8)[:] = block[begin:end]
             begin = end
         at += count
+    for x, size in zip(made, plan.dims, strict=False):  # before a kernel uses them
+        if len(x) and (x.min() < 0 or x.max() >= size):
+            raise work.damaged(wanted[0][0])
     return made
