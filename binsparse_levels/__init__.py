@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .formats.index_map import parse_map as parse_map
     from .interop.arrow import from_table as from_table
     from .interop.arrow import to_table as to_table
+    from .interop.dask import from_dask as from_dask
+    from .interop.dask import to_dask as to_dask
     from .interop.graphblas import from_graphblas as from_graphblas
     from .interop.graphblas import to_graphblas as to_graphblas
     from .interop.numpy import from_numpy as from_numpy
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from .interop.scipy import to_scipy as to_scipy
     from .interop.torch import from_torch as from_torch
     from .interop.torch import to_torch as to_torch
+    from .interop.xarray import write_dataset as write_dataset
     from .io import append as append
     from .io import concatenate as concatenate
     from .io import list_tensors as list_tensors
@@ -86,6 +89,7 @@ _MODULES = {
     ],
     "formats.format": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
     "formats.index_map": ["IndexMap", "parse_map"],
+    "interop.dask": ["from_dask", "to_dask"],
     "interop.arrow": ["from_table", "to_table"],
     "interop.graphblas": ["from_graphblas", "to_graphblas"],
     "interop.numpy": ["from_numpy", "to_numpy"],
@@ -93,6 +97,7 @@ _MODULES = {
     "interop.pydata_sparse": ["from_gcxs", "from_sparse", "to_gcxs", "to_sparse"],
     "interop.scipy": ["from_scipy", "to_scipy"],
     "interop.torch": ["from_torch", "to_torch"],
+    "interop.xarray": ["write_dataset"],
     "io": [
         "append", "concatenate", "list_tensors", "open", "read", "read_all", "repair", "write", "write_all",
     ],

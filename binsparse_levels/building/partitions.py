@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,13 @@ def columns_of(plan: Plan, chunk: Chunk) -> list[Array]:
             what = f"expected integers of shape {values.shape}, got {x.dtype} of shape {x.shape}"
             raise ArrayError(Problem(f"coords[{k}]", what))
         raise_if(ArrayError, range_problems(x, k, size))
-    if not np.can_cast(values.dtype, value_type, "same_kind"):
+    if values.size and not np.can_cast(values.dtype, value_type, "same_kind"):
         what = f"values of type {values.dtype}, where the first were {value_type}; pass dtype="
         raise ArrayError(Problem("values", what))
+    if value_type.kind in "iu" and not np.can_cast(values.dtype, value_type) and values.size:
+        least, most = np.iinfo(value_type).min, np.iinfo(value_type).max
+        if values.min() < least or values.max() > most:
+            raise ArrayError(Problem("values", f"exceed the type {value_type}; pass dtype={values.dtype.name!r}"))
     if plan.through is not None:
         coords = list(plan.through.forward(coords))
     stored = [np.ascontiguousarray(coords[k], dtype) for k, dtype in zip(plan.parsed.order, types, strict=True)]
@@ -140,9 +145,13 @@ def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[A
 
 def starts_of(work: Work, key: str, partitions: int) -> Array:
     """Where the partitions of a run begin, among its entries."""
-    count = 8 * (partitions + 1)
-    (found,) = work.store.ranges([(key, work.store.size(key) - count, count)])
-    return found.view(np.int64)
+    size, count = work.store.size(key), 8 * (partitions + 1)
+    (found,) = work.store.ranges([(key, max(size - count, 0), min(count, size))])
+    starts = np.frombuffer(found[: len(found) // 8 * 8], np.int64)
+    whole = len(starts) > partitions and size == int(starts[-1]) * row_bytes(work.plan) + count
+    if not whole or starts[0] or (starts[1:] < starts[:-1]).any():
+        raise work.damaged(key)
+    return starts
 
 
 def row_bytes(plan: Plan) -> int:
@@ -152,26 +161,25 @@ def row_bytes(plan: Plan) -> int:
 
 def table(work: Work, number: int) -> None:
     plan, runs = work.plan, len(work.source)
-    begins = work.load("split/0")["cuts"]
-    partitions = len(begins) + 1
+    partitions = len(work.load("split/0")["cuts"]) + 1
     index = np.empty((partitions + 1, runs), np.int64)
     for k in range(runs):
         index[:, k] = starts_of(work, f"partition/{k}", partitions)
-    work.store.put("index", [np.ascontiguousarray(index).data])
+    index = np.ascontiguousarray(index)
+    work.store.put("index", [index.data])
     sizes = np.diff(index, axis=0).sum(axis=1)
     packs: list[tuple[int, int]] = []  # a partition, and one of its cuts or -1
     tasks: list[tuple[int, int, int]] = []  # a partition, and a range of runs
-    cuts: list[Array] = []  # of the partitions that are cut, and the bits that their keys skip
-    cut_of: list[tuple[int, int]] = []
+    cuts = [np.empty((0, len(plan.dims) + 1), np.int64)]
+    cut_of: list[int] = []  # the partitions that are cut
     for b in range(partitions):
-        one_key = 0 < b < len(begins) and begins[b] == begins[b - 1] + 1
-        found = _cut_again(work, index, b, int(sizes[b]), one_key) if sizes[b] > plan.rows else None
+        found = _cut_again(work, index, b, int(sizes[b])) if sizes[b] > plan.rows else None
         if found is None:
             packs += [(b, -1)] if sizes[b] else []
             continue
-        packs += [(b, piece) for piece in range(len(found[1]) + 1)]
-        cut_of.append((b, found[0]))
-        cuts.append(found[1])
+        packs += [(b, piece) for piece in range(len(found) + int(found[:, -1].sum()) + 1)]
+        cut_of.append(b)
+        cuts.append(found)
         ends = np.cumsum(index[b + 1] - index[b])
         first = 0
         while first < runs:
@@ -180,24 +188,21 @@ def table(work: Work, number: int) -> None:
             tasks.append((b, first, stop))
             first = stop
     made = {
+        "checksums": np.array([zlib.crc32(x.data) for x in index], np.int64),
         "packs": np.array(packs, np.int64).reshape(-1, 2),
         "tasks": np.array(tasks, np.int64).reshape(-1, 3),
-        "cut_of": np.array(cut_of, np.int64).reshape(-1, 2),
-        "cuts": np.concatenate([np.empty(0, np.int64), *cuts]),
-        "cut_ends": np.cumsum([0, *map(len, cuts)], dtype=np.int64),
+        "cut_of": np.array(cut_of, np.int64),
+        "cuts": np.concatenate(cuts),
+        "cut_ends": np.cumsum(list(map(len, cuts)), dtype=np.int64),
     }
     work.save(f"table/{number}", **made)
 
 
-def _cut_again(work: Work, index: Array, b: int, size: int, one_key: bool) -> tuple[int, Array] | None:
-    """How many bits to skip, and the keys at which to cut a partition that is too large; None if it is one cell.
-
-    one_key: all its entries have one key, so that only later bits tell them apart.
+def _cut_again(work: Work, index: Array, b: int, size: int) -> Array | None:
+    """The coordinates at which to cut a partition that is too large, and whether the entries there are a piece of their
+    own; None if the partition is one cell.
     """
     plan, random = work.plan, np.random.default_rng(b)
-    skip = _WORD if one_key else 0
-    if _bits(plan.dims) <= skip:
-        return None
     runs, spots, width = _LOOKED
     there = np.flatnonzero(index[b + 1] > index[b])
     there = np.sort(random.choice(there, min(runs, len(there)), replace=False))
@@ -212,30 +217,62 @@ def _cut_again(work: Work, index: Array, b: int, size: int, one_key: bool) -> tu
                 at += (end - begin) * item
     found = [x.view(dtype) for x, dtype in zip(work.store.ranges(wanted), itertools.cycle(plan.column_types[:-1]))]
     columns = [np.concatenate(found[k :: len(plan.dims)]) for k in range(len(plan.dims))]
-    keys = keys_of(columns, plan.dims, skip)
-    return skip, _cuts(keys, np.ones(len(keys)), _pieces(plan, size))
+    if all((x == x[0]).all() for x in columns):
+        return None
+    pieces = _pieces(plan, size)
+    places = np.lexsort(columns[::-1])[len(columns[0]) * np.arange(1, pieces) // pieces]
+    points, counts = np.unique(np.stack([x[places] for x in columns], 1), axis=0, return_counts=True)
+    return np.column_stack([points, counts > 1]).astype(np.int64)
 
 
-def bounds(work: Work, b: int) -> Array:
+def _numbered(columns: Sequence[Array], dims: Sequence[int], cuts: Array) -> tuple[Array, Array]:
+    """A number for each entry, which ascends with their order, and the numbers at which pieces begin."""
+    points = list(cuts[:, :-1].T)
+    numbers, at = np.zeros(len(columns[0]), np.int64), np.zeros(len(cuts), np.int64)
+    for skip in range(0, _bits(dims), _WORD):
+        keys, wanted, width = keys_of(columns, dims, skip), keys_of(points, dims, skip), 2 * len(cuts) + 1
+        numbers, at = (
+            _among(numbers, at) * width + _among(keys, wanted),
+            _among(at, at) * width + _among(wanted, wanted),
+        )
+    numbers, at = _among(numbers, at), _among(at, at)
+    return numbers, np.sort(np.concatenate([at, at[cuts[:, -1] > 0] + 1]))
+
+
+def _among(numbers: Array, known: Array) -> Array:
+    """Where each number lies among some that are known: 2 k before the k-th of them, 2 k + 1 at it."""
+    known = np.unique(known)
+    return np.searchsorted(known, numbers, "left") + np.searchsorted(known, numbers, "right")
+
+
+def cuts_of(table: Mapping[str, Array], b: int) -> tuple[Array, int]:
+    """The cuts of a partition, as in `_cut_again`, and the number of pieces that they make."""
+    which = int(np.flatnonzero(table["cut_of"] == b)[0])
+    cuts = table["cuts"][table["cut_ends"][which] : table["cut_ends"][which + 1]]
+    return cuts, len(cuts) + int(cuts[:, -1].sum()) + 1
+
+
+def bounds(work: Work, table: Mapping[str, Array], b: int) -> Array:
     """Where a partition begins and ends, in each run."""
     runs = len(work.source)
     (found,) = work.store.ranges([("index", 8 * b * runs, 16 * runs)])
-    return found.view(np.int64).reshape(2, runs)
+    starts = found.view(np.int64).reshape(2, runs)
+    if [zlib.crc32(x.data) for x in starts] != table["checksums"][b : b + 2].tolist():
+        raise work.damaged("index")
+    return starts
 
 
 def again(work: Work, number: int) -> None:
     plan, found = work.plan, work.load("table/0")
     b, first, stop = found["tasks"][number].tolist()
-    which = int(np.flatnonzero(found["cut_of"][:, 0] == b)[0])
-    cuts = found["cuts"][found["cut_ends"][which] : found["cut_ends"][which + 1]]
-    begin, end = bounds(work, b)[:, first:stop]
+    begin, end = bounds(work, found, b)[:, first:stop]
     row = row_bytes(plan)
     wanted = [
         (f"partition/{first + k}", int(begin[k]) * row, int(end[k] - begin[k]) * row) for k in range(stop - first)
     ]
     columns = gathered(work, wanted)
-    keys = keys_of(columns[:-1], plan.dims, int(found["cut_of"][which, 1]))
-    work.store.put(f"again/{number}", _scattered(columns, keys, cuts))
+    numbers, cuts = _numbered(columns[:-1], plan.dims, cuts_of(found, b)[0])
+    work.store.put(f"again/{number}", _scattered(columns, numbers, cuts))
 
 
 def gathered(work: Work, wanted: Sequence[Range]) -> list[Array]:
@@ -250,4 +287,7 @@ def gathered(work: Work, wanted: Sequence[Range]) -> list[Array]:
             x[at : at + count].view(np.uint8)[:] = block[begin:end]
             begin = end
         at += count
+    for x, size in zip(made, plan.dims, strict=False):  # before a kernel uses them
+        if len(x) and (x.min() < 0 or x.max() >= size):
+            raise work.damaged(wanted[0][0])
     return made

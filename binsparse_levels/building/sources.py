@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +17,14 @@ from ..arrays import Array
 from ..containers.base import is_url, split_path, touching
 from ..engine.blocks import read_block
 from ..engine.tree import Tree, index_dtype
-from ..errors import ArrayError, FormatError, OptionError, PathMissingError, Problem, raise_if
+from ..errors import ArrayError, ContainerError, FormatError, OptionError, PathMissingError, Problem, raise_if
 from ..formats.structure import in_triangle, read_problems
 from ..io import reading
 from ..io.kinds import Place, name_of
 from ..io.reading import check_lazy
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..tensors.tensor import Tensor
+from ..tensors.validation import checked_entries
 from . import tables
 
 Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dimension, and the values
@@ -40,6 +43,9 @@ class Source(Protocol):
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         """How many entries a chunk has, and the coordinates of about `count` of them, taken at random."""
+
+    def value_type(self) -> np.dtype[Any]:
+        """The type of the values of the first chunk. Precondition: there is one."""
 
     def described(self) -> dict[str, Any]:
         """JSON that differs where the entries may differ. `kind` names the class in SOURCES if it suffices to make the
@@ -71,10 +77,10 @@ class Tensors:
         self._limits = asdict(DEFAULT_LIMITS) if limits is None else limits
         self._opened: dict[int, Tensor] = {}
         self._starts = list(starts)  # the number of the first chunk of each tensor
+        self._states = [_state_of_tensor(place) for place in places] if states is None else states
         if not starts:
             sizes = [-(-len(self._tensor(k)._source.values) // rows) for k in range(len(places))]
             self._starts = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
-        self._states = [_state_of_tensor(place) for place in places] if states is None else states
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -82,19 +88,28 @@ class Tensors:
     def _tensor(self, which: int) -> Tensor:
         if which not in self._opened:
             place = self._places[which]
+            _hold_state(name_of(place), self._states[which], _state_of_tensor(place))
             tensor = reading.open(place, limits=Limits(**self._limits)).stored
             check_lazy(tensor._source, name_of(place), tensor.format.order)
             self._opened[which] = tensor
         return self._opened[which]
 
-    def check_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise FormatError for a tensor of another shape, or with a map, whose stored coordinates mean others."""
+    def agreed(self, shape: tuple[int, ...]) -> tuple[Any, str | None]:
+        """The fill value and the structure of all tensors. Raises FormatError for another shape, and for a map, whose
+        stored coordinates mean others; ArrayError where tensors differ.
+        """
+        found: list[tuple[Any, str | None]] = []
         for place in self._places:
             tensor = reading.open(place, limits=Limits(**self._limits))
             if tensor.map is not None:
                 raise FormatError(Problem(name_of(place), "is stored through a map; convert it without_map() first"))
             if tensor.shape != shape:
                 raise FormatError(Problem(name_of(place), f"has the shape {tensor.shape}, and {shape} is to be built"))
+            found.append((tensor.fill_value, tensor.structure))
+            if str(found[-1]) != str(found[0]):
+                what = "has another fill value or structure than the first tensor; make them equal"
+                raise ArrayError(Problem(name_of(place), what))
+        return found[0] if found else (None, None)
 
     def _block(self, number: int) -> tuple[Tensor, range]:
         which = int(np.searchsorted(self._starts, number, side="right")) - 1
@@ -119,6 +134,9 @@ class Tensors:
             for start in np.unique(starts.astype(np.int64)).tolist()
         ]
         return len(block), [np.concatenate(x) for x in zip(*found, strict=True)]
+
+    def value_type(self) -> np.dtype[Any]:
+        return self._tensor(0).dtype
 
     def described(self) -> dict[str, Any]:
         places = [place if isinstance(place, str) else name_of(place) for place in self._places]
@@ -147,7 +165,8 @@ def _state_of_tensor(place: Place) -> Any:
     inside = f"{path}/{group}" if group else path
     for name in ("zarr.json", ".zattrs", "binsparse.json", "values.ra"):
         if is_url(path) or os.path.exists(f"{inside}/{name}"):
-            return state_of(f"{inside}/{name}")
+            with contextlib.suppress(ContainerError):  # a store that only another library knows
+                return state_of(f"{inside}/{name}")
     return None
 
 
@@ -164,6 +183,12 @@ def state_of(path: str) -> list[Any]:
     except FileNotFoundError:
         raise PathMissingError(Problem(path, "no such file")) from None
     return [status.st_size, status.st_mtime_ns]
+
+
+def _hold_state(path: str, known: Any, state: Any) -> None:
+    """Raise ContainerError for a file that has changed since a build began."""
+    if state != known:
+        raise ContainerError(Problem(path, "has changed since the build began; pass another work="))
 
 
 def _in_store(url: str) -> tuple[Any, str]:
@@ -208,7 +233,9 @@ class Parquet:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def _read(self, file: str, groups: Sequence[int]) -> Chunk:
+    def _read(self, which: int, groups: Sequence[int]) -> Chunk:
+        file = self._files[which]
+        _hold_state(file, self._states[which], state_of(file))
         with touching(file):
             table = _parquet(file).read_row_groups(groups, columns=self._columns, use_threads=False)
             *coords, values = tables.columns_of(table, self._columns)
@@ -216,12 +243,17 @@ class Parquet:
 
     def read(self, number: int) -> Chunk:
         file, first, stop, _ = self._groups[number]
-        return self._read(self._files[file], range(first, stop))
+        return self._read(file, range(first, stop))
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         file, first, stop, rows = self._groups[number]
         group = int(np.random.default_rng(number).integers(first, stop))  # the first of all files may be alike
-        return rows, picked(self._read(self._files[file], [group]), number, count)
+        return rows, picked(self._read(file, [group]), number, count)
+
+    def value_type(self) -> np.dtype[Any]:
+        with touching(self._files[0]):
+            schema, name = _parquet(self._files[0]).schema_arrow, self._columns[-1]
+            return tables.type_of(schema.field(name).type, name)
 
     def described(self) -> dict[str, Any]:
         return {
@@ -238,11 +270,38 @@ def _parquet(file: str) -> Any:
     tables.arrow()
     from pyarrow.parquet import ParquetFile
 
-    if not is_url(file):
-        return ParquetFile(file)
-    import obstore
+    return ParquetFile(_Object(file), pre_buffer=True) if is_url(file) else ParquetFile(file)
 
-    return ParquetFile(obstore.open_reader(*_in_store(file)), pre_buffer=True)
+
+class _Object(io.RawIOBase):
+    """An object in a store, as the file that pyarrow reads: each read is one request."""
+
+    def __init__(self, url: str) -> None:
+        import obstore
+
+        self._read, self._place = obstore.get_range, _in_store(url)
+        self._size, self._at = obstore.head(*self._place)["size"], 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        count = self._size - self._at if size < 0 else min(size, self._size - self._at)
+        if count < 1:
+            return b""
+        found = bytes(self._read(*self._place, start=self._at, length=count))
+        self._at += len(found)
+        return found
 
 
 def parquet_files(places: str | Sequence[str]) -> list[str]:
@@ -272,19 +331,22 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
 class Numbered:
     """Chunks that a function makes: function(k) gives the coordinates and the values of chunk k."""
 
-    def __init__(self, function: Callable[[int], tuple[Any, Any]], count: int) -> None:
-        self._function, self._count = function, count
+    def __init__(self, function: Callable[[int], tuple[Any, Any]], count: int, ndim: int) -> None:
+        self._function, self._count, self._ndim = function, count, ndim
 
     def __len__(self) -> int:
         return self._count
 
     def read(self, number: int) -> Chunk:
         coords, values = self._function(number)
-        return [np.asarray(x) for x in coords], np.asarray(values)
+        return checked_entries(coords, values, self._ndim)
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         chunk = self.read(number)
         return len(chunk[1]), picked(chunk, number, count)
+
+    def value_type(self) -> np.dtype[Any]:
+        return self.read(0)[1].dtype
 
     def described(self) -> dict[str, Any]:
         name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
@@ -298,6 +360,7 @@ class DaskFrame:
         tables.check_names(list(frame.columns), columns)
         self._columns = list(columns)
         self._name = frame._name
+        self._none = frame._meta[list(columns)]  # the columns, without rows
         self._parts = frame[list(columns)].to_delayed()
 
     def __len__(self) -> int:
@@ -313,6 +376,10 @@ class DaskFrame:
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         chunk = self.read(number)
         return len(chunk[1]), picked(chunk, number, count)
+
+    def value_type(self) -> np.dtype[Any]:
+        name = self._columns[-1]
+        return tables.type_of(tables.arrow().Schema.from_pandas(self._none).field(name).type, name)
 
     def described(self) -> dict[str, Any]:
         return {"dask": self._name, "columns": self._columns, "count": len(self)}
@@ -331,7 +398,7 @@ def source_of(
             number = as_integer(count)
             if number is None or number < 0 or columns is not None:
                 raise OptionError(Problem("count", f"a function makes a number of chunks, got count={count!r:.40}"))
-            return Numbered(given, number)
+            return Numbered(given, number, len(shape))
         if columns is None:
             raise OptionError(Problem("columns", "name the columns of the coordinates, and of the values last"))
         return DaskFrame(given, columns)
@@ -341,9 +408,7 @@ def source_of(
         return Parquet(parquet_files(given), columns, rows)
     places = list(given) if isinstance(given, list | tuple) else [given]
     places = [os.fspath(x) if isinstance(x, os.PathLike) else x for x in places]
-    made = Tensors([x if not isinstance(x, str) or is_url(x) else _absolute(x) for x in places], rows)
-    made.check_shape(shape)
-    return made
+    return Tensors([x if not isinstance(x, str) or is_url(x) else _absolute(x) for x in places], rows)
 
 
 def _absolute(place: str) -> str:

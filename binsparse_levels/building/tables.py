@@ -89,7 +89,7 @@ class _Numbers:
         pa = arrow()
         first, self._seen = not self._seen, True
         if self.known is None and pa.types.is_integer(column.type):
-            return _numbers(column, self._path)
+            return _numbers(column, self.name)
         if self.known is None and not first:
             raise ArrayError(Problem(self._path, f"holds {column.type} where integers were before; cast one"))
         _refuse_nulls(column, self._path)
@@ -196,17 +196,28 @@ def check_names(there: Sequence[str], names: Sequence[str]) -> None:
 
 def columns_of(table: Any, names: Sequence[str]) -> list[Array]:
     """The columns of a table or batch of Arrow's. Raises ArrayError for nulls, and for columns without numbers."""
-    return [_numbers(table.column(name), f"columns.{name}") for name in names]
+    return [_numbers(table.column(name), name) for name in names]
 
 
-def _numbers(column: Any, path: str) -> Array:
-    _refuse_nulls(column, path)
+def _numbers(column: Any, name: str) -> Array:
+    dtype = type_of(column.type, name)
+    _refuse_nulls(column, f"columns.{name}")
     if hasattr(column, "combine_chunks"):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    made = column.to_numpy(zero_copy_only=False)
-    if made.dtype.kind not in "biufc":
-        raise ArrayError(Problem(path, f"holds {column.type}; give numbers, and coordinates for labels"))
-    return np.asarray(made)
+    if dtype.kind == "b":
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    return np.from_dlpack(column)  # without pandas, which to_numpy imports
+
+
+def type_of(kind: Any, name: str) -> np.dtype[Any]:
+    """The numpy type of a column of this type of Arrow's. Raises ArrayError for columns without numbers."""
+    try:
+        found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+    except NotImplementedError:
+        found = np.dtype(object)
+    if found.kind not in "biuf":
+        raise ArrayError(Problem(f"columns.{name}", f"holds {kind}; give numbers, and coordinates for labels"))
+    return found
 
 
 def _refuse_nulls(column: Any, path: str) -> None:

@@ -34,6 +34,7 @@ from ..tensors.foreign import qualified
 from ..tensors.tensor import Tensor
 from ..tensors.validation import (
     check_value_type,
+    checked_entries,
     checked_fill,
     checked_format,
     checked_json,
@@ -127,6 +128,7 @@ def convert(
 @within_memory
 def write_from(
     chunks: Iterable[Any] | Any,
+    /,
     path: Place,
     shape: int | Sequence[int],
     format: FormatLike,
@@ -183,7 +185,7 @@ def write_from(
     first = next(stream, None)
     if first is None and dtype is None:
         raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
-    value_type = np.dtype(dtype) if first is None or dtype is not None else first[1].dtype
+    value_type = np.dtype(dtype).newbyteorder("=") if first is None or dtype is not None else first[1].dtype
     check_value_type(value_type)
     fill = checked_fill(fill_value, value_type)
     index = np.dtype(index_dtype(stored, 0))
@@ -206,7 +208,7 @@ def write_from(
         tensor = _whole(plan, one or [np.empty(0, dtype) for dtype in plan.column_types])
         write(path, tensor if rows is None else tensor._labelled(rows.labels()), **rest)
         return
-    if any(level.fused() is None for level in parsed.levels):
+    if any(level.fused() is None for level in parsed.levels) or not stored:
         raise FormatError(Problem("format", f"{parsed} is not written in parts; take dense and sparse levels"))
     with _scratch(path) as folder:
         spilled = Spilled()
@@ -268,7 +270,7 @@ def _chunks(chunks: Any, rows: tables.Rows | None) -> Iterator[Chunk]:
                 raise OptionError(Problem("dims", "a table needs the names of its columns; pass dims= and values="))
             yield from rows.chunks(chunk)
         elif isinstance(chunk, Sequence) and len(chunk) == 2:
-            yield [np.asarray(x) for x in chunk[0]], np.asarray(chunk[1])
+            yield checked_entries(chunk[0], chunk[1], ndim)
         else:
             raise TypeError(f"a chunk is a pair of coordinates and values, or a table, got {qualified(chunk)}")
 
@@ -363,6 +365,10 @@ class Spilled:
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         return self._counts[number], picked(self.read(number), number, count)
+
+    def value_type(self) -> np.dtype[Any]:
+        assert self._work is not None
+        return np.dtype(self._work.plan.dtype)
 
     def described(self) -> dict[str, Any]:
         return {"kind": "stream"}

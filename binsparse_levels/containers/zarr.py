@@ -6,27 +6,23 @@ The header is nested twice, as other programs read it: attributes["binsparse"] =
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import functools
-import importlib.util
 import json
 import math
 import os
 import shutil
-import threading
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import zarr
-from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.abc.store import Store
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, StorePath, WrapperStore, ZipStore
+from zarr.storage import LocalStore, MemoryStore, StorePath
 
 from ..arrays import Array, LazyArray, Parts, Pieces, lazy
 from ..errors import (
@@ -43,10 +39,12 @@ from ..formats.json import RESERVED, load_json
 from ..limits import Limits
 from . import zarr_objects
 from .base import Storage, asked_for, bounded_chunk, is_url, touching
-from .direct import open_zip, refuse_links
+from .checksums import of_header
+from .direct import refuse_links
 from .replacing import refuse_existing, remove, replacing, replacing_folder
 from .zarr_direct import Chunks, chunks_of, keys_of
-from .zarr_objects import Cache, ObjectArray
+from .zarr_objects import ObjectArray, Objects
+from .zarr_stores import Folder, check_store, is_near, opened, undone
 
 ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
@@ -55,7 +53,6 @@ _COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing ch
 _CHUNK = 2**16  # items: a small slice reads little
 _SMALL_CHUNK = 2**11  # items, in an object store: 50 values at scattered coordinates of 2.5 M take 1.3 MB, else 25
 _SHARD = 2**20  # items: a large array makes few files
-_CLOUDS = {"s3", "s3a", "gs", "az", "abfs", "abfss"}  # whose credentials obstore takes from the environment
 _NAMES = {"zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"}
 _METADATA = 2**26  # bytes of the metadata of a group
 _MOST_FILES = 2**10  # of one array that grows, as long as they are small
@@ -66,133 +63,9 @@ _AT_ONCE = 2**6  # requests to a web server
 _CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "blosc", "lz4", "crc32c", "shuffle"}
 
 
-class _Folder(LocalStore):
-    """A local folder in which zarr follows no symbolic link."""
-
-    async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
-        refuse_links(str(self.root), key)
-        return await super().get(key, *args, **kwargs)
-
-    def get_sync(self, key: str, *args: Any, **kwargs: Any) -> Any:
-        refuse_links(str(self.root), key)
-        return super().get_sync(key, *args, **kwargs)
-
-    async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
-        asked = list(key_ranges)
-        for key, _ in asked:
-            refuse_links(str(self.root), key)
-        return await super().get_partial_values(prototype, asked)
-
-    async def getsize_prefix(self, prefix: str) -> int:
-        places = os.walk(self.root / prefix)
-        return sum(os.lstat(os.path.join(place, name)).st_size for place, _, names in places for name in names)
-
-
-class _Zip(ZipStore):
-    """A zip file that is open for reading."""
-
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        super().__init__(archive.filename or "", mode="r")
-        self._lock = threading.RLock()
-        self._zf = archive
-        self._is_open = True
-
-
-class _Web(ObjectStore[Any]):
-    """A store on a web server: read-only, without a listing. A server that cannot send a range sends the whole file."""
-
-    supports_listing = False
-
-    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        from obstore.exceptions import NotSupportedError
-
-        try:
-            return await super().get(key, prototype, byte_range)
-        except NotSupportedError:
-            whole = await super().get(key, prototype)
-        match byte_range:
-            case RangeByteRequest(start, stop):
-                return None if whole is None else whole[start:stop]
-            case OffsetByteRequest(start):
-                return None if whole is None else whole[start:]
-            case SuffixByteRequest(count):
-                return None if whole is None else whole[max(len(whole) - count, 0) :]
-        return whole
-
-    async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
-        return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
-
-
-def _at_url(url: str) -> Any:
-    """The store at a URL: obstore's for web servers and for clouds where obstore is installed, else fsspec's."""
-    with touching(url):
-        parts = urlsplit(url)
-        if parts.scheme in _CLOUDS and importlib.util.find_spec("obstore"):
-            from obstore.store import from_url
-
-            return ObjectStore(from_url(url))
-        if parts.scheme not in ("http", "https"):
-            return FsspecStore.from_url(url)
-        from obstore.store import HTTPStore
-
-        options: Any = {"allow_http": True}
-        user, at, host = parts.netloc.rpartition("@")
-        if at:
-            word = base64.b64encode(unquote(user).encode()).decode()
-            options["default_headers"] = {"Authorization": f"Basic {word}"}
-        return _Web(HTTPStore.from_url(parts._replace(netloc=host).geturl(), client_options=options), read_only=True)
-
-
-class _Undoable(WrapperStore[Store]):
-    """A store whose changes can be undone: the old value of a key is kept before it changes."""
-
-    _supports_sync_io = False  # else newer versions of zarr write past `set` and `delete`
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self._kept: dict[str, Any] = {}
-
-    async def _keep(self, key: str) -> None:
-        if key not in self._kept:
-            self._kept[key] = await self._store.get(key, default_buffer_prototype())
-
-    async def set(self, key: str, value: Any) -> None:
-        with touching(f"{self._store}/{key}"):
-            await self._keep(key)
-            await self._store.set(key, value)
-
-    async def set_if_not_exists(self, key: str, value: Any) -> None:
-        with touching(f"{self._store}/{key}"):
-            await self._keep(key)
-            await self._store.set_if_not_exists(key, value)
-
-    async def _set_many(self, values: Any) -> None:
-        for key, value in values:
-            await self.set(key, value)
-
-    async def delete(self, key: str) -> None:
-        with touching(f"{self._store}/{key}"):
-            await self._keep(key)
-            await self._store.delete(key)
-
-    async def delete_dir(self, prefix: str) -> None:
-        for key in [key async for key in self._store.list_prefix(f"{prefix}/".lstrip("/"))]:
-            await self.delete(key)
-
-    async def undo(self) -> list[str]:
-        """Restore every key. Returns the keys where that failed."""
-        lost = []
-        for key, value in reversed(self._kept.items()):
-            try:
-                await (self._store.delete(key) if value is None else self._store.set(key, value))
-            except Exception:
-                lost.append(key)
-        return lost
-
-
 def _direct(array: zarr.Array[Any]) -> Chunks | None:
     """How an array is read and written without zarr, or None where only zarr can."""
-    return chunks_of(array, str(array.store.root)) if isinstance(array.store, _Folder) else None
+    return chunks_of(array, str(array.store.root)) if isinstance(array.store, Folder) else None
 
 
 def _prefix(array: zarr.Array[Any]) -> str:
@@ -224,13 +97,14 @@ class ZarrReader:
     """A group that is open for reading. Unknown codecs are refused before any codec runs."""
 
     def __init__(self, group: zarr.Group, limits: Limits, attributes: Mapping[str, Any] | None = None) -> None:
-        """attributes: those of the group, if they are known and list the metadata of all arrays."""
+        """attributes: those of the group, if they list the metadata of all arrays, and are to be believed."""
         self._group = group
         self._limits = limits
         self._attributes = attributes
-        self._listed = {} if attributes is None else attributes[_ARRAYS]
+        listed = {} if attributes is None else attributes[_ARRAYS]
+        self._listed, self._sizes = listed.get("arrays", {}), listed.get("bytes", {})
         self._arrays: dict[str, zarr.Array[Any]] = {}
-        self._cache = Cache(limits.cache_bytes)
+        self._objects = Objects(group.store, limits)
 
     def read_header(self) -> Any:
         with touching(ATTRIBUTE):
@@ -257,12 +131,14 @@ class ZarrReader:
 
     def array(self, name: str) -> LazyArray | None:
         with touching(name):
-            try:
-                listed = self._listed.get(name)
-                place = self._group.store_path / name
-                array = self._group[name] if listed is None else zarr.Array.from_dict(place, listed)
-            except KeyError:
-                return None
+            listed = self._listed.get(name)
+            if listed is not None:
+                array: Any = zarr.Array.from_dict(self._group.store_path / name, listed)
+            else:
+                try:
+                    array = self._group[name]
+                except KeyError:
+                    return None
         if not isinstance(array, zarr.Array):
             raise ContainerError(Problem(name, "is no array"))
         with touching(name):
@@ -274,18 +150,19 @@ class ZarrReader:
             if array.metadata.to_dict().get("storage_transformers"):
                 raise UnsafeError(Problem(name, "has storage transformers"))
             self._arrays[name] = array
-            if not isinstance(array.store, _Folder) and (chunks := keys_of(array)) is not None:
+            told = self._sizes.get(name)
+            nbytes = told if isinstance(told, int) else _stored_sizes([array])[0]
+            if not isinstance(array.store, Folder) and (chunks := keys_of(array)) is not None:
                 bounded_chunk(name, chunks.per_file, array.size, chunks.dtype.itemsize, self._limits)
-                complete, size = bool(array.attrs.get(_COMPLETE)), functools.partial(_stored_size, array)
-                return ObjectArray(name, array.store, chunks, self._cache, self._limits, complete=complete, size=size)
-            nbytes = _stored_size(array)
+                complete = bool(array.attrs.get(_COMPLETE))
+                return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
             parts = functools.cache(lambda: self._parts(array, name))
 
             def read(start: int, stop: int) -> Array:
                 self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
                 return parts()(start, stop)
 
-            return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes)
+            return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes, chunk=math.prod(array.chunks))
 
     @property
     def kind(self) -> str:
@@ -335,15 +212,22 @@ def _attributes(text: bytes | None, newer: bool, limits: Limits) -> dict[str, An
     return dict(found.get("attributes", {}) if newer else found)
 
 
-def _stored_size(array: zarr.Array[Any]) -> int:
-    """The bytes that an array takes, or at the most where they cannot be listed."""
-    listed = array.store.supports_listing
-    return int(sync(array.store.getsize_prefix(_prefix(array)))) if listed else int(array.nbytes)
+def _stored_sizes(arrays: Iterable[zarr.Array[Any]]) -> list[int]:
+    """The bytes that arrays take, or at the most where they cannot be listed."""
+
+    async def size(array: zarr.Array[Any]) -> int:
+        listed = array.store.supports_listing
+        return await array.store.getsize_prefix(_prefix(array)) if listed else int(array.nbytes)
+
+    async def sizes() -> list[int]:
+        return list(await asyncio.gather(*map(size, arrays)))
+
+    return sync(sizes())
 
 
 def _stored(node: zarr.Group | zarr.Array[Any], key: str) -> bytes | None:
     """The value of a key beside the node, or None. A folder is read without zarr, which takes 0.3 ms a key."""
-    if not isinstance(node.store, _Folder):
+    if not isinstance(node.store, Folder):
         buffer = sync((node.store_path / key).get())
         return None if buffer is None else buffer.to_bytes()
     root, path = str(node.store.root), f"{node.path}/{key}".lstrip("/")
@@ -385,6 +269,7 @@ class ZarrWriter:
     def __init__(self, group: zarr.Group, storage: Storage) -> None:
         self._group = group
         self._storage = storage
+        self._made: dict[str, zarr.Array[Any]] = {}
         self.written: list[str] = []
 
     def create(self, name: str, length: int, dtype: np.dtype[Any]) -> zarr.Array[Any]:
@@ -395,7 +280,7 @@ class ZarrWriter:
         self.written.append(name)
         layout = self._version_2 if self._group.metadata.zarr_format == 2 else self._version_3
         with touching(name):
-            return self._group.create_array(
+            self._made[name] = self._group.create_array(
                 name,
                 shape=(length,),
                 dtype=np.dtype(dtype.newbyteorder("<").str),  # zarr knows one of two C names of a type
@@ -404,6 +289,7 @@ class ZarrWriter:
                 attributes={_COMPLETE: True},
                 **layout(name, length, compression),
             )
+        return self._made[name]
 
     def write(self, name: str, pieces: Pieces) -> None:
         created = self.create(name, pieces.length, pieces.dtype)
@@ -419,7 +305,7 @@ class ZarrWriter:
             at += len(piece)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
-        _commit(self._group, header)
+        _commit(self._group, header, self._made)
 
     def _version_2(self, name: str, length: int, compression: str) -> dict[str, Any]:
         import numcodecs
@@ -438,15 +324,22 @@ class ZarrWriter:
         if self._storage.checksum is not False:
             codecs = [*codecs, Crc32cCodec()]
         options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
+        options["dimension_names"] = [f"dim_{name}"]  # without a name xarray refuses the group
         if shard or length > chunk:
             options["shards"] = (-(-min(shard or _SHARD, max(length, 1)) // chunk) * chunk,)
         return options
 
 
-def _commit(group: zarr.Group, header: Mapping[str, Any]) -> None:
-    """Write the header, and beside it the metadata of the arrays that it names. All of them are stored."""
-    names = header[ATTRIBUTE]["data_types"]
-    group.update_attributes({ATTRIBUTE: dict(header), _ARRAYS: {name: _metadata_of(group[name]) for name in names}})
+def _commit(
+    group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, zarr.Array[Any]], *, stored: bool = True
+) -> None:
+    """Write the header, and beside it the metadata of its arrays, and their sizes where they are stored already."""
+    listed = {
+        "header": of_header(header),
+        "arrays": {name: _metadata_of(array) for name, array in arrays.items()},
+        "bytes": dict(zip(arrays, _stored_sizes(arrays.values()), strict=True)) if stored else {},
+    }
+    group.update_attributes({ATTRIBUTE: dict(header), _ARRAYS: listed})
 
 
 def _metadata_of(array: Any) -> dict[str, Any]:
@@ -458,14 +351,8 @@ def _metadata_of(array: Any) -> dict[str, Any]:
     return dict(kept["zarr.json"] if "zarr.json" in kept else {**kept[".zarray"], "attributes": kept[".zattrs"]})
 
 
-def _is_near(store: Store) -> bool:
-    """Whether a request takes no time worth counting."""
-    store = store._store if isinstance(store, _Undoable) else store
-    return isinstance(store, LocalStore | MemoryStore | ZipStore)
-
-
 def _usual_chunk(store: Store) -> int:
-    return _CHUNK if _is_near(store) else _SMALL_CHUNK
+    return _CHUNK if is_near(store) else _SMALL_CHUNK
 
 
 def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
@@ -495,45 +382,23 @@ def _known(store: Any, group: str | None, limits: Limits) -> ZarrReader | None:
     Nearer stores are cheap to ask, and give the metadata of the arrays themselves.
     """
     place = store if isinstance(store, StorePath) else StorePath(store)
-    if _is_near(place.store):
+    if is_near(place.store):
         return None
     place = place / group if group else place
     for key, version in (("zarr.json", 3), (".zattrs", 2)):
         text = sync((place / key).get())
         if text is not None:
             attributes = _attributes(text.to_bytes(), version == 3, limits)
-            if ATTRIBUTE not in attributes or not isinstance(attributes.get(_ARRAYS), dict):
-                return None
-            metadata = {"zarr_format": version, "attributes": attributes}
-            return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
+            header = attributes.get(ATTRIBUTE)
+            match attributes.get(_ARRAYS):
+                # Another program that replaced the header did not know of the list.
+                case {"header": sum, "arrays": dict(), "bytes": dict()} if isinstance(
+                    header, dict
+                ) and sum == of_header(header):
+                    metadata = {"zarr_format": version, "attributes": attributes}
+                    return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
+            break
     return None
-
-
-@contextlib.contextmanager
-def opened(path: Any) -> Iterator[Any]:
-    """The argument for zarr at a path: the path, a store of a zip file, or a store of a folder.
-
-    A zip file is closed at the end, but for one that was open. The store of a folder follows no links.
-    """
-    if isinstance(path, zipfile.ZipFile):
-        yield _Zip(path)
-        return
-    if isinstance(path, zarr.Group):
-        path = path.store_path
-    if isinstance(path, StorePath) and type(path.store) is LocalStore:
-        yield StorePath(_Folder(path.store.root, read_only=True), path.path)
-        return
-    if type(path) is LocalStore or (isinstance(path, str) and os.path.isdir(path)):
-        yield _Folder(path if isinstance(path, str) else path.root, read_only=True)
-        return
-    if is_url(path):
-        yield _at_url(path)
-        return
-    if not isinstance(path, str) or not os.path.isfile(path):
-        yield path
-        return
-    with open_zip(path) as archive:
-        yield _Zip(archive)
 
 
 @contextlib.contextmanager
@@ -547,7 +412,7 @@ def writing(
     """
     _check_place(path)
     if isinstance(path, zarr.Group):
-        _check_store(path.store)
+        check_store(path.store)
         store, inner = _within(path)
         with writing(store, inner, overwrite, limits, storage, zarr_format=path.metadata.zarr_format) as writer:
             yield writer
@@ -564,7 +429,7 @@ def writing(
     if type(path) is LocalStore and not path.read_only:
         path = str(path.root)
     if not isinstance(path, str) or is_url(path):
-        with _undone(path) as store, _filling(store, group, overwrite, limits, storage, zarr_format) as writer:
+        with undone(path) as store, _filling(store, group, overwrite, limits, storage, zarr_format) as writer:
             yield writer
         return
     refuse_existing(path, overwrite or group is not None)
@@ -601,10 +466,10 @@ def new_metadata(
     if remote and storage.chunks is None:
         storage = replace(storage, chunks=_SMALL_CHUNK)
     kept: dict[str, Any] = {}
-    writer = ZarrWriter(zarr.create_group(MemoryStore(kept), zarr_format=3), storage)
-    for name, (length, dtype) in arrays.items():
-        writer.create(name, length, dtype)
-    writer.write_header(header)
+    group = zarr.create_group(MemoryStore(kept), zarr_format=3)
+    writer = ZarrWriter(group, storage)
+    made = {name: writer.create(name, length, dtype) for name, (length, dtype) in arrays.items()}
+    _commit(group, header, made, stored=False)
     return {key: buffer.to_bytes() for key, buffer in kept.items()}
 
 
@@ -632,7 +497,7 @@ def extend(
             if direct.per_file < _SHARD and given.length > _MOST_FILES * direct.per_file:
                 return False  # chunks as small as the first tensor was: as many files, if it goes on
     with replacing_folder(path, keep=True, copy=_link) as part, _settled(), touching(path):
-        root = zarr.open_group(_Folder(part), mode="r+", use_consolidated=False)
+        root = zarr.open_group(Folder(part), mode="r+", use_consolidated=False)
         place = root.require_group(group) if group else root
         for name, array in place.arrays():
             old, given = array.size, pieces[name]
@@ -642,7 +507,7 @@ def extend(
             direct = _direct(array)
             assert direct is not None
             direct.extend(old, given)
-        _commit(place, header())
+        _commit(place, header(), dict(place.arrays()))
     return True
 
 
@@ -674,7 +539,7 @@ def _filling(
     zarr_format: int,
 ) -> Iterator[ZarrWriter]:
     if isinstance(store, str):
-        store = _Folder(store)
+        store = Folder(store)
     with _settled(), touching(str(store)):
         try:
             root = zarr.open_group(store, mode="r+", use_consolidated=False)
@@ -708,16 +573,6 @@ def _check_place(path: Any) -> None:
         raise TypeError(f"expected a path, a store or a group of zarr's, got {type(path).__name__}")
 
 
-def _check_store(store: Store) -> None:
-    """Raise ContainerError for a store that cannot be written, or whose changes cannot be undone."""
-    if store.read_only:
-        raise ContainerError(
-            Problem(str(store), "is open for reading only; open it for writing, or give another place")
-        )
-    if not store.supports_deletes:
-        raise ContainerError(Problem(str(store), "cannot take back what is written; give the path of the file"))
-
-
 def _within(group: zarr.Group) -> tuple[Any, str]:
     """The store of an open group, and the path in it. If the root of the store is no group, the group is it."""
     store, path = group.store, group.path
@@ -726,26 +581,6 @@ def _within(group: zarr.Group) -> tuple[Any, str]:
     except FileNotFoundError:
         return os.path.join(store.root, path) if type(store) is LocalStore else group.store_path, ""
     return str(store.root) if type(store) is LocalStore else store, path
-
-
-@contextlib.contextmanager
-def _undone(place: Any) -> Iterator[Store | StorePath]:
-    """The store at a place, open for writing. Where the block fails, its changes are undone."""
-    with touching(str(place)):
-        if isinstance(place, str):
-            place = _at_url(place)
-    path = place if isinstance(place, StorePath) else StorePath(place)
-    _check_store(path.store)
-    store = _Undoable(path.store)
-    try:
-        yield StorePath(store, path.path)
-    except BaseException as error:
-        if lost := sync(store.undo()):
-            what = (
-                f"{len(lost)} keys could neither be written nor put back, such as {lost[0]}; write it to another place"
-            )
-            raise ContainerError(Problem(str(place), what)) from error
-        raise
 
 
 @contextlib.contextmanager

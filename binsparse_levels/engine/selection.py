@@ -128,6 +128,8 @@ def _locate_in_file(
     """`locate` of a level in a file: its fibers at these positions are read and checked."""
     fibers, number = np.unique(positions, return_inverse=True)
     among: Positions = fibers
+    if not len(fibers):
+        return positions
     if fibers[-1] - fibers[0] == len(fibers) - 1:
         among = range(int(fibers[0]), int(fibers[-1]) + 1)
     local, children, held = part_of(tree, place, arrays, n, among, [np.unique(x) for x in coords])

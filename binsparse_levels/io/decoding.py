@@ -331,7 +331,7 @@ class Loading:
                 pieces = (held[start : start + _AT_ONCE] for start in range(0, max(length, 1), _AT_ONCE))
                 checksums.check_pieces(name, pieces, self._sums)
 
-        return lazy(length, dtype, read, gather=gather, verify=verify)
+        return lazy(length, dtype, read, gather=gather, verify=verify, chunk=held.chunk)
 
     def _array(self, name: str) -> LazyArray:
         """An array, decoded, under the checks of a predefined format where it has its own."""
@@ -360,9 +360,10 @@ class Loading:
             raise_if(ArrayError, self._empty_fiber_problems(found))
             return found[: stop - start]
 
+        chunk = max(stored.chunk // data_type.parts, 1)
         if ascending:
-            return lazy(length, data_type.dtype, read_ascending, verify=stored.verify)
-        return lazy(length, data_type.dtype, read, gather=gather, verify=stored.verify)
+            return lazy(length, data_type.dtype, read_ascending, verify=stored.verify, chunk=chunk)
+        return lazy(length, data_type.dtype, read, gather=gather, verify=stored.verify, chunk=chunk)
 
     @contextlib.contextmanager
     def _in_place(self) -> Iterator[None]:

@@ -54,7 +54,7 @@ from .validation import (
 
 Check: TypeAlias = Literal["full", "trusted", "none"]
 
-_PER_PLACE = 2**8  # values of a tensor in a file: for more places than one in so many, it is read whole
+_PER_PLACE = 2**12  # values that could be read in the time of one lookup in a file
 _DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
 
 
@@ -92,6 +92,7 @@ class Tensor:
         "_file",
         "_format",
         "_held",
+        "_looked_up",
         "_metadata",
         "_reader",
         "_shape",
@@ -143,6 +144,7 @@ class Tensor:
         self._format = format
         self._shape = shape
         self._held = _frozen(format, held) if isinstance(held, Tree) and not held.lazy else held
+        self._looked_up = 0  # places in the lazy tree
         self._reader: Callable[[Any], Any] | None = None  # made when a value has been asked for
         self._file: Callable[[], Any] | None = None  # closes the file that `open` has opened
         self._metadata = metadata
@@ -178,11 +180,13 @@ class Tensor:
         return held
 
     def _tree_for(self, places: int) -> Tree:
-        """The tree to look up so many places in: of a tensor in a file the lazy tree, as long as they are few."""
+        """The tree to look up so many places in: of a tensor in a file the lazy tree, until a whole read costs less."""
         held = self._held
-        if not isinstance(held, Tree) or self.structure is not None or places * _PER_PLACE > len(held.values):
+        if not isinstance(held, Tree) or not held.lazy or self.structure is not None:
             return self._tree
-        return held
+        self._looked_up += places
+        chunk = max(getattr(array, "chunk", 1) for array in (*held.arrays.values(), held.values))
+        return held if self._looked_up * max(2 * chunk, _PER_PLACE) <= len(held.values) else self._tree
 
     @property
     def _source(self) -> Tree:
