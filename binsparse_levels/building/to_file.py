@@ -181,7 +181,7 @@ def write_from(
     parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
     check_target(path, overwrite=overwrite, kind=options.get("kind"))
     rows = _rows(len(sizes), dims, values, labels)
-    stream = _chunks(chunks, rows)
+    stream = _chunks(chunks, len(sizes), rows)
     first = next(stream, None)
     if first is None and dtype is None:
         raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
@@ -262,7 +262,7 @@ def _rows(
     return tables.Rows(dims, values, labels)
 
 
-def _chunks(chunks: Any, rows: tables.Rows | None) -> Iterator[Chunk]:
+def _chunks(chunks: Any, ndim: int, rows: tables.Rows | None) -> Iterator[Chunk]:
     """The chunks of a stream, as arrays. Raises OptionError, TypeError."""
     for chunk in [chunks] if tables.is_table(chunks) else chunks:
         if tables.is_table(chunk):

@@ -22,7 +22,7 @@ from zarr.storage import LocalStore, StorePath
 
 from ..containers.base import is_url
 from ..containers.replacing import refuse_existing, replacing, replacing_folder
-from ..containers.zarr import opened
+from ..containers.zarr_stores import opened
 from ..errors import BinsparseError, DescriptorError, OptionError, PathExistsError, Problem, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..io import list_tensors, write
