@@ -45,6 +45,9 @@ class Source(Protocol):
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         """How many entries a chunk has, and the coordinates of about `count` of them, taken at random."""
 
+    def value_type(self) -> np.dtype[Any]:
+        """The type of the values of the first chunk. Precondition: there is one."""
+
     def described(self) -> dict[str, Any]:
         """JSON that differs where the entries may differ. `kind` names the class in SOURCES if it suffices to make the
         source again.
@@ -134,6 +137,9 @@ class Tensors:
             for start in np.unique(starts.astype(np.int64)).tolist()
         ]
         return len(block), [np.concatenate(x) for x in zip(*found, strict=True)]
+
+    def value_type(self) -> np.dtype[Any]:
+        return self._tensor(0).dtype
 
     def described(self) -> dict[str, Any]:
         places = [place if isinstance(place, str) else name_of(place) for place in self._places]
@@ -256,6 +262,11 @@ class Parquet:
         group = int(np.random.default_rng(number).integers(first, stop))  # the first of all files may be alike
         return rows, picked(self._read(file, [group]), number, count)
 
+    def value_type(self) -> np.dtype[Any]:
+        with touching(self._files[0]):
+            schema, name = _parquet(self._files[0]).schema_arrow, self._columns[-1]
+            return tables.type_of(schema.field(name).type, name)
+
     def described(self) -> dict[str, Any]:
         return {
             "kind": "parquet",
@@ -271,20 +282,17 @@ def _parquet(file: str) -> Any:
     tables.arrow()
     from pyarrow.parquet import ParquetFile
 
-    if not is_url(file):
-        return ParquetFile(file)
-    return ParquetFile(_RemoteFile(file), pre_buffer=True)
+    return ParquetFile(_Object(file), pre_buffer=True) if is_url(file) else ParquetFile(file)
 
 
-class _RemoteFile(io.RawIOBase):
-    """An object of a store, as a file whose ranges are read when they are asked for."""
+class _Object(io.RawIOBase):
+    """An object in a store, as the file that pyarrow reads: each read is one request."""
 
     def __init__(self, url: str) -> None:
         import obstore
 
-        self._calls: Any = obstore
-        self._store, self._key = _in_store(url)
-        self._size, self._at = int(obstore.head(self._store, self._key)["size"]), 0
+        self._read, self._place = obstore.get_range, _in_store(url)
+        self._size, self._at = obstore.head(*self._place)["size"], 0
 
     def readable(self) -> bool:
         return True
@@ -292,26 +300,27 @@ class _RemoteFile(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
+    def tell(self) -> int:
+        return self._at
+
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         return self._at
 
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        count = max(min(len(buffer), self._size - self._at), 0)
-        if count:
-            buffer[:count] = memoryview(self._calls.get_range(self._store, self._key, start=self._at, length=count))
-        self._at += count
-        return count
+    def read(self, size: int = -1) -> bytes:
+        count = self._size - self._at if size < 0 else min(size, self._size - self._at)
+        if count < 1:
+            return b""
+        found = bytes(self._read(*self._place, start=self._at, length=count))
+        self._at += len(found)
+        return found
 
 
 def parquet_files(places: str | Sequence[str]) -> list[str]:
     """The Parquet files at a path, a pattern, a folder, or a URL of a file or of a prefix; or at several of these."""
     if not isinstance(places, str | os.PathLike):
         return [file for place in places for file in parquet_files(place)]
-    path = os.fspath(places)
+    path = os.path.expanduser(places)
     if path.endswith(".parquet") and is_url(path):
         return [path]
     if is_url(path):
@@ -350,6 +359,9 @@ class Numbered:
         chunk = self.read(number)
         return len(chunk[1]), picked(chunk, number, count)
 
+    def value_type(self) -> np.dtype[Any]:
+        return self.read(0)[1].dtype
+
     def described(self) -> dict[str, Any]:
         name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
         return {"function": f"{getattr(self._function, '__module__', '')}.{name}", "count": self._count}
@@ -362,6 +374,7 @@ class DaskFrame:
         tables.check_names(list(frame.columns), columns)
         self._columns = list(columns)
         self._name = frame._name
+        self._none = frame._meta[list(columns)]  # the columns, without rows
         self._parts = frame[list(columns)].to_delayed()
 
     def __len__(self) -> int:
@@ -377,6 +390,10 @@ class DaskFrame:
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         chunk = self.read(number)
         return len(chunk[1]), picked(chunk, number, count)
+
+    def value_type(self) -> np.dtype[Any]:
+        name = self._columns[-1]
+        return tables.type_of(tables.arrow().Schema.from_pandas(self._none).field(name).type, name)
 
     def described(self) -> dict[str, Any]:
         return {"dask": self._name, "columns": self._columns, "count": len(self)}

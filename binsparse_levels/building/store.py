@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ..containers.base import is_url, touching
 from ..containers.replacing import hold_lock, remove
-from ..errors import ContainerError, OptionError, PathMissingError, Problem
+from ..errors import ContainerError, PathMissingError, Problem, needing
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Range: TypeAlias = tuple[str, int, int]  # a key, the first byte, and how many
@@ -66,7 +66,7 @@ class _Folder:
     """A local folder. A key is a path in it."""
 
     def __init__(self, root: str) -> None:
-        self._root = os.path.realpath(root)
+        self._root = os.path.realpath(os.path.expanduser(root))
 
     def _path(self, key: str) -> str:
         return os.path.join(self._root, *key.split("/"))
@@ -168,12 +168,9 @@ class _Bucket:
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
-        try:
+        with needing("remote"):
             import obstore
             from obstore.store import from_url
-        except ImportError:
-            what = "an object store needs obstore; install binsparse_levels[remote]"
-            raise OptionError(Problem(url, what)) from None
         self._calls: Any = obstore
         with touching(url):
             self._store: Any = from_url(self._url)

@@ -123,7 +123,7 @@ def build(
     ...     bl.read(f"{folder}/a.zarr").to_dense().tolist()
     [[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 2.0]]
     """
-    place = os.fspath(target)
+    place = os.path.expanduser(target)
     own = work is None
     if own and is_url(place):
         raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))
@@ -218,8 +218,9 @@ def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
     a number that the build does not have, IncompleteError where a stage before is not done, and the errors of `build`.
     """
     begun, asked = _work_at(work), as_integer(number)
-    if stage not in (names := running.stages(begun)):
-        raise OptionError(Problem("stage", f"no stage {stage!r:.40}; the stages are {', '.join(names)}"))
+    if stage not in running.stages(begun):
+        stages = ", ".join(running.stages(begun))
+        raise OptionError(Problem("stage", f"no stage {stage!r:.40}; the stages are {stages}"))
     for known in _stages(begun):
         if known.name == stage:
             if known.total is None or asked is None or not 0 <= asked < known.total:
@@ -231,7 +232,6 @@ def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
             raise IncompleteError(Problem(known.name, what))
 
 
-@within_memory
 def commit(work: str | os.PathLike[str]) -> None:
     """End the build in a work folder: write the header, by which the target is complete, and remove the work.
 
@@ -330,8 +330,10 @@ def _begun(
         value = 8 if dtype is None else np.dtype(dtype).itemsize
         rows = rows_within(_MEMORY if share is None else share, len(stored), index, value, used=used)
     entries = source_of(source, sizes, rows, columns, count)
+    if dtype is None and kept is None and not len(entries):
+        raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
     if dtype is None:
-        value_type = _first_type(entries) if kept is None else np.dtype(kept.dtype)
+        value_type = entries.value_type() if kept is None else np.dtype(kept.dtype)
     else:
         value_type = np.dtype(dtype).newbyteorder("=")
     check_value_type(value_type)
@@ -364,13 +366,6 @@ def _begun(
     if kept is None:
         _clear(str(plan.target), overwrite)
     return begin(work, plan, entries, sent=not isinstance(client, ThreadPoolExecutor | None))
-
-
-def _first_type(source: Any) -> np.dtype[Any]:
-    """The type of the values in the first chunk."""
-    if not len(source):
-        raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
-    return np.asarray(source.read(0)[1]).dtype
 
 
 def _check_place(target: str) -> None:

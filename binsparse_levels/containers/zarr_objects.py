@@ -16,7 +16,7 @@ from zarr.abc.store import RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
-from ..arrays import Array, LazyArray, Pieces
+from ..arrays import Array, LazyArray, Pieces, Size
 from ..errors import IncompleteError, Problem
 from ..limits import Limits
 from ..parallel import each
@@ -55,49 +55,37 @@ class Cache:
                 self._size -= self._held.popitem(last=False)[1].nbytes
 
 
+class Objects:
+    """The store of a tensor, and what its arrays share: the cache, and each other by name."""
+
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self.store = store
+        self.limits = limits
+        self.cache = Cache(limits.cache_bytes)
+        self.arrays: dict[str, ObjectArray] = {}
+
+
 class ObjectArray(LazyArray):
     """An array in a store. Neither objects are listed nor probed: a chunk that is missing shows when it is read.
 
-    Arrays of a level, and those below it, are as long as each other, and are read at the same positions. So the first
-    small read of one array fetches the chunks of all of them at once.
+    Arrays of a level, and those below it, are as long as each other, and are read at the same positions. So a small
+    read of one array fetches the chunks of all of them at once.
 
-    complete: a missing chunk is an error, else it holds fill values. size: gives the bytes that the array takes.
-    family: the arrays of the tensor by name, to which this one is added.
+    complete: a missing chunk is an error, else it holds fill values.
     """
 
-    def __init__(
-        self,
-        name: str,
-        store: Store,
-        chunks: Chunks,
-        cache: Cache,
-        limits: Limits,
-        *,
-        complete: bool,
-        size: Callable[[], int],
-        family: dict[str, ObjectArray],
-    ) -> None:
-        super().__init__(chunks.length, chunks.dtype, 0)
+    def __init__(self, name: str, objects: Objects, chunks: Chunks, nbytes: Size, *, complete: bool) -> None:
+        super().__init__(chunks.length, chunks.dtype, nbytes)
+        self.chunk = chunks.chunk
         self._name = name
-        self._store = store
+        self._objects = objects
+        self._cache = objects.cache
         self._chunks = chunks
-        self._cache = cache
-        self._limits = limits
         self._complete = complete
-        self._size = size
-        self._family = family
-        family[name] = self
-
-    @property
-    def nbytes(self) -> int:
-        with touching(self._name):
-            return self._size()
-
-    @nbytes.setter
-    def nbytes(self, _: int) -> None: ...
+        objects.arrays[name] = self
 
     def _read(self, start: int, stop: int) -> Array:
-        self._limits.hold("array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes")
+        self._objects.limits.hold("array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes")
         items, chunk = np.empty(stop - start, self.dtype), self._chunks.chunk
 
         def use(number: int, decoded: Array) -> None:
@@ -136,7 +124,7 @@ class ObjectArray(LazyArray):
         def decode(fetched: tuple[int, Bytes | None]) -> None:
             use(fetched[0], self._decode(*fetched, kept))
 
-        batch = max(_BATCH // (chunks.chunk * self.dtype.itemsize), chunks.per_index)
+        batch = max(_BATCH // (chunks.per_file * self.dtype.itemsize), 1) * chunks.per_index
         for at in range(0, len(missing), batch):
             part = missing[at : at + batch]
             with touching(self._name):
@@ -161,7 +149,7 @@ class ObjectArray(LazyArray):
         """`_fetched`, while the arrays of the same length fetch these chunks into the cache."""
         others = (
             other._fetch_ahead(numbers)
-            for other in self._family.values()
+            for other in self._objects.arrays.values()
             if other is not self and other._chunks.chunk == self._chunks.chunk and abs(len(other) - len(self)) < 2
         )
         fetched, _ = await asyncio.gather(self._fetched(numbers), asyncio.gather(*others))
@@ -218,8 +206,8 @@ class ObjectArray(LazyArray):
         self, file: int, part: RangeByteRequest | SuffixByteRequest | None, turn: asyncio.Semaphore
     ) -> Bytes | None:
         async with turn:
-            found = await self._store.get(f"{self._chunks.folder}/{file}", default_buffer_prototype(), part)
-        return None if found is None else np.frombuffer(found.to_bytes(), np.uint8)
+            found = await self._objects.store.get(f"{self._chunks.folder}/{file}", default_buffer_prototype(), part)
+        return None if found is None else np.asarray(found.as_numpy_array()).view(np.uint8)
 
 
 def _within(raw: Bytes, place: tuple[int, int] | None, start: int) -> Bytes | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,12 @@ from ..formats.structure import STRUCTURES
 from ..levels.base import Array
 from ..limits import Limits, as_integer
 
-if TYPE_CHECKING:
-    from .tensor import Tensor
-
 
 def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limits) -> tuple[Format, tuple[int, ...]]:
     """The format and the sizes of the dimensions. Raises FormatError where their ranks differ, LimitError."""
-    parsed, sizes = parse_format(format), checked_sizes(shape)
+    sizes = checked_sizes(shape)
     limits.hold("rank", len(sizes), "shape", "the number of dimensions")
+    parsed = parse_format(format, len(sizes))
     if parsed.rank != len(sizes):
         raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, the shape {sizes}; change one"))
     return parsed, sizes
@@ -135,6 +133,10 @@ def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[s
 
 def checked_coords(coords: Any, ndim: int, values: Array) -> list[Array]:
     """An array of integers for each dimension, as long as the values. Raises ArrayError."""
+    shape = getattr(coords, "shape", None)
+    if shape is not None and len(shape) == 2 and shape[0] != ndim == shape[1]:
+        what = f"expected a row for each of {ndim} dimensions, got shape {shape}; pass coords.T"
+        raise ArrayError(Problem("coords", what))
     columns = [checked_array(x, f"coords[{k}]") for k, x in enumerate(coords)]
     if len(columns) != ndim:
         raise ArrayError(Problem("coords", f"expected an array for each of {ndim} dimensions, got {len(columns)}"))
@@ -146,7 +148,8 @@ def checked_coords(coords: Any, ndim: int, values: Array) -> list[Array]:
         elif len(x) != count:
             problems.append(Problem(f"coords[{k}]", f"expected a length of {count} like coords[0], got {len(x)}"))
         elif x.dtype.kind not in "iu" and x.size:
-            problems.append(Problem(f"coords[{k}]", f"expected integers, got {x.dtype}"))
+            hint = "; from_table numbers labels" if x.dtype.kind in "OSUTMm" else ""
+            problems.append(Problem(f"coords[{k}]", f"expected integers, got {x.dtype}{hint}"))
     if values.ndim and columns and len(values) != count:
         problems.append(Problem("values", f"expected a length of {count} like the coordinates, got {len(values)}"))
     raise_if(ArrayError, problems)
@@ -180,34 +183,6 @@ def checked_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not same(cast, given[()]):
         raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}: it would become {cast!r}; give one"))
     return cast
-
-
-def check_representable(
-    tensor: Tensor,
-    target: str,
-    path: str | None = None,
-    *,
-    ranks: Collection[int] | None = None,
-    type_fits: bool = True,
-    structures: bool = False,
-) -> None:
-    """Raise FormatError if a target cannot represent the tensor. No target has another fill value than zero.
-
-    path: of a file, for errors, which else name the attribute. ranks: the numbers of dimensions that the target holds.
-    type_fits: whether it holds the type of the values. structures: whether it holds structures.
-    """
-    problems = []
-    if ranks is not None and tensor.ndim not in ranks:
-        problems.append(Problem(path or "shape", f"{target} holds no tensors of {tensor.ndim} dimensions; slice it"))
-    if tensor.structure is not None and not structures:
-        what = f"{target} cannot represent {tensor.structure}; call expand_structure() first"
-        problems.append(Problem(path or "structure", what))
-    if tensor.fill_value is not None and tensor.fill_value != np.zeros((), tensor.dtype)[()]:
-        what = f"{target} cannot represent the fill value {tensor.fill_value}, only zero"
-        problems.append(Problem(path or "fill_value", what))
-    if not type_fits:
-        problems.append(Problem(path or "values", f"{target} holds no {tensor.dtype} values; call astype() first"))
-    raise_if(FormatError, problems)
 
 
 def mirror_problems(structure: str, format: Format, pad: Any) -> list[Problem]:

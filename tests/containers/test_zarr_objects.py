@@ -1,9 +1,13 @@
 """Zarr in object stores: what is asked of the server, what is kept, and what a missing or changed object gives."""
 
+import functools
+import http.server
 import itertools
+import threading
 
 import numpy as np
 import pytest
+import servers
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,6 +85,31 @@ def test_what_is_asked_of_a_server(counted_s3, library):
     assert len({request.path for request in asked(seen)}) <= 1 + 3  # objects
 
 
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["zarr", "zarr2"])
+def test_what_is_asked_of_a_web_server(tmp_path, kind):
+    tensor = rows(20)
+    bl.write(tmp_path / "a.zarr", tensor, kind=kind)
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with servers.Proxy(f"http://127.0.0.1:{server.server_port}") as proxy:
+            with proxy.counting() as seen:
+                opened = bl.open(f"{proxy.endpoint}/a.zarr")
+            assert len(seen) == (1 if kind == "zarr" else 2)
+            with proxy.counting() as seen:
+                assert opened[7].load().equals(tensor[7])
+            assert len(seen) <= 6
+            with proxy.counting() as seen:
+                assert opened[7].load().equals(tensor[7])
+            assert seen == []
+        server.shutdown()
+
+
 class Counting(ObjectStore):
     """A store that counts what is asked of it."""
 
@@ -108,6 +137,18 @@ def test_opening_does_not_grow_with_the_number_of_shards(tmp_path):
         assert store.asked == ["zarr.json"]
         assert opened[7:9].to_dense().tolist() == [1.5, 1.5]
         assert 1 < len(store.asked) < 2000
+
+
+def test_opening_lists_nothing_where_the_sizes_are_not_told():
+    store = memory()
+    bl.write(store, rows(3))
+    sizes = {name: info.nbytes for name, info in bl.io.describe(store).arrays.items()}
+    group = zarr.open_group(store)
+    group.attrs[LISTED] = {**group.attrs[LISTED], "bytes": {}}
+    counting = Counting(store.store)
+    counting.asked = []
+    assert bl.open(counting)[1].load().equals(rows(3)[1])
+    assert {name: info.nbytes for name, info in bl.io.describe(store).arrays.items()} == sizes
 
 
 @pytest.mark.parametrize("kind", ["zarr", "zarr2"])
@@ -256,6 +297,7 @@ def test_any_part_of_any_array(data):
                 np.testing.assert_array_equal(lazy[positions], array[positions])
 
 
+@pytest.mark.slow
 def test_formats_in_an_object_store():
     rng = np.random.default_rng(0)
     coords = [rng.integers(0, 30, 500) for _ in range(3)]
@@ -265,7 +307,7 @@ def test_formats_in_an_object_store():
     ):
         tensor = bl.pack(coords, values, (30, 30, 30), format, duplicates="first")
         store = memory()
-        bl.write(store, tensor, chunks=7, shards=21, bitpacked=True)
+        bl.write(store, tensor, chunks=60, shards=120, bitpacked=True)
         opened = bl.open(store)
         assert opened[3:9, 5].equals(tensor[3:9, 5])
         assert bl.read(store).equals(tensor)

@@ -86,10 +86,25 @@ def test_places_in_a_file_are_those_in_memory(tmp_path_factory, suffix, data):
     )
     again = binsparse_levels.open(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("binsparse_levels.tensors.tensor._PER_PLACE", 0)  # never too many to look up one by one
+        patch.setattr("binsparse_levels.tensors.tensor.Tensor._tree_for", lambda self, _: self._held)
         found, positions = again[places], again.locate(places)
     np.testing.assert_array_equal(found, tensor[places])
     np.testing.assert_array_equal(positions, tensor.locate(places))
+
+
+def test_a_tensor_is_read_whole_once_that_costs_less_than_its_places(tmp_path):
+    tensor = pack(np.divmod(np.arange(100_000), 1000), np.arange(100_000.0), (100, 1000), "CSR")
+    write(tmp_path / "a.h5", tensor)
+    write(tmp_path / "a.zarr", tensor)
+    opened = binsparse_levels.open(tmp_path / "a.h5")
+    for k in range(10):
+        places = np.array([3 * k, 99]), np.array([k, 7])
+        assert opened[places].tolist() == [3001 * k, 99007]
+        whole = opened.locate([[1], [1]]).tolist() == [1001] and not opened._held.lazy
+        assert whole == ((k + 1) * 3 * 2**12 > 100_000)
+    opened = binsparse_levels.open(tmp_path / "a.zarr")  # each place takes a chunk of two
+    assert opened[places].tolist() == [27009, 99007]
+    assert not opened._held.lazy
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".zarr.zip"])
@@ -296,3 +311,31 @@ def test_seals_of_whole_arrays_are_compared(tmp_path, values):
             with pytest.raises(BinsparseError, match="checksum"):
                 load(tmp_path / "a.bspnpy")
         path.write_bytes(whole)
+
+
+@pytest.mark.parametrize(("suffix", "options"), STORED, ids=str)
+def test_a_block_closes_the_file(tmp_path, suffix, options):
+    tensor = sample()
+    path = tmp_path / f"a{suffix}"
+    write(path, tensor, **options)
+    with binsparse_levels.open(path) as opened:
+        view = opened[3:, ::2]
+        kept = opened[5].load()
+    for reading in (opened.load, view.load, lambda: opened[0, 0, 0], lambda: opened.T.to_dense()):
+        with pytest.raises(ContainerError, match="is closed; open it again"):
+            reading()
+    assert kept.equals(tensor[5])
+    with binsparse_levels.open(path) as opened:
+        opened.load()
+    assert opened.equals(tensor)
+    with tensor as same:
+        assert same is tensor
+
+
+def test_a_block_closes_files_of_other_systems(tmp_path):
+    path = tmp_path / "a.h5"
+    write(path, pack([[0, 1], [1, 0]], [1.0, 2.0], (2, 3), "CSR"), kind="bpcells")
+    with binsparse_levels.open(path) as opened:
+        assert opened[1, 0] == 2
+    with pytest.raises(ContainerError, match="is closed"):
+        opened.load()
