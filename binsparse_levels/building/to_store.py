@@ -232,6 +232,7 @@ def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
             raise IncompleteError(Problem(known.name, what))
 
 
+@within_memory
 def commit(work: str | os.PathLike[str]) -> None:
     """End the build in a work folder: write the header, by which the target is complete, and remove the work.
 
