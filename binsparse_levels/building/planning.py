@@ -177,7 +177,10 @@ def _loaded(work: Work) -> tuple[Plan, Source]:
         raise UnsafeError(Problem("plan.source", "is no source that a file can name; call build() in its program"))
     try:
         return plan, kind(**{key: x for key, x in plan.source.items() if key != "kind"})
-    except TypeError as error:
+    except (TypeError, ValueError, AttributeError) as error:
+        refuse_memory(error)
+        if isinstance(error, BinsparseError):
+            raise
         raise work.damaged("plan") from error
 
 
