@@ -155,7 +155,7 @@ def test_selecting_reads_nothing_and_loading_in_proportion(tmp_path, name, optio
     bl.write_dataset(tmp_path / name, dataset, {"a": "dense, sparse(2)"}, **options)
 
     def selected(found):
-        return found.a.transpose("y", "time", "x").sel(time=slice(100, 199))[..., ::2]
+        return found.a.transpose("y", "time", "x").sel(time=slice(100, 199))
 
     selected(opened(tmp_path / name)).load()  # modules and compiled kernels are read
     found, opening = counted(lambda: opened(tmp_path / name))
@@ -170,7 +170,7 @@ def test_selecting_reads_nothing_and_loading_in_proportion(tmp_path, name, optio
     assert everything / 30 < loading < everything / 6
     assert again - opening < everything / 100
     assert (whole.data == data).all()
-    assert (tenth.data == data[100:200].transpose((2, 0, 1))[..., ::2]).all()
+    assert (tenth.data == data[100:200].transpose((2, 0, 1))).all()
     assert (one.data == data[500]).all()
 
 
