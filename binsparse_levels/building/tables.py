@@ -79,7 +79,8 @@ class _Numbers:
         self._given = given is not None
         self._seen = False
         if self._given:
-            self.known = self._plain(arrow().array(given))
+            listed = arrow().chunked_array([arrow().array(given)])
+            self.known = listed.cast(self._plain(listed.type)).combine_chunks()
             if self.known.null_count or len(self.known.unique()) != len(self.known):
                 raise ArrayError(Problem(f"labels.{name}", "expected different labels, and no nulls"))
 
@@ -92,10 +93,10 @@ class _Numbers:
         if self.known is None and not first:
             raise ArrayError(Problem(self._path, f"holds {column.type} where integers were before; cast one"))
         _refuse_nulls(column, self._path)
+        plain = self._plain(column.type)
         coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         coded = coded.unify_dictionaries()
-        there = self._plain(coded.chunk(0).dictionary)
-        numbers = self._join(there)
+        numbers = self._join(coded.chunk(0).dictionary.cast(plain))
         codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in coded.chunks])
         return codes if numbers is None else numbers[codes]
 
@@ -117,21 +118,20 @@ class _Numbers:
         numbers: Array = compute.index_in(there, value_set=self.known).to_numpy(zero_copy_only=False)
         return numbers
 
-    def _plain(self, labels: Any) -> Any:
-        """Labels as an array of Arrow's with one of the types that are stored. Raises ArrayError for other types."""
+    def _plain(self, kind: Any) -> Any:
+        """The type of Arrow's in which labels of a type are stored. Raises ArrayError for types that are not."""
         pa = arrow()
-        made = labels.combine_chunks() if isinstance(labels, pa.ChunkedArray) else labels
-        types, kind = pa.types, made.type
+        types = pa.types
         if types.is_dictionary(kind):
-            return self._plain(made.dictionary_decode())
+            return self._plain(kind.value_type)
         if types.is_string(kind) or types.is_string_view(kind) or types.is_large_string(kind):
-            return made.cast(pa.large_string())
+            return pa.large_string()
         if types.is_date(kind):
-            return made.cast(pa.date32())
+            return pa.date32()
         plain = types.is_integer, types.is_boolean, types.is_timestamp, types.is_float32, types.is_float64
         if not any(fits(kind) for fits in plain):
             raise ArrayError(Problem(self._path, f"labels of type {kind} are not stored; cast them to text"))
-        return made
+        return kind
 
 
 def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:

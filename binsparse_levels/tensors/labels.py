@@ -22,7 +22,7 @@ from ..formats.json import RESERVED
 KEY = f"{RESERVED}labels"
 TEXT = "text"
 _PLAIN = {*INTEGERS, "float32", "float64"}
-TIMES = re.compile(r"datetime64\[(D|s|ms|us|ns)(, [\w/+:-]{1,40})?\]")  # a zone stands behind the unit
+TIMES = re.compile(r"datetime64\[(D|s|ms|us|ns)(?:, ([\w/+:-]{1,40}))?\]")  # a zone stands behind the unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +136,8 @@ def parse_labels(header: Any, shape: Sequence[int], stored: Any) -> Labels:
             raise DescriptorError(Problem(KEY, f"unknown type of labels {type!r:.40}"))
         offsets = stored(f"labels_{k}_offsets", np.dtype(np.int64)) if type == TEXT else None
         column = columns[name] = Column(type, stored(f"labels_{k}", stored_type(type)), offsets)
-        if not 0 <= len(column) <= size:
+        if offsets is not None and not len(offsets):
+            raise ArrayError(Problem(f"labels_{k}_offsets", "expected where the last label ends, got nothing"))
+        if len(column) > size:
             raise ArrayError(Problem(f"labels_{k}", f"expected at most {size} labels, got {len(column)}"))
     return Labels(tuple(dims), columns, values)
