@@ -28,6 +28,7 @@ from ..formats.format import FormatLike, coordinates
 from ..io import list_tensors, write
 from ..io.kinds import Location, Place, resolved, split_place, target_at
 from ..limits import DEFAULT_LIMITS
+from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.packing import pack_dense
 from ..tensors.tensor import Tensor
@@ -255,7 +256,7 @@ def write_dataset(
 def _path_of(given: Any) -> str:
     if not isinstance(given, str | os.PathLike):
         what = "tensors are opened by path, so give the path or the URL"
-        raise TypeError(f"expected a path, got {type(given).__name__}: {what}")
+        raise TypeError(f"expected a path, got {qualified(given)}; {what}")
     path, group = split_place(os.path.expanduser(given))
     if group is not None:
         raise OptionError(Problem(str(given), "a Dataset is a whole store or file; leave out the group"))
@@ -311,7 +312,7 @@ def _labels(tensor: Tensor) -> Iterator[tuple[str, xr.Variable]]:
 def _check(dataset: Any) -> None:
     if not isinstance(dataset, xr.Dataset):
         remedy = "; call to_dataset() first" if isinstance(dataset, xr.DataArray) else ""
-        raise TypeError(f"expected an xarray.Dataset, got {type(dataset).__module__}.{type(dataset).__name__}{remedy}")
+        raise TypeError(f"expected an xarray.Dataset, got {qualified(dataset)}{remedy}")
 
 
 def _sparse_names(dataset: xr.Dataset, formats: Mapping[str, FormatLike]) -> list[str]:
