@@ -24,7 +24,7 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore, StorePath
 
-from ..arrays import Array, LazyArray, Parts, Pieces, lazy
+from ..arrays import Array, LazyArray, Parts, Pieces, Size, lazy
 from ..errors import (
     ContainerError,
     IncompleteError,
@@ -151,7 +151,7 @@ class ZarrReader:
                 raise UnsafeError(Problem(name, "has storage transformers"))
             self._arrays[name] = array
             told = self._sizes.get(name)
-            nbytes = told if isinstance(told, int) else _stored_sizes([array])[0]
+            nbytes: Size = told if isinstance(told, int) else functools.partial(_stored_size, array, name)
             if not isinstance(array.store, Folder) and (chunks := keys_of(array)) is not None:
                 bounded_chunk(name, chunks.per_file, array.size, chunks.dtype.itemsize, self._limits)
                 complete = bool(array.attrs.get(_COMPLETE))
@@ -210,6 +210,12 @@ def _attributes(text: bytes | None, newer: bool, limits: Limits) -> dict[str, An
     """
     found = {} if text is None else load_json(text, replace(limits, header_bytes=max(limits.header_bytes, _METADATA)))
     return dict(found.get("attributes", {}) if newer else found)
+
+
+def _stored_size(array: zarr.Array[Any], name: str) -> int:
+    """The bytes that an array takes. Raises ContainerError."""
+    with touching(name):
+        return _stored_sizes([array])[0]
 
 
 def _stored_sizes(arrays: Iterable[zarr.Array[Any]]) -> list[int]:
