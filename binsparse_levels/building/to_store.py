@@ -361,7 +361,7 @@ def _begun(
         overwrite=overwrite,
         storage=asdict(storage),
         limits=asdict(limits),
-        threads=None if threads is None else 1,
+        threads=None if isinstance(client, ThreadPoolExecutor | None) else 1,
     )
     if kept is None:
         _clear(str(plan.target), overwrite)
