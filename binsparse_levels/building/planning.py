@@ -29,7 +29,7 @@ from .sources import SOURCES, Source
 from .store import Store, store_at
 
 _VERSION = 1
-_ALLOWANCE = 2**26  # bytes of libraries that are still to be loaded, and pieces of arrays on their way
+_ALLOWANCE = 3 * 2**25  # bytes of libraries that are still to be loaded, and pieces of arrays on their way
 _LEAST = 2**14  # entries
 
 
