@@ -108,6 +108,25 @@ def replacing_folder(
             remove(part)
 
 
+@contextlib.contextmanager
+def same_folder(place: Any) -> Iterator[Callable[..., None]]:
+    """Return a function that raises ContainerError if another folder replaced this one."""
+    try:
+        handle = os.open(place, os.O_RDONLY) if isinstance(place, str) and os.path.isdir(place) else None
+    except OSError:  # a folder cannot be opened everywhere
+        handle = None
+
+    def unreplaced(error: Exception | None = None) -> None:
+        if handle is not None and not (os.path.exists(place) and os.path.samestat(os.fstat(handle), os.stat(place))):
+            raise ContainerError(Problem(place, "was replaced while it was read; read it again")) from error
+
+    try:  # as long as it is open, no other folder gets its number
+        yield unreplaced
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
 _PATIENCE = 60.0  # seconds that one waits for another
 
 

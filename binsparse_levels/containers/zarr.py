@@ -30,6 +30,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, Stor
 
 from ..arrays import Array, LazyArray, Parts, Pieces, lazy
 from ..errors import (
+    BinsparseError,
     ContainerError,
     IncompleteError,
     LimitError,
@@ -40,7 +41,7 @@ from ..errors import (
     UnsafeError,
 )
 from ..formats.json import RESERVED, load_json
-from ..limits import Limits
+from ..limits import DEFAULT_LIMITS, Limits
 from . import zarr_objects
 from .base import Storage, asked_for, bounded_chunk, is_url, touching
 from .direct import open_zip, refuse_links
@@ -62,8 +63,9 @@ _MOST_FILES = 2**10  # of one array that grows, as long as they are small
 _MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
 _AT_ONCE = 2**6  # requests to a web server
 
-# The codecs that may run; those of version 2 by their numcodecs names.
+# The codecs that may run; those of version 2 by their numcodecs names. Texts, as AnnData has them, need vlen-utf8.
 _CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "blosc", "lz4", "crc32c", "shuffle"}
+_CODECS |= {"vlen-utf8"}
 
 
 class _Folder(LocalStore):
@@ -232,6 +234,11 @@ class ZarrReader:
         self._arrays: dict[str, zarr.Array[Any]] = {}
         self._cache = Cache(limits.cache_bytes)
 
+    @property
+    def group(self) -> zarr.Group:
+        """The group, for modules that read another layout."""
+        return self._group
+
     def read_header(self) -> Any:
         with touching(ATTRIBUTE):
             attributes = self._strict_attributes() if self._attributes is None else self._attributes
@@ -252,7 +259,7 @@ class ZarrReader:
         """The attributes, from the stored JSON. zarr itself accepts duplicate keys, and metadata of two versions."""
         _refuse_two_versions(self._group, ".zgroup")
         newer = self._group.metadata.zarr_format == 3
-        text = _stored(self._group, "zarr.json" if newer else ".zattrs")
+        text = _stored(self._group.store_path, "zarr.json" if newer else ".zattrs")
         return _attributes(text, newer, self._limits)
 
     def array(self, name: str) -> LazyArray | None:
@@ -341,12 +348,12 @@ def _stored_size(array: zarr.Array[Any]) -> int:
     return int(sync(array.store.getsize_prefix(_prefix(array)))) if listed else int(array.nbytes)
 
 
-def _stored(node: zarr.Group | zarr.Array[Any], key: str) -> bytes | None:
-    """The value of a key beside the node, or None. A folder is read without zarr, which takes 0.3 ms a key."""
-    if not isinstance(node.store, _Folder):
-        buffer = sync((node.store_path / key).get())
+def _stored(place: StorePath, key: str) -> bytes | None:
+    """The value of a key at a place, or None. A folder is read without zarr, which takes 0.3 ms a key."""
+    if not isinstance(place.store, _Folder):
+        buffer = sync((place / key).get())
         return None if buffer is None else buffer.to_bytes()
-    root, path = str(node.store.root), f"{node.path}/{key}".lstrip("/")
+    root, path = str(place.store.root), f"{place.path}/{key}".lstrip("/")
     refuse_links(root, path)
     try:
         with open(os.path.join(root, path), "rb") as file:
@@ -357,7 +364,7 @@ def _stored(node: zarr.Group | zarr.Array[Any], key: str) -> bytes | None:
 
 def _refuse_two_versions(node: zarr.Group | zarr.Array[Any], older: str) -> None:
     """Raise ContainerError for a node with metadata of both versions, of which programs take one or the other."""
-    if _stored(node, older if node.metadata.zarr_format == 3 else "zarr.json") is not None:
+    if _stored(node.store_path, older if node.metadata.zarr_format == 3 else "zarr.json") is not None:
         raise ContainerError(Problem(str(node.store_path), "has metadata of two versions of Zarr"))
 
 
@@ -494,19 +501,50 @@ def _known(store: Any, group: str | None, limits: Limits) -> ZarrReader | None:
 
     Nearer stores are cheap to ask, and give the metadata of the arrays themselves.
     """
-    place = store if isinstance(store, StorePath) else StorePath(store)
-    if _is_near(place.store):
+    if not isinstance(store, _Far) or (head := store.head(group)) is None:
         return None
-    place = place / group if group else place
+    text, version = head
+    attributes = _attributes(text, version == 3, limits)
+    if ATTRIBUTE not in attributes or not isinstance(attributes.get(_ARRAYS), dict):
+        return None
+    metadata = {"zarr_format": version, "attributes": attributes}
+    place = store / group if group else store
+    return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
+
+
+def _head(place: StorePath) -> tuple[bytes, int] | None:
+    """The stored JSON with the attributes of a group, and the version of Zarr; None for a group without attributes."""
     for key, version in (("zarr.json", 3), (".zattrs", 2)):
-        text = sync((place / key).get())
-        if text is not None:
-            attributes = _attributes(text.to_bytes(), version == 3, limits)
-            if ATTRIBUTE not in attributes or not isinstance(attributes.get(_ARRAYS), dict):
-                return None
-            metadata = {"zarr_format": version, "attributes": attributes}
-            return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
+        if (text := _stored(place, key)) is not None:
+            return text, version
     return None
+
+
+class _Far(StorePath):
+    """A place in an object store, which is asked for the attributes of a group once."""
+
+    def __init__(self, store: Store, path: str = "") -> None:
+        super().__init__(store, path)
+        self._heads: dict[str | None, tuple[bytes, int] | None] = {}
+
+    def head(self, group: str | None) -> tuple[bytes, int] | None:
+        """As `_head`."""
+        if group not in self._heads:
+            self._heads[group] = _head(self / group if group else self)
+        return self._heads[group]
+
+
+def marks(path: Any, group: str | None) -> set[str]:
+    """The names of the attributes of a group; none for a group that is missing, damaged, or has a header."""
+    with opened(path) as store, contextlib.suppress(BinsparseError), touching(str(path)):
+        if isinstance(store, _Far):
+            head = store.head(group)
+        else:
+            place = store if isinstance(store, StorePath) else StorePath(store)
+            head = _head(place / group if group else place)
+        found = {} if head is None else _attributes(head[0], head[1] == 3, DEFAULT_LIMITS)
+        return set() if ATTRIBUTE in found else set(found)
+    return set()
 
 
 @contextlib.contextmanager
@@ -527,8 +565,10 @@ def opened(path: Any) -> Iterator[Any]:
         yield _Folder(path if isinstance(path, str) else path.root, read_only=True)
         return
     if is_url(path):
-        yield _at_url(path)
-        return
+        path = _at_url(path)
+    if isinstance(path, Store | StorePath) and not isinstance(path, _Far):
+        place = path if isinstance(path, StorePath) else StorePath(path)
+        path = path if _is_near(place.store) else _Far(place.store, place.path)
     if not isinstance(path, str) or not os.path.isfile(path):
         yield path
         return
@@ -774,11 +814,15 @@ def _clear(group: zarr.Group, limits: Limits) -> None:
             del group[name]
 
 
-def list_groups(path: Any, limits: Limits) -> list[str]:
-    """The groups of a store that have a header. The root is an empty string."""
+def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group], bool]] = ()) -> list[str]:
+    """The groups of a store that have a header, or that one of `claims` accepts. The root is an empty string."""
     with opened(path) as store, touching(str(path)):
         root = zarr.open_group(store, mode="r", use_consolidated=False)
         if not root.store.supports_listing:
             raise ContainerError(Problem(str(path), "a web server lists no groups; name one, as in URL:GROUP"))
         groups = [("", root), *((name, member) for name, member in root.members(max_depth=None))]
-        return sorted(name for name, member in groups if isinstance(member, zarr.Group) and ATTRIBUTE in member.attrs)
+        return sorted(
+            name
+            for name, member in groups
+            if isinstance(member, zarr.Group) and (ATTRIBUTE in member.attrs or any(claim(member) for claim in claims))
+        )

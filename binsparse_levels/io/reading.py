@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..arrays import LazyArray
@@ -14,12 +13,12 @@ from ..containers.base import (
     ArrayInfo,
     Reader,
 )
+from ..containers.replacing import same_folder
 from ..engine.emission import Duplicates
 from ..engine.tree import Tree
 from ..errors import (
     ArrayError,
     BinsparseError,
-    ContainerError,
     DialectWarning,
     Problem,
     raise_if,
@@ -108,7 +107,7 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
             tensor = lazy_tensor(stack.enter_context(_looking(location, limits)), keep)
             weakref.finalize(keep, stack.pop_all().close)
             return tensor
-        unreplaced = stack.enter_context(_same_folder(location.path))
+        unreplaced = stack.enter_context(same_folder(location.path))
         loading = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
         tensor = loading.lazy_tensor()
         unreplaced()
@@ -212,7 +211,7 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     """
     with resolved(path, whole=True) as file:
         if hasattr(file.module, "list_groups"):
-            claims = {"claims": claims_of_groups()} if hasattr(file.module, "marks") else {}
+            claims = {"claims": claims_of_groups(file.kind.inner)} if file.kind.inner else {}
             return [name or "/" for name in file.module.list_groups(file.handle, limits, **claims)]
         if not file.kind.tensors:
             with _reading(file, limits) as reader:
@@ -239,29 +238,10 @@ def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:
 @contextlib.contextmanager
 def _one_folder(place: Any) -> Iterator[None]:
     """Raise ContainerError if another folder replaced this one, because the arrays may come from both."""
-    with _same_folder(place) as unreplaced:
+    with same_folder(place) as unreplaced:
         try:
             yield
         except BinsparseError as error:
             unreplaced(error)
             raise
         unreplaced()
-
-
-@contextlib.contextmanager
-def _same_folder(place: Any) -> Iterator[Callable[..., None]]:
-    """Return a function that raises ContainerError if another folder replaced this one."""
-    try:
-        handle = os.open(place, os.O_RDONLY) if isinstance(place, str) and os.path.isdir(place) else None
-    except OSError:  # a folder cannot be opened everywhere
-        handle = None
-
-    def unreplaced(error: Exception | None = None) -> None:
-        if handle is not None and not (os.path.exists(place) and os.path.samestat(os.fstat(handle), os.stat(place))):
-            raise ContainerError(Problem(place, "was replaced while it was read; read it again")) from error
-
-    try:  # as long as it is open, no other folder gets its number
-        yield unreplaced
-    finally:
-        if handle is not None:
-            os.close(handle)

@@ -1,21 +1,23 @@
-"""Sparse matrices in HDF5 files of AnnData (.h5ad) and of 10x Genomics, which are read only.
+"""Sparse matrices of AnnData in HDF5 (.h5ad) and Zarr, read and written; of 10x Genomics in HDF5, read only.
 
-AnnData: a group with `data`, `indices`, `indptr`, whose attributes say csr or csc and the shape; names of its rows and
-columns are the index of `obs` and `var` at the root. 10x: a group `matrix`, compressed by columns, the shape among its
-datasets; its rows are features, or in older files genes, its columns barcodes.
+AnnData: a group with `data`, `indices`, `indptr`, whose attributes say csr or csc and the shape. Names of its rows and
+columns are the indices of the tables `obs` and `var` at the root. 10x: a group `matrix`, compressed by columns, the
+shape among its datasets; its rows are features, or in older files genes, its columns barcodes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import h5py
 
 from ...arrays import Sliceable
 from ...containers import hdf5
+from ...containers.replacing import same_folder
 from ...errors import ArrayError, BinsparseError, ContainerError, Problem
 from ...limits import DEFAULT_LIMITS, Limits
 from .compressed_matrix import Axis, Compressed, compressed, first_items, read_matrix
@@ -26,31 +28,61 @@ _Opener: TypeAlias = Callable[[str], Group]
 _FORMATS: dict[str, Axis] = {"csr_matrix": "row", "csc_matrix": "col", "csr": "row", "csc": "col"}
 _ARRAYS = ("indptr", "indices", "data")
 
+# The tables that name the rows and the columns of a matrix, by the group it is in. Other matrices are of obs and var.
+AXES: dict[str, tuple[str | None, str | None]] = {
+    "obsp": ("obs", "obs"),
+    "varp": ("var", "var"),
+    "obsm": ("obs", None),
+    "varm": ("var", None),
+    "raw": ("obs", "raw/var"),
+}
+
 
 @contextlib.contextmanager
-def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Compressed]:
+def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Compressed]:
     """The matrix at a place, with lazy arrays, which can be read within the block.
 
-    Without a group it is the `X` of AnnData, or the `matrix` of 10x. Raises ContainerError for a file of neither,
-    ArrayError for arrays that do not fit each other.
+    path: a file or an open group of HDF5, or any place of Zarr. Without a group it is the `X` of AnnData, or the
+    `matrix` of 10x. Raises ContainerError for a file of neither, ArrayError for arrays that do not fit each other.
     """
     with contextlib.ExitStack() as closing:
 
         def at(name: str | None) -> Group:
-            return Group(closing.enter_context(hdf5.reading(path, name, limits)), limits)
+            return closing.enter_context(opened(path, name, limits))
 
         place = at(group)
         inner = next((name for name in ("matrix", "X") if not group and name in place.names()), None)
         if inner:
             group, place = inner, at(inner)
-        yield _tenx(place, at, group) if "barcodes" in place.names() else _anndata(place, at)
+        if "barcodes" in place.names():
+            yield _tenx(place, at, group)
+        else:
+            yield _anndata(place, at, AXES.get((group or "").partition("/")[0], ("obs", "var")))
+
+
+@contextlib.contextmanager
+def opened(path: Any, group: str | None, limits: Limits) -> Iterator[Group]:
+    """A group of an HDF5 file or a Zarr store."""
+    if isinstance(path, h5py.Group) or (isinstance(path, str) and not os.path.isdir(path)):
+        with hdf5.reading(path, group, limits) as found:
+            yield Group(found, limits)
+        return
+    from ...containers import zarr  # HDF5 does without
+    from .zarr_group import ZarrGroup
+
+    folder = str(getattr(path, "root", path))  # of a store
+    with same_folder(folder) as unreplaced, zarr.reading(path, group, limits) as reader:
+        yield ZarrGroup(reader, limits, unreplaced)
 
 
 read = functools.partial(read_matrix, looking)
 
 
-def claims(group: h5py.Group) -> bool:
-    """Whether a group is marked as such a matrix."""
+def claims(group: Any) -> bool:
+    """Whether a group of HDF5 or Zarr is marked as such a matrix."""
+    if not isinstance(group, h5py.Group):
+        said = group.attrs.get("encoding-type")
+        return isinstance(said, str) and said in _FORMATS
     if "barcodes" in group.keys():  # noqa: SIM118 (`in group` follows links)
         return True
     with contextlib.suppress(BinsparseError):
@@ -58,21 +90,22 @@ def claims(group: h5py.Group) -> bool:
     return False
 
 
-def _said(attributes: h5py.AttributeManager) -> str:
+def _said(attributes: Mapping[str, Any]) -> str:
     """The name of the attribute with the compression of a matrix."""
     return "h5sparse_format" if "h5sparse_format" in attributes else "encoding-type"
 
 
-def _anndata(place: Group, at: _Opener) -> Compressed:
+def _anndata(place: Group, at: _Opener, axes: tuple[str | None, str | None]) -> Compressed:
     said = _said(place.attributes)
     kind = place.attribute_text(said)
     if kind not in _FORMATS:
         raise ContainerError(Problem(said, f"expected csr_matrix or csc_matrix, got {kind!r:.60}"))
     name = "shape" if "shape" in place.attributes else "h5sparse_shape"
     shape = _sizes(place.attribute_numbers(name), name)
-    names = {"row_names": _index(at, "obs"), "column_names": _index(at, "var")}
-    # Names that are not as many as the matrix has rows or columns are those of another one.
-    fitting = {ours: found for (ours, found), size in zip(names.items(), shape, strict=True) if len(found) == size}
+    names = {name: _index(at, axis) for name, axis in zip(("row_names", "column_names"), axes, strict=True) if axis}
+    # Names that are not as many as the matrix has rows or columns are those of another matrix.
+    sizes = dict(zip(("row_names", "column_names"), shape, strict=True))
+    fitting = {name: found for name, found in names.items() if len(found) == sizes[name]}
     return _matrix(place, _FORMATS[kind], shape, fitting)
 
 
