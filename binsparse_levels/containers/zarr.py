@@ -387,12 +387,21 @@ def _version_2_name(codec: Any) -> str:
 
 
 class ZarrWriter:
-    """A group that is being filled. Chunks of zeros are stored too, so that a missing chunk is detected."""
+    """A group that is being filled. Chunks of zeros are stored too, so that a missing chunk is detected.
 
-    def __init__(self, group: zarr.Group, storage: Storage) -> None:
+    ours: no other program changes the arrays. They have a mark and a fill value, which only hold as long.
+    """
+
+    def __init__(self, group: zarr.Group, storage: Storage, *, ours: bool = True) -> None:
         self._group = group
         self._storage = storage
+        self._ours = ours
         self.written: list[str] = []
+
+    @property
+    def group(self) -> zarr.Group:
+        """The group, for modules that write another layout."""
+        return self._group
 
     def create(self, name: str, length: int, dtype: np.dtype[Any]) -> zarr.Array[Any]:
         """An array without chunks."""
@@ -406,9 +415,9 @@ class ZarrWriter:
                 name,
                 shape=(length,),
                 dtype=np.dtype(dtype.newbyteorder("<").str),  # zarr knows one of two C names of a type
-                fill_value=_sentinel(name, dtype),
+                fill_value=_sentinel(name, dtype) if self._ours else 0,
                 config={"write_empty_chunks": True},
-                attributes={_COMPLETE: True},
+                attributes={_COMPLETE: True} if self._ours else {},
                 **layout(name, length, compression),
             )
 

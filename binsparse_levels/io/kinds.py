@@ -136,7 +136,9 @@ KINDS = {
     ),
     "anndata": Kind(
         ".io.files.anndata",
+        (".h5ad",),
         reads=("group", "duplicates"),
+        writes=("group", "obs_names", "var_names", "storage", "limits"),
         tensors=True,
         group=("encoding-type", "h5sparse_format", "barcodes", "matrix"),
         zarr_group=("encoding-type",),

@@ -9,33 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import h5py
 
 from ...arrays import Sliceable
-from ...containers import hdf5
-from ...containers.replacing import same_folder
 from ...errors import ArrayError, BinsparseError, ContainerError, Problem
 from ...limits import DEFAULT_LIMITS, Limits
+from .anndata_tables import AXES, NAMES, Axes, Opener, names_of, opened
+from .anndata_writing import write
 from .compressed_matrix import Axis, Compressed, compressed, first_items, read_matrix
 from .sources import Group, attribute_text
 
-_Opener: TypeAlias = Callable[[str], Group]
+__all__ = ["claims", "looking", "read", "write"]
 
 _FORMATS: dict[str, Axis] = {"csr_matrix": "row", "csc_matrix": "col", "csr": "row", "csc": "col"}
 _ARRAYS = ("indptr", "indices", "data")
-
-# The tables that name the rows and the columns of a matrix, by the group it is in. Other matrices are of obs and var.
-AXES: dict[str, tuple[str | None, str | None]] = {
-    "obsp": ("obs", "obs"),
-    "varp": ("var", "var"),
-    "obsm": ("obs", None),
-    "varm": ("var", None),
-    "raw": ("obs", "raw/var"),
-}
 
 
 @contextlib.contextmanager
@@ -60,21 +50,6 @@ def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIM
             yield _anndata(place, at, AXES.get((group or "").partition("/")[0], ("obs", "var")))
 
 
-@contextlib.contextmanager
-def opened(path: Any, group: str | None, limits: Limits) -> Iterator[Group]:
-    """A group of an HDF5 file or a Zarr store."""
-    if isinstance(path, h5py.Group) or (isinstance(path, str) and not os.path.isdir(path)):
-        with hdf5.reading(path, group, limits) as found:
-            yield Group(found, limits)
-        return
-    from ...containers import zarr  # HDF5 does without
-    from .zarr_group import ZarrGroup
-
-    folder = str(getattr(path, "root", path))  # of a store
-    with same_folder(folder) as unreplaced, zarr.reading(path, group, limits) as reader:
-        yield ZarrGroup(reader, limits, unreplaced)
-
-
 read = functools.partial(read_matrix, looking)
 
 
@@ -95,30 +70,29 @@ def _said(attributes: Mapping[str, Any]) -> str:
     return "h5sparse_format" if "h5sparse_format" in attributes else "encoding-type"
 
 
-def _anndata(place: Group, at: _Opener, axes: tuple[str | None, str | None]) -> Compressed:
+def _anndata(place: Group, at: Opener, axes: Axes) -> Compressed:
     said = _said(place.attributes)
     kind = place.attribute_text(said)
     if kind not in _FORMATS:
         raise ContainerError(Problem(said, f"expected csr_matrix or csc_matrix, got {kind!r:.60}"))
     name = "shape" if "shape" in place.attributes else "h5sparse_shape"
     shape = _sizes(place.attribute_numbers(name), name)
-    names = {name: _index(at, axis) for name, axis in zip(("row_names", "column_names"), axes, strict=True) if axis}
+    names = {name: _names_or_none(at, axis) for name, axis in zip(NAMES, axes, strict=True) if axis}
     # Names that are not as many as the matrix has rows or columns are those of another matrix.
-    sizes = dict(zip(("row_names", "column_names"), shape, strict=True))
+    sizes = dict(zip(NAMES, shape, strict=True))
     fitting = {name: found for name, found in names.items() if len(found) == sizes[name]}
     return _matrix(place, _FORMATS[kind], shape, fitting)
 
 
-def _index(at: _Opener, axis: str) -> list[str]:
-    """The names along an axis of AnnData; none if they are not stored as texts."""
+def _names_or_none(at: Opener, axis: str) -> list[str]:
+    """The names along an axis; none if they are not stored as texts."""
     try:
-        table = at(axis)
-        return table.texts(table.attribute_text("_index"))
+        return names_of(at, axis)
     except (ContainerError, ArrayError):
         return []
 
 
-def _tenx(place: Group, at: _Opener, group: str | None) -> Compressed:
+def _tenx(place: Group, at: Opener, group: str | None) -> Compressed:
     shape = _sizes(place.integers("shape")[:].tolist(), "shape")
     features = (at(f"{group or ''}/features"), "id") if "features" in place.names() else (place, "genes")
     names = {"row_names": features[0].texts(features[1]), "column_names": place.texts("barcodes")}
