@@ -104,9 +104,7 @@ def _by_columns(tensor: Tensor) -> bool:
 def _matrix(tensor: Tensor, place: str) -> Tensor:
     """The tensor as CSR or CSC. Raises FormatError for a tensor that AnnData cannot represent."""
     if tensor.ndim != 2:
-        what = (
-            f"AnnData holds sparse matrices, got {tensor.ndim} dimensions; register_anndata() lets `uns` hold tensors"
-        )
+        what = f"AnnData holds sparse matrices, got {tensor.ndim} dimensions; see register_anndata for tensors in uns"
         raise FormatError(Problem(place, what))
     type_fits = tensor.dtype.kind in "biu" or tensor.dtype in (np.float32, np.float64)  # those of scipy
     check_representable(tensor, "AnnData", place, type_fits=type_fits)
@@ -226,7 +224,8 @@ def _write_texts(group: Any, name: str, texts: list[str]) -> None:
 def _folder(parent: Any, name: str) -> Any:
     """The group of that name, which is made where it is missing."""
     there = name in parent.keys()  # noqa: SIM118 (`in parent` follows links)
-    found = hdf5.walk(parent, name, make=True) if isinstance(parent, h5py.Group) else parent.require_group(name)
+    with touching(f"{parent.name}/{name}"):
+        found = hdf5.walk(parent, name, make=True) if isinstance(parent, h5py.Group) else parent.require_group(name)
     said = found.attrs.get("encoding-type", "dict")
     if not there:
         found.attrs.update(_DICT)
