@@ -31,7 +31,7 @@ def draw(kind: str, rank: int, n: int) -> Data:
     side = 2 ** (40 if rank == 2 else 120 // rank) if kind == "hypersparse" else min(10 ** (8 - rank), max(n, 10))
     values = generator.integers(1, 100, n).astype(np.float64)
     if kind == "skewed":
-        coords = [_zipf(generator, side, n) for _ in range(rank)]
+        coords = [zipf(generator, side, n) for _ in range(rank)]
     else:
         coords = [generator.integers(0, side, n) for _ in range(rank)]
     data = Data(coords, values, (side,) * rank)
@@ -41,7 +41,7 @@ def draw(kind: str, rank: int, n: int) -> Data:
     return data
 
 
-def _zipf(generator: np.random.Generator, side: int, n: int, exponent: float = 1.1) -> Any:
+def zipf(generator: np.random.Generator, side: int, n: int, exponent: float = 1.1) -> Any:
     power = 1 - exponent
     places = (1 - generator.random(n) * (1 - float(side) ** power)) ** (1 / power)
     return np.minimum(places.astype(np.int64), side) - 1

@@ -142,15 +142,15 @@ def peak(call: Call) -> int | None:
     try:
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")  # the high-water mark starts anew
-        before = _resident("VmRSS")
+        before = resident("VmRSS")
         result = call()
-        most = _resident("VmHWM") - before
+        most = resident("VmHWM") - before
         del result
     except OSError:
         return None
     return max(most, 0)
 
 
-def _resident(field: str) -> int:
+def resident(field: str) -> int:
     with open("/proc/self/status") as file:
         return next(1024 * int(line.split()[1]) for line in file if line.startswith(field))

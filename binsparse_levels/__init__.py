@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from .formats.index_map import IndexMap as IndexMap
     from .formats.index_map import parse_map as parse_map
     from .interop.anndata import register_anndata as register_anndata
+    from .interop.dask import from_dask as from_dask
+    from .interop.dask import to_dask as to_dask
     from .interop.graphblas import from_graphblas as from_graphblas
     from .interop.graphblas import to_graphblas as to_graphblas
     from .interop.numpy import from_numpy as from_numpy
@@ -85,6 +87,7 @@ _MODULES = {
     "formats.format": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
     "formats.index_map": ["IndexMap", "parse_map"],
     "interop.anndata": ["register_anndata"],
+    "interop.dask": ["from_dask", "to_dask"],
     "interop.graphblas": ["from_graphblas", "to_graphblas"],
     "interop.numpy": ["from_numpy", "to_numpy"],
     "interop.protocol": ["from_binsparse"],

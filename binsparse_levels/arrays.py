@@ -14,12 +14,10 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from .errors import LimitError, Problem
+from .kernels import Array as Array
 from .limits import INT64_MAX
-
-Array: TypeAlias = npt.NDArray[Any]
 
 # Reads the items start … stop - 1 of an array, as a copy. Precondition: 0 <= start <= stop <= length.
 Parts: TypeAlias = Callable[[int, int], Array]
@@ -44,8 +42,10 @@ class LazyArray(ABC):
     """An array whose items are read at a slice or at positions, when they are asked for. No item is kept.
 
     shape: its length; a shape of another number of dimensions is told, and cannot be sliced. nbytes: the bytes that the
-    array takes where it is stored.
+    array takes where it is stored. chunk: so many items, from multiples of it on, cost as much to read as one of them.
     """
+
+    chunk = 1
 
     def __init__(self, shape: int | tuple[int, ...], dtype: np.dtype[Any], nbytes: int | None = None) -> None:
         self.shape = (shape,) if isinstance(shape, int) else shape
@@ -78,7 +78,8 @@ class LazyArray(ABC):
         if (apart < 0).any():
             ascending, inverse = np.unique(positions, return_inverse=True)
             return self._gather(ascending)[inverse]
-        cuts = [0, *(np.flatnonzero(apart > _GAP // self.dtype.itemsize) + 1).tolist(), len(positions)]
+        far = np.diff(positions // self.chunk) > 0 if self.chunk > 1 else apart > _GAP // self.dtype.itemsize
+        cuts = [0, *(np.flatnonzero(far) + 1).tolist(), len(positions)]
         found = np.empty(len(positions), self.dtype)
         for begin, end in itertools.pairwise(cuts) if len(positions) else ():
             first = int(positions[begin])
@@ -97,12 +98,14 @@ class _Function(LazyArray):
         gather: Callable[[Array], Array] | None,
         verify: Callable[[], None] | None,
         nbytes: int | None,
+        chunk: int,
         keep: object,
     ) -> None:
         super().__init__(shape, dtype, nbytes)
         self._parts = read
         self._at = gather
         self._verify = verify
+        self.chunk = chunk
         self._keep = keep
 
     def _read(self, start: int, stop: int) -> Array:
@@ -124,16 +127,19 @@ def lazy(
     gather: Callable[[Array], Array] | None = None,
     verify: Callable[[], None] | None = None,
     nbytes: int | None = None,
+    chunk: int = 1,
     keep: object = None,
 ) -> LazyArray:
-    """An array that a function reads. gather: reads the items at positions, where ranges would cost more. keep: an
-    object that lives as long as the array.
+    """An array that a function reads.
+
+    gather: reads the items at positions, where ranges would cost more. chunk: as for LazyArray. keep: an object that
+    lives as long as the array.
 
     >>> squares = lazy(10, np.dtype(int), lambda start, stop: np.arange(start, stop) ** 2)
     >>> squares[2:5].tolist(), squares[np.array([7, 3])].tolist()
     ([4, 9, 16], [49, 9])
     """
-    return _Function(shape, dtype, read, gather, verify, nbytes, keep)
+    return _Function(shape, dtype, read, gather, verify, nbytes, chunk, keep)
 
 
 def cut(array: Sliceable, start: int, length: int) -> LazyArray:

@@ -11,7 +11,8 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, get_args
 
 from . import __version__
@@ -29,6 +30,8 @@ from .tensors.advice import advise
 
 OK, FAULTY_INPUT, WRONG_CALL = 0, 1, 2
 PROGRAM = "binsparse-levels"
+_BEST = "best"
+_DUPLICATES = get_args(Duplicates)  # the first is "error"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,17 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.plugin:
                 load_plugins(*options.plugin)
             status: int = within_memory(options.run)(options)
-        except _WrongCall as error:
-            return _fail(error.args[0], WRONG_CALL)
-        except OptionError as error:
-            return _fail(str(error), WRONG_CALL)
-        except BinsparseError as error:
-            return _fail("; ".join(map(str, error.problems)), FAULTY_INPUT)
+        except (_WrongCall, OptionError) as error:
+            return _fail(_said(error), WRONG_CALL)
         except BrokenPipeError:  # the reader of our output has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
-        except OSError as error:
-            return _fail(str(error), FAULTY_INPUT)
+        except (BinsparseError, OSError) as error:
+            return _fail(_said(error), FAULTY_INPUT)
         except KeyboardInterrupt:
             return _fail("interrupted", 130)
     return status
@@ -69,95 +68,44 @@ class _WrongCall(Exception):
     """The call is wrong, whatever the input holds."""
 
 
+@contextlib.contextmanager
+def _wrong_call_if(*errors: type[Exception]) -> Iterator[None]:
+    """Turn errors of these classes into _WrongCall."""
+    try:
+        yield
+    except errors as error:
+        raise _WrongCall(_said(error)) from None
+
+
+def _said(error: Exception) -> str:
+    return "; ".join(map(str, getattr(error, "problems", [error])))
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Sparse tensors as trees of levels, in Binsparse files.")
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    parser.add_argument(
-        "--plugin",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="load a plug-in and run its code; may be repeated",
-    )
+    loads = "load a plug-in and run its code; may be repeated"
+    parser.add_argument("--plugin", action="append", default=[], metavar="NAME", help=loads)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=text, description=text)
-        made.set_defaults(run=run)
-        return made
-
-    info = command("info", _info, "describe a tensor from its header: format, level tree, shape, bytes per array")
-    converts = command("convert", _convert, "convert a tensor from any kind of file to any other")
-    check = command("check", _check, "read a tensor, check everything, and list every fault")
-    advises = command("advise", _advise, "list the formats that take the fewest bytes, without packing any")
-    draws = command(
-        "draw", _draw, "draw a small tensor as its level tree, or a large tensor as a spy plot, into an SVG file"
-    )
-    repair = command(
-        "repair", _repair, "repair a file that a strict reader refuses: write a new file and list the repairs"
-    )
-    clean = command("clean", _clean, "remove temporary files that interrupted writes left behind")
-    command("formats", _formats, "list the level kinds, the predefined formats, and the notation")
-
-    for made in (info, check, converts, advises, draws):
-        made.add_argument("path", metavar="IN" if made is converts else "PATH", help="PATH[:GROUP]")
-        made.add_argument(
-            "--lenient", action="store_true", help="repair known deviations of other programs, and warn about each"
-        )
-    repair.add_argument("path", metavar="IN", help="PATH[:GROUP]")
-    repair.add_argument("out", metavar="OUT", help="a new path; its suffix selects the kind of file")
-    repair.add_argument(
-        "--duplicates", choices=["sum", "first", "last"], help="how to merge duplicates; an error by default"
-    )
-    clean.add_argument("folders", metavar="FOLDER", nargs="+")
-    for made in (info, check, advises):
-        made.add_argument("--json", action="store_true", help="print one JSON object")
-    converts.add_argument("out", metavar="OUT", help="PATH[:GROUP]; its suffix selects the kind of file")
-    converts.add_argument(
-        "--format", type=_format_or_best, help="such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best for the smallest"
-    )
-    converts.add_argument(
-        "--map", help="an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4; '0, 1' removes a map"
-    )
-    converts.add_argument("--overwrite", action="store_true", help="replace OUT if it exists")
-    converts.add_argument("--narrow", action="store_true", help="store indices in the smallest integers that hold them")
-    converts.add_argument(
-        "--bitpacked",
-        action="store_true",
-        help="store indices in as few bits as possible; only this package reads them",
-    )
-    converts.add_argument("--memory", type=_bytes, help="convert in parts, within this much memory, such as 1G")
-    converts.add_argument("--shape", type=_shape, help="shape of a .tns file, such as 125,1790,112765")
-    converts.add_argument(
-        "--duplicates", choices=get_args(Duplicates), help="how to merge duplicates of a text file; error by default"
-    )
-    advises.add_argument(
-        "--slices-by", type=int, metavar="DIMENSION", help="rank by the bytes that a slice of this dimension reads"
-    )
-    advises.add_argument("--count", type=int, default=10, help="number of formats to list; 10 by default")
-    advises.add_argument("--kinds", type=_names, help="use only these level kinds, such as dense,sparse")
-    advises.add_argument("--picture", metavar="OUT", help="also draw the table into an SVG file")
-    draws.add_argument("out", metavar="OUT", help="an SVG file")
-    draws.add_argument("--dimensions", type=_shape, help="one or two dimensions of a spy plot, such as 0,2")
-    for made in (advises, draws):
-        made.add_argument("--overwrite", action="store_true", help="replace OUT if it exists")
+    for name, (run, text, *given) in _COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(run=run)
+        for argument, options in given:
+            command.add_argument(argument, **options)
     return parser
 
 
-_BEST = "best"
+def _argument(name: str, text: str | None, **options: Any) -> tuple[str, dict[str, Any]]:
+    return name, {"help": text, **options}
 
 
-def _format_or_best(text: str) -> Format | str:
-    return _BEST if text == _BEST else _format(text)
+def _flag(name: str, text: str) -> tuple[str, dict[str, Any]]:
+    return _argument(name, text, action="store_true")
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
-
-
-def _format(text: str) -> Format:
+def _format(text: str) -> Format | str:
     try:
-        return parse_format(text)
+        return text if text == _BEST else parse_format(text)
     except FormatError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -171,7 +119,7 @@ def _bytes(text: str) -> int:
         raise argparse.ArgumentTypeError(f"expected a number of bytes, such as 1500M or 2G, got {text!r}") from None
 
 
-def _shape(text: str) -> tuple[int, ...]:
+def _integers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(size) for size in text.split(","))
     except ValueError:
@@ -191,12 +139,10 @@ def _info(options: argparse.Namespace) -> int:
         return OK
     descriptor = found.descriptor
     cells = descriptor.number_of_stored_values
+    alias = descriptor.format.alias
     rows = [
-        [
-            "format",
-            str(descriptor.format) + ("" if descriptor.format.alias is None else f" ({descriptor.format.alias})"),
-        ],
-        ["shape", " × ".join(map(str, descriptor.shape)) or "scalar"],
+        ["format", str(descriptor.format) + ("" if alias is None else f" ({alias})")],
+        ["shape", _times(descriptor.shape)],
         ["stored values", "unknown" if cells is None else str(cells)],
         ["data type", str(descriptor.data_types["values"])],
         ["fill value", "in the array fill_value" if descriptor.fill else "none"],
@@ -204,8 +150,7 @@ def _info(options: argparse.Namespace) -> int:
         ["version", descriptor.version],
     ]
     if found.map is not None:
-        shape = " × ".join(map(str, found.map.shape)) or "scalar"
-        rows.insert(2, ["map", f"{found.map}, of a tensor of shape {shape}"])
+        rows.insert(2, ["map", f"{found.map}, of a tensor of shape {_times(found.map.shape)}"])
     _table(_escaped(str(options.path)), [], rows)
     _table("level tree", [], _tree_rows(descriptor.format, descriptor.dims))
     arrays = [
@@ -253,62 +198,48 @@ def _tree_rows(format: Format, dims: Sequence[int]) -> list[list[str]]:
 
 
 def _check(options: argparse.Namespace) -> int:
+    path = str(options.path)
     try:
         tensor = read(options.path, lenient=options.lenient)
     except OptionError:
         raise
     except BinsparseError as error:
-        if not options.json:
-            for problem in error.problems:
-                print(_escaped(f"{options.path}: {problem}"))
-            return _fail(
-                f"{options.path}: {len(error.problems)} fault{'s' if len(error.problems) > 1 else ''}", FAULTY_INPUT
-            )
-        problems = [{"path": problem.path, "message": problem.message} for problem in error.problems]
-        _print_json({"path": str(options.path), "ok": False, "error": type(error).__name__, "problems": problems})
-        return FAULTY_INPUT
+        if options.json:
+            problems = [asdict(problem) for problem in error.problems]
+            _print_json({"path": path, "ok": False, "error": type(error).__name__, "problems": problems})
+            return FAULTY_INPUT
+        for problem in error.problems:
+            print(_escaped(f"{path}: {problem}"))
+        count = len(error.problems)
+        return _fail(f"{path}: {count} fault{'s' * (count > 1)}", FAULTY_INPUT)
     if options.json:
-        _print_json({"path": str(options.path), "ok": True, "problems": []})
+        _print_json({"path": path, "ok": True, "problems": []})
     else:
-        shape = " × ".join(map(str, tensor.shape)) or "scalar"
-        print(
-            _escaped(f"{options.path}: sound, {tensor.format}, {shape}, {tensor.number_of_stored_values} stored values")
-        )
+        count = tensor.number_of_stored_values
+        print(_escaped(f"{path}: sound, {tensor.format}, {_times(tensor.shape)}, {count} stored values"))
     return OK
 
 
 def _convert(options: argparse.Namespace) -> int:
-    best = options.format == _BEST
+    best, format = options.format == _BEST, options.format
     if options.memory is not None:
-        if best or any(
-            (options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates, options.map)
-        ):
-            raise _WrongCall(
-                "--memory allows only --format (but not best) and --overwrite; leave the other options out"
-            )
+        in_memory = (options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates, options.map)
+        if best or any(in_memory):
+            raise _WrongCall("--memory goes with --format (but not best) and --overwrite; leave the other options out")
         open_tensor(options.path)  # a faulty source is not a wrong call
-        with _progress_bar() as progress:
-            try:
-                convert(
-                    options.path,
-                    options.out,
-                    options.format,
-                    memory=options.memory,
-                    overwrite=options.overwrite,
-                    progress=progress,
-                )
-            except (FormatError, ContainerError) as error:
-                raise _WrongCall("; ".join(map(str, error.problems))) from None
+        given = {"memory": options.memory, "overwrite": options.overwrite}
+        with _progress() as progress, _wrong_call_if(FormatError, ContainerError):
+            convert(options.path, options.out, format, progress=progress, **given)
         return OK
     with _progress() as step:
         step("reading")
         tensor = read(options.path, lenient=options.lenient, shape=options.shape, duplicates=options.duplicates)
-        format = options.format
         if best:
             step("counting")
-            format = advise(tensor, count=1, kinds=_specified()).best
+            specified = [name for name, kind in LEVELS.items() if kind.specified]  # which other programs read too
+            format = advise(tensor, count=1, kinds=specified).best
             _say(f"best format: {format}")
-        try:
+        with _wrong_call_if(FormatError, ContainerError):
             if options.map is not None:
                 step(f"packing through {options.map}")
                 chosen = parse_map(options.map, tensor.shape)
@@ -321,14 +252,7 @@ def _convert(options: argparse.Namespace) -> int:
                 tensor = tensor.convert(format)
             step("writing")
             write(options.out, tensor, overwrite=options.overwrite, narrow=options.narrow, bitpacked=options.bitpacked)
-        except (FormatError, ContainerError) as error:
-            raise _WrongCall("; ".join(map(str, error.problems))) from None
     return OK
-
-
-def _specified() -> list[str]:
-    """The level kinds of the specification, which other programs read too."""
-    return [name for name, kind in LEVELS.items() if kind.specified]
 
 
 def _advise(options: argparse.Namespace) -> int:
@@ -336,10 +260,9 @@ def _advise(options: argparse.Namespace) -> int:
         step("reading")
         tensor = read(options.path, lenient=options.lenient)
         step("counting")
-        try:
-            advice = advise(tensor, slices_by=options.slices_by, count=options.count, kinds=options.kinds)
-        except (IndexError, FormatError) as error:
-            raise _WrongCall(str(error)) from None
+        kinds = None if options.kinds is None else [name.strip() for name in options.kinds.split(",")]
+        with _wrong_call_if(IndexError, FormatError):
+            advice = advise(tensor, slices_by=options.slices_by, count=options.count, kinds=kinds)
     if options.picture is not None:
         _write_text(options.picture, advice.draw(), overwrite=options.overwrite)
     if options.json:
@@ -357,20 +280,15 @@ def _advise(options: argparse.Namespace) -> int:
 
 def _draw(options: argparse.Namespace) -> int:
     tensor = read(options.path, lenient=options.lenient).without_map()
-    try:
+    with _wrong_call_if(IndexError):
         drawn = tensor.draw(options.dimensions)
-    except IndexError as error:
-        raise _WrongCall(str(error)) from None
     _write_text(options.out, drawn, overwrite=options.overwrite)
     return OK
 
 
 def _write_text(path: str, text: str, *, overwrite: bool) -> None:
-    try:
-        with open(path, "w" if overwrite else "x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise _WrongCall(str(error)) from None
+    with _wrong_call_if(OSError), open(path, "w" if overwrite else "x", encoding="utf-8") as file:
+        file.write(text)
 
 
 def _repair(options: argparse.Namespace) -> int:
@@ -388,7 +306,7 @@ def _clean(options: argparse.Namespace) -> int:
 
 
 def _formats(options: argparse.Namespace) -> int:
-    kinds = [[kind.kind, f">= {kind.min_rank}", _first_line(kind.__doc__)] for kind in LEVELS.values()]
+    kinds = [[x.kind, f">= {x.min_rank}", (x.__doc__ or "").strip().partition("\n")[0]] for x in LEVELS.values()]
     _table("level kinds", ["kind", "rank", "what it stores"], kinds)
     synonyms = {name: [old for old, new in SYNONYMS.items() if new == name] for name in ALIASES}
     rows = []
@@ -405,9 +323,53 @@ def _formats(options: argparse.Namespace) -> int:
     return OK
 
 
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0]
+_PATH = _argument("path", "PATH[:GROUP]", metavar="PATH")
+_IN = _argument("path", "PATH[:GROUP]", metavar="IN")
+_LENIENT = _flag("--lenient", "repair known deviations of other programs, and warn about each")
+_JSON = _flag("--json", "print one JSON object")
+_OVERWRITE = _flag("--overwrite", "replace OUT if it exists")
 
+# The function of each command, its description, and its arguments.
+_COMMANDS: dict[str, tuple[Any, ...]] = {
+    "info": (
+        _info, "describe a tensor from its header: format, level tree, shape, bytes per array", _PATH, _LENIENT, _JSON,
+    ),
+    "convert": (
+        _convert, "convert a tensor from any kind of file to any other", _IN, _LENIENT, _OVERWRITE,
+        _argument("out", "PATH[:GROUP]; its suffix selects the kind of file", metavar="OUT"),
+        _argument("--format", "such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best for the smallest", type=_format),
+        _argument("--map", "an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4; '0, 1' removes a map"),
+        _flag("--narrow", "store indices in the smallest integers that hold them"),
+        _flag("--bitpacked", "store indices in as few bits as possible; only this package reads them"),
+        _argument("--memory", "convert in parts, within this much memory, such as 1G", type=_bytes),
+        _argument("--shape", "shape of a .tns file, such as 125,1790,112765", type=_integers),
+        _argument("--duplicates", "how to merge duplicates of a text file; error by default", choices=_DUPLICATES),
+    ),
+    "check": (_check, "read a tensor, check everything, and list every fault", _PATH, _LENIENT, _JSON),
+    "advise": (
+        _advise, "list the formats that take the fewest bytes, without packing any", _PATH, _LENIENT, _JSON, _OVERWRITE,
+        _argument("--slices-by", "rank by the bytes that slices of this dimension read", type=int, metavar="DIMENSION"),
+        _argument("--count", "number of formats to list; 10 by default", type=int, default=10),
+        _argument("--kinds", "use only these level kinds, such as dense,sparse"),
+        _argument("--picture", "also draw the table into an SVG file", metavar="OUT"),
+    ),
+    "draw": (
+        _draw, "draw a small tensor as its level tree, or a large tensor as a spy plot, into an SVG file",
+        _PATH, _LENIENT, _OVERWRITE,
+        _argument("out", "an SVG file", metavar="OUT"),
+        _argument("--dimensions", "one or two dimensions of a spy plot, such as 0,2", type=_integers),
+    ),
+    "repair": (
+        _repair, "repair a file that a strict reader refuses: write a new file and list the repairs", _IN,
+        _argument("out", "a new path; its suffix selects the kind of file", metavar="OUT"),
+        _argument("--duplicates", "how to merge duplicates; an error by default", choices=_DUPLICATES[1:]),
+    ),
+    "clean": (
+        _clean, "remove temporary files that interrupted writes left behind",
+        _argument("folders", None, metavar="FOLDER", nargs="+"),
+    ),
+    "formats": (_formats, "list the level kinds, the predefined formats, and the notation"),
+}  # fmt: skip
 
 # Output
 
@@ -436,23 +398,10 @@ def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Any]:
-    """A function that shows the current step, if rich is installed and standard error is a terminal."""
-    if sys.stderr.isatty():
-        try:
-            from rich.console import Console
-        except ImportError:
-            pass
-        else:
-            with Console(stderr=True).status("") as status:
-                yield status.update
-            return
-    yield lambda text: None
-
-
-@contextlib.contextmanager
-def _progress_bar() -> Iterator[Any]:
-    """A function (stage, done, total) that draws a progress bar, or None without rich or a terminal."""
+def _progress() -> Iterator[Callable[..., None]]:
+    """A function (stage, done, total) that draws a bar for each stage, if rich is installed and standard error is a
+    terminal.
+    """
     if sys.stderr.isatty():
         try:
             from rich.console import Console
@@ -460,17 +409,21 @@ def _progress_bar() -> Iterator[Any]:
         except ImportError:
             pass
         else:
-            with Progress(console=Console(stderr=True)) as bar:
-                tasks: dict[str, Any] = {}
+            with Progress(console=Console(stderr=True), transient=True) as bars:
+                stages: dict[str, Any] = {}
 
-                def show(stage: str, done: int, total: int) -> None:
-                    if stage not in tasks:
-                        tasks[stage] = bar.add_task(stage, total=total)
-                    bar.update(tasks[stage], completed=done)
+                def show(stage: str, done: int = 0, total: int | None = None) -> None:
+                    if stage not in stages:
+                        stages[stage] = bars.add_task(stage, total=total)
+                    bars.update(stages[stage], completed=done)
 
                 yield show
             return
-    yield None
+    yield lambda *_: None
+
+
+def _times(shape: Sequence[int]) -> str:
+    return " × ".join(map(str, shape)) or "scalar"
 
 
 def _print_json(value: Any) -> None:

@@ -11,6 +11,7 @@ Only these programs keep the spelling of a header: its format name, a custom tre
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import sys
 from collections.abc import Callable
@@ -31,29 +32,27 @@ from .tensors.tensor import Tensor
 Program: TypeAlias = Callable[[], int]
 
 
-def _program(*names: str) -> Callable[[Callable[..., None]], Program]:
-    """Make a console script with these arguments of a function."""
+def _program(work: Callable[..., None]) -> Program:
+    """Make a console script that takes the parameters of a function from the command line."""
+    names = inspect.signature(work).parameters
 
-    def wrap(work: Callable[..., None]) -> Program:
-        @functools.wraps(work)
-        def main() -> int:
-            arguments = sys.argv[1:]
-            if len(arguments) != len(names):
-                print(f"usage: {work.__name__} {' '.join(names)}", file=sys.stderr)
-                return 2
-            try:
-                work(*arguments)
-            except Exception as error:  # the suite expects an exit status for any error
-                print(f"{work.__name__}: error: {error}", file=sys.stderr)
-                return 1
-            return 0
+    @functools.wraps(work)
+    def main() -> int:
+        arguments = sys.argv[1:]
+        if len(arguments) != len(names):
+            print(f"usage: {work.__name__} {' '.join(names).upper()}", file=sys.stderr)
+            return 2
+        try:
+            work(*arguments)
+        except Exception as error:  # the suite expects an exit status for any error
+            print(f"{work.__name__}: error: {error}", file=sys.stderr)
+            return 1
+        return 0
 
-        return main
-
-    return wrap
+    return main
 
 
-@_program("TENSOR.npy", "PATTERN.npy", "FILL.npy", "HEADER.json", "OUT")
+@_program
 def npy_to_binsparse(tensor_path: str, pattern_path: str, fill_path: str, header_path: str, out: str) -> None:
     """Store the cells that the pattern marks, in the format that the header names. Other fields are kept."""
     dense, pattern, fill = (np.load(path, allow_pickle=False) for path in (tensor_path, pattern_path, fill_path))
@@ -96,7 +95,7 @@ def npy_to_binsparse(tensor_path: str, pattern_path: str, fill_path: str, header
     write_arrays(out, {"binsparse": header}, encoded, overwrite=True)
 
 
-@_program("IN", "TENSOR.npy", "PATTERN.npy", "FILL.npy")
+@_program
 def binsparse_to_npy(path: str, tensor_path: str, pattern_path: str, fill_path: str) -> None:
     """Write the dense tensor, the pattern of its stored entries and the fill value as .npy files."""
     tensor, fill, _ = _read(path)
@@ -110,7 +109,7 @@ def binsparse_to_npy(path: str, tensor_path: str, pattern_path: str, fill_path: 
         np.save(target, array)
 
 
-@_program("IN", "OUT")
+@_program
 def binsparse_to_binsparse(path: str, out: str) -> None:
     """Read a tensor and write it again as version 0.1.0, in the same format and data types."""
     tensor, fill, name = _read(path)
@@ -137,5 +136,5 @@ def _format(header: dict[str, Any]) -> Format:
         return parse_custom(header["custom"])
     format = named(header["format"])
     if format is None:
-        raise FormatError(Problem("format", f"unknown format {header['format']!r:.60}"))
+        raise FormatError(Problem("format", f"unknown format {header['format']!r:.60}; see ALIASES"))
     return format

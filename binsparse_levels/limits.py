@@ -57,7 +57,7 @@ class Limits:
     header_bytes: int = 2**20
     array_bytes: int = 2**36
     dense_bytes: int = 2**34
-    cache_bytes: int = 2**27
+    cache_bytes: int = 2**26
 
     def __post_init__(self) -> None:
         for field in fields(self):

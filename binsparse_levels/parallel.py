@@ -73,11 +73,6 @@ def in_turn(prepare: Callable[[Item], Made], finish: Callable[[Made], None], ite
     A thread finishes its item before it takes another one.
     """
     todo = list(items)
-    workers = min(_threads, len(todo))
-    if workers < 2:
-        for item in todo:
-            finish(prepare(item))
-        return
     numbered = iter(enumerate(todo))
     taking = threading.Lock()
     turn = threading.Condition()
@@ -109,4 +104,4 @@ def in_turn(prepare: Callable[[Item], Made], finish: Callable[[Made], None], ite
                 turn.notify_all()
             raise
 
-    each(work, range(workers))
+    each(work, range(min(_threads, len(todo))))

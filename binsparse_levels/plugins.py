@@ -25,7 +25,11 @@ _LEVELS, _KINDS = "binsparse_levels.levels", "binsparse_levels.kinds"
 
 
 def list_plugins() -> list[str]:
-    """List the names of all installed plug-ins, sorted. No plug-in is loaded."""
+    """List the names of all installed plug-ins, sorted. No plug-in is loaded.
+
+    >>> "apple" in list_plugins()
+    False
+    """
     return sorted({point.name for point in _installed()})
 
 
@@ -59,10 +63,10 @@ def _register(point: EntryPoint) -> None:
     except BinsparseError:
         raise
     except Exception as error:
-        raise OptionError(Problem(point.name, f"cannot be loaded: {error!r}")) from error
+        raise OptionError(Problem(point.name, f"cannot be loaded: {error!r}; install it again")) from error
     if point.group == _LEVELS and isinstance(thing, type) and issubclass(thing, Level):
         register(thing)
     elif point.group == _KINDS and isinstance(thing, Kind):
         register_kind(point.name, thing)
     else:
-        raise OptionError(Problem(point.name, f"{thing!r:.60} is no plug-in of the group {point.group}"))
+        raise OptionError(Problem(point.name, f"{thing!r:.60} is none of the group {point.group}; name another"))

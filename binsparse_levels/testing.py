@@ -40,7 +40,8 @@ from .formats.index_map import Digit, IndexMap
 from .formats.structure import STRUCTURES, in_triangle, structure_problems
 from .io import open, read, write
 from .levels import LEVELS, Level, places
-from .levels.base import INTEGERS, Array, Positions, as_array
+from .levels.base import INTEGERS
+from .levels.positions import Array, Positions, as_array
 from .tensors.packing import pack
 from .tensors.tensor import Tensor
 
@@ -71,12 +72,12 @@ def level_cases(draw: st.DrawFn, level: Level, *, max_size: int = 4, max_n: int 
     """Entries for this level, over small dimensions, sizes 0 and 1 among them."""
     dims = tuple(draw(st.lists(st.integers(0, max_size), min_size=level.rank, max_size=level.rank)))
     n = draw(st.integers(0, max_n))
-    places = list(itertools.product(range(n), *(range(size) for size in dims)))
-    chosen = sorted(draw(st.lists(st.sampled_from(places), max_size=12))) if places else []
-    rows = np.array(chosen, np.int64).reshape(len(chosen), level.rank + 1)
-    kinds = {place: draw(st.integers(0, 1)) for place in set(chosen)} if level.shares else {}
-    same = np.array([kinds.get(place, 0) for place in chosen], np.int64)
-    return LevelCase(level, dims, n, rows[:, 0].copy(), tuple(rows[:, k + 1].copy() for k in range(level.rank)), same)
+    cells = list(itertools.product(range(n), *(range(size) for size in dims)))
+    chosen = sorted(draw(st.lists(st.sampled_from(cells), max_size=12))) if cells else []
+    parents, *coords = np.array(chosen, np.int64).reshape(len(chosen), level.rank + 1).T.copy()
+    classes = {cell: draw(st.integers(0, 1)) for cell in set(chosen)} if level.shares else {}
+    same = np.array([classes.get(cell, 0) for cell in chosen], np.int64)
+    return LevelCase(level, dims, n, parents, tuple(coords), same)
 
 
 def check_level(case: LevelCase) -> None:
@@ -113,14 +114,13 @@ def check_level(case: LevelCase) -> None:
         assert [q for *_, q in listing] == sorted(found.values())
     # 6: locate agrees with expand
     cells = list(itertools.product(range(n), *(range(s) for s in dims)))
-    table = np.array(cells, np.int64).reshape(len(cells), level.rank + 1)
-    located = level.locate(kept, dims, table[:, 0].copy(), [table[:, k + 1].copy() for k in range(level.rank)])
+    at, *coords = np.array(cells, np.int64).reshape(len(cells), level.rank + 1).T.copy()
+    located = level.locate(kept, dims, at, coords)
     assert located.tolist() == [found.get((p, tuple(c)), -1) for p, *c in cells]
     find = level.finder(kept, dims)
     assert [find(*row) for row in cells] == located.tolist()
     # a method that the kind overrides gives what the default gives
-    columns = [table[:, k].copy() for k in range(level.rank + 1)]
-    assert Level.locate(level, kept, dims, columns[0], columns[1:]).tolist() == located.tolist()
+    assert Level.locate(level, kept, dims, at, coords).tolist() == located.tolist()
     assert level.gaps or Level.size(level, kept, dims, n) == size
     # 7: nbytes is right to the byte
     numbers = {role for role, spec in names.items() if spec.holds in INTEGERS}
@@ -147,9 +147,8 @@ def check_selection(case: LevelCase, positions: Positions, window: Sequence[Posi
         arrays, _ = case.build()
     except FormatError:
         assume(False)
-    everything = _listing(
-        case.level.expand(arrays, case.dims, range(case.n), [range(s) for s in case.dims]), range(case.n)
-    )
+    level, dims, n = case.level, case.dims, range(case.n)
+    everything = _listing(level.expand(arrays, dims, n, [range(size) for size in dims]), n)
     wanted = [set(as_array(w).tolist()) for w in window]
     selected = [
         (p, c, q)
@@ -157,7 +156,7 @@ def check_selection(case: LevelCase, positions: Positions, window: Sequence[Posi
         for fiber, c, q in everything
         if fiber == p and all(x in w for x, w in zip(c, wanted, strict=True))
     ]
-    assert _listing(case.level.expand(arrays, case.dims, positions, window), positions) == selected
+    assert _listing(level.expand(arrays, dims, positions, window), positions) == selected
 
 
 @st.composite
@@ -236,9 +235,9 @@ def tensors(
         structure = draw(st.none() | st.sampled_from(possible))
     cells = list(np.ndindex(*shape))
     if structure is not None:
-        cells = [place for place in cells if in_triangle(structure, [np.array(x) for x in place])]
+        cells = [cell for cell in cells if in_triangle(structure, [np.array(x) for x in cell])]
         if not structure.startswith("symmetric"):  # a diagonal has to be its own mirror image
-            cells = [place for place in cells if place[0] != place[1]]
+            cells = [cell for cell in cells if cell[0] != cell[1]]
     chosen = draw(st.lists(st.sampled_from(cells), unique=True, max_size=12)) if cells else []
     fill = draw(st.none() | _scalars(dtype)) if structure is None else None
     table = np.array(chosen, np.int64).reshape(len(chosen), len(shape))
@@ -379,8 +378,8 @@ def _equal(a: Any, b: Any) -> bool:
     return np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind in "fc")
 
 
-def _dense(part: Any) -> Any:
-    return part.to_dense() if isinstance(part, Tensor) else part
+def _dense(selected: Any) -> Any:
+    return selected.to_dense() if isinstance(selected, Tensor) else selected
 
 
 def _keys(shape: Sequence[int]) -> Iterator[Any]:
@@ -388,8 +387,8 @@ def _keys(shape: Sequence[int]) -> Iterator[Any]:
     if all(shape):
         yield from {(0,) * len(shape), tuple(size - 1 for size in shape), tuple(size // 2 for size in shape)}
     for k, size in enumerate(shape):
-        for part in (*range(size), slice(0, 0), slice(1, None), slice(None, None, 2), slice(None, None, -1)):
-            yield (*[slice(None)] * k, part, ...)
+        for item in (*range(size), slice(0, 0), slice(1, None), slice(None, None, 2), slice(None, None, -1)):
+            yield (*[slice(None)] * k, item, ...)
 
 
 def check_names(format: Format) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 
 from binsparse_levels.errors import Problem
 from binsparse_levels.levels import ArraySpec, Level, register
-from binsparse_levels.levels.base import Array, Arrays, Positions, as_array, inside
+from binsparse_levels.levels.base import Arrays, Built, Expanded
+from binsparse_levels.levels.positions import Array, Positions, Window, as_array, inside
 
 
 @register
@@ -37,9 +38,7 @@ class Backwards(Level):
             wrong.append("ends")
         return lengths["at0"], [Problem(role, "wrong length") for role in wrong]
 
-    def build(
-        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
-    ) -> tuple[dict[str, Array], Positions]:
+    def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         rows = np.stack([as_array(parents), *coords], axis=1)
         unique, inverse = np.unique(rows, axis=0, return_inverse=True)
         ends = np.searchsorted(unique[:, 0], np.arange(n), side="right")
@@ -51,9 +50,7 @@ class Backwards(Level):
         columns = {f"at{k}": turned[:, k + 1] + self.base for k in range(self.rank)}
         return {"ends": ends} | columns, place[inverse.ravel()]
 
-    def expand(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[Array, list[Array], Positions]:
+    def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         ends = arrays["ends"]
         child = [np.arange(ends[p - 1] if p else 0, ends[p]) for p in as_array(positions)]
         flat = np.concatenate([np.empty(0, np.int64), *child]).astype(np.int64)

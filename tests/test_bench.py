@@ -8,16 +8,22 @@ from xml.etree import ElementTree
 
 import pytest
 
+from binsparse_levels.building.running import STAGES
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 
 
 def bench(*arguments):
-    command = [sys.executable, "-m", "bench", "--entries", "2000", "--rounds", "1", *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=ROOT)
-    assert run.returncode == 0, run.stderr
-    return run.stdout
+    return run("bench", "--entries", "2000", "--rounds", "1", *arguments)
+
+
+def run(module, *arguments):
+    command = [sys.executable, "-m", module, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=ROOT)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 def test_every_row_runs():
@@ -38,3 +44,20 @@ def test_table_and_picture(tmp_path):
 
 def test_growth():
     assert "| 2,000 |" in bench("--growth", "--rows", "rank 2")
+
+
+def test_building(tmp_path):
+    tiny = ["--rows", "20000", "--workers", "1", "--memory", "1GB", "--source", tmp_path]
+    told = json.loads(run("bench.building", *tiny, "--json", "--kill"))
+    assert told["rows"] == 20000
+    assert 0 < told["entries"] < told["rows"]
+    stages = {stage["name"]: stage["figures"] for stage in told["stages"]}
+    assert list(stages) == ["plan", *STAGES]
+    assert stages["partition"]["put"] > 20 * told["rows"]
+    lines = run("bench.building", *tiny).splitlines()
+    assert len([line for line in lines if line.startswith("|")]) == 2 + len(stages) + 2 + 3
+
+
+def test_object_stores():
+    pytest.importorskip("moto")
+    assert "| s3fs | read |" in run("bench.objects", "--rows", "5", "--latency", "0")

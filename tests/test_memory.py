@@ -49,13 +49,23 @@ LARGE = {
     "band": lambda: Tensor("band", (HUGE,), {"pointers_to_0": [0, HUGE], "band_starts_0": [0]}, 1.0),
     "dense": lambda: Tensor("dense", (HUGE,), {}, 1.0),
     "dense(2)": lambda: Tensor("dense(2)", (2**20, 2**20), {}, 1.0),
-    "sparse": lambda: pack([FEW], np.arange(4.0), (HUGE,), "sparse"),
-    "hashed": lambda: pack([FEW], np.arange(4.0), (HUGE,), "hashed"),
     "hashed, hashed": lambda: pack([FEW, FEW], np.arange(4.0), (HUGE, HUGE), "hashed, hashed"),
     "bitmap(0), sparse": lambda: pack([FEW], np.arange(4.0), (HUGE,), "bitmap(0), sparse"),
+} | {
+    kind.kind: lambda kind=kind: pack([FEW], np.arange(4.0), (HUGE,), kind.kind)
+    for kind in testing.OURS
+    if not (kind.gaps or kind.padded or kind.shares)
 }
 # As long as their dimension, however few entries there are; a part of them is to take no more than it has.
-LONG = {kind: lambda kind=kind: pack([[3, 5, 2**22 - 1]], 1.0, (2**22,), kind) for kind in ("bitmap", "bits", "n_of_m")}
+LONG = {
+    kind.kind: lambda kind=kind: pack([[3, 5, 2**22 - 1]], 1.0, (2**22,), kind.kind)
+    for kind in testing.OURS
+    if kind.gaps
+}
+
+
+def test_every_kind_is_among_them():
+    assert {kind.kind for kind in testing.OURS} <= {*LARGE, *LONG}
 
 
 def _opened(tensor):

@@ -90,6 +90,20 @@ def test_examples_of_public_docstrings_run(name, tmp_path, monkeypatch):
     assert not runner.failures, text.getvalue()
 
 
+@pytest.mark.parametrize("room", ["levels", "formats", "engine", "kernels", "arrays"])
+def test_examples_of_modules_run(room):
+    text, tried = io.StringIO(), 0
+    for name in modules():
+        if name.startswith(f"binsparse_levels.{room}"):
+            module = importlib.import_module(name)
+            names = {n: getattr(binsparse_levels, n) for n in binsparse_levels.__all__} | vars(module) | {"np": np}
+            runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+            for found in doctest.DocTestFinder().find(module, name, globs=names):
+                tried += runner.run(found, out=text.write).attempted
+    assert tried
+    assert not text.getvalue()
+
+
 def test_the_readme_tour_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)

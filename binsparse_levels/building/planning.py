@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -11,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arrays import Array
+from ..containers.base import touching
 from ..engine.emission import Duplicates
 from ..engine.tree import index_dtype
 from ..errors import ContainerError, LimitError, OptionError, Problem
@@ -137,6 +140,22 @@ class Work(NamedTuple):
             )
             _KNOWN[self] = plan, made
         return _KNOWN[self]
+
+    def done(self, stage: str) -> set[int]:
+        """The numbers of the steps of a stage that are done."""
+        return {int(name) for name in self.store.names(stage) if name.isdecimal()}
+
+    def save(self, key: str, **arrays: Any) -> None:
+        """Leave an object of arrays by name."""
+        file = io.BytesIO()
+        np.savez(file, **arrays)
+        self.store.put(key, [file.getvalue()])
+
+    def load(self, key: str) -> dict[str, Array]:
+        """The arrays of an object. Raises ContainerError."""
+        raw = self.store.get(key)
+        with touching(f"{self.address}/{key}"), np.load(io.BytesIO(raw), allow_pickle=False) as found:
+            return dict(found)
 
     def forget(self) -> None:
         """Close the source in this process."""

@@ -1,4 +1,20 @@
-"""Run the stages of a build: in this process, in a pool of `concurrent.futures`, or on a Dask cluster."""
+"""The stages of a build, and what runs them: this process, a pool of `concurrent.futures`, or a Dask cluster.
+
+A step is a function of the work and a number, and leaves one whole object, STAGE/NUMBER. A step that is repeated, or
+run twice at once, leaves the same object, so that a build goes on wherever it was stopped.
+
+| stage | a step reads | and leaves |
+|---|---|---|
+| sample | a part of a chunk of the source | keys of some entries |
+| split | all samples | the keys at which partitions begin |
+| partition | a chunk of the source | its entries by partition |
+| table | where the partitions begin in each chunk | a table of that, and cuts of partitions that are too large |
+| again | such a partition of some chunks | its entries by these cuts |
+| pack | a partition of all chunks | a tree |
+| join | the heads of all trees | a table of them; empty arrays in the target |
+| write | parts of trees | whole shards of the target |
+| commit | which shards are written | the header of the target |
+"""
 
 from __future__ import annotations
 
@@ -12,7 +28,7 @@ from ..errors import BinsparseError, ContainerError, OptionError, Problem
 from ..io.writing import Progress
 from ..parallel import set_threads
 from ..system import release
-from . import steps
+from . import partitions, trees
 from .planning import Work
 
 _RETRIES = 3  # of a task, after a worker's death
@@ -33,19 +49,28 @@ def _one(work: Work) -> int:
 
 
 def _rows(key: str, name: str) -> Callable[[Work], int]:
-    return lambda work: len(steps.unbundled(work, key)[name])
+    return lambda work: len(work.load(key)[name])
+
+
+def _of_target(name: str) -> Callable[[Work, int], None]:
+    def run(work: Work, number: int) -> None:
+        from . import target  # which loads zarr
+
+        getattr(target, name)(work, number)
+
+    return run
 
 
 STAGES = {
-    "sample": Stage(steps.sample, lambda work: len(steps.sampled(work))),
-    "split": Stage(steps.split, _one, alone=True),
-    "partition": Stage(steps.partition, lambda work: len(work.source)),
-    "table": Stage(steps.table, _one, alone=True),
-    "again": Stage(steps.again, _rows("table/0", "tasks")),
-    "pack": Stage(steps.pack, lambda work: len(work.source) if work.plan.sorted else _rows("table/0", "packs")(work)),
-    "join": Stage(steps.join, _one, alone=True),
-    "write": Stage(steps.write, _rows("join/0", "tasks")),
-    "commit": Stage(steps.commit, _one, alone=True),
+    "sample": Stage(partitions.sample, lambda work: len(partitions.sampled(work))),
+    "split": Stage(partitions.split, _one, alone=True),
+    "partition": Stage(partitions.partition, lambda work: len(work.source)),
+    "table": Stage(partitions.table, _one, alone=True),
+    "again": Stage(partitions.again, _rows("table/0", "tasks")),
+    "pack": Stage(trees.pack, lambda work: len(work.source) if work.plan.sorted else _rows("table/0", "packs")(work)),
+    "join": Stage(_of_target("join"), _one, alone=True),
+    "write": Stage(_of_target("write"), _rows("join/0", "tasks")),
+    "commit": Stage(_of_target("commit"), _one, alone=True),
 }
 
 
@@ -76,7 +101,7 @@ def run(work: Work, client: Any = None, progress: Progress | None = None) -> Non
     runner = _runner(client)
     for stage in stages(work):
         count = STAGES[stage].count(work)
-        there = steps.done(work, stage)
+        there = work.done(stage)
         todo = [k for k in range(count) if k not in there]
         if progress is not None:
             progress(stage, count - len(todo), count)

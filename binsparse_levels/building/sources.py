@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from ..io.kinds import Place, name_of
 from ..io.reading import check_lazy
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..tensors.tensor import Tensor
+from ..tensors.validation import checked_entries
 from . import tables
 
 Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dimension, and the values
@@ -40,6 +42,9 @@ class Source(Protocol):
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         """How many entries a chunk has, and the coordinates of about `count` of them, taken at random."""
+
+    def value_type(self) -> np.dtype[Any]:
+        """The type of the values of the first chunk. Precondition: there is one."""
 
     def described(self) -> dict[str, Any]:
         """JSON that differs where the entries may differ. `kind` names the class in SOURCES if it suffices to make the
@@ -119,6 +124,9 @@ class Tensors:
             for start in np.unique(starts.astype(np.int64)).tolist()
         ]
         return len(block), [np.concatenate(x) for x in zip(*found, strict=True)]
+
+    def value_type(self) -> np.dtype[Any]:
+        return self._tensor(0).dtype
 
     def described(self) -> dict[str, Any]:
         places = [place if isinstance(place, str) else name_of(place) for place in self._places]
@@ -223,6 +231,11 @@ class Parquet:
         group = int(np.random.default_rng(number).integers(first, stop))  # the first of all files may be alike
         return rows, picked(self._read(self._files[file], [group]), number, count)
 
+    def value_type(self) -> np.dtype[Any]:
+        with touching(self._files[0]):
+            schema, name = _parquet(self._files[0]).schema_arrow, self._columns[-1]
+            return tables.type_of(schema.field(name).type, name)
+
     def described(self) -> dict[str, Any]:
         return {
             "kind": "parquet",
@@ -238,11 +251,38 @@ def _parquet(file: str) -> Any:
     tables.arrow()
     from pyarrow.parquet import ParquetFile
 
-    if not is_url(file):
-        return ParquetFile(file)
-    import obstore
+    return ParquetFile(_Object(file), pre_buffer=True) if is_url(file) else ParquetFile(file)
 
-    return ParquetFile(obstore.open_reader(*_in_store(file)), pre_buffer=True)
+
+class _Object(io.RawIOBase):
+    """An object in a store, as the file that pyarrow reads: each read is one request."""
+
+    def __init__(self, url: str) -> None:
+        import obstore
+
+        self._read, self._place = obstore.get_range, _in_store(url)
+        self._size, self._at = obstore.head(*self._place)["size"], 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        count = self._size - self._at if size < 0 else min(size, self._size - self._at)
+        if count < 1:
+            return b""
+        found = bytes(self._read(*self._place, start=self._at, length=count))
+        self._at += len(found)
+        return found
 
 
 def parquet_files(places: str | Sequence[str]) -> list[str]:
@@ -272,19 +312,22 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
 class Numbered:
     """Chunks that a function makes: function(k) gives the coordinates and the values of chunk k."""
 
-    def __init__(self, function: Callable[[int], tuple[Any, Any]], count: int) -> None:
-        self._function, self._count = function, count
+    def __init__(self, function: Callable[[int], tuple[Any, Any]], count: int, ndim: int) -> None:
+        self._function, self._count, self._ndim = function, count, ndim
 
     def __len__(self) -> int:
         return self._count
 
     def read(self, number: int) -> Chunk:
         coords, values = self._function(number)
-        return [np.asarray(x) for x in coords], np.asarray(values)
+        return checked_entries(coords, values, self._ndim)
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         chunk = self.read(number)
         return len(chunk[1]), picked(chunk, number, count)
+
+    def value_type(self) -> np.dtype[Any]:
+        return self.read(0)[1].dtype
 
     def described(self) -> dict[str, Any]:
         name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
@@ -298,6 +341,7 @@ class DaskFrame:
         tables.check_names(list(frame.columns), columns)
         self._columns = list(columns)
         self._name = frame._name
+        self._none = frame._meta[list(columns)]  # the columns, without rows
         self._parts = frame[list(columns)].to_delayed()
 
     def __len__(self) -> int:
@@ -313,6 +357,10 @@ class DaskFrame:
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         chunk = self.read(number)
         return len(chunk[1]), picked(chunk, number, count)
+
+    def value_type(self) -> np.dtype[Any]:
+        name = self._columns[-1]
+        return tables.type_of(tables.arrow().Schema.from_pandas(self._none).field(name).type, name)
 
     def described(self) -> dict[str, Any]:
         return {"dask": self._name, "columns": self._columns, "count": len(self)}
@@ -331,7 +379,7 @@ def source_of(
             number = as_integer(count)
             if number is None or number < 0 or columns is not None:
                 raise OptionError(Problem("count", f"a function makes a number of chunks, got count={count!r:.40}"))
-            return Numbered(given, number)
+            return Numbered(given, number, len(shape))
         if columns is None:
             raise OptionError(Problem("columns", "name the columns of the coordinates, and of the values last"))
         return DaskFrame(given, columns)

@@ -50,15 +50,26 @@ def columns_of(table: Any, names: Sequence[str]) -> list[Array]:
     found = []
     for name in names:
         column = table.column(name)
+        dtype = type_of(column.type, name)
         if column.null_count:
             raise ArrayError(Problem(f"columns.{name}", f"{column.null_count} nulls; fill or drop them first"))
         if hasattr(column, "combine_chunks"):
             column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        made = column.to_numpy(zero_copy_only=False)
-        if made.dtype.kind not in "biufc":
-            what = f"holds {column.type}; give numbers, and coordinates for labels"
-            raise ArrayError(Problem(f"columns.{name}", what))
-        found.append(np.asarray(made))
+        if dtype.kind == "b":
+            found.append(np.asarray(column.to_numpy(zero_copy_only=False)))
+        else:
+            found.append(np.from_dlpack(column))  # without pandas, which to_numpy imports
+    return found
+
+
+def type_of(kind: Any, name: str) -> np.dtype[Any]:
+    """The numpy type of a column of this type of Arrow's. Raises ArrayError for columns without numbers."""
+    try:
+        found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+    except NotImplementedError:
+        found = np.dtype(object)
+    if found.kind not in "biuf":
+        raise ArrayError(Problem(f"columns.{name}", f"holds {kind}; give numbers, and coordinates for labels"))
     return found
 
 

@@ -33,13 +33,14 @@ from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.tensor import Tensor
 from ..tensors.validation import (
     check_value_type,
+    checked_entries,
     checked_fill,
     checked_format,
     checked_json,
     checked_sizes,
     mirror_problems,
 )
-from . import running, steps, tables
+from . import partitions, running, tables, trees
 from .planning import Plan, Work, begin, rows_within
 from .sources import Chunk, Tensors, picked
 
@@ -126,6 +127,7 @@ def convert(
 @within_memory
 def write_from(
     chunks: Iterable[Any] | Any,
+    /,
     path: Place,
     shape: int | Sequence[int],
     format: FormatLike,
@@ -177,7 +179,7 @@ def write_from(
     first = next(stream, None)
     if first is None and dtype is None:
         raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
-    value_type = np.dtype(dtype) if first is None or dtype is not None else first[1].dtype
+    value_type = np.dtype(dtype).newbyteorder("=") if first is None or dtype is not None else first[1].dtype
     check_value_type(value_type)
     fill = checked_fill(fill_value, value_type)
     index = np.dtype(index_dtype(stored, 0))
@@ -199,7 +201,7 @@ def write_from(
     if two is None:
         write(path, _whole(plan, one or [np.empty(0, dtype) for dtype in plan.column_types]), **rest)
         return
-    if any(level.fused() is None for level in parsed.levels):
+    if any(level.fused() is None for level in parsed.levels) or not stored:
         raise FormatError(Problem("format", f"{parsed} is not written in parts; take dense and sparse levels"))
     with _scratch(path) as folder:
         spilled = Spilled()
@@ -220,7 +222,7 @@ def write_from(
 def _whole(plan: Plan, columns: list[Array]) -> Tensor:
     """The tensor of these columns."""
     order = plan.parsed.order
-    tree = steps.packed(plan, plan.parsed.levels, columns, plan.dims, [0] * len(order))
+    tree = trees.packed(plan, plan.parsed.levels, columns, plan.dims, [0] * len(order))
     return Tensor._trusted(plan.parsed, plan.stored_shape, tree, plan.metadata)
 
 
@@ -229,7 +231,7 @@ def _write_joined(
 ) -> None:
     """Write the trees that a stage has left as one tensor, in pieces. one: the value of an iso tensor."""
     plan = work.plan
-    arrays = steps.joint(work, steps.join_heads(work, stage), stage)
+    arrays = trees.joint(work, trees.join_heads(work, stage), stage)
     pieces = {name: in_pieces(array, joining.AT_ONCE) for name, array in arrays.items()}
     header, encoded = encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, one=one, packed=True)
     write_pieces(target, header, encoded, **given)
@@ -251,7 +253,7 @@ def _chunks(chunks: Any, ndim: int, dims: Sequence[str] | None, values: str | No
             for *coords, found in tables.batches(chunk, [*dims, values]):
                 yield coords, found
         elif isinstance(chunk, Sequence) and len(chunk) == 2:
-            yield [np.asarray(x) for x in chunk[0]], np.asarray(chunk[1])
+            yield checked_entries(chunk[0], chunk[1], ndim)
         else:
             raise TypeError(f"a chunk is a pair of coordinates and values, or a table, got {type(chunk).__name__}")
 
@@ -261,7 +263,7 @@ def _blocks(plan: Plan, chunks: Iterable[Chunk]) -> Iterator[list[Array]]:
     held: list[list[Array]] = []
     most = room = max(plan.rows // 2, 1)
     for chunk in chunks:
-        columns = steps.columns_of(plan, chunk)
+        columns = partitions.columns_of(plan, chunk)
         while len(columns[-1]):
             held.append([x[:room] for x in columns])
             columns = [x[room:] for x in columns]
@@ -303,7 +305,7 @@ class Spilled:
         self._work, number = work, len(self._counts)
         if self.in_order and not work.plan.parsed.padded and self._follows(work.plan, columns[:-1]):
             self._last = [int(x[-1]) for x in columns[:-1]]
-            steps.pack_columns(work, f"packed/{number}", list(columns))
+            trees.pack_columns(work, f"packed/{number}", list(columns))
             self._packed += 1
         else:
             work.store.put(f"spilled/{number}", [np.ascontiguousarray(x).view(np.uint8).data for x in columns])
@@ -313,11 +315,11 @@ class Spilled:
         """Whether a block ascends, and begins behind the block before."""
         if [int(x[0]) for x in columns] <= self._last:
             return False
-        keys = steps.keys_of(columns, plan.dims)
+        keys = partitions.keys_of(columns, plan.dims)
         (alike,) = np.nonzero(keys[1:] <= keys[:-1])
         if len(alike) > len(keys) // 2:
             return False
-        return not steps.behind(*(np.stack([x[alike + k] for x in columns], 1) for k in (1, 0)), strictly=True).any()
+        return not trees.behind(*(np.stack([x[alike + k] for x in columns], 1) for k in (1, 0)), strictly=True).any()
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -327,7 +329,7 @@ class Spilled:
         plan, store = self._work.plan, self._work.store
         if number >= self._packed:
             key = f"spilled/{number}"
-            columns = steps.gathered(self._work, [(key, 0, store.size(key))])
+            columns = partitions.gathered(self._work, [(key, 0, store.size(key))])
         else:
             columns = self._unpacked(self._work, number)
         order = plan.parsed.order
@@ -338,14 +340,18 @@ class Spilled:
 
     def _unpacked(self, work: Work, number: int) -> list[Array]:
         plan = work.plan
-        heads = steps.join_heads(work, "packed", [number])
-        arrays = {name: x[:] for name, x in steps.joint(work, heads, "packed").items()}
+        heads = trees.join_heads(work, "packed", [number])
+        arrays = {name: x[:] for name, x in trees.joint(work, heads, "packed").items()}
         values = arrays.pop("values")
         coords, _ = unpack_tree(Tree(plan.parsed.levels, plan.dims, arrays, values))
         return [*coords, values]
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         return self._counts[number], picked(self.read(number), number, count)
+
+    def value_type(self) -> np.dtype[Any]:
+        assert self._work is not None
+        return np.dtype(self._work.plan.dtype)
 
     def described(self) -> dict[str, Any]:
         return {"kind": "stream"}

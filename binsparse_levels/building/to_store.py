@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..containers import zarr
 from ..containers.base import DEFAULT_STORAGE, Storage, is_url, split_path
 from ..containers.replacing import part_of, remove
 from ..engine.emission import Duplicates
@@ -32,7 +31,7 @@ from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..parallel import get_threads, set_threads
 from ..system import resident
 from ..tensors.validation import check_value_type, checked_fill, checked_format, checked_json, checked_sizes
-from . import running, steps
+from . import running
 from .planning import Plan, Work, begin, rows_within, stored_plan
 from .sources import source_of
 from .store import store_at
@@ -127,7 +126,7 @@ def build(
             given |= {"overwrite": overwrite, "limits": limits}
             storage = Storage(compression, chunks, shards)
             begun = _begun(folder, source, place, shape, format, storage, columns, memory, **given)
-            if not steps.done(begun, "commit"):
+            if not begun.done("commit"):
                 running.run(begun, client, progress)
             _clean(begun)
     finally:
@@ -188,6 +187,7 @@ def plan(
     return _stages(begun)
 
 
+@within_memory
 def progress(work: str | os.PathLike[str]) -> list[Stage]:
     """How far the build in a work folder is, stage by stage, told by the names of the objects there.
 
@@ -216,6 +216,7 @@ def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
     raise OptionError(Problem("stage", f"no stage {stage!r:.40}; the stages are {', '.join(running.STAGES)}"))
 
 
+@within_memory
 def commit(work: str | os.PathLike[str]) -> None:
     """End the build in a work folder: write the header, by which the target is complete, and remove the work.
 
@@ -223,7 +224,7 @@ def commit(work: str | os.PathLike[str]) -> None:
     """
     begun = _work_at(work)
     with begun.store.held():
-        if not steps.done(begun, "commit"):
+        if not begun.done("commit"):
             step(work, "commit", 0)
         _clean(begun)
 
@@ -240,14 +241,14 @@ def _work_at(address: str | os.PathLike[str]) -> Work:
 def _stages(work: Work) -> list[Stage]:
     """The stages of a build. Those behind the first that is not done have no total yet."""
     found = []
-    finished = bool(steps.done(work, "commit"))
+    finished = bool(work.done("commit"))
     known = True
     for name in running.stages(work):
         if finished:
             found.append(Stage(name, 1, 1))
             continue
         total = running.STAGES[name].count(work) if known else None
-        found.append(Stage(name, len(steps.done(work, name)), total))
+        found.append(Stage(name, len(work.done(name)), total))
         known = known and found[-1].done == total
     return found
 
@@ -299,7 +300,9 @@ def _begun(
         value = 8 if dtype is None else np.dtype(dtype).itemsize
         rows = rows_within(_MEMORY if share is None else share, len(stored), index, value, used=used)
     entries = source_of(source, sizes, rows, columns, count)
-    value_type = np.dtype(dtype) if dtype is not None else _first_type(entries)
+    if dtype is None and not len(entries):
+        raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
+    value_type = entries.value_type() if dtype is None else np.dtype(dtype).newbyteorder("=")
     check_value_type(value_type)
     fill = checked_fill(fill_value, value_type)
     plan = Plan(
@@ -323,13 +326,6 @@ def _begun(
     return begin(work, plan, entries)
 
 
-def _first_type(source: Any) -> np.dtype[Any]:
-    """The type of the values in the first chunk."""
-    if not len(source):
-        raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
-    return np.asarray(source.read(0)[1]).dtype
-
-
 def _clear(target: str, overwrite: bool) -> None:
     """Make room for a new store. Raises PathExistsError."""
     if not is_url(target):
@@ -338,15 +334,17 @@ def _clear(target: str, overwrite: bool) -> None:
             raise PathMissingError(Problem(parent, "no such folder; make it first"))
         if os.path.lexists(target) and not os.path.isdir(target):
             raise PathExistsError(Problem(target, "is a file, and a store is a folder; remove it first"))
+    from ..containers.zarr import ROOT
+
     store = store_at(target)
     there = store.names("")
     if not there:
         return
     if not overwrite:
         raise PathExistsError(Problem(target, "already exists; pass overwrite=True"))
-    if zarr.ROOT not in there and ".zgroup" not in there:
+    if ROOT not in there and ".zgroup" not in there:
         raise PathExistsError(Problem(target, "is a folder without a Zarr group, and is not overwritten"))
-    store.delete(zarr.ROOT)
+    store.delete(ROOT)
     store.delete("")
 
 

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from ..arrays import Pieces
 from ..errors import ContainerError, Problem
 from ..formats.json import RESERVED
-from ..parallel import each
 
 SEAL = f"{RESERVED}crc32c"
 _MARK = f"{RESERVED}sealed"  # a second key, so that renaming the seal is detected
@@ -26,12 +25,7 @@ _MARK = f"{RESERVED}sealed"  # a second key, so that renaming the seal is detect
 
 def sealed(header: Mapping[str, Any], sums: Mapping[str, int]) -> dict[str, Any]:
     """The header with a seal: the checksums of the arrays, and its own."""
-    return {**header, _MARK: True, SEAL: {"header": _of_header(header), "arrays": dict(sums)}}
-
-
-def sums_of(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, int]:
-    """The checksums of arrays."""
-    return dict(zip(arrays, each(_of_array, arrays.values()), strict=True))
+    return {**header, _MARK: True, SEAL: {"header": of_header(header), "arrays": dict(sums)}}
 
 
 def summed(name: str, pieces: Pieces, sums: dict[str, int]) -> Pieces:
@@ -59,7 +53,7 @@ def opened(header: Any) -> tuple[Any, dict[str, int]]:
         return header, {}
     rest = {key: value for key, value in header.items() if key not in (SEAL, _MARK)}
     seal = header.get(SEAL) if header.get(_MARK) is True else None
-    if not isinstance(seal, dict) or not isinstance(seal.get("arrays"), dict) or seal.get("header") != _of_header(rest):
+    if not isinstance(seal, dict) or not isinstance(seal.get("arrays"), dict) or seal.get("header") != of_header(rest):
         raise ContainerError(Problem("header", "checksum mismatch"))
     return rest, seal["arrays"]
 
@@ -97,5 +91,6 @@ def _ended(total: int, dtype: np.dtype[Any], size: int) -> int:
     return int(google_crc32c.extend(total, f"{dtype.newbyteorder('<').str} {size}".encode()))
 
 
-def _of_header(header: Mapping[str, Any]) -> int:
+def of_header(header: Mapping[str, Any]) -> int:
+    """The checksum of a header."""
     return int(google_crc32c.value(json.dumps(header, sort_keys=True, separators=(",", ":")).encode()))

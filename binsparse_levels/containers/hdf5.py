@@ -73,7 +73,8 @@ class HDF5Reader:
                 self._limits.hold("array_bytes", (stop - start) * dataset.dtype.itemsize, name, "the size in bytes")
                 return parts()(start, stop)
 
-            return lazy(dataset.shape or (), dataset.dtype, read, nbytes=dataset.id.get_storage_size())
+            size, chunk = dataset.id.get_storage_size(), math.prod(dataset.chunks or (1,))
+            return lazy(dataset.shape or (), dataset.dtype, read, nbytes=size, chunk=chunk)
 
     @property
     def kind(self) -> str:

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..arrays import LazyArray, Pieces, lazy
+from ..arrays import Array, LazyArray, Pieces, lazy
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem
 from ..formats.json import load_json
 from ..limits import Limits
@@ -27,10 +27,9 @@ class DirectoryReader:
 
     suffix = ".npy"  # of the arrays
 
-    def __init__(self, folder: str, limits: Limits, closing: contextlib.ExitStack) -> None:
+    def __init__(self, folder: str, limits: Limits) -> None:
         self._folder = folder
         self._limits = limits
-        self._closing = closing
 
     def read_header(self) -> Any:
         with open_file(os.path.join(self._folder, HEADER)) as file:
@@ -39,17 +38,26 @@ class DirectoryReader:
 
     def array(self, name: str) -> LazyArray | None:
         path = os.path.join(self._folder, name + self.suffix)
-        return self._in_file(self._closing.enter_context(open_file(path)), name) if os.path.lexists(path) else None
+        if not os.path.lexists(path):
+            return None
+
+        def read(start: int, stop: int) -> Array:  # a file that stays open cannot be replaced on Windows
+            with open_file(path) as file:
+                return self._in_file(file, name)[start:stop]
+
+        with open_file(path) as file:
+            found = self._in_file(file, name)
+        return lazy(found.shape, found.dtype, read, nbytes=found.nbytes)
 
     def _in_file(self, file: IO[bytes], name: str) -> LazyArray:
-        """The array in a file."""
+        """The array in an open file."""
         shape, _, dtype = read_npy_header(file, name)
         size = os.fstat(file.fileno()).st_size
         declared = file.tell() + dtype.itemsize * int(np.prod(shape, dtype=object))
         if declared != size:
             raise ContainerError(Problem(name, f"has {size} bytes, its header says {declared}"))
         parts = parts_of(file.fileno(), file.tell(), dtype, name, self._limits)
-        return lazy(shape, dtype, parts, nbytes=size, keep=file)
+        return lazy(shape, dtype, parts, nbytes=size)
 
 
 class DirectoryWriter:
@@ -80,8 +88,7 @@ def reading(
     """Open a folder. Raises PathMissingError."""
     if group:
         raise PathMissingError(Problem(f"{path}:{group}", f"a folder of {by.suffix} files has no groups"))
-    with contextlib.ExitStack() as closing:
-        yield by(path, limits, closing)
+    yield by(path, limits)
 
 
 @contextlib.contextmanager

@@ -109,16 +109,16 @@ def replacing_folder(
 
 
 @contextlib.contextmanager
-def same_folder(place: Any) -> Iterator[Callable[..., None]]:
-    """Return a function that raises ContainerError if another folder replaced this one."""
+def same_folder(path: Any) -> Iterator[Callable[[], None]]:
+    """A function that raises ContainerError if another folder replaced this one."""
     try:
-        handle = os.open(place, os.O_RDONLY) if isinstance(place, str) and os.path.isdir(place) else None
+        handle = os.open(path, os.O_RDONLY) if isinstance(path, str) and os.path.isdir(path) else None
     except OSError:  # a folder cannot be opened everywhere
         handle = None
 
-    def unreplaced(error: Exception | None = None) -> None:
-        if handle is not None and not (os.path.exists(place) and os.path.samestat(os.fstat(handle), os.stat(place))):
-            raise ContainerError(Problem(place, "was replaced while it was read; read it again")) from error
+    def unreplaced() -> None:
+        if handle is not None and not (os.path.exists(path) and os.path.samestat(os.fstat(handle), os.stat(path))):
+            raise ContainerError(Problem(path, "was replaced while it was read; read it again"))
 
     try:  # as long as it is open, no other folder gets its number
         yield unreplaced

@@ -16,7 +16,7 @@ import os
 import shutil
 import threading
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -44,10 +44,11 @@ from ..formats.json import RESERVED, load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from . import zarr_objects
 from .base import Storage, asked_for, bounded_chunk, is_url, touching
+from .checksums import of_header
 from .direct import open_zip, refuse_links
 from .replacing import refuse_existing, remove, replacing, replacing_folder
 from .zarr_direct import Chunks, chunks_of, keys_of
-from .zarr_objects import Cache, ObjectArray
+from .zarr_objects import ObjectArray, Objects
 
 ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
@@ -181,6 +182,9 @@ class _Undoable(WrapperStore[Store]):
         for key in [key async for key in self._store.list_prefix(f"{prefix}/".lstrip("/"))]:
             await self.delete(key)
 
+    async def getsize_prefix(self, prefix: str) -> int:
+        return await self._store.getsize_prefix(prefix)  # zarr's own wrapper reads every object
+
     async def undo(self) -> list[str]:
         """Restore every key. Returns the keys where that failed."""
         lost = []
@@ -226,13 +230,14 @@ class ZarrReader:
     """A group that is open for reading. Unknown codecs are refused before any codec runs."""
 
     def __init__(self, group: zarr.Group, limits: Limits, attributes: Mapping[str, Any] | None = None) -> None:
-        """attributes: those of the group, if they are known and list the metadata of all arrays."""
+        """attributes: those of the group, if they list the metadata of all arrays, and are to be believed."""
         self._group = group
         self._limits = limits
         self._attributes = attributes
-        self._listed = {} if attributes is None else attributes[_ARRAYS]
+        listed = {} if attributes is None else attributes[_ARRAYS]
+        self._listed, self._sizes = listed.get("arrays", {}), listed.get("bytes", {})
         self._arrays: dict[str, zarr.Array[Any]] = {}
-        self._cache = Cache(limits.cache_bytes)
+        self._objects = Objects(group.store, limits)
 
     @property
     def group(self) -> zarr.Group:
@@ -264,12 +269,14 @@ class ZarrReader:
 
     def array(self, name: str) -> LazyArray | None:
         with touching(name):
-            try:
-                listed = self._listed.get(name)
-                place = self._group.store_path / name
-                array = self._group[name] if listed is None else zarr.Array.from_dict(place, listed)
-            except KeyError:
-                return None
+            listed = self._listed.get(name)
+            if listed is not None:
+                array: Any = zarr.Array.from_dict(self._group.store_path / name, listed)
+            else:
+                try:
+                    array = self._group[name]
+                except KeyError:
+                    return None
         if not isinstance(array, zarr.Array):
             raise ContainerError(Problem(name, "is no array"))
         with touching(name):
@@ -281,18 +288,19 @@ class ZarrReader:
             if array.metadata.to_dict().get("storage_transformers"):
                 raise UnsafeError(Problem(name, "has storage transformers"))
             self._arrays[name] = array
+            told = self._sizes.get(name)
+            nbytes = told if isinstance(told, int) else _stored_sizes([array])[0]
             if not isinstance(array.store, _Folder) and (chunks := keys_of(array)) is not None:
                 bounded_chunk(name, chunks.per_file, array.size, chunks.dtype.itemsize, self._limits)
-                complete, size = bool(array.attrs.get(_COMPLETE)), functools.partial(_stored_size, array)
-                return ObjectArray(name, array.store, chunks, self._cache, self._limits, complete=complete, size=size)
-            nbytes = _stored_size(array)
+                complete = bool(array.attrs.get(_COMPLETE))
+                return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
             parts = functools.cache(lambda: self._parts(array, name))
 
             def read(start: int, stop: int) -> Array:
                 self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
                 return parts()(start, stop)
 
-            return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes)
+            return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes, chunk=math.prod(array.chunks))
 
     @property
     def kind(self) -> str:
@@ -342,10 +350,17 @@ def _attributes(text: bytes | None, newer: bool, limits: Limits) -> dict[str, An
     return dict(found.get("attributes", {}) if newer else found)
 
 
-def _stored_size(array: zarr.Array[Any]) -> int:
-    """The bytes that an array takes, or at the most where they cannot be listed."""
-    listed = array.store.supports_listing
-    return int(sync(array.store.getsize_prefix(_prefix(array)))) if listed else int(array.nbytes)
+def _stored_sizes(arrays: Iterable[zarr.Array[Any]]) -> list[int]:
+    """The bytes that arrays take, or at the most where they cannot be listed."""
+
+    async def size(array: zarr.Array[Any]) -> int:
+        listed = array.store.supports_listing
+        return await array.store.getsize_prefix(_prefix(array)) if listed else int(array.nbytes)
+
+    async def sizes() -> list[int]:
+        return list(await asyncio.gather(*map(size, arrays)))
+
+    return sync(sizes())
 
 
 def _stored(place: StorePath, key: str) -> bytes | None:
@@ -396,6 +411,7 @@ class ZarrWriter:
         self._group = group
         self._storage = storage
         self._ours = ours
+        self._made: dict[str, zarr.Array[Any]] = {}
         self.written: list[str] = []
 
     @property
@@ -411,7 +427,7 @@ class ZarrWriter:
         self.written.append(name)
         layout = self._version_2 if self._group.metadata.zarr_format == 2 else self._version_3
         with touching(name):
-            return self._group.create_array(
+            self._made[name] = self._group.create_array(
                 name,
                 shape=(length,),
                 dtype=np.dtype(dtype.newbyteorder("<").str),  # zarr knows one of two C names of a type
@@ -420,6 +436,7 @@ class ZarrWriter:
                 attributes={_COMPLETE: True} if self._ours else {},
                 **layout(name, length, compression),
             )
+        return self._made[name]
 
     def write(self, name: str, pieces: Pieces) -> None:
         created = self.create(name, pieces.length, pieces.dtype)
@@ -435,7 +452,7 @@ class ZarrWriter:
             at += len(piece)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
-        _commit(self._group, header)
+        _commit(self._group, header, self._made)
 
     def _version_2(self, name: str, length: int, compression: str) -> dict[str, Any]:
         import numcodecs
@@ -454,15 +471,22 @@ class ZarrWriter:
         if self._storage.checksum is not False:
             codecs = [*codecs, Crc32cCodec()]
         options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
+        options["dimension_names"] = [f"dim_{name}"]  # without a name xarray refuses the group
         if shard or length > chunk:
             options["shards"] = (-(-min(shard or _SHARD, max(length, 1)) // chunk) * chunk,)
         return options
 
 
-def _commit(group: zarr.Group, header: Mapping[str, Any]) -> None:
-    """Write the header, and beside it the metadata of the arrays that it names. All of them are stored."""
-    names = header[ATTRIBUTE]["data_types"]
-    group.update_attributes({ATTRIBUTE: dict(header), _ARRAYS: {name: _metadata_of(group[name]) for name in names}})
+def _commit(
+    group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, zarr.Array[Any]], *, stored: bool = True
+) -> None:
+    """Write the header, and beside it the metadata of its arrays, and their sizes where they are stored already."""
+    listed = {
+        "header": of_header(header),
+        "arrays": {name: _metadata_of(array) for name, array in arrays.items()},
+        "bytes": dict(zip(arrays, _stored_sizes(arrays.values()), strict=True)) if stored else {},
+    }
+    group.update_attributes({ATTRIBUTE: dict(header), _ARRAYS: listed})
 
 
 def _metadata_of(array: Any) -> dict[str, Any]:
@@ -514,11 +538,16 @@ def _known(store: Any, group: str | None, limits: Limits) -> ZarrReader | None:
         return None
     text, version = head
     attributes = _attributes(text, version == 3, limits)
-    if ATTRIBUTE not in attributes or not isinstance(attributes.get(_ARRAYS), dict):
-        return None
-    metadata = {"zarr_format": version, "attributes": attributes}
-    place = store / group if group else store
-    return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
+    header = attributes.get(ATTRIBUTE)
+    match attributes.get(_ARRAYS):
+        # Another program that replaced the header did not know of the list.
+        case {"header": sum, "arrays": dict(), "bytes": dict()} if isinstance(header, dict) and sum == of_header(
+            header
+        ):
+            metadata = {"zarr_format": version, "attributes": attributes}
+            place = store / group if group else store
+            return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
+    return None
 
 
 def _head(place: StorePath) -> tuple[bytes, int] | None:
@@ -650,10 +679,10 @@ def new_metadata(
     if remote and storage.chunks is None:
         storage = replace(storage, chunks=_SMALL_CHUNK)
     kept: dict[str, Any] = {}
-    writer = ZarrWriter(zarr.create_group(MemoryStore(kept), zarr_format=3), storage)
-    for name, (length, dtype) in arrays.items():
-        writer.create(name, length, dtype)
-    writer.write_header(header)
+    group = zarr.create_group(MemoryStore(kept), zarr_format=3)
+    writer = ZarrWriter(group, storage)
+    made = {name: writer.create(name, length, dtype) for name, (length, dtype) in arrays.items()}
+    _commit(group, header, made, stored=False)
     return {key: buffer.to_bytes() for key, buffer in kept.items()}
 
 
@@ -691,7 +720,7 @@ def extend(
             direct = _direct(array)
             assert direct is not None
             direct.extend(old, given)
-        _commit(place, header())
+        _commit(place, header(), dict(place.arrays()))
     return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import threading
@@ -25,6 +26,7 @@ from .zarr_direct import ABSENT, Bytes, Chunks
 _GAP = 2**15  # bytes between two chunks that one request fetches, rather than two
 _AT_ONCE = 2**6  # requests
 _BATCH = 2**26  # bytes of items that are fetched before they are decoded, or encoded before they are sent
+_SMALL_READ = 4  # chunks: of so few, the arrays of the same length are fetched too
 _KEPT = 8  # a read of more than this part of the cache is not kept: it would push everything else out
 
 
@@ -53,42 +55,37 @@ class Cache:
                 self._size -= self._held.popitem(last=False)[1].nbytes
 
 
+class Objects:
+    """The store of a tensor, and what its arrays share: the cache, and each other by name."""
+
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self.store = store
+        self.limits = limits
+        self.cache = Cache(limits.cache_bytes)
+        self.arrays: dict[str, ObjectArray] = {}
+
+
 class ObjectArray(LazyArray):
     """An array in a store. Neither objects are listed nor probed: a chunk that is missing shows when it is read.
 
-    complete: a missing chunk is an error, else it holds fill values. size: gives the bytes that the array takes.
+    Arrays of a level, and those below it, are as long as each other, and are read at the same positions. So a small
+    read of one array fetches the chunks of all of them at once.
+
+    complete: a missing chunk is an error, else it holds fill values.
     """
 
-    def __init__(
-        self,
-        name: str,
-        store: Store,
-        chunks: Chunks,
-        cache: Cache,
-        limits: Limits,
-        *,
-        complete: bool,
-        size: Callable[[], int],
-    ) -> None:
-        super().__init__(chunks.length, chunks.dtype, 0)
+    def __init__(self, name: str, objects: Objects, chunks: Chunks, nbytes: int, *, complete: bool) -> None:
+        super().__init__(chunks.length, chunks.dtype, nbytes)
+        self.chunk = chunks.chunk
         self._name = name
-        self._store = store
+        self._objects = objects
+        self._cache = objects.cache
         self._chunks = chunks
-        self._cache = cache
-        self._limits = limits
         self._complete = complete
-        self._size = size
-
-    @property
-    def nbytes(self) -> int:
-        with touching(self._name):
-            return self._size()
-
-    @nbytes.setter
-    def nbytes(self, _: int) -> None: ...
+        objects.arrays[name] = self
 
     def _read(self, start: int, stop: int) -> Array:
-        self._limits.hold("array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes")
+        self._objects.limits.hold("array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes")
         items, chunk = np.empty(stop - start, self.dtype), self._chunks.chunk
 
         def use(number: int, decoded: Array) -> None:
@@ -125,23 +122,45 @@ class ObjectArray(LazyArray):
         kept = len(numbers) * chunks.chunk * self.dtype.itemsize * _KEPT <= self._cache.most
 
         def decode(fetched: tuple[int, Bytes | None]) -> None:
-            number, stored = fetched
-            with touching(self._name):
-                if stored is None and self._complete:
-                    raise IncompleteError(Problem(self._name, "chunks are missing"))
-                if stored is None:
-                    decoded = np.full(chunks.chunk, 0 if chunks.fill is None else chunks.fill, self.dtype)
-                else:
-                    decoded = chunks.decode(stored)
-            if kept:
-                self._cache.put((self._name, number), decoded)
-            use(number, decoded)
+            use(fetched[0], self._decode(*fetched, kept))
 
-        batch = max(_BATCH // (chunks.chunk * self.dtype.itemsize), chunks.per_index)
+        batch = max(_BATCH // (chunks.per_file * self.dtype.itemsize), 1) * chunks.per_index
         for at in range(0, len(missing), batch):
+            part = missing[at : at + batch]
             with touching(self._name):
-                fetched = sync(self._fetched(missing[at : at + batch]))
-            each(decode, fetched) if len(fetched) > 1 else decode(*fetched)
+                fetched = sync(self._with_family(part) if kept and len(part) <= _SMALL_READ else self._fetched(part))
+            each(decode, fetched)
+
+    def _decode(self, number: int, stored: Bytes | None, kept: bool) -> Array:
+        """The items of a chunk, from its bytes. Raises IncompleteError, ContainerError."""
+        with touching(self._name):
+            if stored is None and self._complete:
+                raise IncompleteError(Problem(self._name, "chunks are missing"))
+            fill = self._chunks.fill
+            if stored is None:
+                decoded = np.full(self._chunks.chunk, 0 if fill is None else fill, self.dtype)
+            else:
+                decoded = self._chunks.decode(stored)
+        if kept:
+            self._cache.put((self._name, number), decoded)
+        return decoded
+
+    async def _with_family(self, numbers: list[int]) -> list[tuple[int, Bytes | None]]:
+        """`_fetched`, while the arrays of the same length fetch these chunks into the cache."""
+        others = (
+            other._fetch_ahead(numbers)
+            for other in self._objects.arrays.values()
+            if other is not self and other._chunks.chunk == self._chunks.chunk and abs(len(other) - len(self)) < 2
+        )
+        fetched, _ = await asyncio.gather(self._fetched(numbers), asyncio.gather(*others))
+        return fetched
+
+    async def _fetch_ahead(self, numbers: list[int]) -> None:
+        there = range(-(-len(self) // self._chunks.chunk))
+        missing = [k for k in numbers if k in there and self._cache.get((self._name, k)) is None]
+        with contextlib.suppress(Exception):  # whoever reads them is told
+            for number, stored in await self._fetched(missing):
+                self._decode(number, stored, True)
 
     async def _fetched(self, numbers: Iterable[int]) -> list[tuple[int, Bytes | None]]:
         """The stored bytes of chunks, or None for a missing one. numbers: ascending."""
@@ -187,8 +206,8 @@ class ObjectArray(LazyArray):
         self, file: int, part: RangeByteRequest | SuffixByteRequest | None, turn: asyncio.Semaphore
     ) -> Bytes | None:
         async with turn:
-            found = await self._store.get(f"{self._chunks.folder}/{file}", default_buffer_prototype(), part)
-        return None if found is None else np.frombuffer(found.to_bytes(), np.uint8)
+            found = await self._objects.store.get(f"{self._chunks.folder}/{file}", default_buffer_prototype(), part)
+        return None if found is None else np.asarray(found.as_numpy_array()).view(np.uint8)
 
 
 def _within(raw: Bytes, place: tuple[int, int] | None, start: int) -> Bytes | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import ArrayError, FormatError, LimitError, Problem
 from ..levels import places
-from ..levels.base import Array, cells
+from ..levels.positions import Array, cells
 from . import packing
 from .tree import Tree, at_name, index_dtype
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from .. import kernels, parallel
 from ..levels import Level, full, listing, places
-from ..levels.base import DENSE, SPARSE, Array, items_at
+from ..levels.base import DENSE, SPARSE
+from ..levels.positions import Array, items_at
 from ..limits import Limits
 from . import packing
 from .tree import Tree, index_dtype
@@ -30,7 +31,7 @@ def gather_tree(
     rows = mask.view(np.uint8).reshape(-1, width)
     parts = [(begin // width, end // width) for begin, end in parallel.shares(mask.size)]
     counts = np.zeros(len(rows), np.uint64)
-    parallel.each(lambda part: kernels.dense.count_in_rows(rows, *part, counts), parts)
+    parallel.each(lambda share: kernels.dense.count_in_rows(rows, *share, counts), parts)
     count = int(counts.sum())
     dtype = index_dtype(array.shape, count)
     pointers = np.zeros(len(rows) + 1, dtype)
@@ -38,9 +39,9 @@ def gather_tree(
     columns, numbers = np.empty(count, dtype), np.empty(count, np.int64)
     values = np.empty(count, array.dtype)
 
-    def fill(part: tuple[int, int]) -> None:
-        kernels.dense.place_in_rows(rows, *part, pointers, columns, numbers)
-        begin, end = pointers[part[0]], pointers[part[1]]
+    def fill(share: tuple[int, int]) -> None:
+        kernels.dense.place_in_rows(rows, *share, pointers, columns, numbers)
+        begin, end = pointers[share[0]], pointers[share[1]]
         np.take(array.reshape(-1), numbers[begin:end], out=values[begin:end], mode="clip")  # without a buffer
 
     parallel.each(fill, parts)
@@ -75,7 +76,7 @@ def scatter_tree(tree: Tree, strides: Sequence[int], out: Array) -> None:
     cuts = [int(np.searchsorted(ends, end)) for _, end in parallel.shares(len(columns))]
     cuts[-1] = len(ends)
     parts = list(zip([0, *cuts], cuts, strict=False))
-    parallel.each(lambda part: kernels.dense.scatter(*given, *part, out.view(word)), parts)
+    parallel.each(lambda share: kernels.dense.scatter(*given, *share, out.view(word)), parts)
 
 
 def _linear(coords: Sequence[Array], steps: Sequence[int], count: int) -> Array:

@@ -18,6 +18,7 @@ from ..errors import ArrayError, Problem
 from ..levels.base import CONTINUED, DENSE, SPARSE, Array
 from ..limits import Limits
 from . import sorting
+from .sorting import Entries
 from .tree import index_dtype
 
 Duplicates: TypeAlias = Literal["error", "sum", "first", "last"]
@@ -62,7 +63,10 @@ class _Plan:
 def _plan(codes: tuple[int, ...], dims: tuple[int, ...]) -> _Plan:
     layout = sorting.layout(dims)
     assert layout is not None
-    ends = [layout.ends[_last(codes, d)] for d in range(len(codes))]
+    ends = list(layout.ends)
+    for d in reversed(range(len(codes) - 1)):  # the dimensions of a level end together
+        if codes[d + 1] == CONTINUED:
+            ends[d] = ends[d + 1]
     keep = tuple(zip(*(layout.from_bit(end) for end in ends), strict=True))
     sparse = tuple(np.uint64(code != DENSE) for code in codes)
     holds = tuple(np.uint64(_NOTHING if code == SPARSE and d > 0 else 0) for d, code in enumerate(codes))
@@ -71,43 +75,23 @@ def _plan(codes: tuple[int, ...], dims: tuple[int, ...]) -> _Plan:
     return _Plan(codes, dims, layout, keep, (keep, sparse, holds, layout.sizes), dense_below, still)
 
 
-def _last(codes: tuple[int, ...], d: int) -> int:
-    """The last dimension of the level that dimension d belongs to."""
-    while d + 1 < len(codes) and codes[d + 1] == CONTINUED:
-        d += 1
-    return d
+def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplicates, limits: Limits) -> Chain:
+    """All arrays of a chain for these entries; of iso entries no values. Precondition: there is at least one entry.
 
-
-def emit(
-    codes: tuple[int, ...],
-    dims: tuple[int, ...],
-    coords: Sequence[Array],
-    values: Array | None,
-    pad: Any,
-    duplicates: Duplicates,
-    limits: Limits,
-    *,
-    ordered_bits: int = 0,
-    trusted: bool = False,
-) -> Chain:
-    """All arrays of a chain for these entries. Precondition: there is at least one entry.
-
-    values: None where no values are moved. pad: the value of cells without an entry. ordered_bits, trusted: see
-    `sorting.Sorting`. Raises OutOfRange, Repeated, ArrayError, LimitError.
+    pad: the value of cells without an entry. Raises OutOfRange, Repeated, ArrayError, LimitError.
     """
-    plan = _plan(codes, dims)
-    columns = sorting.unsigned(coords, dims)
-    in_order = not ordered_bits and sorting.in_order(columns, plan.layout)
+    plan, values = _plan(codes, entries.dims), None if entries.iso else entries.values
+    columns = sorting.unsigned(entries.coords, entries.dims)
+    low_bits = plan.layout.low_bits(entries.ordered_dims)
+    in_order = not low_bits and sorting.in_order(columns, plan.layout)
     stays = in_order and codes[-1] != DENSE  # an entry a position, in the order that they have
     summed = duplicates == "sum" and not in_order
     cargo = None if values is None or stays else _Cargo(values, summed)
-    runs: list[sorting.SortedRun] | None = [(None, 0, len(coords[0]), False)] if in_order else None
+    runs: list[sorting.SortedRun] | None = [(None, 0, entries.count, False)] if in_order else None
     if not in_order:
         keep = plan.dense_below or (summed and cargo is not None and cargo.by_number)
         payload = cargo.words() if cargo else None
-        partition = sorting.Sorting(
-            columns, payload, plan.layout, ordered_bits=ordered_bits, trusted=trusted, keep=keep
-        )
+        partition = sorting.Sorting(columns, payload, plan.layout, low_bits, entries.trusted, keep)
 
         def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:
             records, begin, end, repeats = partition.sort(run)
@@ -119,13 +103,13 @@ def emit(
             runs = parallel.each(prepared, partition.runs)
             if summed and cargo and cargo.by_number:
                 runs = cargo.add_up(runs, plan.layout)
-    counts = [len(coords[0])] * len(codes)
+    counts = [entries.count] * len(codes)
     if runs and plan.dense_below:  # what lies there can only be allocated when the fibers above it are counted
         counting = _Counting(plan, columns)
         for run in runs:
             counting.add(run)
         counts = counting.counts()
-    writing = _Writing(plan, _allocate(codes, dims, counts, limits), columns, cargo, pad, duplicates)
+    writing = _Writing(plan, _allocate(plan, counts, limits), columns, cargo, pad, refuse=duplicates == "error")
     if runs is None:
         parallel.in_turn(prepared, writing.write, partition.runs)
     for run in runs or ():
@@ -136,16 +120,9 @@ def emit(
     return chain
 
 
-def emit_in_numpy(
-    codes: tuple[int, ...],
-    dims: tuple[int, ...],
-    coords: Sequence[Array],
-    values: Array | None,
-    pad: Any,
-    limits: Limits,
-) -> Chain:
+def emit_in_numpy(codes: tuple[int, ...], entries: Entries, pad: Any, limits: Limits) -> Chain:
     """`emit` without kernels, for few entries. Precondition: they are sorted, unique and in range."""
-    count = len(coords[0])
+    dims, coords, count = entries.dims, entries.coords, entries.count
     new = np.zeros(count, bool)  # whether an entry differs from the one before, in the dimensions so far
     new[0] = True
     parent = np.zeros(count, np.int64)
@@ -171,11 +148,11 @@ def emit_in_numpy(
         n = len(starts)
     dtype = index_dtype(dims, max(count, *(len(x) for x in indices)))
     found = Chain([x.astype(dtype) for x in pointers], [x.astype(dtype, copy=False) for x in indices], n, count)
-    if values is not None and n == count and codes[-1] != DENSE:
-        found.values = values.copy()
-    elif values is not None:
-        found.values = np.full(n, pad, values.dtype)
-        found.values[parent] = values
+    if not entries.iso and n == count and codes[-1] != DENSE:
+        found.values = entries.values.copy()
+    elif not entries.iso:
+        found.values = np.full(n, pad, entries.values.dtype)
+        found.values[parent] = entries.values
     return found
 
 
@@ -193,8 +170,7 @@ def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims:
     if ordered_dims == len(dims):
         counting.add((None, 0, len(coords[0]), False))
     else:
-        bits = plan.layout.ends[-ordered_dims - 1] if ordered_dims else 0
-        partition = sorting.Sorting(columns, None, plan.layout, ordered_bits=bits, trusted=True)
+        partition = sorting.Sorting(columns, None, plan.layout, plan.layout.low_bits(ordered_dims), True, False)
         parallel.in_turn(partition.sort, counting.add, partition.runs)
     return counting.counts()
 
@@ -221,7 +197,9 @@ def hold_dense(n: int, entries: int, limits: Limits) -> None:
 def add_groups(values: Array, new: Array) -> Array:
     """The sum of each group of values, which begins where `new` is true. Booleans are joined by or; integers wrap."""
     if values.dtype.kind not in "biufc":
-        raise ArrayError(Problem("values", f"values of type {values.dtype} cannot be summed"))
+        raise ArrayError(
+            Problem("values", f"values of type {values.dtype} cannot be summed; pass duplicates='first' or 'last'")
+        )
     total = values[new]
     rest = ~new
     add = np.logical_or if values.dtype.kind == "b" else np.add
@@ -285,26 +263,26 @@ def _first_repeat(records: Array, begin: int, end: int, layout: sorting.Layout) 
     return layout.coords(found[at].tolist())
 
 
+@dataclass
 class _Counting:
     """Counts the entries of the level of each dimension. Runs are added in order."""
 
-    def __init__(self, plan: _Plan, columns: tuple[Array, ...]) -> None:
-        self._plan = plan
-        self._columns = columns
-        self._state: Array | None = None
+    plan: _Plan
+    columns: tuple[Array, ...]
+    state: Array | None = None
 
     def add(self, run: sorting.SortedRun) -> None:
-        plan, rank = self._plan, len(self._plan.codes)
-        if self._state is None:
-            self._state = np.zeros(rank + 2, np.uint64)
-            self._state[rank:] = _before_first(run, self._columns, plan.layout)
+        plan, rank = self.plan, len(self.plan.codes)
+        if self.state is None:
+            self.state = np.zeros(rank + 2, np.uint64)
+            self.state[rank:] = _before_first(run, self.columns, plan.layout)
         records, begin, end, _ = run
-        given = self._columns if records is None else None
-        kernels.emission.count_fibers(records, given, begin, end, plan.layout.fields, plan.keep, self._state)
+        given = self.columns if records is None else None
+        kernels.emission.count_fibers(records, given, begin, end, plan.layout.fields, plan.keep, self.state)
 
     def counts(self) -> list[int]:
-        assert self._state is not None
-        return [max(int(c), 1) for c in self._state[: len(self._plan.codes)]]
+        assert self.state is not None
+        return [max(int(c), 1) for c in self.state[: len(self.plan.codes)]]
 
 
 def _before_first(run: sorting.SortedRun, columns: tuple[Array, ...], layout: sorting.Layout) -> Array:
@@ -317,17 +295,17 @@ def _before_first(run: sorting.SortedRun, columns: tuple[Array, ...], layout: so
     return ~np.array([first[0], first[-1]], np.uint64)
 
 
-def _allocate(codes: tuple[int, ...], dims: Sequence[int], counts: Sequence[int], limits: Limits) -> Chain:
+def _allocate(plan: _Plan, counts: Sequence[int], limits: Limits) -> Chain:
     """Arrays for `counts[d]` entries of each level. Arrays that are not needed take one store of the kernel."""
-    dtype = index_dtype(dims, max(counts))
+    dtype = index_dtype(plan.dims, max(counts))
     pointers: list[Array] = []
     indices: list[Array] = []
     n = 1
-    for d, code in enumerate(codes):
+    for d, code in enumerate(plan.codes):
         is_level = code == SPARSE and d > 0
         pointers.append(np.zeros(n + 1 if is_level else 2, dtype))
         if code == DENSE:
-            n *= dims[d]
+            n *= plan.dims[d]
             hold_dense(n, counts[d], limits)
         elif code == SPARSE:
             n = counts[d]
@@ -335,57 +313,51 @@ def _allocate(codes: tuple[int, ...], dims: Sequence[int], counts: Sequence[int]
     return Chain(pointers, indices, n)
 
 
+@dataclass
 class _Writing:
-    """Writes runs to the arrays of a chain, in order."""
+    """Writes runs to the arrays of a chain, in order. refuse: repeated keys raise Repeated."""
 
-    def __init__(
-        self,
-        plan: _Plan,
-        chain: Chain,
-        columns: tuple[Array, ...],
-        cargo: _Cargo | None,
-        pad: Any,
-        duplicates: Duplicates,
-    ) -> None:
-        self._plan = plan
-        self._chain = chain
-        self._columns = columns
-        self._cargo = cargo
-        self._pad = pad
-        self._refuse = duplicates == "error"
-        self._out = cargo.room(chain.positions, plan.codes[-1] == DENSE, pad) if cargo else None
+    plan: _Plan
+    chain: Chain
+    columns: tuple[Array, ...]
+    cargo: _Cargo | None
+    pad: Any
+    refuse: bool
+    state: Array | None = None
+
+    def __post_init__(self) -> None:
+        chain, cargo = self.chain, self.cargo
+        self.out = cargo.room(chain.positions, self.plan.codes[-1] == DENSE, self.pad) if cargo else None
         word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
-        self._pointers = tuple(x.view(word) for x in chain.pointers)
-        self._indices = tuple(x.view(word) for x in chain.indices)
-        self._state: Array | None = None
+        self.pointers, self.indices = (tuple(x.view(word) for x in given) for given in (chain.pointers, chain.indices))
 
     def write(self, run: sorting.SortedRun) -> None:
-        plan, rank = self._plan, len(self._plan.codes)
+        plan, rank = self.plan, len(self.plan.codes)
         records, begin, end, repeats = run
-        if repeats and records is not None and self._refuse:
+        if repeats and records is not None and self.refuse:
             raise sorting.Repeated(_first_repeat(records, begin, end, plan.layout))
-        if self._state is None:
-            self._state = np.full(rank + 2, _NOTHING, np.uint64)
-            self._state[list(plan.still)] = 0
-            self._state[rank:] = _before_first(run, self._columns, plan.layout)
-        columns, payload, typed, out = None, None, None, self._out
+        if self.state is None:
+            self.state = np.full(rank + 2, _NOTHING, np.uint64)
+            self.state[list(plan.still)] = 0
+            self.state[rank:] = _before_first(run, self.columns, plan.layout)
+        columns, payload, typed, out = None, None, None, self.out
         if records is None:
-            columns, payload = self._columns, self._cargo.words() if self._cargo else None
-        elif repeats and out is not None and self._cargo and self._cargo.add_as:
-            typed, out = records.view(self._cargo.add_as), out.view(self._cargo.add_as)
-        place = (self._state, self._pointers, self._indices, out)
+            columns, payload = self.columns, self.cargo.words() if self.cargo else None
+        elif repeats and out is not None and self.cargo and self.cargo.add_as:
+            typed, out = records.view(self.cargo.add_as), out.view(self.cargo.add_as)
+        place = (self.state, self.pointers, self.indices, out)
         kernels.emission.emit(records, columns, payload, typed, begin, end, plan.layout.fields, plan.chain, *place)
-        self._chain.entries += end - begin
+        self.chain.entries += end - begin
 
     def finish(self) -> Chain:
         """Fill the gaps in the pointers, and cut every array to the items that were written."""
-        codes, chain = self._plan.codes, self._chain
-        assert self._state is not None
-        reached = [int(at) + 1 if code != DENSE else 0 for at, code in zip(self._state.tolist(), codes, strict=False)]
+        codes, chain = self.plan.codes, self.chain
+        assert self.state is not None
+        reached = [int(at) + 1 if code != DENSE else 0 for at, code in zip(self.state.tolist(), codes, strict=False)]
         for d in range(1, len(codes)):
             if codes[d] == SPARSE and codes[d - 1] == DENSE:
-                kernels.emission.fill_gaps(self._pointers[d])
-        self._pointers = self._indices = ()  # so that the arrays may change their size
+                kernels.emission.fill_gaps(self.pointers[d])
+        self.pointers = self.indices = ()  # so that the arrays may change their size
         n = 0  # entries of the sparse level above, where it is the next one
         for d, code in enumerate(codes):
             if code == SPARSE:
@@ -396,7 +368,7 @@ class _Writing:
                 chain.indices[d].resize(n, refcheck=False)
         if codes[-1] != DENSE:
             chain.positions = n
-        if self._cargo and self._out is not None:
-            self._out.resize(chain.positions, refcheck=False)
-            chain.values = self._cargo.unloaded(self._out, self._pad)
+        if self.cargo and self.out is not None:
+            self.out.resize(chain.positions, refcheck=False)
+            chain.values = self.cargo.unloaded(self.out, self.pad)
         return chain

@@ -10,7 +10,8 @@ import numpy as np
 from ..arrays import LazyArray, lazy
 from ..errors import FormatError, LimitError, Problem
 from ..levels import Level, places
-from ..levels.base import DENSE, Array, cells
+from ..levels.base import DENSE
+from ..levels.positions import Array, cells
 from ..limits import INT64_MAX
 
 AT_ONCE = 2**20  # items of an array that are joined at once

@@ -7,7 +7,7 @@ pass instead, which gives the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,13 @@ from ..arrays import repeat_one
 from ..errors import ArrayError, Problem
 from ..formats.format import range_problems
 from ..levels import Level, Place, places
-from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE, Array, Positions, as_array, cells, items_at
+from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE
+from ..levels.positions import Array, Positions, Window, as_array, cells, items_at
 from ..limits import Limits
 from . import emission, sorting
 from .emission import Duplicates
+from .parts import expand
+from .sorting import Entries as Entries
 from .tree import Tree, index_dtype, same, shared_dtype
 
 
@@ -30,45 +33,11 @@ class RepeatedError(ArrayError):
     coords: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Entries:
-    """Entries by stored dimension. `values` has an item for each entry, or one item for all if iso.
-
-    order: the tensor's dimension at each stored dimension, for messages.
-    """
-
-    dims: tuple[int, ...]
-    coords: tuple[Array, ...]
-    values: Array
-    iso: bool
-    order: tuple[int, ...]
-
-    @property
-    def count(self) -> int:
-        return len(self.coords[0]) if self.coords else len(self.values)
-
-    def expanded(self) -> Entries:
-        """The same entries with a value for each."""
-        return replace(self, values=np.repeat(self.values, self.count), iso=False) if self.iso else self
-
-
 # Entries → tree
 
 
-def pack_entries(
-    levels: tuple[Level, ...],
-    entries: Entries,
-    pad: Any,
-    duplicates: Duplicates,
-    limits: Limits,
-    *,
-    ordered_dims: int = 0,
-    trusted: bool = False,
-) -> Tree:
-    """A tree of entries in any order.
-
-    pad: the value of positions that a level stores though they were no entries. ordered_dims: entries that agree in the
-    dimensions before the last `ordered_dims` are in order. trusted: coordinates are known to be unique and in range.
+def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicates: Duplicates, limits: Limits) -> Tree:
+    """A tree of entries in any order. pad: the value of positions that a level stores though they were no entries.
 
     Raises ArrayError for coordinates out of range or repeated, FormatError for entries that a kind cannot hold,
     LimitError.
@@ -85,24 +54,10 @@ def pack_entries(
         return build(levels, _sort_by_columns(entries, duplicates), pad, limits)
 
     def fuse(codes: tuple[int, ...], given: Entries) -> emission.Chain:
-        values = None if given.iso else given.values
-        bits = layout.ends[-ordered_dims - 1] if ordered_dims else 0
         if not kernels.worth(given.count):
-            ready = _sort_by_columns(given, duplicates)
-            values = None if ready.iso else ready.values
-            return emission.emit_in_numpy(codes, ready.dims, ready.coords, values, pad, limits)
+            return emission.emit_in_numpy(codes, _sort_by_columns(given, duplicates), pad, limits)
         try:
-            return emission.emit(
-                codes,
-                given.dims,
-                given.coords,
-                values,
-                pad,
-                duplicates,
-                limits,
-                ordered_bits=bits,
-                trusted=trusted,
-            )
+            return emission.emit(codes, given, pad, duplicates, limits)
         except sorting.OutOfRange:
             raise ArrayError(list(_range_problems(given))) from None
         except sorting.Repeated as error:
@@ -114,7 +69,7 @@ def pack_entries(
         values = entries.values if chain.values is None else chain.values
         return build(levels, replace(entries, coords=tuple(chain.indices), values=values), pad, limits)
     pad_differs = entries.iso and levels[-1].padded and not alike(pad, entries.values[0])
-    chain = fuse(tuple(code for part in codes for code in part or ()), entries.expanded() if pad_differs else entries)
+    chain = fuse(tuple(code for fused in codes for code in fused or ()), entries.expanded() if pad_differs else entries)
     arrays = {}
     for place in places(levels, entries.dims):
         for name, _, dimension in place.arrays.values():
@@ -251,12 +206,13 @@ def repeated(coords: Sequence[int]) -> RepeatedError:
 # Tree → entries
 
 
-def unpack_tree(tree: Tree, dtype: Any = np.int64) -> tuple[list[Array], Positions]:
-    """The coordinates of all entries by stored dimension, in stored order, and the positions of their values.
+def unpack_tree(tree: Tree, dtype: Any = np.int64, window: Window | None = None) -> tuple[list[Array], Positions]:
+    """The coordinates of the entries by stored dimension, in stored order, and the positions of their values.
 
-    Index arrays of type `dtype` that have an item for each entry are not copied.
+    window: of the stored dimensions; by default all of them. Index arrays of type `dtype` that have an item for each
+    entry are not copied.
     """
-    levels = list(expand_levels(tree))
+    levels = list(expand_levels(tree, window))
     positions = levels[-1][3] if levels else range(1)
     return columns_of([(coords, ends) for _, coords, ends, _ in levels], len(positions), dtype), positions
 
@@ -271,13 +227,14 @@ def columns_of(levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtyp
     return columns
 
 
-def expand_levels(tree: Tree) -> Iterator[tuple[Place, list[Array], Array, Positions]]:
+def expand_levels(tree: Tree, window: Window | None = None) -> Iterator[tuple[Place, list[Array], Array, Positions]]:
     """For each level its coordinates, where each fiber ends among them, and the positions of its children."""
     positions: Positions = range(1)
-    for place, arrays, _ in tree.walk():
-        window = [range(size) for size in place.dims]
+    whole = [range(size) for size in tree.dims] if window is None else window
+    for place, arrays, n in tree.walk():
+        here = whole[place.depth : place.depth + place.level.rank]
         fibers = len(positions)
-        counts, coords, positions = place.level.expand(arrays, place.dims, positions, window)
+        counts, coords, positions = expand(tree, place, arrays, n, positions, here)
         ends = np.arange(1, fibers + 1) * counts if isinstance(counts, int) else np.cumsum(counts, dtype=np.int64)
         yield place, coords, ends, positions
 
@@ -314,10 +271,11 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
         values = tree.values[:1] if len(tree.values) else np.zeros(1, tree.values.dtype)
     else:
         values = items_at(tree.values, positions)
-    entries = Entries(tuple(tree.dims[k] for k in order), tuple(coords[k] for k in order), values, iso, tuple(order))
+    dims, columns = tuple(tree.dims[k] for k in order), tuple(coords[k] for k in order)
+    entries = Entries(dims, columns, values, iso, tuple(order), ordered, trusted=True)
     if ordered == rank:
         return build(levels, entries, pad, limits, dtype)
-    return pack_entries(levels, entries, pad, "error", limits, ordered_dims=ordered, trusted=True)
+    return pack_entries(levels, entries, pad, "error", limits)
 
 
 def _around_the_last_level(
@@ -351,6 +309,9 @@ def ordered_dims(order: Sequence[int]) -> int:
     """How many last dimensions of the new order need no sorting, because radix sorts are stable.
 
     They are the longest tail of the new order that ascends.
+
+    >>> ordered_dims((1, 0, 2))
+    2
     """
     for sorted_dims in range(len(order) + 1):
         rest = list(order[sorted_dims:])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import TypeAlias
@@ -42,6 +42,31 @@ class Repeated(Exception):
 
 
 @dataclass(frozen=True)
+class Entries:
+    """Entries by stored dimension. `values` has an item for each entry, or one item for all if iso.
+
+    order: the tensor's dimension at each stored dimension, for messages. ordered_dims: entries that agree in the
+    dimensions before the last `ordered_dims` are in order. trusted: coordinates are known to be unique and in range.
+    """
+
+    dims: tuple[int, ...]
+    coords: tuple[Array, ...]
+    values: Array
+    iso: bool
+    order: tuple[int, ...]
+    ordered_dims: int = 0
+    trusted: bool = False
+
+    @property
+    def count(self) -> int:
+        return len(self.coords[0]) if self.coords else len(self.values)
+
+    def expanded(self) -> Entries:
+        """The same entries with a value for each."""
+        return replace(self, values=np.repeat(self.values, self.count), iso=False) if self.iso else self
+
+
+@dataclass(frozen=True)
 class Layout:
     """Where each dimension lies in the words of a key; see `kernels.keys`."""
 
@@ -58,6 +83,10 @@ class Layout:
     def tag(self) -> tuple[np.uint64, ...]:
         """A tuple as long as there are words, which tells kernels their number as a constant."""
         return (np.uint64(0),) * self.words
+
+    def low_bits(self, dims: int) -> int:
+        """How many bits the last `dims` dimensions have."""
+        return self.ends[-dims - 1] if dims else 0
 
     @property
     def spill(self) -> int:
@@ -126,7 +155,7 @@ class Sorting:
     """Entries as records, partitioned into buckets by the first bits of their keys; `runs` of buckets are sorted one by
     one, each as large as stays in the cache until it has been emitted. Equal keys never lie in two runs.
 
-    ordered_bits: among entries that agree above so many lowest bits, these are in order already. trusted: coordinates
+    low_bits: among entries that agree above so many lowest bits, these are in order already. trusted: coordinates
     are known to be unique and in range. keep: the sorted records outlive the sorting of the next run by the same
     thread. Raises OutOfRange.
     """
@@ -136,19 +165,18 @@ class Sorting:
         coords: tuple[Array, ...],
         payload: Array | None,
         keys: Layout,
-        *,
-        ordered_bits: int = 0,
-        trusted: bool = False,
-        keep: bool = False,
+        low_bits: int,
+        trusted: bool,
+        keep: bool,
     ) -> None:
         n = len(coords[0])
         self._tag = keys.tag
-        self._low = min(ordered_bits, 63)
+        self._low = min(low_bits, 63)
         self._unique = trusted
         self._keep = keep
         self._scratch = threading.local()
         upper = keys.bits - keys.spill  # bits of the first word
-        splits = min(10 if n > 25_000_000 else 9, (n // _BUCKET).bit_length(), keys.bits - ordered_bits, upper)
+        splits = min(10 if n > 25_000_000 else 9, (n // _BUCKET).bit_length(), keys.bits - low_bits, upper)
         top = np.uint64(min(upper - splits, 63))
         records = np.empty(n * (keys.words + 1), np.uint64)
         # The dimensions with bits in the number of a bucket are counted; the others are only checked, which is faster.

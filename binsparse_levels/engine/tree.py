@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..errors import ArrayError, Problem
+from ..errors import ArrayError, Problem, raise_if
 from ..levels import Level, Place, places
-from ..levels.base import Array, Positions, as_array, wrong_type
+from ..levels.base import wrong_type
+from ..levels.positions import Array, Positions, as_array
 from ..limits import INT32_MAX
 
 
@@ -114,12 +115,9 @@ class Tree:
         """Yield every broken invariant. Without `order`, only faults that would index memory wrongly.
 
         dimensions: the names of the stored dimensions in messages; by default their numbers.
+        Precondition: `length_problems` finds nothing.
         """
         called = dimensions if dimensions is not None else range(len(self.dims))
-        problems = list(length_problems(self.levels, self.dims, self.arrays, len(self.values)))
-        yield from problems
-        if problems:
-            return
         has_gaps = any(level.gaps for level in self.levels[:-1])
         reached: Positions = range(1)
         count = 1
@@ -168,11 +166,15 @@ def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple
         n = _size(place, here, n) if children is None else children
 
 
-def count_positions(places: Iterable[Place], arrays: Mapping[str, Array]) -> int:
-    """The number of positions of the last level. Raises ArrayError as `walk` does."""
+def count_positions(
+    levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Array], values: int | None
+) -> int:
+    """The number of positions of the last level. Raises ArrayError for what does not fit; see `length_problems`."""
+    raise_if(ArrayError, length_problems(levels, dims, arrays, values))
     n = 1
-    for place, here, above in walk(places, arrays):
+    for place, here, above in walk(places(levels, dims), arrays):
         n = _size(place, here, above)
+    raise_if(ArrayError, value_problems(n, n if values is None else values))
     return n
 
 
@@ -254,7 +256,11 @@ def same(a: Any, b: Any) -> bool:
 
 
 def index_dtype(dims: Sequence[int], count: int) -> np.dtype[Any]:
-    """The integer type of the arrays that the package makes: int32 where every dimension and count fits, else int64."""
+    """The integer type of the arrays that the package makes: int32 where every dimension and count fits, else int64.
+
+    >>> str(index_dtype((3, 2**40), 5))
+    'int64'
+    """
     return np.dtype(np.int32 if max([*dims, count, 0]) <= INT32_MAX else np.int64)
 
 

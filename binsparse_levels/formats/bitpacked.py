@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import kernels
-from ..arrays import Array, LazyArray, Pieces, Sliceable, cut
+from ..arrays import Array, LazyArray, Parts, Pieces, Sliceable, cut
 from ..errors import ArrayError, Problem
 from ..kernels.codecs import CHUNK, DELTA, PLAIN, STEPPING, ZIGZAG
 from ..parallel import each, shares
@@ -48,7 +48,7 @@ def encode(values: Array, codec: int) -> Encoded:
     words = np.empty(chunks * CHUNK, np.uint32)  # pages that no chunk reaches cost nothing
     pack, codec_ = kernels.bitpacking.pack, (0,) * codec
     ranges = [(a // CHUNK, b // CHUNK) for a, b in shares(whole * CHUNK)] if whole else []
-    ends = each(lambda part: int(pack(codec_, given, *part, widths, words)), ranges)
+    ends = each(lambda share: int(pack(codec_, given, *share, widths, words)), ranges)
     end = 0
     for (first, _), stop in zip(ranges, ends, strict=True):
         begin = first * CHUNK
@@ -76,13 +76,7 @@ class Stream(LazyArray):
     """
 
     def __init__(
-        self,
-        path: str,
-        codec: int,
-        count: int,
-        words: Sliceable,
-        offsets: Callable[[int, int], Array],
-        starts: Sliceable | None = None,
+        self, path: str, codec: int, count: int, words: Sliceable, offsets: Parts, starts: Sliceable | None = None
     ) -> None:
         super().__init__(count, np.dtype(np.uint32), 4 * len(words))
         self._path = path
@@ -94,23 +88,23 @@ class Stream(LazyArray):
     def _read(self, start: int, stop: int) -> Array:
         first, last = start // CHUNK, -(-stop // CHUNK)
         offsets = self._checked(first, last)
-        words = self._part(self._words, int(offsets[0]), int(offsets[-1]), "words")
+        words = self._items(self._words, int(offsets[0]), int(offsets[-1]), "words")
         starts = np.empty(0, np.uint32)
         if self._codec in STEPPING:
             assert self._starts is not None
-            starts = self._part(self._starts, first, last, "first numbers of chunks")
+            starts = self._items(self._starts, first, last, "first numbers of chunks")
         out = np.empty((last - first) * CHUNK, np.uint32)
         unpack, codec = kernels.bitpacking.unpack, (0,) * self._codec
         given = codec, words, kernels.readable(offsets - offsets[0]), starts
-        each(lambda part: unpack(*given, part[0] // CHUNK, part[1] // CHUNK, out), shares_of_chunks(len(out)))
+        each(lambda share: unpack(*given, share[0] // CHUNK, share[1] // CHUNK, out), shares_of_chunks(len(out)))
         return out[start - first * CHUNK : stop - first * CHUNK]
 
-    def _part(self, stored: Sliceable, begin: int, end: int, what: str) -> Array:
+    def _items(self, stored: Sliceable, begin: int, end: int, what: str) -> Array:
         """The stored items from `begin` to `end`, as kernels take them."""
-        part = stored[begin:end] if begin < end else np.empty(0, np.uint32)
-        if len(part) != end - begin:
-            raise ArrayError(Problem(self._path, f"its {what} end at {begin + len(part)}, before {end}"))
-        return kernels.readable(part, np.uint32)
+        items = stored[begin:end] if begin < end else np.empty(0, np.uint32)
+        if len(items) != end - begin:
+            raise ArrayError(Problem(self._path, f"its {what} end at {begin + len(items)}, before {end}"))
+        return kernels.readable(items, np.uint32)
 
     def _checked(self, first: int, last: int) -> Array:
         """The offsets of these chunks and of the end of the last."""
@@ -192,15 +186,15 @@ class BitPacked(LazyArray):
         return narrow
 
 
-def _in_words(rows: Sliceable) -> Callable[[int, int], Array]:
+def _in_words(rows: Sliceable) -> Parts:
     return lambda first, last: 4 * rows[first:last].astype(np.int64)
 
 
 def bitpack(values: Array, wrapper: str) -> Array:
     """An array of integers in the layout above. wrapper: one of CODECS. Raises ArrayError for too many."""
     encoded = [encode(plane, CODECS[wrapper]) for plane in _planes(values)]
-    head = _head(len(values), wrapper, [(part.offsets, part.starts) for part in encoded])
-    return np.concatenate([head, *(part.words for part in encoded)])
+    head = _head(len(values), wrapper, [(packed.offsets, packed.starts) for packed in encoded])
+    return np.concatenate([head, *(packed.words for packed in encoded)])
 
 
 def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
@@ -211,9 +205,9 @@ def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
     planes = 1
     for piece in values.regrouped(CHUNK):
         for k, plane in enumerate(_planes(piece, both=values.dtype.itemsize == 8)):
-            part = encode(plane, codec)
-            offsets[k].append(part.offsets[1:] + offsets[k][-1][-1])
-            starts[k].append(part.starts.copy())  # not a view of the piece
+            packed = encode(plane, codec)
+            offsets[k].append(packed.offsets[1:] + offsets[k][-1][-1])
+            starts[k].append(packed.starts.copy())  # not a view of the piece
             planes = max(planes, k + 1 if plane.any() else 1)
     found = [(np.concatenate(offsets[k]), np.concatenate([np.empty(0, np.uint32), *starts[k]])) for k in range(planes)]
     head = _head(values.length, wrapper, found)
@@ -222,8 +216,8 @@ def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
         yield len(head), lambda: head
         for k in range(planes):
             for piece in values.regrouped(CHUNK):
-                part = encode(_planes(piece, both=planes == 2)[k], codec).words
-                yield len(part), lambda part=part: part  # type: ignore[misc]
+                packed = encode(_planes(piece, both=planes == 2)[k], codec).words
+                yield len(packed), lambda packed=packed: packed  # type: ignore[misc]
 
     return Pieces(len(head) + sum(int(ends[-1]) for ends, _ in found), np.dtype(np.uint32), words)
 
@@ -231,7 +225,7 @@ def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
 def _head(count: int, wrapper: str, planes: Sequence[tuple[Array, Array]]) -> Array:
     """The array before the words, from the offsets and the first numbers of the chunks of each plane."""
     if any(offsets[-1] > 4 * 0xFFFFFFFF for offsets, _ in planes):
-        raise ArrayError(Problem("", "64 GiB is the most that can be bit-packed"))
+        raise ArrayError(Problem("", "64 GiB is the most that can be bit-packed; store the array unpacked"))
     head = [np.array([count & 0xFFFFFFFF, count >> 32, len(planes)], np.uint32)]
     for offsets, starts in planes:
         head += [(offsets // 4).astype(np.uint32), *([starts] if CODECS[wrapper] in STEPPING else [])]
@@ -244,7 +238,7 @@ def best_wrapper(values: Array) -> str:
 
     def size(wrapper: str) -> int:
         encoded = [encode(plane, CODECS[wrapper]) for plane in planes]
-        return sum(len(part.words) + len(part.starts) * (CODECS[wrapper] in STEPPING) for part in encoded)
+        return sum(len(packed.words) + len(packed.starts) * (CODECS[wrapper] in STEPPING) for packed in encoded)
 
     return min(CODECS, key=size)
 

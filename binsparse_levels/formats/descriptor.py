@@ -5,6 +5,7 @@ Parsing is strict by default. Lenient parsing repairs known deviations of other 
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -154,16 +155,17 @@ class _Parser:
 
     def integer(self, value: Any, path: str) -> int | None:
         """A JSON integer within 0 … 2**63 - 1."""
-        if type(value) is float and value.is_integer() and self.mend(path, f"{value} is not written as an integer"):
+        if type(value) is float and value.is_integer():
+            if not self.mend(path, f"{value} is not written as an integer"):
+                return None
             value = int(value)
         if type(value) is not int:
-            if type(value) is not float or not value.is_integer():
-                self.fault(path, f"expected an integer, got {value!r:.60}")
-            return None
-        if not 0 <= value <= INT64_MAX:
+            self.fault(path, f"expected an integer, got {value!r:.60}")
+        elif not 0 <= value <= INT64_MAX:
             self.fault(path, f"{value!s:.60} is not in 0 … 2**63 - 1")
-            return None
-        return value
+        else:
+            return value
+        return None
 
     def integral(self, custom: dict[str, Any], path: str) -> dict[str, Any]:
         """Lenient parsing: a custom object whose ranks and dimensions of the form 2.0 became integers."""
@@ -174,13 +176,12 @@ class _Parser:
                 return int(value)
             return value
 
-        def change(level: dict[str, Any]) -> dict[str, Any]:
-            level = {key: whole(value) if key == "rank" else value for key, value in level.items()}
-            if isinstance(level.get("transpose"), list):
-                level["transpose"] = [whole(k) for k in level["transpose"]]
-            return level
+        def item(key: str, value: Any) -> tuple[str, Any]:
+            if key == "transpose" and isinstance(value, list):
+                return key, [whole(k) for k in value]
+            return key, whole(value) if key == "rank" else value
 
-        changed: dict[str, Any] = _changed(custom, change)
+        changed: dict[str, Any] = _changed(custom, item)
         return changed
 
     def version(self, inner: dict[str, Any]) -> str | None:
@@ -207,7 +208,10 @@ class _Parser:
         path = "custom"
         if "tensor" in inner and "custom" not in inner:
             self.mend("tensor", "an older name of custom, with level_kind for level_desc")
-            path, custom = "tensor", _renamed(inner["tensor"])
+            path, custom = (
+                "tensor",
+                _changed(inner["tensor"], lambda key, value: ("level_desc" if key == "level_kind" else key, value)),
+            )
         tree = None
         if path in inner:
             if not isinstance(custom, dict):
@@ -297,21 +301,11 @@ class _Parser:
         return None if found else structure
 
 
-def _renamed(tree: Any) -> Any:
-    """A tree with `level_desc` in place of `level_kind` in every level."""
-
-    def rename(level: dict[str, Any]) -> dict[str, Any]:
-        return {"level_desc" if key == "level_kind" else key: value for key, value in level.items()}
-
-    return _changed(tree, rename)
-
-
-def _changed(tree: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """A copy of a tree with every level changed, made in a loop, so its depth is not limited by the stack."""
-    if not isinstance(tree, dict):
-        return tree
-    root = into = change(tree)
-    while isinstance(into.get("level"), dict):
-        into["level"] = change(into["level"])
-        into = into["level"]
-    return root
+def _changed(tree: Any, item: Callable[[str, Any], tuple[str, Any]]) -> Any:
+    """A copy of a tree with every item of every level changed, in a loop, so its depth is not limited by the stack."""
+    root = {"level": tree}
+    level = root
+    while isinstance(level.get("level"), dict):
+        level["level"] = dict(itertools.starmap(item, level["level"].items()))
+        level = level["level"]
+    return root["level"]

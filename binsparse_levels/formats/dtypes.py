@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ..arrays import Array
 from ..errors import ArrayError, DescriptorError, Problem
 from .bitpacked import CODECS, BitPacked, bitpack
 
@@ -89,10 +89,10 @@ def data_type_of(dtype: np.dtype[Any], path: str, iso: bool = False) -> DataType
     native = dtype.newbyteorder("=")
     if native in _VALUES.values() or native in _COMPLEX.values():
         return DataType(native, iso)
-    raise ArrayError(Problem(path, f"a Binsparse file has no data type for numpy's {dtype}"))
+    raise ArrayError(Problem(path, f"a Binsparse file has no data type for numpy's {dtype}; convert with astype()"))
 
 
-def sound_booleans(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def sound_booleans(array: Array) -> Array:
     """The array with a byte of 1 for every true boolean; without a copy where the bytes are 0 and 1 already.
 
     A boolean array that is a view of other bytes may have any bytes.
@@ -103,7 +103,7 @@ def sound_booleans(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return octets != 0 if octets.max(initial=0) > 1 else array
 
 
-def decode(stored: npt.NDArray[Any], data_type: DataType, path: str) -> npt.NDArray[Any]:
+def decode(stored: Array, data_type: DataType, path: str) -> Array:
     """The array that a stored array stands for: complex numbers, booleans, unpacked integers.
 
     An iso array has one value, 0 where none is stored. Raises ArrayError where the array does not fit its type.
@@ -118,7 +118,7 @@ def decode(stored: npt.NDArray[Any], data_type: DataType, path: str) -> npt.NDAr
     return np.zeros(1, data_type.dtype) if data_type.iso and not values.size else values
 
 
-def encode(values: npt.NDArray[Any], data_type: DataType) -> npt.NDArray[Any]:
+def encode(values: Array, data_type: DataType) -> Array:
     """The array to be stored; the inverse of `decode`."""
     if data_type.wrapper:
         return bitpack(values.astype(data_type.dtype, copy=False), data_type.wrapper)

@@ -16,10 +16,10 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import BinsparseError, FormatError, Problem, raise_if
 from ..levels import LEVELS, Dense, Level, Sparse, listing
+from ..levels.base import Array
 from ..limits import as_integers
 
 
@@ -28,7 +28,7 @@ def coordinates(rank: int) -> Format:
     return Format((listing(rank),) if rank else ())
 
 
-def has_empty_fibers(pointers: npt.NDArray[Any]) -> bool:
+def has_empty_fibers(pointers: Array) -> bool:
     """Whether two neighbouring pointers are equal, so that a fiber is stored without an entry."""
     return bool((pointers[1:] == pointers[:-1]).any())
 
@@ -51,7 +51,7 @@ def checked_axes(axes: Sequence[int], rank: int) -> list[int]:
     return order
 
 
-def range_problems(coords: npt.NDArray[Any], dimension: int, size: int) -> Iterator[Problem]:
+def range_problems(coords: Array, dimension: int, size: int) -> Iterator[Problem]:
     """The first coordinate that is outside its dimension, and how many there are."""
     outside = (coords < 0) | (coords >= size)
     if outside.any():
@@ -84,7 +84,6 @@ class Format:
     Two formats store the same bytes where their `canonical()` formats are equal. `str` is the notation, and
     `parse_format` reads it. Raises FormatError for a transpose that is no permutation of the dimensions.
 
-    >>> from binsparse_levels import Dense, Format, Sparse
     >>> print(Format((Dense(), Sparse())), Format((Sparse(2), Dense()), (2, 0, 1)), sep="; ")
     CSR; sparse(2), dense @ 2, 0, 1
     """
@@ -123,13 +122,21 @@ class Format:
         return _NAMES.get(self.canonical()) if self.rank <= 2 else None
 
     def canonical(self) -> Format:
-        """The simplest format that stores the same bytes: dense levels split, no identity transpose."""
-        levels = tuple(part for level in self.levels for part in level.canonical())
+        """The simplest format that stores the same bytes: dense levels split, no identity transpose.
+
+        >>> print(Format((Dense(2),)).canonical())
+        DMATR
+        """
+        levels = tuple(simple for level in self.levels for simple in level.canonical())
         identity = self.order == tuple(range(self.rank))
         return Format(levels, None if identity else self.transpose)
 
     def custom(self) -> dict[str, Any]:
-        """The `custom` object of a descriptor, spelled as the format is."""
+        """The `custom` object of a descriptor, spelled as the format is.
+
+        >>> Format((Sparse(),)).custom()
+        {'level': {'level_desc': 'sparse', 'rank': 1, 'level': {'level_desc': 'element'}}}
+        """
         tree: dict[str, Any] = {"level_desc": "element"}
         for level in reversed(self.levels):
             tree = {"level_desc": level.level_desc(), "rank": level.rank, **level.params(), "level": tree}
@@ -169,7 +176,6 @@ FormatLike: TypeAlias = "Format | str | Mapping[str, Any]"
 def parse_format(format: FormatLike) -> Format:
     """A Format from its notation, from a Binsparse `custom` object, or from a Format. Raises FormatError.
 
-    >>> from binsparse_levels import parse_format
     >>> parse_format("dense, sparse").alias
     'CSR'
     """

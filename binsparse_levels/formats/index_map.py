@@ -23,39 +23,17 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import (
-    ArrayError,
-    BinsparseError,
-    DescriptorError,
-    FormatError,
-    LimitError,
-    Problem,
-    raise_if,
-    within_memory,
-)
+from ..errors import BinsparseError, DescriptorError, FormatError, LimitError, Problem, raise_if, within_memory
 from ..levels.base import Array
 from ..limits import INT64_MAX, as_integer, as_integers
-from .format import range_problems
+from . import digits
+from .digits import Digit as Digit
+from .digits import Item
+from .format import permutation_problems
 from .json import RESERVED
-
-Item: TypeAlias = "int | range | Array"  # the coordinates wanted of a dimension: one, a range, or any
 
 KEY = f"{RESERVED}map"  # the key of a map in the JSON, beside the descriptor of the stored tensor
 MAX_DIGITS = 2**12
-_TABLE = 2**11  # entries of a lookup table for several digits
-_AT_MOST = 2**12  # coordinates of a merged dimension that a window lists
-
-
-class Digit(NamedTuple):
-    """The digit (x // stride) % radix of the coordinate x in a dimension."""
-
-    dimension: int
-    stride: int
-    radix: int
-
-    def text(self, leading: bool) -> str:
-        over = f"/{self.stride}" if self.stride != 1 else ""
-        return f"{self.dimension}{over}" + ("" if leading else f"%{self.radix}")
 
 
 class DimensionMap(NamedTuple):
@@ -87,7 +65,6 @@ class IndexMap:
     ------
     FormatError : the digits do not make up the coordinates, or a size is beyond 2**63 - 1.
 
-    >>> from binsparse_levels import IndexMap
     >>> blocks = IndexMap.blocks((6, 8), (2, 4))
     >>> str(blocks), blocks.stored_shape
     ('0/2, 1/4, 0%2, 1%4', (3, 2, 2, 4))
@@ -121,8 +98,8 @@ class IndexMap:
                 at *= digit.radix
             sound = sound and chain[-1].stride == at and chain[-1].radix == -(-size // at)
             if not sound:
-                digits = ", ".join(digit.text(False) for digit in chain[::-1]) or "none"
-                what = f"the digits of dimension {dimension} of size {size} do not make up its coordinate: {digits:.80}"
+                text = ", ".join(digit.text(False) for digit in chain[::-1]) or "none"
+                what = f"the digits of dimension {dimension} of size {size} do not make up its coordinate: {text:.80}"
                 yield Problem("map", what)
                 return
             if at * chain[-1].radix > INT64_MAX:
@@ -138,14 +115,15 @@ class IndexMap:
         for digit in itertools.chain(*self.groups):
             found[digit.dimension].append(digit)
         for chain in found:
-            chain.sort(key=_significance)
+            chain.sort(key=lambda digit: digit.significance)
         return found
 
     @cached_property
-    def _leading(self) -> set[tuple[int, int]]:
-        """The leading digits, by group and place. Of equal digits the last one leads."""
-        place = {digit: (k, i) for k, group in enumerate(self.groups) for i, digit in enumerate(group)}
-        return {place[chain[-1]] for chain in self._chains}
+    def _marked(self) -> list[list[tuple[Digit, bool]]]:
+        """The digits of each group, and whether each leads its dimension. Of equal digits the last one leads."""
+        last = {digit: (k, i) for k, group in enumerate(self.groups) for i, digit in enumerate(group)}
+        leading = {last[chain[-1]] for chain in self._chains}
+        return [[(digit, (k, i) in leading) for i, digit in enumerate(group)] for k, group in enumerate(self.groups)]
 
     @cached_property
     def stored_shape(self) -> tuple[int, ...]:
@@ -161,20 +139,28 @@ class IndexMap:
 
     def __str__(self) -> str:
         texts = []
-        for k, group in enumerate(self.groups):
-            digits = [digit.text((k, i) in self._leading) for i, digit in enumerate(group)]
-            texts.append(digits[0] if len(digits) == 1 else f"({' '.join(digits)})")
+        for group in self._marked:
+            each = [digit.text(leads) for digit, leads in group]
+            texts.append(each[0] if len(each) == 1 else f"({' '.join(each)})")
         return ", ".join(texts)
 
     def header(self) -> dict[str, Any]:
-        """The JSON under KEY, beside the descriptor."""
+        """The JSON under KEY, beside the descriptor.
+
+        >>> IndexMap.blocks((4,), 2).header()
+        {'shape': [4], 'digits': '0/2, 0%2'}
+        """
         return {"shape": list(self.shape), "digits": str(self)}
 
     # Maps by name
 
     @classmethod
     def transpose(cls, shape: Sequence[int], axes: Sequence[int] | None = None) -> IndexMap:
-        """Stored dimension k is dimension axes[k]; without axes this is the identity."""
+        """Stored dimension k is dimension axes[k]; without axes this is the identity.
+
+        >>> str(IndexMap.transpose((2, 3)))
+        '0, 1'
+        """
         sizes = checked_shape(shape)
         return cls.grouping(sizes, range(len(sizes)) if axes is None else axes, range(1, len(sizes)))
 
@@ -191,23 +177,20 @@ class IndexMap:
         ------
         FormatError : the arguments are none of these.
 
-        >>> from binsparse_levels import IndexMap
         >>> str(IndexMap.grouping((2, 3, 5), (2, 0, 1), (1,)))
         '2, (0 1)'
         """
         sizes = checked_shape(shape)
         order, cuts = list(as_integers(dimensions)), list(as_integers(partitioning))
-        if not all(type(k) is int for k in order) or sorted(order) != list(range(len(sizes))):
-            what = f"expected a permutation of 0 … {len(sizes) - 1}, got {order!s:.60}"
-            raise FormatError(Problem("dimensions", what))
+        raise_if(FormatError, [Problem("dimensions", p.message) for p in permutation_problems(order, len(sizes))])
         ends = [0, *cuts, len(order)]
         if not all(type(cut) is int for cut in cuts) or (
             (order or cuts) and any(b <= a for a, b in itertools.pairwise(ends))
         ):
             what = f"expected ascending integers in 1 … {len(order) - 1}, got {cuts!s:.60}"
             raise FormatError(Problem("partitioning", what))
-        parts = [order[a:b] for a, b in itertools.pairwise(ends)] if order else []
-        return cls(sizes, tuple(tuple(Digit(k, 1, sizes[k]) for k in part) for part in parts))
+        groups = [order[a:b] for a, b in itertools.pairwise(ends)] if order else []
+        return cls(sizes, tuple(tuple(Digit(k, 1, sizes[k]) for k in group) for group in groups))
 
     @classmethod
     def blocks(cls, shape: Sequence[int], *sizes: int | Sequence[int]) -> IndexMap:
@@ -219,7 +202,6 @@ class IndexMap:
         ----------
         sizes : of the outermost blocks, then of the blocks within them. A number stands for all dimensions.
 
-        >>> from binsparse_levels import IndexMap
         >>> str(IndexMap.blocks((16, 16), 8, 2))
         '0/8, 1/8, 0/2%4, 1/2%4, 0%2, 1%2'
         """
@@ -232,7 +214,11 @@ class IndexMap:
 
     @classmethod
     def morton(cls, shape: Sequence[int]) -> IndexMap:
-        """The Morton or Z order: all bits of all coordinates interleaved into one stored dimension."""
+        """The Morton or Z order: all bits of all coordinates interleaved into one stored dimension.
+
+        >>> str(IndexMap.morton((4, 4)))
+        '(0/2 1/2 0%2 1%2)'
+        """
         sizes = checked_shape(shape)
         return cls(sizes, _interleaved(sizes, (1,) * len(sizes)))
 
@@ -240,7 +226,6 @@ class IndexMap:
     def hicoo(cls, shape: Sequence[int], size: int | Sequence[int]) -> IndexMap:
         """Blocks in Morton order, then the coordinates within a block. With `sparse, sparse(n)` this is HiCOO.
 
-        >>> from binsparse_levels import IndexMap
         >>> str(IndexMap.hicoo((8, 16), 4))
         '(1/8 0/4 1/4%2), 0%4, 1%4'
         """
@@ -251,7 +236,11 @@ class IndexMap:
     # Maps from maps
 
     def permuted(self, axes: Sequence[int]) -> IndexMap:
-        """The map to the same stored cells from the tensor whose dimension k is dimension axes[k] of this one."""
+        """The map to the same stored cells from the tensor whose dimension k is dimension axes[k] of this one.
+
+        >>> str(IndexMap.blocks((4, 6), 2).permuted((1, 0)))
+        '1/2, 0/2, 1%2, 0%2'
+        """
         at = {k: new for new, k in enumerate(axes)}
         groups = tuple(tuple(digit._replace(dimension=at[digit.dimension]) for digit in group) for group in self.groups)
         return IndexMap(tuple(self.shape[k] for k in axes), groups)
@@ -260,19 +249,17 @@ class IndexMap:
         """The map for a tensor of another shape, which cuts dimension k as this map cuts dimension dimensions[k].
 
         Also gives the stored dimensions that are left; those without a digit of `dimensions` disappear.
+
+        >>> [str(x) for x in IndexMap.blocks((4, 6), 2).restricted((1,), (9,))]
+        ['0/2, 0%2', '[1, 3]']
         """
         at = {k: new for new, k in enumerate(dimensions)}
-        groups = []
-        for k, group in enumerate(self.groups):
-            digits = []
-            for i, digit in enumerate(group):
-                if digit.dimension not in at:
-                    continue
-                new, radix = at[digit.dimension], digit.radix
-                if (k, i) in self._leading:
-                    radix = -(-shape[new] // digit.stride)
-                digits.append(Digit(new, digit.stride, radix))
-            groups.append(tuple(digits))
+
+        def cut(digit: Digit, leads: bool) -> Digit:
+            new = at[digit.dimension]
+            return Digit(new, digit.stride, -(-shape[new] // digit.stride) if leads else digit.radix)
+
+        groups = [tuple(cut(*digit) for digit in group if digit[0].dimension in at) for group in self._marked]
         left = [k for k, group in enumerate(groups) if group]
         return IndexMap(tuple(shape), tuple(groups[k] for k in left)), left
 
@@ -280,49 +267,46 @@ class IndexMap:
         """One map that applies this map and then the second one.
 
         Raises FormatError if the second map is for another shape, or splits a digit of this map unevenly.
+
+        >>> str(IndexMap.grouping((4, 6), (0, 1), ()).then(IndexMap.blocks((24,), 6)))
+        '0, 1'
         """
         if second.shape != self.stored_shape:
             what = f"expected one for the shape {self.stored_shape}, got one for {second.shape}"
             raise FormatError(Problem("map", what))
-        groups = []
-        for k, group in enumerate(second.groups):
-            digits: list[Digit] = []
-            for i, digit in enumerate(group):
-                digits += self._cut(digit, (k, i) in second._leading)
-            groups.append(tuple(digits))
+        groups = (tuple(own for digit in group for own in self._cut(*digit)) for group in second._marked)
         return IndexMap(self.shape, tuple(groups))
 
     def _cut(self, wanted: Digit, leading: bool) -> list[Digit]:
         """A digit of a stored coordinate, written as digits of this map."""
-        group = self.groups[wanted.dimension]
         begin = wanted.stride
         end = None if leading else begin * wanted.radix
         if begin == 1 and leading:
-            return list(group)
+            return list(self.groups[wanted.dimension])
         found: list[Digit] = []
-        nothing: Digit | None = None  # the place of a digit of radix 1
-        place = 1  # of the current digit in the stored coordinate
-        for i, digit in reversed(list(enumerate(group))):
+        nothing: Digit | None = None  # a digit of radix 1, where the wanted digit would be
+        weight = 1  # of the current digit in the stored coordinate
+        for i, (digit, leads) in reversed(list(enumerate(self._marked[wanted.dimension]))):
             # A leading first digit may be cut unevenly: the cells beyond it are padding.
-            is_open = i == 0 and (wanted.dimension, i) in self._leading
-            above = place * digit.radix
+            is_open = i == 0 and leads
+            above = weight * digit.radix
             for cut in (begin, end or 1):
-                cuts_it = place < cut and (is_open or cut < above or i == 0)
-                if (cuts_it and (cut % place or not (is_open or above % cut == 0))) or not (above or is_open):
+                cuts_it = weight < cut and (is_open or cut < above or i == 0)
+                if (cuts_it and (cut % weight or not (is_open or above % cut == 0))) or not (above or is_open):
                     what = f"{wanted.text(leading)} of the second map cuts {digit.text(False)} of the first unevenly"
                     raise FormatError(Problem("map", what))
-            low = max(begin, place)
+            low = max(begin, weight)
             high = end if is_open else above if end is None else min(end, above)
-            stride = digit.stride * (low // place)
+            stride = digit.stride * (low // weight)
             if high is None:
-                found.insert(0, Digit(digit.dimension, stride, -(-digit.radix // (low // place))))
+                found.insert(0, Digit(digit.dimension, stride, -(-digit.radix // (low // weight))))
             elif low < high:
                 found.insert(0, Digit(digit.dimension, stride, high // low))
-            elif digit.radix == 1 and begin <= place and (end is None or place < end):
+            elif digit.radix == 1 and begin <= weight and (end is None or weight < end):
                 found.insert(0, digit)
-            elif place <= begin and (begin <= above or is_open):
+            elif weight <= begin and (begin <= above or is_open):
                 nothing = Digit(digit.dimension, stride, 1)
-            place = above
+            weight = above
         return found if found or nothing is None else [nothing]
 
     # Coordinates
@@ -332,45 +316,47 @@ class IndexMap:
 
         coords: an array of integers for each dimension. Raises ArrayError if they are out of range.
 
-        >>> from binsparse_levels import IndexMap
         >>> [x.tolist() for x in IndexMap.grouping((2, 3), (0, 1), ()).forward([[0, 1], [2, 1]])]
         [[2, 4]]
         """
-        return _taken(self._forward_steps, _in_range(coords, self.shape), len(self.groups))
+        return digits.taken(self._forward_steps, digits.in_range(coords, self.shape), len(self.groups))
 
     def backward(self, coords: Sequence[npt.ArrayLike]) -> tuple[Array, ...]:
-        """The inverse of `forward`. Padding gives coordinates at or beyond the size of a dimension."""
-        return _taken(self._backward_steps, _in_range(coords, self.stored_shape), len(self.shape))
+        """The inverse of `forward`. Padding gives coordinates at or beyond the size of a dimension.
+
+        >>> [x.tolist() for x in IndexMap.grouping((2, 3), (0, 1), ()).backward([[2, 4]])]
+        [[0, 1], [2, 1]]
+        """
+        return digits.taken(self._backward_steps, digits.in_range(coords, self.stored_shape), len(self.shape))
 
     @cached_property
-    def _forward_steps(self) -> list[_Step]:
-        chains: list[list[tuple[Digit, _Part]]] = [[] for _ in self.shape]
+    def _forward_steps(self) -> list[digits.Step]:
+        chains: list[list[tuple[Digit, digits.Term]]] = [[] for _ in self.shape]
         for k, group in enumerate(self.groups):
-            place = 1
+            weight = 1
             for digit in group[::-1]:
-                chains[digit.dimension].append((digit, _Part(digit.radix, k, place)))
-                place *= digit.radix
-        steps: list[_Step] = []
-        for dimension, chain in enumerate(chains):
-            steps += _steps(dimension, [part for _, part in sorted(chain, key=lambda item: _significance(item[0]))])
-        return steps
+                chains[digit.dimension].append((digit, digits.Term(digit.radix, k, weight)))
+                weight *= digit.radix
+        ordered = ([term for _, term in sorted(chain, key=lambda item: item[0].significance)] for chain in chains)
+        return [step for k, terms in enumerate(ordered) for step in digits.steps(k, terms)]
 
     @cached_property
-    def _backward_steps(self) -> list[_Step]:
-        steps: list[_Step] = []
-        for k, group in enumerate(self.groups):
-            steps += _steps(k, [_Part(digit.radix, digit.dimension, digit.stride) for digit in group[::-1]])
-        return steps
+    def _backward_steps(self) -> list[digits.Step]:
+        chains = ([digits.Term(d.radix, d.dimension, d.stride) for d in group[::-1]] for group in self.groups)
+        return [step for k, terms in enumerate(chains) for step in digits.steps(k, terms)]
 
     def windows(self, items: Sequence[Item]) -> list[range | Array]:
         """For each stored dimension, ascending coordinates that include those of all wanted cells.
 
         items: the coordinates that are wanted of each dimension.
+
+        >>> IndexMap.blocks((4, 6), 2).windows((1, range(2, 6)))
+        [range(0, 1), range(1, 3), range(1, 2), range(0, 2)]
         """
         found = []
-        for k, group in enumerate(self.groups):
-            parts = [_window(items[d.dimension], d, (k, i) in self._leading) for i, d in enumerate(group)]
-            found.append(parts[0] if len(parts) == 1 else _merged(parts, [digit.radix for digit in group]))
+        for group in self._marked:
+            each = [digits.window(items[digit.dimension], digit, leads) for digit, leads in group]
+            found.append(each[0] if len(each) == 1 else digits.merged(each, [digit.radix for digit, _ in group]))
         return found
 
     def dm(self, items: Sequence[Item] | None = None, dimensions: Sequence[int] | None = None) -> DimensionMap:
@@ -378,25 +364,34 @@ class IndexMap:
 
         For a view, dimension k is what `items` wants of dimension dimensions[k]. Raises FormatError for a map that
         divides a dimension, and for items without a step.
+
+        >>> IndexMap.grouping((2, 3), (0, 1), ()).dm()
+        DimensionMap(groups=((0, 1),), strides=((3, 1),), offset=(0,))
         """
         if any(len(chain) > 1 for chain in self._chains):
-            raise FormatError(Problem("map", f"{self} divides a dimension, which strides cannot represent"))
+            raise FormatError(
+                Problem("map", f"{self} divides a dimension, which strides cannot represent; use a grouping")
+            )
         wanted = [range(size) for size in self.shape] if items is None else items
         at = {k: new for new, k in enumerate(range(len(self.shape)) if dimensions is None else dimensions)}
         found = []
         for group in self.groups:
-            place, offset = 1, 0
+            weight, offset = 1, 0
             kept: list[int] = []
             strides: list[int] = []
             for digit in reversed(group):
                 item = wanted[digit.dimension]
                 if isinstance(item, np.ndarray):
-                    raise FormatError(Problem("map", f"an index array in dimension {digit.dimension} has no stride"))
-                offset += place * (item if isinstance(item, int) else item.start)
+                    raise FormatError(
+                        Problem(
+                            "map", f"an index array in dimension {digit.dimension} has no stride; index with a slice"
+                        )
+                    )
+                offset += weight * (item if isinstance(item, int) else item.start)
                 if not isinstance(item, int):
                     kept.insert(0, at[digit.dimension])
-                    strides.insert(0, place * item.step)
-                place *= digit.radix
+                    strides.insert(0, weight * item.step)
+                weight *= digit.radix
             found.append((tuple(kept), tuple(strides), offset))
         return DimensionMap(*zip(*found, strict=True)) if found else DimensionMap((), (), ())
 
@@ -419,7 +414,6 @@ def parse_map(map: MapLike, shape: Sequence[int]) -> IndexMap:
     ------
     FormatError : the notation is no map of a tensor of that shape.
 
-    >>> from binsparse_levels import parse_map
     >>> parse_map("0/2, 0%2", (5,)).stored_shape
     (3, 2)
     """
@@ -430,27 +424,27 @@ def parse_map(map: MapLike, shape: Sequence[int]) -> IndexMap:
         return map
     if not isinstance(map, str):
         raise TypeError(f"a map is an IndexMap or its notation, got {type(map).__name__}")
-    groups = []
-    for item in map.split(",") if map.strip() else []:
-        match = _GROUP.fullmatch(item)
-        if match is None:
-            raise FormatError(
-                Problem(f"{map!r:.80}", f"expected digits such as 0/4%2 or (0 1), got {item.strip()!r:.40}")
-            )
-        groups.append([_parse_digit(text, sizes, map) for text in (match[1] or match[2] or "").split()])
     try:
-        return IndexMap(sizes, tuple(tuple(group) for group in groups))
+        groups = [_parse_group(item, sizes) for item in map.split(",")] if map.strip() else []
+        return IndexMap(sizes, tuple(groups))
     except BinsparseError as error:
         raise type(error)([Problem(f"{map!r:.80}", problem.message) for problem in error.problems]) from None
 
 
-def _parse_digit(text: str, shape: Sequence[int], whole: str) -> Digit:
+def _parse_group(text: str, shape: Sequence[int]) -> tuple[Digit, ...]:
+    match = _GROUP.fullmatch(text)
+    if match is None:
+        raise FormatError(f"expected digits such as 0/4%2 or (0 1), got {text.strip()!r:.40}")
+    return tuple(_parse_digit(digit, shape) for digit in (match[1] or match[2] or "").split())
+
+
+def _parse_digit(text: str, shape: Sequence[int]) -> Digit:
     match = _DIGIT.fullmatch(text)
     if match is None:
-        raise FormatError(Problem(f"{whole!r:.80}", f"expected a digit such as 0, 0/4 or 0/4%2, got {text!r:.40}"))
+        raise FormatError(f"expected a digit such as 0, 0/4 or 0/4%2, got {text!r:.40}")
     dimension, stride = int(match[1]), int(match[2] or 1)
     if dimension >= len(shape) or not stride:
-        raise FormatError(Problem(f"{whole!r:.80}", f"{text} is no digit of a tensor of {len(shape)} dimensions"))
+        raise FormatError(f"{text} is no digit of a tensor of {len(shape)} dimensions")
     return Digit(dimension, stride, int(match[3]) if match[3] else -(-shape[dimension] // stride))
 
 
@@ -459,16 +453,16 @@ def parse_header(value: Any, stored_shape: Sequence[int]) -> IndexMap:
     if not isinstance(value, Mapping):
         raise DescriptorError(Problem(KEY, f"expected an object, got {value!r:.60}"))
     problems = [Problem(f"{KEY}.{key}", "no such key") for key in value if key not in ("shape", "digits")]
-    shape, digits = value.get("shape"), value.get("digits")
+    shape, text = value.get("shape"), value.get("digits")
     if not isinstance(shape, list) or not all(type(size) is int for size in shape):
         problems.append(Problem(f"{KEY}.shape", f"expected a list of integers, got {shape!r:.60}"))
-    if not isinstance(digits, str):
-        problems.append(Problem(f"{KEY}.digits", f"expected a text, got {digits!r:.60}"))
+    if not isinstance(text, str):
+        problems.append(Problem(f"{KEY}.digits", f"expected a text, got {text!r:.60}"))
     raise_if(DescriptorError, problems)
     assert isinstance(shape, list)
-    assert isinstance(digits, str)
+    assert isinstance(text, str)
     try:
-        found = parse_map(digits, shape)
+        found = parse_map(text, shape)
     except FormatError as error:
         raise DescriptorError([Problem(KEY, str(problem)) for problem in error.problems]) from None
     if found.stored_shape != tuple(stored_shape):
@@ -505,7 +499,7 @@ def _block_sizes(shape: Sequence[int], sizes: Sequence[int | Sequence[int]]) -> 
             raise FormatError(Problem("block", what))
         found.append(block)
     if not found:
-        raise FormatError(Problem("block", "no size is given"))
+        raise FormatError(Problem("block", "no size is given; give at least one"))
     for outer, inner in itertools.pairwise(found):
         if any(a % b for a, b in zip(outer, inner, strict=True)):
             raise FormatError(Problem("block", f"blocks of {inner} do not divide those of {outer}"))
@@ -522,125 +516,3 @@ def _interleaved(shape: Sequence[int], block: Sequence[int]) -> tuple[tuple[Digi
         found.append((bits - 1, Digit(k, within << (bits - 1), -(-count >> (bits - 1)))))
     found.sort(key=lambda item: (-item[0], item[1].dimension))
     return (tuple(digit for _, digit in found),) if found else ()
-
-
-def _in_range(coords: Sequence[npt.ArrayLike], sizes: Sequence[int]) -> list[Array]:
-    """Coordinates as int64 arrays. Raises ArrayError for other types, and outside of the sizes."""
-    columns = [np.asarray(x) for x in coords]
-    if len(columns) != len(sizes):
-        what = f"expected an array for each of {len(sizes)} dimensions, got {len(columns)}"
-        raise ArrayError(Problem("coords", what))
-    problems = [
-        Problem(f"coords[{k}]", "has masked items; leave them out") for k, x in enumerate(coords) if np.ma.is_masked(x)
-    ]
-    for k, (x, size) in enumerate(zip(columns, sizes, strict=True)):
-        if x.dtype.kind not in "iu" and x.size:
-            problems.append(Problem(f"coords[{k}]", f"expected integers, got {x.dtype}"))
-        else:
-            problems += range_problems(x, k, size)
-    raise_if(ArrayError, problems)
-    return [x.astype(np.int64, copy=False) for x in columns]
-
-
-def _significance(digit: Digit) -> tuple[int, bool]:
-    """The sort key of a dimension's digits. A digit of radix 1 comes before another of the same stride."""
-    return digit.stride, digit.radix != 1
-
-
-class _Part(NamedTuple):
-    """A digit of a coordinate. It adds `factor` times itself to the coordinate `target`."""
-
-    radix: int
-    target: int
-    factor: int
-
-
-class _Step(NamedTuple):
-    """Neighbouring digits of a coordinate: (x // divisor) % modulus, or without modulus if it is 0.
-
-    adds: targets, and the factor or the lookup table that gives the summand.
-    """
-
-    source: int
-    divisor: int
-    modulus: int
-    adds: list[tuple[int, int | Array]]
-
-
-def _steps(source: int, parts: Sequence[_Part]) -> Iterator[_Step]:
-    """The digits of a coordinate, the least significant first, grouped as far as a lookup table allows."""
-    at, begin = 1, 0
-    while begin < len(parts):
-        end, product = begin + 1, parts[begin].radix
-        while end < len(parts) and 0 < product * parts[end].radix <= _TABLE:
-            product *= parts[end].radix
-            end += 1
-        modulus = product if end < len(parts) else 0
-        if end - begin == 1:
-            yield _Step(source, at, modulus, [(parts[begin].target, parts[begin].factor)])
-        else:
-            tables: dict[int, Array] = {}
-            left = np.arange(product)
-            for part in parts[begin:end]:
-                before = tables.get(part.target, np.zeros(product, np.int64))
-                tables[part.target] = before + left % part.radix * part.factor
-                left = left // part.radix
-            yield _Step(source, at, modulus, list(tables.items()))
-        at, begin = at * product, end
-
-
-def _taken(steps: Sequence[_Step], columns: Sequence[Array], count: int) -> tuple[Array, ...]:
-    """The `count` coordinates that the steps make of the columns."""
-    found: list[Array | None] = [None] * count
-    for step in steps:
-        x = _quotient(columns[step.source], step.divisor)
-        if step.modulus:
-            x = _remainder(x, step.modulus)
-        for target, factor in step.adds:
-            part = factor[x] if isinstance(factor, np.ndarray) else x * factor if factor != 1 else x
-            before = found[target]
-            found[target] = part if before is None else before + part
-    return tuple(x for x in found if x is not None)
-
-
-def _quotient(x: Array, by: int) -> Array:
-    """x // by. Precondition: x >= 0."""
-    if by == 1:
-        return x
-    return x >> (by.bit_length() - 1) if by & (by - 1) == 0 else x // by
-
-
-def _remainder(x: Array, by: int) -> Array:
-    return x & (by - 1) if by & (by - 1) == 0 else x - x // by * by  # the remainder of numpy is slower than this
-
-
-def _window(item: Item, digit: Digit, leading: bool) -> range | Array:
-    """Ascending values that include all that a digit has among the wanted coordinates."""
-    stride, radix = digit.stride, digit.radix
-    if isinstance(item, np.ndarray):
-        return np.unique(item // stride if leading else item // stride % radix)
-    if isinstance(item, int):
-        item = range(item, item + 1)
-    item = item if item.step > 0 else item[::-1]
-    if not item or (leading and stride == 1):
-        return item
-    first, last = item[0] // stride, item[-1] // stride
-    if leading:
-        return range(first, last + 1)
-    return range(first % radix, last % radix + 1) if first // radix == last // radix else range(radix)
-
-
-def _merged(parts: Sequence[range | Array], radices: Sequence[int]) -> range | Array:
-    """The window of several digits: all their numbers if these are few, else a range around them."""
-    count = math.prod(map(len, parts))
-    if count == 0:
-        return range(0)
-    if count <= _AT_MOST:
-        total = np.zeros(1, np.int64)
-        for part, radix in zip(parts, radices, strict=True):
-            total = np.add.outer(total * radix, np.asarray(part, np.int64)).reshape(-1)
-        return total
-    low = high = 0
-    for part, radix in zip(parts, radices, strict=True):
-        low, high = low * radix + int(part[0]), high * radix + int(part[-1])
-    return range(low, high + 1)

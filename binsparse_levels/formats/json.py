@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
+from itertools import accumulate
 from typing import Any
 
-from ..errors import (
-    DescriptorError,
-    LimitError,
-    Problem,
-)
+from ..errors import DescriptorError, LimitError, Problem
 from ..limits import Limits
 
 RESERVED = "binsparse_levels:"  # the prefix of our own names
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 
 
 def load_json(text: str | bytes, limits: Limits, *, constants: bool = False) -> Any:
@@ -51,31 +50,15 @@ def hold_text(text: str | bytes, limits: Limits) -> str:
 
 def _depth(text: str) -> int:
     """The deepest nesting of brackets outside of strings."""
-    depth = deepest = 0
-    quoted = escaped = False
-    for c in text:
-        if quoted:
-            if escaped:
-                escaped = False
-            elif c == "\\":
-                escaped = True
-            elif c == '"':
-                quoted = False
-        elif c == '"':
-            quoted = True
-        elif c in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif c in "]}":
-            depth -= 1
-    return deepest
+    steps = ((c in "[{") - (c in "]}") for c in _STRING.sub("", text))
+    return max(accumulate(steps, initial=0))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise DescriptorError(Problem(name[:60], "this key is there twice"))
+        raise DescriptorError(Problem(name[:60], "this key is there twice; remove one"))
     return found
 
 

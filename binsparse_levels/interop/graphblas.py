@@ -17,8 +17,6 @@ from ..tensors.validation import check_representable
 if TYPE_CHECKING:
     import graphblas
 
-
-_SIZES = {1: ("size",), 2: ("nrows", "ncols")}
 _GRAPHBLAS_TYPES = ("bool", *INTEGERS, "float32", "float64", "complex64", "complex128")
 
 
@@ -41,7 +39,7 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
     """
     import graphblas
 
-    from ..io.files.sscdf.dialects import NATIVE
+    from ..io.files.sscdf.dialects import NATIVE, SIZES
 
     whole = tensor.without_map().expand_structure()
     check_representable(whole, "GraphBLAS", ranks=(0, 1, 2), type_fits=whole.dtype.name in _GRAPHBLAS_TYPES)
@@ -52,12 +50,12 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
     made = graphblas.Matrix if whole.ndim == 2 else graphblas.Vector
     if not whole.number_of_stored_values:  # the library refuses empty arrays in some formats
         return made(graphblas.dtypes.lookup_dtype(whole.dtype), *whole.shape)
-    known = {layout.format.canonical(): word for word, layout in NATIVE.items() if not word.startswith("coo")}
+    known = {spelling.format.canonical(): word for word, spelling in NATIVE.items() if not word.startswith("coo")}
     if whole.format.canonical() not in known:
         whole = whole.convert("CVEC" if whole.ndim == 1 else "DCSC" if whole.format.alias == "COOC" else "DCSR")
     word = known[whole.format.canonical()]
     pieces: dict[str, Any] = {held: whole.arrays[name] for name, held in NATIVE[word].arrays.items()}
-    pieces |= zip(_SIZES[whole.ndim], whole.shape, strict=True)
+    pieces |= zip(SIZES[whole.ndim], whole.shape, strict=True)
     iso = whole.iso and len(whole.values) > 0
     if "col_indices" in pieces or "row_indices" in pieces:
         pieces["sorted_cols" if "col_indices" in pieces else "sorted_rows"] = True
@@ -66,7 +64,7 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
     try:
         return made.ss.import_any(format=word, values=whole.values[:1] if iso else whole.values, is_iso=iso, **pieces)
     except graphblas.exceptions.GraphblasException as error:
-        raise FormatError(Problem("", f"GraphBLAS cannot hold it: {error}")) from None
+        raise FormatError(Problem("", f"GraphBLAS cannot hold it: {error}; convert it first")) from None
 
 
 @within_memory
@@ -107,15 +105,15 @@ def from_graphblas(
         return pack((), values, (), format or ("bitmap(0)" if thing.is_empty else "element"))
     shape, count = tuple(thing.shape), int(thing.nvals)
     pieces = thing.ss.export(sort=True, raw=True, give_ownership=move)
-    layout = NATIVE[pieces["format"]]
+    spelling = NATIVE[pieces["format"]]
     # The arrays are as long as their allocation.
     cells = math.prod(shape)
-    per_cell = all(level.gaps or level.padded for level in layout.format.levels)
+    per_cell = all(level.gaps or level.padded for level in spelling.format.levels)
     lengths = {"bitmap": cells, "values": cells if per_cell else count}
-    lengths["indptr"] = pieces.get("nvec", shape[layout.format.order[0]]) + 1
+    lengths["indptr"] = pieces.get("nvec", shape[spelling.format.order[0]]) + 1
     lengths["rows"] = lengths["cols"] = lengths["indptr"] - 1
-    arrays = {name: pieces[held][: lengths.get(held, count)] for name, held in layout.arrays.items()}
+    arrays = {name: pieces[held][: lengths.get(held, count)] for name, held in spelling.arrays.items()}
     iso = pieces["is_iso"] and count
     values = pieces["values"][:1].reshape(()) if iso else pieces["values"][: lengths["values"]]
-    tensor = Tensor(layout.format, shape, arrays, values)
+    tensor = Tensor(spelling.format, shape, arrays, values)
     return tensor if format is None else tensor.convert(format)

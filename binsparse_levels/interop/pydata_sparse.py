@@ -30,8 +30,7 @@ def to_sparse(tensor: Tensor) -> sparse.COO:
     whole = tensor.without_map().expand_structure().convert(coordinates(tensor.ndim))
     coords, values = whole.unpack()
     table = np.array(coords, np.int64).reshape(whole.ndim, len(values))
-    fill = np.zeros((), whole.dtype)[()] if whole.fill_value is None else whole.fill_value
-    return sparse.COO(table, values, shape=whole.shape, has_duplicates=False, sorted=True, fill_value=fill)
+    return sparse.COO(table, values, shape=whole.shape, has_duplicates=False, sorted=True, fill_value=whole._pad())
 
 
 @within_memory
@@ -56,9 +55,8 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None) -> spa
     if grouped is None or (compressed_axes is not None and tuple(compressed_axes) != grouped[0]):
         return sparse.GCXS.from_coo(to_sparse(tensor), compressed_axes=compressed_axes)
     rows, stored = grouped
-    fill = np.zeros((), stored.dtype)[()] if stored.fill_value is None else stored.fill_value
     arrays = (stored.values, stored.arrays["indices_1"], stored.arrays["pointers_to_1"])
-    return sparse.GCXS(arrays, shape=tensor.shape, compressed_axes=rows, fill_value=fill)
+    return sparse.GCXS(arrays, shape=tensor.shape, compressed_axes=rows, fill_value=stored._pad())
 
 
 @within_memory

@@ -55,7 +55,7 @@ def to_scipy(tensor: Tensor, format: str | None = None) -> scipy.sparse.sparray:
     try:
         return result if format in (None, result.format) else result.asformat(format)
     except (ValueError, TypeError) as error:
-        raise FormatError(Problem("format", f"scipy cannot convert to {format!r:.40}: {error}")) from None
+        raise FormatError(Problem("format", f"scipy has no {format!r:.40}: {error}; choose another")) from None
 
 
 @within_memory

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError, Problem, within_memory
-from ..formats.format import Format, coordinates, in_order
+from ..formats.format import Format, coordinates, in_order, parse_format
 from ..formats.index_map import Digit, IndexMap
-from ..levels import Dense, Level, Sparse
+from ..levels import full, listing
 from ..tensors.packing import pack_dense
 from ..tensors.tensor import Tensor
 from ..tensors.validation import check_representable
@@ -56,9 +56,9 @@ def from_torch(tensor: torch.Tensor) -> Tensor:
         indices, values = _array(tensor.indices()), _array(tensor.values())
         if not len(indices):  # one block of all dimensions, or none
             cells = np.zeros(shape, values.dtype) if not len(values) else values[0]
-            return pack_dense(cells, Format(_dense(dense)), pattern=np.ones(shape, bool))
+            return pack_dense(cells, Format(full(dense)), pattern=np.ones(shape, bool))
         listed = {f"indices_{k}": x for k, x in enumerate(indices)}
-        return Tensor(Format((Sparse(len(indices)), *_dense(dense))), shape, listed, values.reshape(-1), fill_value=0)
+        return Tensor(_chain(f"sparse({len(indices)})", dense), shape, listed, values.reshape(-1), fill_value=0)
     by_rows = layout in ("csr", "bsr")
     pointers = _array(tensor.crow_indices() if by_rows else tensor.ccol_indices())
     indices = _array(tensor.col_indices() if by_rows else tensor.row_indices())
@@ -70,11 +70,11 @@ def from_torch(tensor: torch.Tensor) -> Tensor:
     arrays = {f"pointers_to_{batch + 1}": joined, f"indices_{batch + 1}": indices.reshape(-1)}
     order = [*range(batch), *((batch, batch + 1) if by_rows else (batch + 1, batch)), *range(batch + 2, len(shape))]
     blocked = layout in ("bsr", "bsc")
-    levels: tuple[Level, ...] = (Dense(batch + 1), Sparse(), *_dense(dense + 2 * blocked))
+    format = _chain(f"dense({batch + 1}), sparse", dense + 2 * blocked)
     if not blocked:
-        return Tensor(in_order(levels, order), shape, arrays, values.reshape(-1), fill_value=0)
+        return Tensor(in_order(format.levels, order), shape, arrays, values.reshape(-1), fill_value=0)
     map = _blocked(shape, order[: batch + 2], values.shape[batch + 1 : batch + 3])
-    return Tensor(Format(levels), map.stored_shape, arrays, values.reshape(-1), fill_value=0).with_map(map)
+    return Tensor(format, map.stored_shape, arrays, values.reshape(-1), fill_value=0).with_map(map)
 
 
 @within_memory
@@ -101,7 +101,7 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
     if layout is not None and layout not in _LAYOUTS:
         raise FormatError(Problem("layout", f"expected one of {', '.join(_LAYOUTS)}, got {layout!r:.40}"))
     if block is not None and layout not in ("bsr", "bsc"):
-        raise FormatError(Problem("block", "only bsr and bsc have blocks"))
+        raise FormatError(Problem("block", "only bsr and bsc have blocks; leave it out"))
     own = _layout_of(whole)
     if layout is not None and (own != layout or block is not None):
         own, whole = layout, _laid_out(whole, layout, block)
@@ -126,10 +126,10 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
     begin = pointers[:-1].reshape(numbers, lead) if lead else np.zeros((numbers, 0), pointers.dtype)
     firsts = np.arange(numbers)[:, None] * each
     local = np.concatenate((begin - firsts, np.full((numbers, 1), each)), axis=1)
-    kind = np.int32 if indices.dtype == np.int32 else np.int64
+    integer = np.int32 if indices.dtype == np.int32 else np.int64
     return torch.sparse_compressed_tensor(
-        torch.from_numpy(local.astype(kind).reshape(*shape[:batch], lead + 1)),
-        torch.from_numpy(indices.astype(kind).reshape(*shape[:batch], each)),
+        torch.from_numpy(local.astype(integer).reshape(*shape[:batch], lead + 1)),
+        torch.from_numpy(indices.astype(integer).reshape(*shape[:batch], each)),
         _copied(stored.values.reshape(*shape[:batch], each, *tail)),
         shape,
         layout=getattr(torch, _LAYOUTS[own]),
@@ -138,7 +138,7 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
 
 
 def _blocked(shape: Sequence[int], outer: Sequence[int], block: Sequence[int]) -> IndexMap:
-    """Blocks in the last two dimensions of `outer`: numbers of blocks, places within a block, then other dimensions."""
+    """Blocks in the last two dimensions of `outer`: blocks, coordinates in a block, other dimensions."""
     first = len(outer) - 2
     sizes = dict(zip((first, first + 1), block, strict=True))
     digits = [Digit(k, sizes.get(k, 1), -(-shape[k] // sizes.get(k, 1))) for k in outer]
@@ -147,11 +147,16 @@ def _blocked(shape: Sequence[int], outer: Sequence[int], block: Sequence[int]) -
     return IndexMap(tuple(shape), tuple((digit,) for digit in digits))
 
 
+def _chain(above: str, below: int) -> Format:
+    """The format with these levels above so many dense dimensions."""
+    return parse_format(f"{above}, dense({below})" if below else above)
+
+
 def _profile(format: Format) -> tuple[int, int, int]:
     """Of a chain with one sparse level: the dense dimensions above it, its rank, those below. Else the rank is 0."""
     levels = format.canonical().levels
-    found = [k for k, level in enumerate(levels) if level != Dense()]
-    if len(found) != 1 or levels[found[0]] != Sparse(levels[found[0]].rank):
+    found = [k for k, level in enumerate(levels) if (level,) != full(1)]
+    if len(found) != 1 or levels[found[0]] != listing(levels[found[0]].rank):
         return 0, 0, len(levels)
     return found[0], levels[found[0]].rank, len(levels) - found[0] - 1
 
@@ -206,7 +211,7 @@ def _array(tensor: torch.Tensor) -> npt.NDArray[Any]:
     try:
         found: npt.NDArray[Any] = tensor.resolve_conj().resolve_neg().cpu().numpy()
     except TypeError as error:
-        raise FormatError(Problem("values", f"numpy lacks the type of the values: {error}")) from None
+        raise FormatError(Problem("values", f"numpy lacks the type of the values: {error}; cast them")) from None
     return found
 
 
@@ -216,8 +221,4 @@ def _copied(values: npt.NDArray[Any]) -> torch.Tensor:
     try:
         return torch.from_numpy(np.array(values))
     except TypeError as error:
-        raise FormatError(Problem("values", f"torch lacks the type of the values: {error}")) from None
-
-
-def _dense(rank: int) -> tuple[Dense, ...]:
-    return (Dense(rank),) if rank else ()
+        raise FormatError(Problem("values", f"torch lacks this type: {error}; call astype() first")) from None

@@ -17,13 +17,7 @@ from ..containers.replacing import hold_lock
 from ..engine.blocks import read_block
 from ..engine.joining import AT_ONCE, Parts, joined
 from ..engine.tree import Tree, shared_dtype
-from ..errors import (
-    ArrayError,
-    FormatError,
-    OptionError,
-    Problem,
-    within_memory,
-)
+from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.encoding import encode_pieces
 from ..tensors.tensor import Tensor
@@ -114,24 +108,17 @@ def append(path: Place, tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS, **op
         there = _apart(reading.open(location, limits=limits), path, path)
         stored = storage_of(location, limits)
         more = tensor.convert(there.format, limits=limits)
-        header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers)
         # A bit-packed array, or one value of no entries, does not begin with the bytes that are there.
         grows = not options and not stored.wrappers and len(there._source.values) > 0
-        if grows:
-            _check_values(there._source)
+        header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers, values=grows)
         if not grows or not _extend(location, header, pieces, stored.options["checksum"], limits):
             write_pieces(path, header, pieces, overwrite=True, limits=limits, **{**stored.options, **options})
 
 
 def _apart(tensor: Tensor, source: Place, target: Place) -> Tensor:
     """Load the tensor into memory if the write would overwrite its own arrays in place."""
-    return tensor.load() if in_place(target) and _same_store(source, target) else tensor
-
-
-def _check_values(tree: Tree) -> None:
-    """Read all values once, so that a faulty value is found before the target is changed."""
-    for start in range(0, 1 if tree.iso else len(tree.values), _AT_ONCE):
-        tree.values[start : start + _AT_ONCE]
+    one, other = (getattr(place, "store", place) for place, _ in map(split_place, (source, target)))
+    return tensor.load() if in_place(target) and one == other else tensor
 
 
 def _one_value(tensors: Sequence[Tensor]) -> Array | None:
@@ -147,24 +134,22 @@ def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
     """Raise FormatError or ArrayError for tensors that cannot be joined. names: for errors."""
     first = tensors[0]
     if not first.format.order or first.structure is not None:
-        raise FormatError(
-            Problem(names[0], "a scalar, or a matrix with a structure, is not concatenated; expand it first")
-        )
+        what = "a scalar, or a matrix with a structure, is not concatenated; expand it first"
+        raise FormatError(Problem(names[0], what))
     for tensor, name in zip(tensors, names, strict=True):
         if tensor.map is not None:
             what = "is stored through a map, and is not concatenated; convert it without_map() first"
             raise FormatError(Problem(name, what))
-        for what in ("dtype", "structure"):
-            mine, other = getattr(first, what), getattr(tensor, what)
+        for what in ("dtype", "structure", "fill value"):
+            mine, other = (str(getattr(x, what.replace(" ", "_"))) for x in (first, tensor))
             if mine != other:
-                raise ArrayError(Problem(name, f"has the {what} {other}, where {names[0]} has {mine}"))
+                raise ArrayError(Problem(name, f"has the {what} {other}, and {names[0]} has {mine}; make them equal"))
         if tensor.format.canonical() != first.format.canonical():
-            raise FormatError(Problem(name, f"has the format {tensor.format}, where {names[0]} has {first.format}"))
-        if str(tensor.fill_value) != str(first.fill_value):
-            raise ArrayError(Problem(name, f"has another fill value than {names[0]}"))
-        for k, (size, other) in enumerate(zip(first.shape, tensor.shape, strict=True)):
-            if k != first.format.order[0] and size != other:
-                raise FormatError(Problem(name, f"has size {other} in dimension {k}, where {names[0]} has {size}"))
+            what = f"has the format {tensor.format}, and {names[0]} has {first.format}; convert one"
+            raise FormatError(Problem(name, what))
+        for k, (size, its) in enumerate(zip(first.shape, tensor.shape, strict=True)):
+            if k != first.format.order[0] and size != its:
+                raise FormatError(Problem(name, f"has size {its} in dimension {k}, and {names[0]} {size}; slice one"))
 
 
 def _joined(
@@ -172,8 +157,8 @@ def _joined(
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header and the arrays of these tensors behind each other along the outermost stored dimension, checked.
 
-    names: for errors. wrappers: of arrays that are to be bit-packed. values: check all values first; by default they
-    are checked when they are copied.
+    names: for errors. wrappers: of arrays that are to be bit-packed. values: check all values before the target is
+    changed; by default they are checked when they are copied.
     """
     _check_alike(tensors, names)
     first, outer = tensors[0], tensors[0].format.order[0]
@@ -183,8 +168,8 @@ def _joined(
     for tensor, name in zip(tensors, names, strict=True):
         tree = tensor._source
         check_lazy(tree, name, tensor.format.order)
-        if values:
-            _check_values(tree)
+        for start in range(0, 1 if tree.iso else len(tree.values), _AT_ONCE) if values else ():
+            tree.values[start : start + _AT_ONCE]  # reading a faulty value raises
         if len(tree.values):
             trees.append(tree)
             ends = [read_block(tree, range(k, k + 1))[0] for k in (0, len(tree.values) - 1)]
@@ -208,19 +193,13 @@ def _joined(
     return encode_pieces(pieces, first.format, shape, first._metadata, one=one, wrappers=wrappers)
 
 
-def _same_store(a: Place, b: Place) -> bool:
-    """Whether two places are in the same store, whatever the groups."""
-    one, other = (getattr(place, "store", place) for place, _ in map(split_place, (a, b)))
-    return bool(one == other)
-
-
 def _locked(path: Place) -> contextlib.AbstractContextManager[None]:
     """Hold the lock of a local file or folder within the block; mappings and other stores have no lock. Raises
     ContainerError where another process or thread holds it for long.
     """
-    place, _ = split_place(path)
-    place = os.fspath(root) if isinstance(root := getattr(place, "root", None), os.PathLike) else place
-    return hold_lock(place) if isinstance(place, str) and not is_url(place) else contextlib.nullcontext()
+    store, _ = split_place(path)
+    root = store if isinstance(store, str) and not is_url(store) else getattr(store, "root", None)
+    return hold_lock(os.fspath(root)) if isinstance(root, str | os.PathLike) else contextlib.nullcontext()
 
 
 class _Stored(NamedTuple):

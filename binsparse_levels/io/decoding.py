@@ -22,7 +22,6 @@ from ..formats.dtypes import INTEGERS, DataType, decode, sound_booleans
 from ..formats.format import NO_EMPTY_FIBERS, Format, FormatLike, has_empty_fibers
 from ..formats.index_map import KEY, IndexMap, parse_header
 from ..formats.structure import structure_problems
-from ..levels import places
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.encoding import Metadata
 from ..tensors.packing import sorted_tensor
@@ -77,10 +76,7 @@ def _lazy_tensor(
     Raises ArrayError for lengths that do not fit.
     """
     dims = tuple(shape[k] for k in format.order)
-    raise_if(ArrayError, length_problems(format.levels, dims, arrays, None if iso else len(values)))
-    count = count_positions(places(format.levels, dims), dict(arrays))
-    if not iso:
-        raise_if(ArrayError, value_problems(count, len(values)))
+    count = count_positions(format.levels, dims, arrays, None if iso else len(values))
     held: Any = repeated(values, count) if iso else values
     return Tensor._trusted(format, shape, Tree(format.levels, dims, dict(arrays), held, iso, True), metadata)
 
@@ -312,7 +308,7 @@ class Loading:
                 pieces = (held[start : start + _AT_ONCE] for start in range(0, max(length, 1), _AT_ONCE))
                 checksums.check_pieces(name, pieces, self._sums)
 
-        return lazy(length, dtype, read, gather=gather, verify=verify)
+        return lazy(length, dtype, read, gather=gather, verify=verify, chunk=held.chunk)
 
     def _array(self, name: str) -> LazyArray:
         """An array, decoded, under the checks of a predefined format where it has its own."""
@@ -341,9 +337,10 @@ class Loading:
             raise_if(ArrayError, self._empty_fiber_problems(found))
             return found[: stop - start]
 
+        chunk = max(stored.chunk // data_type.parts, 1)
         if ascending:
-            return lazy(length, data_type.dtype, read_ascending, verify=stored.verify)
-        return lazy(length, data_type.dtype, read, gather=gather, verify=stored.verify)
+            return lazy(length, data_type.dtype, read_ascending, verify=stored.verify, chunk=chunk)
+        return lazy(length, data_type.dtype, read, gather=gather, verify=stored.verify, chunk=chunk)
 
     @contextlib.contextmanager
     def _in_place(self) -> Iterator[None]:

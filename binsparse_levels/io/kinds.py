@@ -74,35 +74,21 @@ class Kind(NamedTuple):
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _SSCDF = Kind(
-    ".io.files.sscdf.file",
-    (".sscdf",),
-    reads=("name", "check"),
-    writes=("name", "storage", "limits"),
-    named=True,
-    tensors=True,
-    signature=_HDF5,
-    objects="h5py:Group",
-)
+    ".io.files.sscdf.file", (".sscdf",), reads=("name", "check"), writes=("name", "storage", "limits"),
+    named=True, tensors=True, signature=_HDF5, objects="h5py:Group",
+)  # fmt: skip
+_ZARR = ("zarr.json", ".zgroup")
 
 # Where several rows fit, the first whose module claims the file is taken, or else the last one.
 KINDS = {
     "sscdf": _SSCDF,
     "sscdf_json": _SSCDF._replace(suffixes=(), options={"dialect": "json"}, signature=(), objects=""),
     "hdf5": Kind(
-        ".containers.hdf5",
-        (".h5", ".hdf5"),
-        signature=_HDF5,
-        group=("binsparse",),
-        inner="group",
-        objects="h5py:Group",
+        ".containers.hdf5", (".h5", ".hdf5"),
+        signature=_HDF5, group=("binsparse",), inner="group", objects="h5py:Group",
     ),
     "zarr": Kind(
-        ".containers.zarr",
-        (".zarr", ".zarr.zip"),
-        folder=("zarr.json", ".zgroup"),
-        zip=("zarr.json", ".zgroup"),
-        inner="zarr_group",
-        remote=True,
+        ".containers.zarr", (".zarr", ".zarr.zip"), folder=_ZARR, zip=_ZARR, inner="zarr_group", remote=True
     ),
     "zarr2": Kind(".containers.zarr", (), {"zarr_format": 2}),
     "npz": Kind(".containers.npz", (".npz",), zip=("binsparse.npy",)),
@@ -111,43 +97,35 @@ KINDS = {
     "netcdf": Kind(".containers.netcdf", (".nc", ".nc4")),
     "memory": Kind(".containers.memory", objects="collections.abc:Mapping", in_memory=True),
     "matrix_market": Kind(
-        ".io.files.matrix_market",
-        (".mtx", ".mtx.gz"),
-        reads=("duplicates",),
-        tensors=True,
-        signature=b"%%MatrixMarket",
+        ".io.files.matrix_market", (".mtx", ".mtx.gz"), reads=("duplicates",),
+        tensors=True, signature=b"%%MatrixMarket",
     ),
     "frostt": Kind(".io.files.frostt", (".tns", ".tns.gz"), reads=("shape", "duplicates"), tensors=True),
     "rawarray": Kind(
-        ".io.files.rawarray",
-        (".ra",),
-        reads=("order", "dtype"),
+        ".io.files.rawarray", (".ra",), reads=("order", "dtype"),
         writes=("order", "eltype", "big_endian", "encoding", "trailer"),
-        tensors=True,
-        signature=(b"rawarray", b"yarrawar"),
+        tensors=True, signature=(b"rawarray", b"yarrawar"),
     ),
     "bpcells": Kind(
-        ".io.files.bpcells",
-        reads=("group", "duplicates"),
-        writes=("group", "packed", "version", "chunks", "gzip"),
-        tensors=True,
-        folder=("version",),
-        group=("version",),
+        ".io.files.bpcells", reads=("group", "duplicates"), writes=("group", "packed", "version", "chunks", "gzip"),
+        tensors=True, folder=("version",), group=("version",),
     ),
     "anndata": Kind(
-        ".io.files.anndata",
-        (".h5ad",),
-        reads=("group", "duplicates"),
-        writes=("group", "obs_names", "var_names", "storage", "limits"),
-        tensors=True,
-        group=("encoding-type", "h5sparse_format", "barcodes", "matrix"),
-        zarr_group=("encoding-type",),
+        ".io.files.anndata", (".h5ad",), reads=("group", "duplicates"),
+        writes=("group", "obs_names", "var_names", "storage", "limits"), tensors=True,
+        group=("encoding-type", "h5sparse_format", "barcodes", "matrix"), zarr_group=("encoding-type",),
     ),
-}
+}  # fmt: skip
 
 
 def register_kind(name: str, kind: Kind) -> None:
-    """Add a kind of file. Raises OptionError for a name, a suffix, a signature or another mark that is taken."""
+    """Add a kind of file. Raises OptionError for a name, a suffix, a signature or another mark that is taken.
+
+    >>> register_kind("npz", KINDS["npz"])  # again: nothing changes
+    >>> register_kind("banana", Kind("my_package", (".npz",)))
+    Traceback (most recent call last):
+    binsparse_levels.errors.OptionError: banana: a kind of file has ['.npz'] already; choose another
+    """
     taken = list(itertools.chain.from_iterable(known.marks() for known in KINDS.values()))
     clashes = [mark for mark in kind.marks() if mark in taken]
     if KINDS.get(name, kind) != kind or (name not in KINDS and clashes):
@@ -240,13 +218,15 @@ def target_at(place: Place, name: str | None) -> Location:
     """The location to write to. name: of the kind; by default, the suffix says it. Raises OptionError, ContainerError,
     PathMissingError for a folder that is missing.
     """
+    if isinstance(place, Location):
+        return place
     path, group = split_place(place)
     if name is not None and (not isinstance(name, str) or name not in KINDS):
         raise OptionError(Problem("kind", f"unknown kind {name!r:.40}; known are {', '.join(KINDS)}"))
     if not isinstance(path, str):
         usual = _of_object(path)[-1]
         if name is not None and KINDS[name].module != KINDS[usual].module:
-            raise OptionError(Problem("kind", f"{name} is written to a path, not to a {type(path).__name__}"))
+            raise OptionError(Problem("kind", f"{name} is written to a path, not to a {type(path).__name__}; give one"))
         return Location(path, group, name or usual, path)
     name = name or _by_suffix(path)
     if name is None:
@@ -288,11 +268,11 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
     if is_url(path):
         return [_remote()], path
     if os.path.isdir(path):
-        return _marked(path, {name: kind.folder for name, kind in KINDS.items()}, os.listdir(path)), path
+        return _marked(path, "folder", os.listdir(path)), path
     head = _head(path)
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         archive = closing.enter_context(open_zip(path))
-        return _marked(path, {name: kind.zip for name, kind in KINDS.items()}, archive.namelist()), archive
+        return _marked(path, "zip", archive.namelist()), archive
     names = [name for name, kind in KINDS.items() if head.startswith(kind.signature)]
     if not names and (name := _by_suffix(path)):
         names = [name]
@@ -322,28 +302,30 @@ def _by_suffix(path: str) -> str | None:
     return next((name for name, kind in KINDS.items() if kind.suffixes and path.endswith(kind.suffixes)), None)
 
 
-def _marked(path: str, marks: Mapping[str, Sequence[str]], there: Sequence[str]) -> list[str]:
-    name = next((name for name, known in marks.items() if not set(known).isdisjoint(there)), None)
-    if name is None:
+def _marked(path: str, field: str, there: Sequence[str]) -> list[str]:
+    """The first kind with a mark that is there. field: of a kind, with its marks."""
+    marks = {name: getattr(kind, field) for name, kind in KINDS.items()}
+    names = [name for name in marks if not set(marks[name]).isdisjoint(there)]
+    if not names:
         known = ", ".join(itertools.chain.from_iterable(marks.values()))
-        raise ContainerError(Problem(path, f"holds no tensor: none of {known} is there"))
-    return [name]
+        raise ContainerError(Problem(path, f"holds no tensor: none of {known} is there; choose another path"))
+    return names[:1]
 
 
 def _head(path: str) -> bytes:
     """The first bytes of a file, unpacked where it is compressed by gzip."""
     if os.path.exists(path) and not os.path.isfile(path):  # to open a pipe would block
-        raise ContainerError(Problem(path, "is no file"))
+        raise ContainerError(Problem(path, "is no file; choose a file or a folder"))
     try:
         with open_file(path, "rb") as file:
             head = file.read(4096)
     except FileNotFoundError:
-        raise PathMissingError(Problem(path, "no such file")) from None
+        raise PathMissingError(Problem(path, "no such file; check the path")) from None
     except OSError as error:
-        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}")) from error
+        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}; check its permissions")) from error
     if head[:2] != b"\x1f\x8b":
         return head
     try:
         return zlib.decompressobj(wbits=31).decompress(head, 64)
     except zlib.error as error:
-        raise ContainerError(Problem(path, f"not a gzip file: {error}")) from None
+        raise ContainerError(Problem(path, f"not a gzip file: {error}; fetch it again")) from None

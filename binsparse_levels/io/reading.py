@@ -9,21 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..arrays import LazyArray
-from ..containers.base import (
-    ArrayInfo,
-    Reader,
-)
+from ..containers.base import ArrayInfo, Reader
 from ..containers.replacing import same_folder
 from ..engine.emission import Duplicates
 from ..engine.tree import Tree
-from ..errors import (
-    ArrayError,
-    BinsparseError,
-    DialectWarning,
-    Problem,
-    raise_if,
-    within_memory,
-)
+from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memory
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..formats.index_map import IndexMap
 from ..limits import DEFAULT_LIMITS, Limits
@@ -75,9 +65,13 @@ def read(
             )
             return tensor
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
-        with _one_folder(location.path), _reading(location, limits) as reader:
-            loading = Loading(reader, limits, lenient)
-            stored = loading.tensor(check, duplicates or "error")
+        with same_folder(location.path) as unreplaced:
+            try:
+                with _reading(location, limits) as reader:
+                    loading = Loading(reader, limits, lenient)
+                    stored = loading.tensor(check, duplicates or "error")
+            finally:  # arrays of two folders may contradict each other
+                unreplaced()
     for repair in loading.repairs:
         told = f"{location.path}: {repair}" if isinstance(location.path, str) else repair
         warnings.warn(told, DialectWarning, stacklevel=3)
@@ -102,21 +96,21 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         location = stack.enter_context(resolved(path))
         if location.kind.tensors and not hasattr(location.module, "looking"):
             return read(location, limits=limits)
+        keep: Any  # what all arrays refer to: the file is closed after it
         if location.kind.tensors:
-            keep = _Open()
+            keep = _Keep()
             tensor = lazy_tensor(stack.enter_context(_looking(location, limits)), keep)
-            weakref.finalize(keep, stack.pop_all().close)
-            return tensor
-        unreplaced = stack.enter_context(same_folder(location.path))
-        loading = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
-        tensor = loading.lazy_tensor()
-        unreplaced()
-        weakref.finalize(loading, stack.pop_all().close)
+        else:
+            unreplaced = stack.enter_context(same_folder(location.path))
+            keep = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
+            tensor = keep.lazy_tensor()
+            unreplaced()
+        weakref.finalize(keep, stack.pop_all().close)
     return tensor
 
 
-class _Open:
-    """Closes a file when nothing refers to it any more."""
+class _Keep:
+    """An object that a weak reference can name."""
 
 
 def _looking(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Found]:
@@ -153,7 +147,15 @@ def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIM
 
 @contextlib.contextmanager
 def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Reader]:
-    """Open the container at PATH[:GROUP] for reading."""
+    """Open the container at PATH[:GROUP] for reading.
+
+    >>> import binsparse_levels as bl
+    >>> store = {}
+    >>> bl.write(store, bl.pack([[0]], [1.0], (3,), "sparse"))
+    >>> with open_reader(store) as reader:
+    ...     list(reader.read_header()["binsparse"]["shape"])
+    [3]
+    """
     with resolved(path, whole=True) as location, _reading(location, limits) as reader:
         yield reader
 
@@ -233,15 +235,3 @@ def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:
             array.verify()
     problems = tree.check_in_parts(_AT_ONCE, order)
     raise_if(ArrayError, [Problem(f"{name}: {problem.path}", problem.message) for problem in problems])
-
-
-@contextlib.contextmanager
-def _one_folder(place: Any) -> Iterator[None]:
-    """Raise ContainerError if another folder replaced this one, because the arrays may come from both."""
-    with same_folder(place) as unreplaced:
-        try:
-            yield
-        except BinsparseError as error:
-            unreplaced(error)
-            raise
-        unreplaced()

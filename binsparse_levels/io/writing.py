@@ -9,21 +9,15 @@ from typing import Any, TypeAlias
 
 from ..arrays import Array, Pieces, one_piece
 from ..containers.base import DEFAULT_STORAGE, Storage, Writer, is_url
-from ..containers.checksums import sealed, summed, sums_of
+from ..containers.checksums import sealed, summed
 from ..containers.replacing import refuse_existing
 from ..engine.emission import Duplicates
-from ..errors import (
-    ContainerError,
-    DialectWarning,
-    OptionError,
-    Problem,
-    within_memory,
-)
+from ..errors import ContainerError, DialectWarning, OptionError, Problem, within_memory
 from ..formats.descriptor import VERSION
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.encoding import hold_header
 from ..tensors.tensor import Tensor
-from .kinds import Place, refuse, resolved, target_at
+from .kinds import Location, Place, refuse, resolved, target_at
 from .reading import read
 
 Progress: TypeAlias = Callable[[str, int, int], None]  # the name of a stage, how many steps are done, of how many
@@ -80,26 +74,68 @@ def write(
         raise TypeError(f"expected a Tensor, got {type(tensor).__name__}")
     target = target_at(path, kind)
     storage = Storage(compression, chunks, shards, checksum)
-    if target.kind.tensors:
-        refuse(target.path, narrow=narrow or None, bitpacked=bitpacked or None)
-        if "storage" in target.kind.writes:
-            options |= {"storage": storage, "limits": limits}
-        else:
-            storage.refuse("this kind of file", but=target.kind.writes)
-            options |= {"chunks": chunks} if chunks is not None else {}
-        if not hasattr(target.module, "write"):
-            raise OptionError(Problem(str(target.path), "this kind of file is only read; choose another kind"))
-        given = {**target.kind.options, **target.options(options, target.kind.writes)}
-        target.module.write(target.path, tensor.without_map(), overwrite=overwrite, **given)
+    if not target.kind.tensors:
+        refuse(target.path, **options)
+        if not isinstance(spec_version, str):
+            raise TypeError(f"a version is a string, got {spec_version!r:.40}")
+        header, arrays = tensor._stored(spec_version, narrow=narrow, bitpacked=bitpacked)
+        hold_header(header, limits)
+        write_arrays(target, header, arrays, overwrite=overwrite, storage=storage, limits=limits)
         return
-    refuse(target.path, **options)
-    if not isinstance(spec_version, str):
-        raise TypeError(f"a version is a string, got {spec_version!r:.40}")
-    header, arrays = tensor._stored(spec_version, narrow=narrow, bitpacked=bitpacked)
+    refuse(target.path, narrow=narrow or None, bitpacked=bitpacked or None)
+    if "storage" in target.kind.writes:
+        options |= {"storage": storage, "limits": limits}
+    else:
+        storage.refuse("this kind of file", but=target.kind.writes)
+        options |= {"chunks": chunks} if chunks is not None else {}
+    if not hasattr(target.module, "write"):
+        raise OptionError(Problem(str(target.path), "this kind of file is only read; choose another kind"))
+    given = target.options(options, target.kind.writes)
+    target.module.write(target.path, tensor.without_map(), overwrite=overwrite, **target.kind.options, **given)
+
+
+def write_arrays(
+    path: Place,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, Array | Pieces],
+    *,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+    kind: str | None = None,
+    storage: Storage = DEFAULT_STORAGE,
+    limits: Limits = DEFAULT_LIMITS,
+) -> None:
+    """Write a header and the arrays that it names into a container, unchanged. progress: called for each piece.
+
+    The other parameters and the errors are those of `write`.
+
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> header = {"version": "0.1", "format": "DVEC", "shape": [2], "number_of_stored_values": 2}
+    >>> store = {}
+    >>> write_arrays(store, {"binsparse": header | {"data_types": {"values": "float64"}}}, {"values": np.ones(2)})
+    >>> bl.read(store).values.tolist()
+    [1.0, 1.0]
+    """
+    target = check_target(path, overwrite=overwrite, kind=kind)
     storage.check_names(arrays)
-    hold_header(header, limits)
-    header = sealed(header, sums_of(arrays)) if checksum else header
-    write_arrays(path, header, arrays, overwrite=overwrite, kind=kind, storage=storage, limits=limits)
+    pieces = {name: x if isinstance(x, Pieces) else one_piece(x) for name, x in arrays.items()}
+    if progress is not None:
+        pieces = _reporting(pieces, progress)
+    sums: dict[str, int] = {}
+    if storage.checksum:
+        pieces = {name: summed(name, x, sums) for name, x in pieces.items()}
+    writing: contextlib.AbstractContextManager[Writer] = target.module.writing(
+        target.path, target.group, overwrite, limits, storage, **target.kind.options
+    )
+    try:
+        with writing as writer:
+            for name, array in pieces.items():
+                writer.write(name, array)
+            # The header comes last: it marks all arrays as complete, and holds their checksums.
+            writer.write_header(sealed(header, sums) if storage.checksum else header)
+    except RuntimeError as error:  # so the HDF5 libraries say that the disk is full
+        raise ContainerError(Problem(str(target.path), f"cannot be written: {error}; is the disk full?")) from error
 
 
 def write_pieces(
@@ -110,31 +146,13 @@ def write_pieces(
     progress: Progress | None = None,
     overwrite: bool = False,
     kind: str | None = None,
-    compression: str | Mapping[str, str] | None = None,
-    chunks: int | Mapping[str, int] | None = None,
-    shards: int | Mapping[str, int] | None = None,
-    checksum: bool | None = None,
     limits: Limits = DEFAULT_LIMITS,
+    **options: Any,
 ) -> None:
-    """Write arrays that come in pieces; options as for `write`. progress: called for each piece."""
-    check_target(path, overwrite=overwrite, kind=kind)
-    storage = Storage(compression, chunks, shards, checksum)
-    storage.check_names(pieces)
+    """`write_arrays` for the header of a tensor. options: the fields of Storage."""
     hold_header(header, limits)
-    if progress is not None:
-        pieces = _reporting(pieces, progress)
-    sums: dict[str, int] = {}
-    if checksum:
-        pieces = {name: summed(name, x, sums) for name, x in pieces.items()}
-    write_arrays(
-        path,
-        (lambda: sealed(header, sums)) if checksum else header,
-        pieces,
-        overwrite=overwrite,
-        kind=kind,
-        storage=storage,
-        limits=limits,
-    )
+    given: dict[str, Any] = {"progress": progress, "overwrite": overwrite, "kind": kind, "limits": limits}
+    write_arrays(path, header, pieces, storage=Storage(**options), **given)
 
 
 def _reporting(pieces: Mapping[str, Pieces], progress: Progress) -> dict[str, Pieces]:
@@ -150,13 +168,14 @@ def _reporting(pieces: Mapping[str, Pieces], progress: Progress) -> dict[str, Pi
     return {name: x.mapped(report, 1, x.dtype) for name, x in pieces.items()}
 
 
-def check_target(path: Place, *, overwrite: bool, kind: str | None = None) -> None:
-    """Raise the errors of `write_pieces` that are known before there is anything to write."""
+def check_target(path: Place, *, overwrite: bool, kind: str | None = None) -> Location:
+    """The location of arrays to write. Raises the errors of `write` that are known before there are any."""
     target = target_at(path, kind)
     if target.kind.tensors:
         raise OptionError(Problem(str(target.path), "this kind of file is not written in pieces; choose another kind"))
     if isinstance(target.path, str) and not is_url(target.path) and target.group is None:
         refuse_existing(target.path, overwrite)
+    return target
 
 
 @within_memory
@@ -173,6 +192,11 @@ def write_all(
     """Write several tensors by name into one sscdf file, atomically; the primary object is under None.
 
     For other containers, write each tensor to PATH:GROUP. Options and errors are those of `write`.
+
+    >>> import binsparse_levels as bl
+    >>> bl.write_all("a.sscdf", {None: bl.pack([[0]], [1.0], 3, "CVEC"), "ones": bl.pack_dense([1, 1], "DVEC")})
+    >>> list(bl.read_all("a.sscdf"))
+    [None, 'ones']
     """
     target = target_at(path, kind)
     if not target.kind.named:
@@ -206,31 +230,3 @@ def repair(
         tensor = read(location, lenient=not location.kind.tensors, duplicates=duplicates, limits=limits)
     write(out, tensor, limits=limits)
     return [str(found.message) for found in caught if issubclass(found.category, DialectWarning)]
-
-
-def write_arrays(
-    path: Place,
-    header: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
-    arrays: Mapping[str, Array | Pieces],
-    *,
-    overwrite: bool = False,
-    kind: str | None = None,
-    storage: Storage = DEFAULT_STORAGE,
-    limits: Limits = DEFAULT_LIMITS,
-) -> None:
-    """Write a header and the arrays that it names into a container, unchanged; options as for `write`.
-
-    header: the JSON object, or a function that makes it after the arrays are written.
-    """
-    target = target_at(path, kind)
-    writing: contextlib.AbstractContextManager[Writer] = target.module.writing(
-        target.path, target.group, overwrite, limits, storage, **target.kind.options
-    )
-    try:
-        with writing as writer:
-            for name, array in arrays.items():
-                writer.write(name, array if isinstance(array, Pieces) else one_piece(array))
-            # last, for it tells that all arrays are there
-            writer.write_header(header() if callable(header) else header)
-    except RuntimeError as error:  # so the HDF5 libraries say that the disk is full
-        raise ContainerError(Problem(str(target.path), f"cannot be written: {error}")) from error

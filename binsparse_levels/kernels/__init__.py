@@ -9,11 +9,14 @@ a signed counter costs a test for negative indices at every access.
 
 import importlib
 import sys
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
 
 _FEW = 256  # numpy packs so many entries in half the time of a call of the kernels
 _WORTH_LOADING = 2_000_000  # numpy packs so many entries in the half second that loading numba takes
@@ -39,8 +42,22 @@ def __getattr__(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def readable(array: npt.NDArray[Any], dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
-    """A contiguous, native, read-only view of `array`, as kernels take their inputs; a copy only where necessary."""
+def readable(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
+    """A contiguous, native, read-only view of `array`, as kernels take their inputs; a copy only where necessary.
+
+    >>> readable(np.arange(6, dtype=">i4")[::2])
+    array([0, 2, 4], dtype=int32)
+    """
     view = np.ascontiguousarray(array, dtype=dtype if dtype is not None else array.dtype.newbyteorder("=")).view()
     view.flags.writeable = False
     return view
+
+
+def alike(arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """`readable` arrays of one type, so that kernels are compiled for few types: their own if it is one, else int64.
+
+    >>> [x.dtype.name for x in alike([np.zeros(1, np.int8), np.zeros(1, np.int16)])]
+    ['int64', 'int64']
+    """
+    dtype = None if len({array.dtype for array in arrays}) == 1 else np.int64
+    return tuple(readable(array, dtype) for array in arrays)

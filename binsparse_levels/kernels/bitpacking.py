@@ -15,12 +15,12 @@ import numpy as np
 from numba import config
 
 from .codecs import CHUNK, DELTA, LESS_ONE, PLAIN, ZIGZAG
-from .jit import kernel, part, u4, u8
+from .jit import inlined, kernel, u4, u8
 
 _MASK = u8(0xFFFFFFFF)
 
 
-@part
+@inlined
 def plain_unpack_chunk(codec, words, o, width, start, out, at):
     """Like `lanes.unpack_chunk`, one value at a time."""
     width, value = np.int64(width), u8(start)
@@ -45,7 +45,7 @@ def plain_unpack_chunk(codec, words, o, width, start, out, at):
         out[at + i] = u4(value)
 
 
-@part
+@inlined
 def plain_field(codec, values, first, i):
     """The field of value i in the chunk that begins at word `first`."""
     value = u8(values[i])
@@ -59,7 +59,7 @@ def plain_field(codec, values, first, i):
     return value & _MASK
 
 
-@part
+@inlined
 def plain_pack_chunk(codec, values, i, words, at):
     """Like `lanes.pack_chunk`, one value at a time."""
     bits = u8(0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .jit import kernel, part, u8
+from .jit import inlined, kernel, u8
 
 
 @kernel
@@ -16,7 +16,7 @@ def count_bad_pointers(pointers, total):
     return bad
 
 
-@part
+@inlined
 def is_behind(columns, i):
     """Whether entry i is lexicographically greater than entry i - 1."""
     behind, equal = False, True

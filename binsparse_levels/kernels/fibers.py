@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .jit import i8, kernel, part, u8
+from .jit import i8, inlined, kernel, u8
 
 
 @kernel
@@ -93,7 +93,7 @@ def fan_ranges(starts, counts, out):
             i += u8(1)
 
 
-@part
+@inlined
 def lower_bound(column, wanted, first, last):
     """The first index in first … last whose item is at least `wanted`."""
     while first < last:

@@ -1,9 +1,9 @@
 """Hash tables with open addressing: linear probing from the slot that the hash gives, with wrap-around."""
 
-from .jit import i8, kernel, part, u8
+from .jit import i8, inlined, kernel, u8
 
 
-@part
+@inlined
 def first_slot(x, slots):
     """The first slot to probe for a coordinate: the upper bits of a product. `slots` is a power of two."""
     shift = u8(64)

@@ -4,7 +4,7 @@ A record is the words of a key (see `kernels.keys`), followed by one word of pay
 the number of words of a key.
 """
 
-from .jit import i8, kernel, part, u4, u8
+from .jit import i8, inlined, kernel, u4, u8
 from .keys import key_at, out_of_range
 
 
@@ -82,7 +82,7 @@ def partition(coords, payload, fields, begin, end, top, inside, cursor, records)
         i += one
 
 
-@part
+@inlined
 def count_digit(records, words, shift, count):
     """Count records by the bits `shift` and above of their first word; return the bits in which the words differ."""
     stride, inside = u8(len(words) + 1), u8(count.size - 1)
@@ -95,7 +95,7 @@ def count_digit(records, words, shift, count):
     return vary
 
 
-@part
+@inlined
 def offsets_of(counts, stride):
     """Turn counts of records into the offset, in words, of the first record of each digit."""
     total = u4(0)
@@ -105,7 +105,7 @@ def offsets_of(counts, stride):
         total += c * u4(stride)
 
 
-@part
+@inlined
 def two_histograms(records, words, word, shift, digit, offsets):
     """Count two adjacent digits of one word, from bit `shift` up, and turn the counts into offsets in words.
 
@@ -141,7 +141,7 @@ def two_histograms(records, words, word, shift, digit, offsets):
     return vary, vary_last, 0.5 * (float(squares) / n) * (float(more_squares) / n)
 
 
-@part
+@inlined
 def digit_pass(source, target, words, word, shift, digit, offsets):
     """One stable pass of a radix sort by `digit` bits of one word, from bit `shift` up, to the given offsets."""
     one, two, stride = u8(1), u8(2), u8(len(words) + 1)
@@ -158,7 +158,7 @@ def digit_pass(source, target, words, word, shift, digit, offsets):
         i += stride
 
 
-@part
+@inlined
 def digit_for_all(bits):
     """The narrowest digit, at most 11 bits, that sorts `bits` bits in the fewest pairs of passes."""
     pairs = (bits + 21) // 22

@@ -17,22 +17,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import (
-    Array,
-    Arrays,
-    ArraySpec,
-    Level,
-    Positions,
-    as_array,
-    below_fibers,
-    children_of,
-    covered,
-    pointers_spec,
-    ranges,
-    register,
-    through,
-    wrong_lengths,
-)
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
+from .positions import Array, Positions, Window, as_array, below_fibers, children_of, covered, ranges, through
 from .sparse import pointer_problems, pointers_to
 
 
@@ -42,6 +28,9 @@ class Band(Level):
     """Fiber p stores the coordinates start[p] … start[p] + ptr[p+1] - ptr[p] - 1: q = ptr[p] + i - start[p].
 
     For banded and skyline matrices, and ragged arrays. Every coordinate of the interval is stored, entry or not.
+
+    >>> pack_dense(np.eye(2), "dense, band").arrays["band_starts_1"].tolist()
+    [0, 1]
     """
 
     kind: ClassVar[str] = "band"
@@ -49,20 +38,16 @@ class Band(Level):
     padded: ClassVar[bool] = True
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
-        return {"ptr": pointers_spec(depth), "start": ArraySpec(f"band_starts_{depth}", "index", 0)}
+        return {"ptr": ArraySpec.pointers(depth), "start": ArraySpec(f"band_starts_{depth}", "index", 0)}
 
-    def lengths(
-        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
-    ) -> tuple[int | None, list[Problem]]:
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
         fibers = lengths["start"] if n is None else n
         return None, wrong_lengths(lengths, {"ptr": fibers + 1, "start": fibers})
 
     def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
         return int(arrays["ptr"][n : n + 1][0])
 
-    def build(
-        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
-    ) -> tuple[dict[str, Array], Positions]:
+    def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         parent, x = as_array(parents), coords[0].astype(np.int64, copy=False)
         first, behind = (np.searchsorted(parent, np.arange(n), side=side) for side in ("left", "right"))
         (there,) = (first < behind).nonzero()
@@ -73,29 +58,27 @@ class Band(Level):
         np.cumsum(lengths, out=pointers[1:])
         return {"ptr": pointers, "start": starts}, pointers[parent] + x - starts[parent]
 
-    def expand(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[int | Array, list[Array], Positions]:
+    def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
+        origins, begins, counts = self._covered(arrays, positions, window[0])
+        x = through(window[0], ranges(begins, counts))
+        return counts, [x], x + np.repeat(origins, counts)
+
+    def _covered(self, arrays: Arrays, positions: Positions, window: Positions) -> tuple[Array, Array, Array]:
+        """The child that coordinate 0 of each fiber would have; where in the window it begins, and how often it is."""
         at = as_array(positions)
         first, behind = (arrays["ptr"][x].astype(np.int64) for x in (at, at + 1))
         starts = arrays["start"][at].astype(np.int64)
-        begins, counts = covered(window[0], starts, starts + behind - first)
-        x = through(window[0], ranges(begins, counts))
-        return counts, [x], x + np.repeat(first - starts, counts)
+        return first - starts, *covered(window, starts, starts + behind - first)
 
-    def cut(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[dict[str, Array], Positions]:
-        at, wanted = as_array(positions), window[0]
-        first, behind = (arrays["ptr"][x].astype(np.int64) for x in (at, at + 1))
-        starts = arrays["start"][at].astype(np.int64)
-        begins, counts = covered(wanted, starts, starts + behind - first)
+    def cut(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
+        (wanted,) = window
+        origins, begins, counts = self._covered(arrays, positions, wanted)
         pointers = pointers_to(counts, arrays["ptr"].dtype)
         local = {"ptr": pointers, "start": np.where(counts, begins, 0).astype(arrays["start"].dtype)}
-        if len(at) == 1 and counts[0] and isinstance(wanted, range):
-            child = wanted.start + int(begins[0]) * wanted.step + int(first[0] - starts[0])
+        if len(counts) == 1 and counts[0] and isinstance(wanted, range):
+            child = wanted.start + int(begins[0]) * wanted.step + int(origins[0])
             return local, range(child, child + int(counts[0]) * wanted.step, wanted.step)
-        return local, through(wanted, ranges(begins, counts)) + np.repeat(first - starts, counts)
+        return local, through(wanted, ranges(begins, counts)) + np.repeat(origins, counts)
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
         if isinstance(positions, range) and positions.step == 1:

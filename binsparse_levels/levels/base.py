@@ -14,22 +14,25 @@ A kind holds parameters, and neither a shape nor arrays. A new kind is a subclas
 from __future__ import annotations
 
 import functools
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import ArrayError, FormatError, LimitError, Problem, raise_if
-from ..limits import INT64_MAX, as_integers
+from ..limits import as_integers
+from .positions import Array as Array
+from .positions import Positions, Window, as_array, below_fibers, items_at
 
-Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
-# Positions or coordinates: a range wherever they are contiguous, an array only where they are scattered.
-Positions: TypeAlias = range | Array
+Counted: TypeAlias = tuple[int | None, list[Problem]]  # the number of child positions, lengths that do not fit
+Built: TypeAlias = tuple[dict[str, Array], Positions]  # arrays by role, child positions
+# How many entries each fiber has (one number: all have so many), their coordinates, their child positions.
+Expanded: TypeAlias = tuple[int | Array, list[Array], Positions]
+Owners: TypeAlias = tuple[range, int | Array, list[Array]]  # parents, how many children each has, their coordinates
+
 MAX_RANK = 2**16  # an upper bound of `Limits.rank`: some objects are made for each dimension
 
 # What the fused pass does with a dimension: of a dense level, the first of a sparse level, another one of the same.
@@ -48,10 +51,10 @@ class ArraySpec(NamedTuple):
     holds: Literal["index", "pointer", "integer", "bool", "byte"]
     dimension: int | None = None
 
-
-def pointers_spec(depth: int) -> ArraySpec:
-    """The pointers of a level below so many dimensions."""
-    return ArraySpec(f"pointers_to_{depth}", "pointer")
+    @classmethod
+    def pointers(cls, depth: int) -> ArraySpec:
+        """The pointers of a level below so many dimensions."""
+        return cls(f"pointers_to_{depth}", "pointer")
 
 
 @dataclass(frozen=True)
@@ -128,18 +131,14 @@ class Level(ABC):
         """
 
     @abstractmethod
-    def lengths(
-        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
-    ) -> tuple[int | None, list[Problem]]:
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
         """From the lengths of the arrays alone: the number of child positions, and every length that does not fit.
 
         `n` and the answer are None where only the data can tell.
         """
 
     @abstractmethod
-    def build(
-        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
-    ) -> tuple[dict[str, Array], Positions]:
+    def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         """The arrays that hold these entries, and the child position of each. Both may share memory with the input.
 
         A kind that shares takes one more argument, `same`: a number for each entry. Two neighbouring coordinates have
@@ -150,14 +149,8 @@ class Level(ABC):
         """
 
     @abstractmethod
-    def expand(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[int | Array, list[Array], Positions]:
-        """The contents of the fibers at `positions` inside `window`: counts, coordinates, child positions.
-
-        window: for each dimension a range of positive step, or a sorted array of coordinates. counts: one for each
-        position, or one number for all positions.
-        """
+    def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
+        """The contents of the fibers at `positions` inside `window`: counts, coordinates, child positions."""
 
     @abstractmethod
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
@@ -222,10 +215,6 @@ class Level(ABC):
         parents = np.repeat(np.arange(n), counts)
         return self.build(dims, parents, coords, n)[0]
 
-    def reach(self, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> Positions:
-        """The child positions of `expand`, for a kind without arrays."""
-        return self.expand({}, dims, positions, window)[2]
-
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
         """The child positions of the fibers at `positions`, each once."""
         return self.expand(arrays, dims, positions, [range(size) for size in dims])[2]
@@ -241,9 +230,7 @@ class Level(ABC):
         ends = np.cumsum(np.broadcast_to(counts, n), dtype=np.int64)
         return below_fibers(np.append(0, ends), below if isinstance(below, int) else items_at(below, child))
 
-    def part(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[dict[str, Array], Positions] | None:
+    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built | None:
         """The fibers at `positions` as a level of their own, and the children they had. None: the kind is read whole.
 
         Children outside `window` may be left out. The arrays may lie in a file and be unchecked: the method reads only
@@ -251,18 +238,14 @@ class Level(ABC):
         """
         return None
 
-    def cut(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[dict[str, Array], Positions] | None:
+    def cut(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built | None:
         """The fibers at `positions`, cut to `window`, as a level of their own, and the children that they had.
 
         New coordinates count from the start of the window. None: the caller expands the coordinates instead.
         """
         return None
 
-    def above(
-        self, arrays: Arrays, dims: Sequence[int], n: int, children: range
-    ) -> tuple[range, int | Array, list[Array]] | None:
+    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners | None:
         """The inverse of `expand`: the parents of these children, how many each has, and the coordinates.
 
         None: the kind would have to be read whole. The arrays may lie in a file, as for `part`.
@@ -301,10 +284,17 @@ def wrong_type(holds: str, dtype: np.dtype[Any]) -> str | None:
     return None if dtype.kind in "iu" else "an integer type"
 
 
-def wrong_lengths(lengths: Mapping[str, int], wanted: Mapping[str, int | None]) -> list[Problem]:
-    """A problem for every array of another length than the wanted one, by role; None stands for any length."""
+def wrong_lengths(lengths: Mapping[str, int], wanted: Mapping[str, int | None], each: str = "") -> list[Problem]:
+    """A problem for every array of another length than the wanted one, by role; None stands for any length.
+
+    each: the thing that an item stands for, where messages say it.
+
+    >>> [str(problem) for problem in wrong_lengths({"ptr": 4, "start": 3}, {"ptr": 5, "start": None})]
+    ['ptr: expected a length of 5, got 4']
+    """
+    more = f", one for each {each}" if each else ""
     return [
-        Problem(role, f"expected a length of {size}, got {lengths[role]}")
+        Problem(role, f"expected a length of {size}{more}, got {lengths[role]}")
         for role, size in wanted.items()
         if size is not None and lengths.get(role, size) != size
     ]
@@ -354,147 +344,7 @@ LEVELS: dict[str, type[Level]] = {}
 def register(kind: type[Level]) -> type[Level]:
     """Class decorator: make a kind known under its name."""
     if LEVELS.setdefault(kind.kind, kind) is not kind:
-        raise FormatError(f"a level kind {kind.kind!r} is registered already: {LEVELS[kind.kind]!r}")
+        raise FormatError(
+            f"a level kind {kind.kind!r} is registered already by {LEVELS[kind.kind]!r}; choose another name"
+        )
     return kind
-
-
-def is_everything(window: Sequence[Positions], dims: Sequence[int]) -> bool:
-    """Whether the window covers the dimensions whole."""
-    return all(isinstance(w, range) and w == range(size) for w, size in zip(window, dims, strict=True))
-
-
-def inside(window: Sequence[Positions], coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
-    """Which coordinates lie in the window."""
-    mask = np.ones(len(coords[0]), bool)
-    for wanted, x in zip(window, coords, strict=True):
-        if isinstance(wanted, range):
-            mask &= (x >= wanted.start) & (x < wanted.stop)
-            if wanted.step != 1:
-                mask &= (x.astype(np.int64, copy=False) - wanted.start) % wanted.step == 0
-        else:
-            mask &= np.isin(x.astype(np.int64, copy=False), wanted)
-    return mask
-
-
-def as_array(positions: Positions) -> Array:
-    """Positions as an int64 array."""
-    if isinstance(positions, range):
-        return np.arange(positions.start, positions.stop, positions.step, dtype=np.int64)
-    return positions
-
-
-def items_at(array: Array, positions: Positions) -> Array:
-    """The items at these positions, without a copy where the positions are contiguous."""
-    if isinstance(positions, range):
-        return array[positions.start : positions.stop : positions.step]
-    lazy: Any = array
-    if isinstance(lazy, np.ndarray):
-        if lazy.strides == (0,):  # one for all, of which numpy would first make as many as there are
-            return np.broadcast_to(lazy[0], len(positions)) if len(positions) else lazy[:0]
-        return lazy.take(positions, mode="clip")  # a third faster than to look again whether they are in range
-    found: Array = lazy[positions]
-    return found
-
-
-def ranges(starts: Array, counts: Array) -> Array:
-    """starts[k], starts[k] + 1 …, counts[k] of them, for every k. Precondition: int64."""
-    if counts.sum(dtype=np.float64) >= 2**62:  # numpy would count on from the other end
-        raise MemoryError(f"{counts.sum(dtype=object)} coordinates")
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    found: Array = np.arange(total) + np.repeat(starts - ends + counts, counts)
-    return found
-
-
-def children_of(pointers: Array, at: Array) -> tuple[Array, Array]:
-    """The number of children of each of these fibers, and the children."""
-    first = pointers[at].astype(np.int64)
-    counts = pointers[at + 1].astype(np.int64) - first
-    return counts, ranges(first, counts)
-
-
-def times(counts: Array, below: int | Array) -> Array:
-    """The product, as Python integers where int64 would overflow in its sum."""
-    most = below if isinstance(below, int) else int(below.max(initial=0))
-    if len(counts) * int(counts.max(initial=0)) * most > INT64_MAX:
-        counts = counts.astype(object)
-    product: Array = counts * below
-    return product
-
-
-def below_fibers(bounds: Array, below: int | Array) -> Array:
-    """For every fiber the sum of `below` over its children bounds[p] … bounds[p + 1]."""
-    if isinstance(below, int):
-        return times(np.diff(bounds.astype(np.int64, copy=False)), below)
-    found: Array = np.diff(np.append(0, np.cumsum(below))[bounds.astype(np.int64, copy=False)])
-    return found
-
-
-def covered(window: Positions, starts: Array, ends: Array) -> tuple[Array, Array]:
-    """For intervals of coordinates (int64): where in the window each begins, and how many items it has there."""
-    first, behind = (
-        np.clip(-((window.start - x) // window.step), 0, len(window))
-        if isinstance(window, range)
-        else np.searchsorted(window, x)
-        for x in (starts, ends)
-    )
-    return first, behind - first
-
-
-def through(window: Positions, places: Array) -> Array:
-    """The coordinates at these places of a window."""
-    return window.start + places * window.step if isinstance(window, range) else window[places]
-
-
-def span(window: Positions) -> range:
-    """The range from the first to the last coordinate of a window. Precondition: it is not empty."""
-    return range(int(window[0]), int(window[-1]) + 1)
-
-
-def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array]) -> Array:
-    """p·∏dims + ravel(i) of each entry, as int64. Precondition: that of the last cell fits."""
-    number = as_array(parents).astype(np.int64, copy=False)
-    for size, x in zip(dims, coords, strict=True):
-        number = number * np.int64(size) + x.astype(np.int64, copy=False)
-    return number
-
-
-def list_cells(
-    dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-) -> tuple[int, list[Array], Positions]:
-    """The cells of the fibers at `positions` inside `window`: how many in a fiber, their coordinates, their numbers."""
-    shape = [len(w) for w in window]
-    count = cells(shape) if len(positions) else 0
-    if not count:
-        return 0, [np.empty(0, np.int64) for _ in dims], range(0)
-    coords = []
-    for k, w in enumerate(window):
-        x = as_array(w)
-        if len(window) > 1:
-            x = np.tile(np.repeat(x, cells(shape[k + 1 :])), cells(shape[:k]))
-        coords.append(x)
-    numbers: Positions | None = run_of_cells(dims, positions, window)
-    if numbers is None:
-        offsets = number_cells(dims, range(1), coords)
-        numbers = (as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + offsets).ravel()
-    return count, [np.tile(x, len(positions)) if len(positions) > 1 else x for x in coords], numbers
-
-
-def run_of_cells(dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> range | None:
-    """The numbers of the cells of the fibers inside the window as a range, or None where they are no range."""
-    if not dims:
-        return positions if isinstance(positions, range) and positions.step == 1 else None
-    outer, inner = window[0], cells(dims[1:])
-    if not isinstance(outer, range) or not is_everything(window[1:], dims[1:]):
-        return None
-    if isinstance(positions, range) and positions.step == 1 and outer == range(dims[0]):
-        return range(positions.start * dims[0] * inner, positions.stop * dims[0] * inner)
-    if len(positions) == 1 and (outer.step == 1 or inner == 1):
-        first = int(positions[0]) * dims[0]
-        return range((first + outer.start) * inner, (first + outer.stop) * inner, outer.step)
-    return None
-
-
-def cells(dims: Sequence[int]) -> int:
-    """The number of coordinates, as a Python integer, which cannot overflow."""
-    return math.prod(dims)

@@ -17,21 +17,19 @@ import numpy as np
 
 from .. import kernels, parallel
 from ..errors import Problem
-from .base import (
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
+from .positions import (
     Array,
-    Arrays,
-    ArraySpec,
-    Level,
     Positions,
+    Window,
     as_array,
+    below_cells,
+    cell_range,
     cells,
     is_everything,
     items_at,
     list_cells,
     number_cells,
-    register,
-    run_of_cells,
-    times,
 )
 
 
@@ -41,6 +39,9 @@ class Bitmap(Level):
     """`rank` dimensions with a boolean for each cell: q = p·∏dims + ravel(i), where it is set. Rank 0 is one cell.
 
     Not in Binsparse 0.1: stored under an extension name. What lies below a cell that is not set is unspecified.
+
+    >>> pack_dense(np.eye(2), "bitmap(2)").arrays["bitmap_0"].tolist()
+    [True, False, False, True]
     """
 
     kind: ClassVar[str] = "bitmap"
@@ -50,25 +51,16 @@ class Bitmap(Level):
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         return {"bitmap": ArraySpec(f"bitmap_{depth}", "bool")}
 
-    def lengths(
-        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
-    ) -> tuple[int | None, list[Problem]]:
-        found = lengths["bitmap"]
-        if n is None or found == n * cells(dims):
-            return found, []
-        return found, [Problem("bitmap", f"expected a length of {n * cells(dims)}, one for each cell, got {found}")]
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
+        return lengths["bitmap"], wrong_lengths(lengths, {"bitmap": None if n is None else n * cells(dims)}, "cell")
 
-    def build(
-        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
-    ) -> tuple[dict[str, Array], Positions]:
+    def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         child = number_cells(dims, parents, coords)
         bits = np.zeros(n * cells(dims), bool)
         bits[child] = True
         return {"bitmap": bits}, child
 
-    def expand(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[int | Array, list[Array], Positions]:
+    def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         if isinstance(positions, range) and positions.step == 1 and is_everything(window, dims) and cells(dims) > 1:
             run = range(positions.start * cells(dims), positions.stop * cells(dims))
             return _expand_rows(self._flags(arrays, run), dims, len(positions), run.start)
@@ -78,21 +70,15 @@ class Bitmap(Level):
         return counts, [x[kept] for x in coords], as_array(child)[kept]
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
-        flags = self._flags(arrays, range(n * cells(dims))).reshape(n, cells(dims))
-        if isinstance(below, int):
-            return times(flags.sum(axis=1), below)
-        found: Array = np.where(flags, below.reshape(flags.shape), 0).sum(axis=1)
-        return found
+        return below_cells(self._flags(arrays, range(n * cells(dims))).reshape(n, cells(dims)), below)
 
     def _flags(self, arrays: Arrays, numbers: Positions) -> Array:
         """Whether the cells of these numbers are set."""
         return items_at(arrays["bitmap"], numbers)
 
-    def part(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[dict[str, Array], Positions] | None:
+    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built | None:
         everything = [range(size) for size in dims]
-        run = run_of_cells(dims, positions, everything)
+        run = cell_range(dims, positions, everything)
         child = list_cells(dims, positions, everything)[2] if run is None else run
         return {"bitmap": items_at(arrays["bitmap"], child)}, child
 
@@ -105,7 +91,7 @@ class Bitmap(Level):
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         child = number_cells(dims, positions, coords)
-        return np.where(arrays["bitmap"][child], child, -1)
+        return np.where(self._flags(arrays, child), child, -1)
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return n * cells(dims)
@@ -129,11 +115,11 @@ def _expand_rows(bits: Array, dims: Sequence[int], fibers: int, start: int) -> t
         table = kernels.readable(bits).view(np.uint8).reshape(rows, width)
         parts = [(begin // width, end // width) for begin, end in parallel.shares(len(bits))]
         in_rows = np.zeros(rows, np.int64)
-        parallel.each(lambda part: kernels.dense.count_in_rows(table, *part, in_rows), parts)
+        parallel.each(lambda share: kernels.dense.count_in_rows(table, *share, in_rows), parts)
         pointers = np.zeros(rows + 1, np.int64)
         np.cumsum(in_rows, out=pointers[1:])
         last, child = np.empty(pointers[-1], np.int64), np.empty(pointers[-1], np.int64)
-        parallel.each(lambda part: kernels.dense.place_in_rows(table, *part, pointers, last, child), parts)
+        parallel.each(lambda share: kernels.dense.place_in_rows(table, *share, pointers, last, child), parts)
     else:
         (child,) = bits.nonzero()
         in_rows = bits.reshape(rows, width).sum(axis=1, dtype=np.int64)

@@ -16,35 +16,30 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import Array, Arrays, ArraySpec, Positions, as_array, cells, items_at, number_cells, register
+from .base import Arrays, ArraySpec, Built, Counted, register, wrong_lengths
 from .bitmap import Bitmap
+from .positions import Array, Positions, Window, as_array, cells, items_at
 
 
 @register
 @dataclass(frozen=True)
 class Bits(Bitmap):
-    """As bitmap; cell q is bit q % 8 of byte q // 8, the lowest first. Bits behind the last cell are 0."""
+    """As bitmap; cell q is bit q % 8 of byte q // 8, the lowest first. Bits behind the last cell are 0.
+
+    >>> pack_dense(np.eye(2), "bits(2)").arrays["bits_0"].tolist()
+    [9]
+    """
 
     kind: ClassVar[str] = "bits"
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         return {"bits": ArraySpec(f"bits_{depth}", "byte")}
 
-    def lengths(
-        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
-    ) -> tuple[int | None, list[Problem]]:
-        if n is None:
-            return None, []
-        wanted = _bytes(n * cells(dims))
-        if lengths["bits"] == wanted:
-            return n * cells(dims), []
-        return n * cells(dims), [
-            Problem("bits", f"expected a length of {wanted}, a byte for 8 cells, got {lengths['bits']}")
-        ]
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
+        children = None if n is None else n * cells(dims)
+        return children, wrong_lengths(lengths, {"bits": None if children is None else _bytes(children)}, "8 cells")
 
-    def build(
-        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
-    ) -> tuple[dict[str, Array], Positions]:
+    def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         made, child = super().build(dims, parents, coords, n)
         return {"bits": np.packbits(made["bitmap"], bitorder="little")}, child
 
@@ -62,17 +57,13 @@ class Bits(Bitmap):
         octets = items_at(arrays["bits"], each // 8)
         return (octets >> (each % 8).astype(np.uint8) & 1).view(bool)
 
-    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> None:
+    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> None:
         return None
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         count = n * cells(dims)
         if count % 8 and arrays["bits"][-1] >> count % 8:
             yield Problem(f"bits[{len(arrays['bits']) - 1}]", f"bits behind the {count} cells are set")
-
-    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        child = number_cells(dims, positions, coords)
-        return np.where(arrays["bits"][child // 8] >> (child % 8).astype(np.uint8) & 1, child, -1)
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return _bytes(n * cells(dims))

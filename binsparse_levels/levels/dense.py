@@ -16,25 +16,18 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import (
-    DENSE,
-    Array,
-    Arrays,
-    ArraySpec,
-    Level,
-    Positions,
-    cells,
-    list_cells,
-    number_cells,
-    register,
-    run_of_cells,
-)
+from .base import DENSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, register
+from .positions import Array, Positions, Window, cell_range, cells, list_cells, number_cells
 
 
 @register
 @dataclass(frozen=True)
 class Dense(Level):
-    """`rank` dimensions stored in full, row-major: q = p·∏dims + ravel(i). Binsparse 0.1, section 3.5.2.2."""
+    """`rank` dimensions stored in full, row-major: q = p·∏dims + ravel(i). Binsparse 0.1, section 3.5.2.2.
+
+    >>> pack_dense(np.eye(2), "dense(2)").values.tolist()
+    [1.0, 0.0, 0.0, 1.0]
+    """
 
     kind: ClassVar[str] = "dense"
     specified: ClassVar[bool] = True
@@ -49,41 +42,28 @@ class Dense(Level):
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         return {}
 
-    def lengths(
-        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
-    ) -> tuple[int | None, list[Problem]]:
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
         return (None if n is None else n * cells(dims)), []
 
-    def build(
-        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
-    ) -> tuple[dict[str, Array], Positions]:
+    def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         if n == self.rank == 1:
             return {}, coords[0] if coords[0].dtype.kind == "i" else coords[0].astype(np.int64)
         return {}, number_cells(dims, parents, coords)
 
-    def expand(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[int | Array, list[Array], Positions]:
+    def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         return list_cells(dims, positions, window)
 
-    def reach(self, dims: Sequence[int], positions: Positions, window: Sequence[Positions]) -> Positions:
-        run = run_of_cells(dims, positions, window)
-        return self.expand({}, dims, positions, window)[2] if run is None else run
-
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
-        return self.reach(dims, positions, [range(size) for size in dims])
+        return self.cut(arrays, dims, positions, [range(size) for size in dims])[1]
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
         return below * cells(dims) if isinstance(below, int) else below.reshape(n, cells(dims)).sum(axis=1)
 
-    def part(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[dict[str, Array], Positions]:
-        return {}, self.reach(dims, positions, [range(size) for size in dims])
+    def cut(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
+        run = cell_range(dims, positions, window)
+        return {}, list_cells(dims, positions, window)[2] if run is None else run
 
-    def above(
-        self, arrays: Arrays, dims: Sequence[int], n: int, children: range
-    ) -> tuple[range, int | Array, list[Array]]:
+    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
         inside = cells(dims)
         fibers = range(children.start // inside, -(-children.stop // inside))
         ends = np.arange(fibers.start + 1, fibers.stop + 1) * inside

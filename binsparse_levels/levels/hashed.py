@@ -19,20 +19,8 @@ import numpy as np
 
 from .. import kernels
 from ..errors import Problem
-from .base import (
-    Array,
-    Arrays,
-    ArraySpec,
-    Level,
-    Positions,
-    as_array,
-    below_fibers,
-    children_of,
-    inside,
-    pointers_spec,
-    register,
-    wrong_lengths,
-)
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
+from .positions import Array, Positions, Window, as_array, below_fibers, children_of, inside
 from .sparse import pointer_problems
 
 
@@ -46,6 +34,9 @@ class Hashed(Level):
     which is the child position.
 
     Finds an entry in constant time, however long the fiber. Lists a fiber in no order.
+
+    >>> pack_dense(np.eye(2), "dense, hashed").arrays["hash_keys_1"].tolist()
+    [1, 0, 0, 2]
     """
 
     kind: ClassVar[str] = "hashed"
@@ -54,14 +45,12 @@ class Hashed(Level):
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         return {
-            "ptr": pointers_spec(depth),
+            "ptr": ArraySpec.pointers(depth),
             "key": ArraySpec(f"hash_keys_{depth}", "integer"),
             "before": ArraySpec(f"hash_ranks_{depth}", "integer"),
         }
 
-    def lengths(
-        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
-    ) -> tuple[int | None, list[Problem]]:
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
         return None, wrong_lengths(lengths, {"ptr": None if n is None else n + 1, "before": lengths["key"]})
 
     def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
@@ -69,9 +58,7 @@ class Hashed(Level):
             int(rank) + int(key != 0) for rank, key in zip(arrays["before"][-1:], arrays["key"][-1:], strict=True)
         )
 
-    def build(
-        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
-    ) -> tuple[dict[str, Array], Positions]:
+    def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         parent, x = as_array(parents), coords[0].astype(np.int64, copy=False)
         new = np.ones(len(x), bool)
         new[1:] = (x[1:] != x[:-1]) | (parent[1:] != parent[:-1])
@@ -85,9 +72,7 @@ class Hashed(Level):
         before = np.cumsum(keys != 0) - (keys != 0)
         return {"ptr": pointers, "key": keys, "before": before}, before[slots][np.cumsum(new) - 1]
 
-    def expand(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[int | Array, list[Array], Positions]:
+    def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         at = as_array(positions)
         counts, slots = children_of(arrays["ptr"], at)
         keys = arrays["key"][slots].astype(np.int64)
@@ -128,9 +113,7 @@ class Hashed(Level):
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         found = np.empty(len(positions), np.int64)
-        table = [arrays[role] for role in ("ptr", "key", "before")]
-        dtype = None if len({array.dtype for array in table}) == 1 else np.int64  # which kernels take as one
-        given = (kernels.readable(array, dtype) for array in table)
+        given = kernels.alike([arrays[role] for role in ("ptr", "key", "before")])
         wanted = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
         kernels.hashing.find(*given, *wanted, found)
         return found

@@ -16,7 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import FormatError, Problem
-from .base import Array, Arrays, ArraySpec, Level, Positions, as_array, inside, items_at, register, times
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
+from .positions import Array, Positions, Window, as_array, below_cells, inside, items_at
 
 
 @register
@@ -27,6 +28,9 @@ class NOfM(Level):
     A slot holds the offset of its coordinate in the block, or m where it is empty.
     q = (p · blocks + i // m) · n + slot.
     Raises FormatError for a fiber with more than n coordinates in a block.
+
+    >>> pack_dense(np.eye(2), "dense, n_of_m(1, n=1, m=2)").arrays["slots_1"].tolist()
+    [0, 1]
     """
 
     n: int = 2
@@ -51,17 +55,10 @@ class NOfM(Level):
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         return {"slot": ArraySpec(f"slots_{depth}", "byte")}
 
-    def lengths(
-        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
-    ) -> tuple[int | None, list[Problem]]:
-        found = lengths["slot"]
-        if n is None or found == n * self._slots(dims):
-            return found, []
-        return found, [Problem("slot", f"expected a length of {n * self._slots(dims)}, one for each slot, got {found}")]
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
+        return lengths["slot"], wrong_lengths(lengths, {"slot": None if n is None else n * self._slots(dims)}, "slot")
 
-    def build(
-        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
-    ) -> tuple[dict[str, Array], Positions]:
+    def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         parent, x = as_array(parents).astype(np.int64, copy=False), coords[0].astype(np.int64, copy=False)
         block = parent * -(-dims[0] // self.m) + x // self.m
         new = np.ones(len(x), bool)
@@ -71,16 +68,14 @@ class NOfM(Level):
         rank = number - number[firsts]
         (full,) = (rank >= self.n).nonzero()
         if len(full):
-            place = f"fiber {parent[full[0]]} has more than {self.n} of the {self.m} coordinates around {x[full[0]]}"
-            raise FormatError(Problem(str(self), place))
+            what = f"fiber {parent[full[0]]} has more than {self.n} of the {self.m} coordinates around {x[full[0]]}"
+            raise FormatError(Problem(str(self), f"{what}; choose a larger n, or another kind"))
         slots = np.full(n * self._slots(dims), self.m, np.uint8)
         child = block * self.n + rank
         slots[child] = x % self.m
         return {"slot": slots}, child
 
-    def expand(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[int | Array, list[Array], Positions]:
+    def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         at, blocks = as_array(positions), self._blocks(window[0])
         slots = (blocks[:, np.newaxis] * self.n + np.arange(self.n)).ravel()  # of a fiber, those that can be inside
         child = (at[:, np.newaxis] * self._slots(dims) + slots).ravel()
@@ -97,11 +92,7 @@ class NOfM(Level):
         return np.unique(as_array(window) // self.m)
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
-        taken = (arrays["slot"] < self.m).reshape(n, self._slots(dims))
-        if isinstance(below, int):
-            return times(taken.sum(axis=1), below)
-        found: Array = np.where(taken, below.reshape(taken.shape), 0).sum(axis=1)
-        return found
+        return below_cells((arrays["slot"] < self.m).reshape(n, self._slots(dims)), below)
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         slots = arrays["slot"].astype(np.int64).reshape(-1, self.n)

@@ -20,23 +20,8 @@ import numpy as np
 
 from .. import kernels
 from ..errors import Problem
-from .base import (
-    Array,
-    Arrays,
-    ArraySpec,
-    Level,
-    Positions,
-    as_array,
-    below_fibers,
-    children_of,
-    covered,
-    pointers_spec,
-    ranges,
-    register,
-    through,
-    times,
-    wrong_lengths,
-)
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
+from .positions import Array, Positions, Window, as_array, below_fibers, children_of, covered, ranges, through, times
 from .sparse import pointer_problems, pointers_to
 
 
@@ -46,6 +31,9 @@ class Run(Level):
     """Fiber p owns the runs ptr[p] … ptr[p+1]; run q covers the coordinates start[q] … end[q] - 1, which share child q.
 
     Run-length encoding, also of what lies below: equal rows of a matrix that follow each other are stored once.
+
+    >>> pack_dense([5, 5, 0, 7], "run").arrays["run_ends_0"].tolist()
+    [2, 4]
     """
 
     kind: ClassVar[str] = "run"
@@ -53,23 +41,16 @@ class Run(Level):
     shares: ClassVar[bool] = True
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
-        found = {} if root else {"ptr": pointers_spec(depth)}
+        found = {} if root else {"ptr": ArraySpec.pointers(depth)}
         return found | {role: ArraySpec(f"run_{role}s_{depth}", "index", 0) for role in ("start", "end")}
 
-    def lengths(
-        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
-    ) -> tuple[int | None, list[Problem]]:
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
         runs = lengths["start"]
         return runs, wrong_lengths(lengths, {"ptr": None if n is None else n + 1, "end": runs})
 
     def build(
-        self,
-        dims: Sequence[int],
-        parents: Positions,
-        coords: Sequence[Array],
-        n: int,
-        same: Array | None = None,
-    ) -> tuple[dict[str, Array], Positions]:
+        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int, same: Array | None = None
+    ) -> Built:
         assert same is not None
         parent, (x,) = as_array(parents), coords
         new = np.ones(len(x), bool)
@@ -79,24 +60,22 @@ class Run(Level):
         pointers = np.searchsorted(parent[starts], np.arange(n + 1))
         return {"ptr": pointers, "start": x[starts], "end": x[last] + 1}, np.cumsum(new) - 1
 
-    def expand(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[int | Array, list[Array], Positions]:
-        counts, runs = children_of(self._pointers(arrays), as_array(positions))
-        starts, ends = (arrays[role][runs].astype(np.int64) for role in ("start", "end"))
-        begins, lengths = covered(window[0], starts, ends)
+    def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
+        bounds, runs, begins, lengths = self._covered(arrays, positions, window[0])
         x = through(window[0], ranges(begins, lengths))
-        return below_fibers(np.append(0, np.cumsum(counts)), lengths), [x], np.repeat(runs, lengths)
+        return below_fibers(bounds, lengths), [x], np.repeat(runs, lengths)
 
-    def cut(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[dict[str, Array], Positions]:
+    def _covered(self, arrays: Arrays, positions: Positions, window: Positions) -> tuple[Array, Array, Array, Array]:
+        """Where the runs of each fiber begin in a list of runs, and end; the list; each run's part of the window."""
         counts, runs = children_of(self._pointers(arrays), as_array(positions))
         starts, ends = (arrays[role][runs].astype(np.int64) for role in ("start", "end"))
-        begins, lengths = covered(window[0], starts, ends)
+        return np.append(0, np.cumsum(counts)), runs, *covered(window, starts, ends)
+
+    def cut(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
+        bounds, runs, begins, lengths = self._covered(arrays, positions, window[0])
         kept = lengths > 0
         dtype = arrays["start"].dtype
-        pointers = pointers_to(below_fibers(np.append(0, np.cumsum(counts)), kept.astype(np.int64)), dtype)
+        pointers = pointers_to(below_fibers(bounds, kept.astype(np.int64)), dtype)
         places = {"start": begins[kept], "end": (begins + lengths)[kept]}
         return {"ptr": pointers} | {role: x.astype(dtype) for role, x in places.items()}, runs[kept]
 

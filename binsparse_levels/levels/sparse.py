@@ -21,24 +21,8 @@ import numpy as np
 from .. import kernels, parallel
 from ..errors import ArrayError, Problem, raise_if
 from ..limits import INT32_MAX
-from .base import (
-    CONTINUED,
-    SPARSE,
-    Array,
-    Arrays,
-    ArraySpec,
-    Level,
-    Positions,
-    as_array,
-    below_fibers,
-    inside,
-    is_everything,
-    items_at,
-    pointers_spec,
-    ranges,
-    register,
-    span,
-)
+from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, register, wrong_lengths
+from .positions import Array, Positions, Window, as_array, below_fibers, inside, is_everything, items_at, ranges
 
 _FEW_FIBERS = 16  # up to this number, the ends of a window are searched in each fiber; else fibers are read whole
 _AT_ONCE = 512  # items of a file that are read at once, because a search would read more often
@@ -50,6 +34,9 @@ class Sparse(Level):
     """Fiber p owns the children ptr[p] … ptr[p+1], whose coordinates are idx0, idx1 …. Binsparse 0.1, section 3.5.2.3.
 
     The root level is one fiber, and has no pointers.
+
+    >>> pack_dense(np.eye(2), "sparse(2)").arrays["indices_1"].tolist()
+    [0, 1]
     """
 
     kind: ClassVar[str] = "sparse"
@@ -59,31 +46,17 @@ class Sparse(Level):
         return (SPARSE,) + (CONTINUED,) * (self.rank - 1)
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
-        found = {} if root else {"ptr": pointers_spec(depth)}
+        found = {} if root else {"ptr": ArraySpec.pointers(depth)}
         for k in range(self.rank):
             found[f"idx{k}"] = ArraySpec(f"indices_{depth + k}", "index", k)
         return found
 
-    def lengths(
-        self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None
-    ) -> tuple[int | None, list[Problem]]:
-        problems = []
-        if n is not None and "ptr" in lengths and lengths["ptr"] != n + 1:
-            problems.append(
-                Problem("ptr", f"expected a length of {n + 1}, one more than the fibers, got {lengths['ptr']}")
-            )
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
         children = lengths["idx0"]
-        others = ((f"idx{k}", lengths[f"idx{k}"]) for k in range(1, self.rank))
-        problems += [
-            Problem(role, f"expected a length of {children} like idx0, got {length}")
-            for role, length in others
-            if length != children
-        ]
-        return children, problems
+        wanted = {"ptr": None if n is None else n + 1} | {f"idx{k}": children for k in range(self.rank)}
+        return children, wrong_lengths(lengths, wanted)
 
-    def build(
-        self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int
-    ) -> tuple[dict[str, Array], Positions]:
+    def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         dtype = coords[0].dtype if n <= INT32_MAX or coords[0].dtype.itemsize == 8 else np.dtype(np.int64)
         columns = [kernels.readable(x, dtype) for x in coords]
         owners = [] if n == 1 else [kernels.readable(as_array(parents), dtype)]
@@ -98,20 +71,18 @@ class Sparse(Level):
         if not owners:
             pointers[1:] = len(columns[0])
         # Where every entry has a child of its own, the coordinates are the indices, without a copy.
-        return {"ptr": pointers} | {f"idx{k}": x for k, x in enumerate(columns)}, child
+        return _named(pointers, columns), child
 
     def from_counts(
         self, dims: Sequence[int], counts: int | Array, coords: Sequence[Array], n: int
     ) -> dict[str, Array]:
         pointers = pointers_to(np.broadcast_to(counts, n), coords[0].dtype)
-        return {"ptr": pointers} | {f"idx{k}": x for k, x in enumerate(coords)}
+        return _named(pointers, coords)
 
-    def expand(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[int | Array, list[Array], Positions]:
+    def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         starts, ends = self._bounds(arrays, positions)
         child, counts, kept = self._children(arrays, dims, starts, ends, positions, window)
-        coords = [items_at(arrays[f"idx{k}"], child) for k in range(self.rank)]
+        coords = [items_at(x, child) for x in self._columns(arrays)]
         if is_everything(window[kept:], dims[kept:]):
             return counts, coords, child
         wanted = inside(window, coords)
@@ -121,9 +92,7 @@ class Sparse(Level):
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
         return below_fibers(self._pointers(arrays), below)
 
-    def part(
-        self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Sequence[Positions]
-    ) -> tuple[dict[str, Array], Positions]:
+    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         column = arrays["idx0"]
         if (
             isinstance(positions, range)
@@ -133,13 +102,13 @@ class Sparse(Level):
             and is_everything(window, dims)
         ):
             bounds = arrays["ptr"][positions.start : positions.stop + 1]
-            own = {f"idx{k}": arrays[f"idx{k}"][bounds[0] : bounds[-1]] for k in range(self.rank)}
-            return {"ptr": bounds - bounds[0]} | own, range(int(bounds[0]), int(bounds[-1]))
+            here = range(int(bounds[0]), int(bounds[-1]))
+            return _named(bounds - bounds[0], [x[here.start : here.stop] for x in self._columns(arrays)]), here
         starts, ends = self._bounds(arrays, positions)
         _refuse_outside(starts, ends, len(column))
         child, counts, _ = self._children(arrays, dims, starts, ends, positions, window)
         pointers = pointers_to(counts, arrays["ptr" if "ptr" in arrays else "idx0"].dtype)
-        return {"ptr": pointers} | {f"idx{k}": items_at(arrays[f"idx{k}"], child) for k in range(self.rank)}, child
+        return _named(pointers, [items_at(x, child) for x in self._columns(arrays)]), child
 
     def _bounds(self, arrays: Arrays, positions: Positions) -> tuple[Array, Array]:
         """Where the children of each fiber begin and end."""
@@ -154,13 +123,7 @@ class Sparse(Level):
         return bounds[:-1], bounds[1:]
 
     def _children(
-        self,
-        arrays: Arrays,
-        dims: Sequence[int],
-        starts: Array,
-        ends: Array,
-        positions: Positions,
-        window: Sequence[Positions],
+        self, arrays: Arrays, dims: Sequence[int], starts: Array, ends: Array, positions: Positions, window: Window
     ) -> tuple[Positions, Array, int]:
         """Children of the fibers that may lie in the window, how many each fiber has, and the number of first
         dimensions in which all of them are inside.
@@ -172,17 +135,16 @@ class Sparse(Level):
         if not everything and len(starts) and searched:
             if not len(wanted):
                 return range(0), np.zeros(len(starts), np.int64), 0
-            reach = span(wanted)
+            reach = range(int(wanted[0]), int(wanted[-1]) + 1)
             kept = int(isinstance(wanted, range) and wanted.step == 1)
-            if in_memory and len(starts) > _FEW_FIBERS:
-                child, counts = np.empty(int((ends - starts).sum()) + 1, np.int64), np.empty(len(starts), np.int64)
-                given = kernels.readable(starts), kernels.readable(ends), kernels.readable(column)
-                total = int(kernels.fibers.list_within(*given, reach.start, reach.stop, counts, child))
-                return child[:total], counts, kept
             if in_memory:
+                given = *map(kernels.readable, (starts, ends, column)), reach.start, reach.stop
+                if len(starts) > _FEW_FIBERS:
+                    child, counts = np.empty(int((ends - starts).sum()) + 1, np.int64), np.empty(len(starts), np.int64)
+                    total = int(kernels.fibers.list_within(*given, counts, child))
+                    return child[:total], counts, kept
                 narrowed = np.empty((2, len(starts)), np.int64)
-                given = kernels.readable(starts), kernels.readable(ends), kernels.readable(column)
-                kernels.fibers.narrow(*given, reach.start, reach.stop, narrowed)
+                kernels.fibers.narrow(*given, narrowed)
                 starts, ends = narrowed
             else:
                 bounds = list(zip(starts.tolist(), ends.tolist(), strict=True))
@@ -203,9 +165,7 @@ class Sparse(Level):
         kernels.fibers.fan_ranges(kernels.readable(starts), kernels.readable(counts), child)
         return child, counts, kept
 
-    def above(
-        self, arrays: Arrays, dims: Sequence[int], n: int, children: range
-    ) -> tuple[range, int | Array, list[Array]]:
+    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
         column, first, last, ends = arrays["idx0"], 0, 1, np.array([children.stop])
         begins = 0  # the first of the fibers
         if "ptr" in arrays:
@@ -227,9 +187,9 @@ class Sparse(Level):
         # The child before them, if of the same fiber, shows whether the order continues.
         in_memory = isinstance(column, np.ndarray)
         start = children.start if in_memory else max(begins, children.start - 1)
-        coords = [arrays[f"idx{k}"][start : children.stop] for k in range(self.rank)]
+        coords = [x[start : children.stop] for x in self._columns(arrays)]
         if not in_memory:
-            read = {"ptr": np.append(0, ends - start)} | {f"idx{k}": x for k, x in enumerate(coords)}
+            read = _named(np.append(0, ends - start), coords)
             raise_if(ArrayError, [_behind(problem, start, first) for problem in self.check(read, dims, len(ends))])
             coords = [x[children.start - start :] for x in coords]
         return range(first, last), np.diff(ends, prepend=children.start), coords
@@ -255,7 +215,7 @@ class Sparse(Level):
                 in_range = False
                 yield problem
         if order and sound and in_range and n_entries and descents:
-            yield from _order_problems(self._pointers(arrays), [arrays[f"idx{k}"] for k in range(self.rank)])
+            yield from _order_problems(self._pointers(arrays), self._columns(arrays))
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
         children = len(arrays["idx0"])
@@ -263,11 +223,10 @@ class Sparse(Level):
         def pointers(first: int) -> Array:
             return arrays["ptr"][first : min(first + size, n) + 1] if "ptr" in arrays else np.array([0, children])
 
-        def part(first: int, bounds: Array, start: int) -> Iterator[Problem]:
+        def section(first: int, bounds: Array, start: int) -> Iterator[Problem]:
             stop = min(start + size, int(bounds[-1]))
             before = max(start - 1, int(bounds[0]))  # one child of the same fiber tells whether it goes on in order
-            read = {f"idx{k}": arrays[f"idx{k}"][before:stop] for k in range(self.rank)}
-            read["ptr"] = np.clip(bounds, before, stop) - before
+            read = _named(np.clip(bounds, before, stop) - before, [x[before:stop] for x in self._columns(arrays)])
             return (_behind(problem, before, first) for problem in self.check(read, dims, len(bounds) - 1))
 
         firsts = range(0, max(n, 1), size)
@@ -278,7 +237,7 @@ class Sparse(Level):
         for first in firsts:
             bounds = pointers(first).astype(np.int64)
             for start in range(int(bounds[0]), int(bounds[-1]), size):
-                problems = list(part(first, bounds, start))
+                problems = list(section(first, bounds, start))
                 yield from problems
                 if problems:
                     return
@@ -287,21 +246,19 @@ class Sparse(Level):
         if not kernels.worth(len(positions)):
             rows = zip(positions.tolist(), *(x.tolist() for x in coords), strict=True)
             return np.array(list(itertools.starmap(self.finder(arrays, dims), rows)), np.int64)
-        types = {arrays[f"idx{k}"].dtype for k in range(self.rank)}  # which kernels take as one
-        columns = tuple(
-            kernels.readable(arrays[f"idx{k}"], None if len(types) == 1 else np.int64) for k in range(self.rank)
-        )
+        columns = kernels.alike(self._columns(arrays))
         wanted = tuple(kernels.readable(x, np.int64) for x in coords)
         child = np.empty(len(positions), np.int64)
         pointers, at = kernels.readable(self._pointers(arrays)), kernels.readable(positions, np.int64)
         parallel.each(
-            lambda part: kernels.fibers.search(pointers, columns, at, wanted, *part, child), parallel.shares(len(child))
+            lambda share: kernels.fibers.search(pointers, columns, at, wanted, *share, child),
+            parallel.shares(len(child)),
         )
         return child
 
     def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
         pointers = kernels.readable(self._pointers(arrays)).data  # items of a buffer come as integers, quickly
-        columns = [kernels.readable(arrays[f"idx{k}"]).data for k in range(self.rank)]
+        columns = [kernels.readable(x).data for x in self._columns(arrays)]
         *above, last = columns
 
         def find_one(position: int, x: int) -> int:
@@ -332,6 +289,14 @@ class Sparse(Level):
     @staticmethod
     def _pointers(arrays: Arrays) -> Array:
         return arrays["ptr"] if "ptr" in arrays else np.array([0, len(arrays["idx0"])])
+
+    def _columns(self, arrays: Arrays) -> list[Array]:
+        return [arrays[f"idx{k}"] for k in range(self.rank)]
+
+
+def _named(pointers: Array, columns: Sequence[Array]) -> dict[str, Array]:
+    """The arrays of a level by role."""
+    return {"ptr": pointers} | {f"idx{k}": x for k, x in enumerate(columns)}
 
 
 def listing(rank: int) -> Level:
@@ -393,7 +358,7 @@ def _bad_entries(pointers: Array | None, columns: tuple[Array, ...], dims: Seque
     """The number of entries out of range, and the number out of order in their fibers."""
     sizes = tuple(map(np.uint64, dims))
     parts = parallel.shares(len(columns[0]))
-    found = parallel.each(lambda part: kernels.check.count_bad_entries(pointers, columns, sizes, *part), parts)
+    found = parallel.each(lambda share: kernels.check.count_bad_entries(pointers, columns, sizes, *share), parts)
     return sum(int(outside) for outside, _ in found), sum(int(descents) for _, descents in found)
 
 

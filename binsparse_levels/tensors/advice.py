@@ -12,7 +12,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import combinations, product
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -33,6 +33,8 @@ from .tensor import Tensor
 from .validation import checked_dimension, checked_sizes, mirror_problems
 
 Blocks: TypeAlias = Callable[[int], Iterable[tuple[int, ...]]]  # below these dimensions, those a level may cover
+# By rank: levels, and whether a level equals several of rank 1, so that two of its kind are never neighbours.
+Choices: TypeAlias = dict[int, list[tuple[Level, bool]]]
 Cost: TypeAlias = tuple[int, int, int]  # the key of the ranking, bytes, levels
 
 MAX_RANK = sorting.MAX_FUSED_RANK  # above this rank not all orders are tried; 2^8 counts take 70 sorts
@@ -87,7 +89,7 @@ class _Sizes:
     may_pad: bool
     limits: Limits
 
-    @property
+    @cached_property
     def itemsize(self) -> int:
         return index_dtype(self.shape, self.entries).itemsize
 
@@ -98,34 +100,32 @@ class _Sizes:
     def dims(self, covered: Sequence[int]) -> list[int]:
         return [self.shape[k] for k in covered]
 
-    def level(self, level: Level, covered: tuple[int, ...], above: int, n: int) -> tuple[int, int] | None:
-        """The bytes of a level of `n` positions, and its children; None if counts do not tell."""
-        dims = self.dims(covered)
+    def step(
+        self, level: Level, covered: Sequence[int], above: int, n: int, by: int | None
+    ) -> tuple[int, int, int] | None:
+        """The bytes of a level of `n` positions that all slices along dimension `by` read together, all its bytes, and
+        its children; None if counts do not tell.
+        """
+        dims, root = self.dims(covered), not above
         distinct = self.counts.get(above | _bits(covered))
         children = None if distinct is None else level.children(dims, n, distinct)
-        if children is None:
+        size = None if children is None else level.nbytes(dims, n, children, root=root, itemsize=self.itemsize)
+        if children is None or size is None:
             return None
-        size = level.nbytes(dims, n, children, root=not above, itemsize=self.itemsize)
-        return None if size is None else (size, children)
+        read: int | None = size
+        if by in covered:
+            at = covered.index(by)
+            read = level.sliced(dims, n, children, at, root=root, itemsize=self.itemsize)
+        elif by is not None and not above >> by & 1:
+            read = self.shape[by] * size
+        return None if read is None else (read, size, children)
 
-    def values(self, n: int, padded: bool) -> int:
-        """The bytes of the values at `n` positions. padded: some may be padding."""
+    def values(self, n: int, padded: bool, by: int | None) -> tuple[int, int]:
+        """The same for the values at `n` positions, which have no children. padded: some may be padding."""
         stays_iso = self.iso and (n == self.entries or self.alike or not padded)
-        return self.value_size * (1 if stays_iso else n)
-
-    def read(
-        self, level: Level, covered: tuple[int, ...], above: int, n: int, size: int, children: int, by: int
-    ) -> int | None:
-        """The bytes of a level that all slices along dimension `by` read together."""
-        if above >> by & 1:
-            return size
-        if by not in covered:
-            return self.shape[by] * size
-        at, root = covered.index(by), not above
-        return level.sliced(self.dims(covered), n, children, at, root=root, itemsize=self.itemsize)
-
-    def read_values(self, size: int, by: int) -> int:
-        return self.shape[by] * size if self.iso and size == self.value_size else size
+        size = self.value_size * (1 if stays_iso else n)
+        times = self.shape[by] if by is not None and self.iso and size == self.value_size else 1
+        return times * size, size
 
 
 @within_memory
@@ -152,16 +152,14 @@ class Advice:
     @property
     def counts(self) -> Mapping[tuple[int, ...], int]:
         """The number of distinct coordinates by subset of the dimensions, ascending."""
-        found = sorted(
-            (tuple(k for k in range(len(self.shape)) if m >> k & 1), c) for m, c in self._sizes.counts.items()
-        )
-        return MappingProxyType(dict(sorted(found, key=lambda item: len(item[0]))))
+        found = {tuple(k for k in range(len(self.shape)) if m >> k & 1): c for m, c in self._sizes.counts.items()}
+        return MappingProxyType({part: found[part] for part in sorted(found, key=lambda part: (len(part), part))})
 
     @property
     def best(self) -> Format:
         """The first candidate's format. Raises LimitError if no format is within the limits."""
         if not self.candidates:
-            raise LimitError(Problem("format", "none fits within the limits"))
+            raise LimitError(Problem("format", "none fits within the limits; pass larger limits"))
         return self.candidates[0].format
 
     def nbytes(self, format: FormatLike) -> int:
@@ -172,33 +170,28 @@ class Advice:
         return self.candidate(format).nbytes
 
     def candidate(self, format: FormatLike) -> Candidate:
-        """A format with its cost. Raises what `nbytes` raises."""
+        """A format with its cost. Raises the errors of `nbytes`."""
         parsed, sizes, by = parse_format(format), self._sizes, self.slices_by
         if parsed.rank != len(self.shape):
-            raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, not {len(self.shape)}"))
-        total = read = above = 0
+            what = f"{parsed} has {parsed.rank} dimensions, not {len(self.shape)}; choose another"
+            raise FormatError(Problem("format", what))
+        read = total = above = 0
         n = 1
         for place in places(parsed.levels, sizes.dims(parsed.order)):
             covered = parsed.order[place.depth : place.depth + place.level.rank]
-            found = sizes.level(place.level, covered, above, n)
-            if found is None:
-                counted = above | _bits(covered) in sizes.counts
-                what = place.level if counted else "an order that was not counted"
-                raise FormatError(Problem("format", f"counts do not tell the size of {what}"))
-            size, children = found
-            if by is not None:
-                part = sizes.read(place.level, covered, above, n, size, children, by)
-                assert part is not None  # a kind that tells its size tells this too
-                read += part
-            total, n, above = total + size, children, above | _bits(covered)
+            told = sizes.step(place.level, covered, above, n, by)
+            above |= _bits(covered)
+            if told is None:
+                whose = str(place.level) if above in sizes.counts else "an order not counted; name it in orders="
+                raise FormatError(Problem("format", f"counts do not tell the size of {whose}"))
+            read, total, n = read + told[0], total + told[1], told[2]
             if not sizes.fits(n):
                 sizes.limits.hold("dense_bytes", 8 * n, "format", "the size in bytes of what the dense levels make")
         if parsed.padded and not sizes.may_pad:
-            raise FormatError(Problem("format", f"the fill value of the structure does not fit {parsed}"))
-        values = sizes.values(n, any(level.padded for level in parsed.levels))
-        mean = None
-        if by is not None:
-            mean = (read + sizes.read_values(values, by)) / max(self.shape[by], 1)
+            what = f"the fill value of the structure does not fit {parsed}; choose a format without padding"
+            raise FormatError(Problem("format", what))
+        reads, values = sizes.values(n, any(level.padded for level in parsed.levels), by)
+        mean = None if by is None else (read + reads) / max(self.shape[by], 1)
         return Candidate(parsed, total + values, values, mean)
 
     def rows(self) -> Iterator[tuple[str, Candidate, float]]:
@@ -216,18 +209,17 @@ class Advice:
         table = [["", "format", "bytes", "ratio"]]
         if self.slices_by is not None:
             table[0].append(f"a slice of dimension {self.slices_by}")
-        for place, candidate, ratio in self.rows():
-            table.append([place, str(candidate.format), f"{candidate.nbytes:,}", f"{ratio:.3f}"])
+        for number, candidate, ratio in self.rows():
+            table.append([number, str(candidate.format), f"{candidate.nbytes:,}", f"{ratio:.3f}"])
             if candidate.slice_nbytes is not None:
                 table[-1].append(f"{candidate.slice_nbytes:,.0f}")
         widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
         iso = ", iso" if self._sizes.iso else ""
         lines = [f"{shape} {self.dtype}{iso}, {self.entries:,} entries"]
         for row in table:
-            cells = [
-                cell.ljust(w) if k < 2 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))
-            ]
-            lines.append("  ".join(cells).rstrip())
+            texts = [cell.ljust(width) for cell, width in zip(row[:2], widths, strict=False)]
+            numbers = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
+            lines.append("  ".join(texts + numbers).rstrip())
         return "\n".join(lines)
 
     def draw(self) -> str:
@@ -291,9 +283,9 @@ def advise(
     if isinstance(source, Tensor):
         tensor = source.without_map()
         if shape is not None:
-            raise OptionError(Problem("shape", "a tensor has its own"))
+            raise OptionError(Problem("shape", "a tensor has its own; leave it out"))
     elif shape is None:
-        raise OptionError(Problem("shape", "coordinates need one"))
+        raise OptionError(Problem("shape", "coordinates need one; pass shape="))
     else:
         listed = coordinates(len(checked_sizes(shape)))
         tensor = pack(source, np.zeros((), dtype), shape, listed, duplicates="first", limits=limits)
@@ -306,11 +298,8 @@ def advise(
     for order in wanted or ():
         raise_if(FormatError, permutation_problems(order, tensor.ndim))
     if wanted is None and tensor.ndim > MAX_RANK:
-        raise LimitError(
-            Problem(
-                "shape", f"{tensor.ndim} dimensions have too many orders, more than {MAX_RANK}: name some as orders"
-            )
-        )
+        what = f"{tensor.ndim} dimensions, more than {MAX_RANK}, have too many orders; name some in orders="
+        raise LimitError(Problem("shape", what))
     sizes = _sizes(tensor, has_values, wanted, limits)
     advice = Advice(sizes, tensor.dtype, slices_by)
     choices = _choices(tensor.ndim, kinds)
@@ -409,18 +398,12 @@ def _bits(dimensions: Iterable[int]) -> int:
 # Searching
 
 
-class _Choice(NamedTuple):
-    """A level of some rank. whole: it equals several levels of rank 1, so two are never neighbours."""
-
-    level: Level
-    whole: bool
-
-
-def _choices(rank: int, kinds: Iterable[str] | None) -> dict[int, list[_Choice]]:
+def _choices(rank: int, kinds: Iterable[str] | None) -> Choices:
     """The levels of each rank, for every kind without further parameters."""
     names = list(LEVELS) if kinds is None else list(kinds)
-    raise_if(FormatError, [Problem("kinds", f"{name!r} is no level kind") for name in names if name not in LEVELS])
-    found: dict[int, list[_Choice]] = {r: [] for r in range(1, rank + 1)}
+    unknown, known = [name for name in names if name not in LEVELS], ", ".join(LEVELS)
+    raise_if(FormatError, [Problem("kinds", f"{name!r} is no level kind; known are {known}") for name in unknown])
+    found: Choices = {r: [] for r in range(1, rank + 1)}
     for name in names:
         made = []
         for r in found:
@@ -428,7 +411,7 @@ def _choices(rank: int, kinds: Iterable[str] | None) -> dict[int, list[_Choice]]
                 made.append(LEVELS[name](r))
         whole = any(len(level.canonical()) > 1 for level in made)
         for level in made:
-            found[level.rank].append(_Choice(level, whole))
+            found[level.rank].append((level, whole))
     return found
 
 
@@ -452,30 +435,24 @@ def _prefixes(order: tuple[int, ...]) -> Blocks:
     return blocks
 
 
-def _ranked(
-    sizes: _Sizes, choices: Mapping[int, list[_Choice]], blocks: Blocks, by: int | None, count: int
-) -> list[_Chain]:
+def _ranked(sizes: _Sizes, choices: Choices, blocks: Blocks, by: int | None, count: int) -> list[_Chain]:
     """The cheapest chains, by bytes or by the bytes that slices along a dimension read."""
     everything = (1 << len(sizes.shape)) - 1
 
     @cache
     def below(above: int, n: int, behind: str | None, padded: bool) -> list[_Chain]:
         if above == everything:
-            size = sizes.values(n, padded)
-            return [_Chain((size if by is None else sizes.read_values(size, by), size, 0))]
+            return [_Chain((*sizes.values(n, padded, by), 0))]
         found = []
         for covered in blocks(above):
             reached = above | _bits(covered)
             for level, whole in choices[len(covered)]:
                 if (whole and level.kind == behind) or (reached == everything and level.padded and not sizes.may_pad):
                     continue
-                told = sizes.level(level, covered, above, n)
-                if told is None or not sizes.fits(told[1]):
+                told = sizes.step(level, covered, above, n, by)
+                if told is None or not sizes.fits(told[2]):
                     continue
-                size, children = told
-                read = size if by is None else sizes.read(level, covered, above, n, size, children, by)
-                if read is None:
-                    continue
+                read, size, children = told
                 pads = sizes.iso and (padded or level.padded)  # which is all the same to other values
                 for chain in below(reached, children, level.kind if whole else None, pads):
                     first, second, depth = chain.cost

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..engine import packing
 from ..engine.tree import Tree
-from ..levels.base import Array, as_array, cells, items_at
+from ..levels.positions import Array, as_array, cells, items_at
 
 _STYLE = """
 .bsp text { font: 12px sans-serif; fill: #24292f; stroke: none } .bsp .mono { font-family: monospace }
@@ -40,12 +40,7 @@ def is_small(tree: Tree) -> bool:
         return False
     if any(level.shares for level in tree.levels) and cells(tree.dims) > _SMALL:  # few positions may list many entries
         return False
-    n = 1
-    for place, arrays, above in tree.walk():
-        n = place.level.size(arrays, place.dims, above)
-        if n > _SMALL:
-            return False
-    return True
+    return all(place.level.size(arrays, place.dims, above) <= _SMALL for place, arrays, above in tree.walk())
 
 
 # A small tree
@@ -56,8 +51,8 @@ class _Row(NamedTuple):
 
     title: str
     labels: list[str]
-    positions: list[int]
-    parents: list[int]
+    positions: Array
+    parents: Array
     stored: bool
 
 
@@ -68,8 +63,7 @@ def draw_tree(tree: Tree, order: Sequence[int]) -> str:
     its fiber in the next array. order: the tensor's dimension at each stored one. Precondition: the tree is small.
     """
     rows = list(_rows(tree, order))
-    values = items_at(tree.values, as_array(_leaf_positions(rows)))
-    leaves = [_clipped(x) for x in values]
+    leaves = [_clipped(x) for x in items_at(tree.values, rows[-1].positions if rows else np.zeros(1, int))]
     arrays = _arrays(tree)
     words = [*leaves, *(label for row in rows for label in row.labels), *(x for _, items, _ in arrays for x in items)]
     pitch = max([2, *map(len, words)]) * _CHARACTER + 10
@@ -78,10 +72,10 @@ def draw_tree(tree: Tree, order: Sequence[int]) -> str:
     body: list[str] = []
     y = 10.0
     above = [margin + slots * pitch / 2]
-    for row, starts in zip(rows, nodes, strict=True):
+    for row, (starts, widths) in zip(rows, nodes, strict=True):
         y += 2 * _BOX
         body.append(_text(margin - 8, y + 14, row.title, "end"))
-        xs = [margin + (start + width / 2) * pitch for start, width in starts]
+        xs = (margin + (starts + widths / 2) * pitch).tolist()
         for x, label, parent in zip(xs, row.labels, row.parents, strict=True):
             body.append(_line(above[parent], y - (_BOX if row is not rows[0] else 8), x, y))
             body.append(_box(x, y, pitch, label, "" if row.stored else "soft"))
@@ -108,49 +102,37 @@ def _rows(tree: Tree, order: Sequence[int]) -> Iterator[_Row]:
     for place, coords, ends, positions in packing.expand_levels(tree):
         covered = order[place.depth : place.depth + place.level.rank]
         sizes = ", ".join(f"{k} (size {size})" for k, size in zip(covered, place.dims, strict=True))
-        at = as_array(positions).tolist()
-        places = zip(*(x.tolist() for x in coords), strict=True) if coords else [()] * len(at)
-        labels = [_clipped(", ".join(map(str, place)), 3 * _LONGEST) for place in places]
-        parents = np.searchsorted(ends, np.arange(len(at)), side="right").tolist()
-        yield _Row(
-            f"{place.level}: {f'dimension {sizes}' if covered else 'no dimension'}",
-            labels,
-            at,
-            parents,
-            bool(place.arrays),
-        )
+        at = as_array(positions)
+        nodes = zip(*(x.tolist() for x in coords), strict=True) if coords else [()] * len(at)
+        labels = [_clipped(", ".join(map(str, node)), 3 * _LONGEST) for node in nodes]
+        title = f"{place.level}: {f'dimension {sizes}' if covered else 'no dimension'}"
+        parents = np.searchsorted(ends, np.arange(len(at)), side="right")
+        yield _Row(title, labels, at, parents, bool(place.arrays))
 
 
-def _leaf_positions(rows: Sequence[_Row]) -> Array:
-    return np.array(rows[-1].positions if rows else [0], np.int64)
+def _slots(rows: Sequence[_Row]) -> tuple[list[tuple[Array, Array]], int]:
+    """The starts and the widths of the nodes of each row, and the width of all.
 
-
-def _slots(rows: Sequence[_Row]) -> tuple[list[list[tuple[float, float]]], int]:
-    """The start and the width of each node. No node is narrower than its children together."""
-    widths: list[list[int]] = []
-    below: list[int] = []
-    parents: list[int] = []
-    for row in reversed(rows):
-        sums = [0] * len(row.labels)
-        for width, parent in zip(below, parents, strict=True):
-            sums[parent] += width
-        below, parents = [max(width, 1) for width in sums], row.parents
+    A node is as wide as its children together, and at least 1.
+    """
+    counts = [1, *(len(row.labels) for row in rows)]
+    below = np.ones(counts[-1], int)
+    widths: list[Array] = []
+    for row, above in zip(reversed(rows), reversed(counts[:-1]), strict=True):
         widths.insert(0, below)
-    found: list[list[tuple[float, float]]] = []
-    starts = [0.0]
-    for row, sizes in zip(rows, widths, strict=True):
-        free, here = list(starts), []
-        for width, parent in zip(sizes, row.parents, strict=True):
-            here.append((free[parent], float(width)))
-            free[parent] += width
-        found.append(here)
-        starts = [start for start, _ in here]
-    return found, max(sum(widths[0]) if widths else 1, 1)
+        below = np.maximum(np.bincount(row.parents, below, minlength=above).astype(int), 1)
+    found, starts = [], np.zeros(1, int)
+    for row, width in zip(rows, widths, strict=True):
+        before = np.cumsum(width) - width
+        siblings = np.searchsorted(row.parents, row.parents)  # the first child of the same node; parents ascend
+        starts = starts[row.parents] + before - before[siblings]
+        found.append((starts, width))
+    return found, int(below[0])
 
 
-def _arrays(tree: Tree) -> list[tuple[str, list[str], list[int] | None]]:
+def _arrays(tree: Tree) -> list[tuple[str, list[str], Any]]:
     """Each array with its items as text; pointers are numbers too."""
-    found: list[tuple[str, list[str], list[int] | None]] = []
+    found = []
     for place, arrays, _ in tree.walk():
         pointers = {role for role, spec in place.arrays.items() if spec.holds == "pointer"}
         ends = {x for role in pointers for x in arrays[role][-1:].tolist()}

@@ -81,7 +81,7 @@ def _to_pack(bitpacked: bool | Collection[str], arrays: Mapping[str, Array], iso
         return [name for name in integers if bitpacked and name != "values"]
     for name in bitpacked:
         if name not in integers:
-            raise OptionError(Problem("bitpacked", f"no array of integers has the name {name!r:.40}"))
+            raise OptionError(Problem("bitpacked", f"{name!r:.40} names no array of integers; see Tensor.arrays"))
     return sorted(set(bitpacked))
 
 

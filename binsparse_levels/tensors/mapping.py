@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..engine.selection import View, narrowed, view_of
 from ..engine.tree import Tree
+from ..engine.views import View, narrowed, view_of
 from ..formats.format import Format, FormatLike, coordinates
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..levels.base import Array

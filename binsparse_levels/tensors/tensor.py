@@ -16,20 +16,9 @@ from ..engine import packing
 from ..engine.blocks import read_slab, slab_ranges
 from ..engine.dense import scatter_tree
 from ..engine.packing import Entries
-from ..engine.selection import (
-    View,
-    broadcast,
-    find_in,
-    load,
-    locate_in,
-    match,
-    narrowed,
-    parse_key,
-    pick,
-    value_reader,
-    view_of,
-)
-from ..engine.tree import Tree, count_positions, index_dtype, length_problems, same, value_problems
+from ..engine.selection import find_in, load, locate_in, match, value_reader
+from ..engine.tree import Tree, count_positions, index_dtype, same
+from ..engine.views import View, broadcast, narrowed, parse_key, pick, view_of
 from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from ..formats.descriptor import VERSION, array_classes
 from ..formats.format import Format, FormatLike, checked_axes, coordinates, in_order
@@ -44,8 +33,8 @@ from ..formats.structure import (
     transposed,
     triangle_problems,
 )
-from ..levels import places
-from ..levels.base import Array, items_at
+from ..levels.base import wrong_type
+from ..levels.positions import Array, items_at
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from . import drawing
 from .encoding import Metadata, encode_tree
@@ -64,7 +53,7 @@ from .validation import (
 
 Check: TypeAlias = Literal["full", "trusted", "none"]
 
-_PER_PLACE = 2**8  # values of a tensor in a file: for more places than one in so many, it is read whole
+_PER_PLACE = 2**12  # values that could be read in the time of one lookup in a file
 _DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
 
 
@@ -101,6 +90,7 @@ class Tensor:
     __slots__ = (
         "_format",
         "_held",
+        "_looked_up",
         "_metadata",
         "_reader",
         "_shape",
@@ -130,13 +120,13 @@ class Tensor:
             [Problem(str(name), f"the format {parsed} has no such array") for name in arrays if name not in classes],
         )
         given = {name: checked_array(arrays[name], name) for name in classes if name in arrays}
+        for name, x in given.items():
+            if classes[name] == "bool" and wrong_type("bool", x.dtype) is None:
+                given[name] = x.view(bool)
         given_values = checked_values(values)
         iso = given_values.ndim == 0
-        raise_if(ArrayError, length_problems(parsed.levels, dims, given, None if iso else len(given_values)))
-        given = {name: x.view(bool) if classes[name] == "bool" else x for name, x in given.items()}
-        positions = count_positions(places(parsed.levels, dims), given)
-        whole = repeat_one(given_values.reshape(1), positions) if iso else given_values
-        raise_if(ArrayError, value_problems(positions, len(whole)))
+        count = count_positions(parsed.levels, dims, given, None if iso else len(given_values))
+        whole = repeat_one(given_values.reshape(1), count) if iso else given_values
         tree = Tree(parsed.levels, dims, given, whole, iso)
         fill = checked_fill(fill_value, given_values.dtype)
         kept = checked_json(attributes, limits), checked_json(descriptor_attributes, limits)
@@ -151,6 +141,7 @@ class Tensor:
         self._format = format
         self._shape = shape
         self._held = _frozen(format, held) if isinstance(held, Tree) and not held.lazy else held
+        self._looked_up = 0  # places in the lazy tree
         self._reader: Callable[[Any], Any] | None = None  # made when a value has been asked for
         self._metadata = metadata
 
@@ -185,11 +176,13 @@ class Tensor:
         return held
 
     def _tree_for(self, places: int) -> Tree:
-        """The tree to look up so many places in: of a tensor in a file the lazy tree, as long as they are few."""
+        """The tree to look up so many places in: of a tensor in a file the lazy tree, until a whole read costs less."""
         held = self._held
-        if not isinstance(held, Tree) or self.structure is not None or places * _PER_PLACE > len(held.values):
+        if not isinstance(held, Tree) or not held.lazy or self.structure is not None:
             return self._tree
-        return held
+        self._looked_up += places
+        chunk = max(getattr(array, "chunk", 1) for array in (*held.arrays.values(), held.values))
+        return held if self._looked_up * max(2 * chunk, _PER_PLACE) <= len(held.values) else self._tree
 
     @property
     def _source(self) -> Tree:
@@ -875,16 +868,9 @@ class Tensor:
         coords, values = expand(self.structure, *given, mirrored_first=above)
         iso = self.iso and bool(len(values) == 0 or (values == values[0]).all())
         entries = entries_of(self._format, self._shape, coords, one_value(values).reshape(1) if iso else values, iso)
-        ordered = all(level.ordered for level in self._format.levels)
-        tree = packing.pack_entries(
-            self._format.levels,
-            entries,
-            self._pad(),
-            "error",
-            DEFAULT_LIMITS,
-            ordered_dims=int(ordered),
-            trusted=ordered,
-        )
+        if all(level.ordered for level in self._format.levels):
+            entries = replace(entries, ordered_dims=1, trusted=True)
+        tree = packing.pack_entries(self._format.levels, entries, self._pad(), "error", DEFAULT_LIMITS)
         return self._with(self._format, tree, structure=None)
 
     def with_structure(self, structure: str) -> Tensor:

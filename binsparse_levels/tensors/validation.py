@@ -29,7 +29,7 @@ def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limit
     parsed, sizes = parse_format(format), checked_sizes(shape)
     limits.hold("rank", len(sizes), "shape", "the number of dimensions")
     if parsed.rank != len(sizes):
-        raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, but the shape is {sizes}"))
+        raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, the shape {sizes}; change one"))
     return parsed, sizes
 
 
@@ -86,7 +86,7 @@ def split_mask(given: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
     try:
         array = np.asarray(given)
     except ValueError as error:
-        raise ArrayError(Problem(path, f"no array: {error}")) from None
+        raise ArrayError(Problem(path, f"numpy makes no array of it: {error}; give an array")) from None
     if not isinstance(given, np.ma.MaskedArray):
         return array, None
     mask = np.ma.getmaskarray(given)
@@ -123,13 +123,12 @@ def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[s
     if NAMESPACE in attributes:
         raise DescriptorError(Problem(f"attributes.{NAMESPACE}", "this name is the descriptor's; choose another"))
     if any(key.startswith(RESERVED) for key in attributes):
-        raise DescriptorError(
-            Problem("attributes", f"names that begin with {RESERVED} are the package's; choose others")
-        )
+        what = f"names that begin with {RESERVED} are the package's; choose others"
+        raise DescriptorError(Problem("attributes", what))
     try:
         text = json.dumps(dict(attributes), allow_nan=False)
     except (ValueError, RecursionError) as error:
-        raise DescriptorError(Problem("attributes", f"no JSON: {error}")) from None
+        raise DescriptorError(Problem("attributes", f"no JSON: {error}; give plain JSON data")) from None
     loaded: dict[str, Any] = load_json(text, limits)
     return loaded
 
@@ -175,11 +174,11 @@ def checked_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
         with np.errstate(all="ignore"):
             cast = exact.astype(dtype)[()]
     except (TypeError, ValueError, OverflowError):
-        raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}")) from None
+        raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}; give one")) from None
     # A cast to a floating-point type may round, but must not read a text or make a finite number infinite.
     rounded = dtype.kind in "fc" and exact is given and given.dtype.kind in "biufc"
     if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not same(cast, given[()]):
-        raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}: it would become {cast!r}"))
+        raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}: it would become {cast!r}; give one"))
     return cast
 
 
@@ -199,7 +198,7 @@ def check_representable(
     """
     problems = []
     if ranks is not None and tensor.ndim not in ranks:
-        problems.append(Problem(path or "shape", f"{target} holds no tensors of {tensor.ndim} dimensions"))
+        problems.append(Problem(path or "shape", f"{target} holds no tensors of {tensor.ndim} dimensions; slice it"))
     if tensor.structure is not None and not structures:
         what = f"{target} cannot represent {tensor.structure}; call expand_structure() first"
         problems.append(Problem(path or "structure", what))
@@ -207,7 +206,7 @@ def check_representable(
         what = f"{target} cannot represent the fill value {tensor.fill_value}, only zero"
         problems.append(Problem(path or "fill_value", what))
     if not type_fits:
-        problems.append(Problem(path or "values", f"{target} holds no {tensor.dtype} values"))
+        problems.append(Problem(path or "values", f"{target} holds no {tensor.dtype} values; call astype() first"))
     raise_if(FormatError, problems)
 
 
@@ -216,6 +215,5 @@ def mirror_problems(structure: str, format: Format, pad: Any) -> list[Problem]:
     mirrored = STRUCTURES[structure].mirrored(pad)
     if not format.padded or same(mirrored, pad):
         return []
-    return [
-        Problem("fill_value", f"{pad} would be {mirrored} in the other triangle of {structure}, stored as {format}")
-    ]
+    what = f"{pad} would be {mirrored} in the other triangle of {structure}; choose a format without padding"
+    return [Problem("fill_value", what)]

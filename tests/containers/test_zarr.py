@@ -72,4 +72,5 @@ def test_names_of_zarr_arrays_that_begin_alike(tmp_path, options):
         write(place, tensor, **options)
         assert read(place).equals(tensor)
         sizes = {name: info.nbytes for name, info in describe(place).arrays.items()}
-        assert sizes["indices_1"] == sizes["indices_11"]
+        named = "kind" not in options  # the metadata of version 3 hold the name, which is longer by one
+        assert sizes["indices_1"] + named == sizes["indices_11"]

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import assume, event, given
+from hypothesis import strategies as st
 
 import binsparse_levels
-from binsparse_levels import pack, read, write
+from binsparse_levels import LimitError, pack, read, testing, write
 
 
 def test_slabs_of_an_empty_file(tmp_path):
@@ -36,3 +38,28 @@ def test_slabs_along_a_dimension_that_no_memory_counts():
     slabs = list(tensor.slabs(1, max_bytes=1000))
     assert len(slabs) < 10
     assert sum(slab.number_of_stored_values for _, slab in slabs) == 100
+
+
+@given(data=st.data())
+def test_slabs_are_the_tensor(tmp_path_factory, data):
+    tensor = data.draw(testing.tensors(kinds=tuple(testing.LEVELS.values())))
+    assume(tensor.ndim)
+    if data.draw(st.booleans()) and all(level in testing.PLAIN for level in map(type, tensor.format.levels)):
+        path = tmp_path_factory.mktemp("slabs") / "a.npz"
+        write(path, tensor)
+        tensor = binsparse_levels.open(path)
+    dimension = data.draw(st.integers(-tensor.ndim, tensor.ndim - 1))
+    max_bytes = data.draw(st.sampled_from([60, 100, 300, 10**6]))
+    dense = tensor.to_dense()
+    try:
+        slabs = list(tensor.slabs(dimension, max_bytes=max_bytes))
+    except LimitError:
+        event("one coordinate is too much")
+        assert max_bytes < 10**6
+        return
+    assert [x for part, _ in slabs for x in part] == list(range(dense.shape[dimension]))
+    for part, slab in slabs:
+        np.testing.assert_array_equal(slab.to_dense(), dense.take(part, dimension))
+        assert slab.format == tensor.format or any(level.refuses for level in tensor.format.levels)
+        if all(type(level) in testing.PLAIN for level in tensor.format.levels):
+            assert slab.nbytes <= max_bytes

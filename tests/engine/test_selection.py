@@ -17,17 +17,7 @@ pytestmark = pytest.mark.usefixtures("both_ways")
 def wrong_keys(draw, shape):
     """An index with one thing in it that no view has: numpy refuses it too, or would add a dimension."""
     items = list(draw(keys(shape)))
-    wrong = [
-        None,
-        True,
-        np.True_,
-        np.array(False),
-        1.5,
-        "0",
-        np.array(0.0),
-        np.empty(0),
-        b"a",
-    ]
+    wrong = [None, True, np.True_, np.array(False), 1.5, "0", np.array(0.0), np.empty(0), b"a"]
     kind = draw(st.sampled_from(["thing", "range", "more"] if shape else ["thing", "more"]))
     if kind == "thing":
         items.insert(draw(st.integers(0, len(items))), draw(st.sampled_from(wrong)))

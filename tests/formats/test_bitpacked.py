@@ -321,11 +321,7 @@ def test_the_way_that_takes_the_least():
     place = {}
     bl.write(place, tensor, bitpacked=True)
     types = {name: str(found) for name, found in describe(place).descriptor.data_types.items()}
-    assert types == {
-        "indices_0": "bitpacked_delta[int32]",
-        "indices_1": "bitpacked[int32]",
-        "values": "float64",
-    }
+    assert types == {"indices_0": "bitpacked_delta[int32]", "indices_1": "bitpacked[int32]", "values": "float64"}
 
 
 def test_what_cannot_be_packed():

@@ -1,20 +1,483 @@
-"""Append and concatenate: iso values, stores overwritten in place, empty fibers, tiny chunks."""
+"""Append and concatenate: kept as stored, by several at once, iso values, empty fibers, tiny chunks."""
 
+import concurrent.futures
 import os
+import signal
+import subprocess
+import sys
+import time
 
+import h5py
 import numpy as np
 import pytest
+import zarr
+from blocks import blocks_of, large
+from hypothesis import assume, event, given
+from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
-from binsparse_levels import Tensor, append, concatenate, pack, pack_dense, read, write
+import binsparse_levels
+from binsparse_levels import (
+    ArrayError,
+    BinsparseError,
+    ContainerError,
+    FormatError,
+    OptionError,
+    Tensor,
+    append,
+    concatenate,
+    convert,
+    pack,
+    pack_dense,
+    read,
+    testing,
+    write,
+)
+from binsparse_levels.building import to_file
+from binsparse_levels.containers import checksums, replacing, zarr_direct
+from binsparse_levels.io import appending
+from binsparse_levels.io.kinds import resolved
+from binsparse_levels.limits import DEFAULT_LIMITS
+
+
+def storage_of(place):
+    """How the tensor at a place is stored."""
+    with resolved(place) as location:
+        return appending.storage_of(location, DEFAULT_LIMITS)
+
+
+@given(data=st.data())
+def test_joined_along_the_outermost_dimension(tmp_path_factory, data):
+    first = data.draw(testing.tensors(kinds=testing.PLAIN, structures=False, dtypes=("float64", "bool", "complex64")))
+    assume(first.ndim and first.fill_value is None)
+    folder, outer = tmp_path_factory.mktemp("join"), first.format.order[0]
+    size = first.shape[outer]
+    cut = data.draw(st.integers(0, size))
+    key = [slice(None)] * first.ndim
+    names = []
+    for piece in (slice(0, cut), slice(cut, size)):
+        key[outer] = piece
+        names.append(folder / f"{len(names)}.h5")
+        write(names[-1], first[tuple(key)].load(first.format))
+    with blocks_of(3):
+        concatenate(names, folder / "whole.zarr")
+    assert read(folder / "whole.zarr").equals(first)
+    assert read(folder / "whole.zarr").format.canonical() == first.format.canonical()
+    append(names[0], first[tuple(key)])
+    assert read(names[0]).equals(first)
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": 10, "shards": 50}, {"chunks": 64, "compression": "none"}], ids=str)
+@pytest.mark.parametrize("group", ["", ":some/group"])
+def test_a_zarr_folder_grows_by_what_is_new(tmp_path, options, group):
+    def files():
+        found = [os.path.join(place, name) for place, _, names in os.walk(tmp_path / "a.zarr") for name in names]
+        return {path: os.stat(path).st_ino for path in found if not path.endswith(".json")}
+
+    tensor = large(5000)
+    place = f"{tmp_path / 'a.zarr'}{group}"
+    write(place, tensor[:45].load(), **options)
+    before, kept = files(), read(place)
+    append(place, tensor[45:])
+    assert read(place).equals(tensor)
+    again = files()
+    assert sum(before[path] != again[path] for path in before) <= len(tensor.arrays) + 1
+    assert zarr.open_group(tmp_path / "a.zarr", path=group[1:])["values"][...].tolist() == tensor.values.tolist()
+    before = {path: (tmp_path / path).read_bytes() for path in again}
+    with pytest.raises(BinsparseError):
+        append(place, tensor.astype("float32"))
+    assert {path: (tmp_path / path).read_bytes() for path in files()} == before
+    append(place, kept)
+    assert read(place).shape == (95, 60, 70)
+    assert os.listdir(tmp_path) == ["a.zarr"]
+
+
+def test_a_fault_while_a_folder_grows_leaves_it_as_it_was(tmp_path, monkeypatch):
+    tensor = large(5000)
+    write(tmp_path / "a.zarr", tensor[:45].load(), chunks=10, shards=50)
+    monkeypatch.setattr(zarr_direct.Chunks, "_encoded_chunk", lambda *_: 1 / 0)
+    with pytest.raises(ContainerError):
+        append(tmp_path / "a.zarr", tensor[45:])
+    assert read(tmp_path / "a.zarr").equals(tensor[:45])
+    assert os.listdir(tmp_path) == ["a.zarr"]
+
+
+def test_what_does_not_fit_is_not_joined(tmp_path):
+    tensor = large(100)
+    write(tmp_path / "a.h5", tensor)
+    before = (tmp_path / "a.h5").read_bytes()
+    for other, told in (
+        (tensor.astype("float32"), "dtype"),
+        (large(100, (50, 61, 70)), "size 61 in dimension 1"),
+        (pack([[], [], []], np.zeros(0), (1, 60, 70), "sparse(3)", fill_value=1.0), "fill value"),
+    ):
+        with pytest.raises(BinsparseError, match=told):
+            append(tmp_path / "a.h5", other)
+    write(tmp_path / "b.h5", tensor.convert("sparse(3)"))
+    with pytest.raises(FormatError, match="format"):
+        concatenate([tmp_path / "a.h5", tmp_path / "b.h5"], tmp_path / "c.h5")
+    with pytest.raises(OptionError):
+        concatenate([], tmp_path / "c.h5")
+    assert (tmp_path / "a.h5").read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["a.h5", "b.h5"]
+
+
+PLACES = {
+    "a.h5": ("compression", "chunks"), "a.h5:g/h": ("compression", "chunks"), "a.nc": ("compression", "chunks"),
+    "a.zarr": ("compression", "chunks", "shards"), "a.zarr:g": ("compression", "chunks", "shards"),
+    "a.zarr.zip": ("compression", "chunks", "shards"), "b.zarr": ("compression", "chunks"), "a.npz": ("compression",),
+    "a.bspnpy": (), "a.bspra": (), "memory": (),
+}  # fmt: skip
+
+
+@st.composite
+def halves(draw):
+    """Two tensors, and what they are one behind the other."""
+    kinds = testing.PLAIN
+    whole = draw(testing.tensors(kinds=kinds, structures=False).filter(lambda tensor: tensor.ndim))
+    outer = whole.format.order[0]
+    key = [slice(None)] * whole.ndim
+    cut = draw(st.integers(0, whole.shape[outer]))
+    pieces = []
+    for key[outer] in (slice(0, cut), slice(cut, None)):
+        pieces.append(whole[tuple(key)].load(whole.format))
+    return (*pieces, whole)
+
+
+@st.composite
+def stored_somehow(draw, tensor, folder):
+    """A tensor written to a container of any kind with any options: where, and the options."""
+    name = draw(st.sampled_from(sorted(PLACES)))
+    has = PLACES[name]
+    integers = [array for array in (*tensor.arrays, "values") if array != "values" or tensor.dtype.kind in "iu"]
+    integers = [array for array in integers if array != "values" or not tensor.iso]
+    options = {
+        "checksum": draw(st.sampled_from([None, True, False])),
+        "narrow": draw(st.booleans()),
+        "bitpacked": draw(st.booleans() | st.lists(st.sampled_from(integers), unique=True) if integers else st.none()),
+        "compression": draw(st.sampled_from([None, "gzip", "none"])) if "compression" in has else None,
+        "chunks": draw(st.sampled_from([None, 1, 3, 1000])) if "chunks" in has else None,
+        "shards": draw(st.sampled_from([None, 6])) if "shards" in has else None,
+        "kind": "zarr2" if name == "b.zarr" else None,
+    }
+    options["bitpacked"] = options["bitpacked"] or False
+    place = {} if name == "memory" else f"{folder}/{name}"
+    write(place, tensor, **options)
+    return place, options
+
+
+def described(place):
+    """How a tensor is stored, of every array: whether it is sealed, bit-packed, in chunks, compressed."""
+    kept = storage_of(place)
+    by_name = {
+        option: {name: value for name, value in (kept.options[option] or {}).items() if name != "fill_value"}
+        for option in ("compression", "chunks", "shards")
+    }
+    with binsparse_levels.io.open_reader(place) as reader:
+        lengths = {name: reader.array(name).shape[0] for name in by_name["chunks"]}
+    return kept.options["kind"], kept.options["checksum"], dict(kept.wrappers), by_name, lengths
+
+
+def agree(before, after):
+    """A chunk of a whole array may have been cut to it, and that of an empty array is told by the others; one value for
+    all that is no longer alone was not bit-packed.
+    """
+    assert after[:3] == before[:3]
+    for option, names in before[3].items():
+        assert set(names) <= set(after[3][option])
+    assert before[3]["compression"].items() <= after[3]["compression"].items()
+    for name, size in before[3]["chunks"].items():
+        assert size in (after[3]["chunks"][name], 2**16, 2**17, 2**20, before[4][name]) or not before[4][name]
+
+
+@given(data=st.data())
+def test_what_is_appended_to_stays_stored_as_it_was(tmp_path_factory, data):
+    first, second, whole = data.draw(halves())
+    folder = tmp_path_factory.mktemp("kept")
+    place, options = data.draw(stored_somehow(first, folder))
+    before = described(place)
+    with blocks_of(data.draw(st.sampled_from([2, 3, 1000]))):
+        append(place, second)
+        agree(before, described(place))
+        found = read(place)
+        assert found.equals(whole)
+        np.testing.assert_array_equal(found.to_dense(), whole.to_dense())
+        target = {} if isinstance(place, dict) else f"{folder}/c{place.removeprefix(str(folder) + '/')}"
+        other = f"{folder}/other.h5"
+        write(other, second)
+        append(place, second)
+        concatenate([place, other], target, **({"kind": "zarr2"} if options["kind"] else {}))
+        agree(described(place), described(target))
+        assert (
+            read(target).shape[whole.format.order[0]]
+            == found.shape[whole.format.order[0]] + 2 * second.shape[whole.format.order[0]]
+        )
+    header, sums = checksums.opened(header_of(place))
+    assert bool(sums) == (options["checksum"] is True)
+    assert header["binsparse"]["number_of_stored_values"] == read(place).number_of_stored_values
+    assert not [name for name in os.listdir(folder) if name.startswith(".")]
+
+
+def header_of(place):
+    with binsparse_levels.io.open_reader(place) as reader:
+        return reader.read_header()
+
+
+def test_other_containers_keep_seals_and_what_is_bit_packed(tmp_path):
+    tensor = pack([np.arange(50)] * 2, np.arange(50), (50, 50), "CSR")
+    write(tmp_path / "plain.npz", tensor)
+    write(tmp_path / "a.h5", tensor, bitpacked=["indices_1", "values"], checksum=True, compression="gzip", chunks=20)
+    concatenate([tmp_path / "a.h5", tmp_path / "plain.npz"], tmp_path / "b.zarr")
+    found = storage_of(tmp_path / "b.zarr")
+    assert found.options["checksum"]
+    assert set(found.wrappers) == {"indices_1", "values"}
+    assert found.options["compression"]["values"] == "zstd"
+    concatenate([tmp_path / "plain.npz", tmp_path / "a.h5"], tmp_path / "c.npz")
+    assert storage_of(tmp_path / "c.npz").options["checksum"]
+    append(tmp_path / "a.h5", tensor, checksum=False, compression="none", chunks=30)
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert file["values"].chunks == (30,)
+        assert file["values"].compression is None
+    assert not storage_of(tmp_path / "a.h5").options["checksum"]
+    assert read(tmp_path / "a.h5").equals(read(tmp_path / "c.npz"))
+
+
+def test_what_was_empty_grows_as_it_was_stored(tmp_path):
+    empty = pack([[], []], np.zeros(0), (0, 10**6), "CSR")
+    write(tmp_path / "a.h5", empty, compression="gzip", chunks=1000)
+    write(tmp_path / "a.zarr", empty)
+    more = pack([np.zeros(5000, int), np.arange(5000)], np.arange(5000.0), (1, 10**6), "CSR")
+    for name in ("a.h5", "a.zarr"):
+        for _ in range(3):
+            append(tmp_path / name, more)
+        assert read(tmp_path / name).shape == (3, 10**6)
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert file["indices_1"].compression == "gzip"
+        assert file["indices_1"].chunks[0] >= 1000
+    assert zarr.open_array(tmp_path / "a.zarr", path="values").chunks[0] > 1
+
+
+@given(data=st.data())
+def test_what_read_refuses_is_not_joined(data):
+    """Any item of any array changed, or any array longer or shorter: an error, and the target as it was."""
+    first, second, _ = data.draw(halves())
+    bad, good, options = {}, {}, {"checksum": data.draw(st.booleans()), "bitpacked": data.draw(st.booleans())}
+    write(bad, first, **options)
+    write(good, second)
+    name = data.draw(st.sampled_from([name for name in bad if name != "binsparse"]))
+    array = bad[name] = bad[name].copy()
+    what = data.draw(st.sampled_from(["item", "longer", "shorter"] if len(array) else ["longer"]))
+    if what == "item":
+        at = data.draw(st.integers(0, len(array) - 1))
+        if array.dtype.kind in "iu":
+            info = np.iinfo(array.dtype)
+            near = st.integers(-2, 7) | st.sampled_from([info.min, info.max])
+            array[at] = data.draw(near.filter(lambda x: info.min <= x <= info.max))
+        else:
+            array[at] += 1
+    else:
+        bad[name] = np.append(array, array[:1] if len(array) else np.ones(1, array.dtype))
+        bad[name] = bad[name] if what == "longer" else array[:-1]
+    refused = None
+    try:
+        kept = read(bad)
+    except BinsparseError as error:
+        refused = error
+    event(f"{what}, {'refused' if refused else 'sound'}")
+    before = bytes_of(bad)
+    with blocks_of(data.draw(st.sampled_from([2, 3, 1000]))):
+        for call in (lambda target: concatenate([good, bad], target, overwrite=True), lambda _: append(bad, second)):
+            target = {"old": np.ones(1)}
+            try:
+                call(target)
+            except BinsparseError:
+                assert list(target) == ["old"]
+                assert bytes_of(bad) == before
+                continue
+            found = read(target if "binsparse" in target else bad)
+            if refused is None:
+                size = found.shape[first.format.order[0]]
+                assert size == kept.shape[first.format.order[0]] + second.shape[first.format.order[0]]
+            else:  # what is not there at all
+                assert not len(first.values)
+
+
+@pytest.mark.parametrize("name", ["a.zarr", "a.zarr:g", "a.h5", "a.npz"])
+def test_what_read_refuses_does_not_grow(tmp_path, name):
+    """Also where what is there is not copied."""
+    places = np.arange(0, 100)
+    tensor = pack([places] * 2, np.ones(100, bool), (100, 100), "DCSR").convert("sparse, sparse")
+    tensor = binsparse_levels.Tensor(tensor.format, tensor.shape, tensor.arrays, np.ones(100, np.uint8))
+    for array, place, number in (
+        ("indices_0", 5, 4), ("indices_1", 7, 100), ("pointers_to_1", 50, 99), ("values", 99, 2),
+    ):  # fmt: skip
+        stored = {}
+        write(stored, tensor)
+        header = stored.pop("binsparse")
+        header["binsparse"]["data_types"]["values"] = "bint8"
+        stored[array] = stored[array].copy()
+        stored[array][place] = number
+        binsparse_levels.io.write_arrays(tmp_path / name, header, stored, overwrite=True)
+        with pytest.raises(ArrayError):
+            read(tmp_path / name)
+        before = snapshot(tmp_path)
+        for call in (
+            lambda: append(tmp_path / name, pack([[0], [0]], np.ones(1, bool), (1, 100), "sparse, sparse")),
+            lambda: concatenate([tmp_path / name] * 2, tmp_path / "b.zarr"),
+        ):
+            with pytest.raises(ArrayError, match=array):
+                call()
+        assert snapshot(tmp_path) == before
+
+
+def bytes_of(mapping):
+    return {key: value if isinstance(value, dict) else value.tobytes() for key, value in mapping.items()}
+
+
+def snapshot(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_fault_in_many_empty_fibers_is_told_by_its_place(tmp_path):
+    tensor = pack([[3, 70, 70, 71], [1, 2, 5, 1]], np.ones(4), (100, 9), "CSR")
+    write(tmp_path / "a.h5", tensor)
+    for array, place, number, told in (
+        ("indices_1", 2, 2, r"indices_1\[2\]: 2 repeats the coordinate before it, in fiber 70"),
+        ("indices_1", 2, 9, r"indices_1\[2\]: 9 is outside dimension 1 of size 9, in fiber 70"),
+        ("pointers_to_1", 50, 0, r"pointers_to_1\[50\]: 0 is less than the pointer before it, 1, in fiber 49"),
+        ("pointers_to_1", 60, 4, r"pointers_to_1\[61\]: 1 is less than the pointer before it, 4, in fiber 60"),
+    ):
+        before = (tmp_path / "a.h5").read_bytes()
+        with h5py.File(tmp_path / "a.h5", "r+") as file:
+            file[array][place] = number
+        with blocks_of(3), pytest.raises(ArrayError, match=told):
+            append(tmp_path / "a.h5", tensor)
+        with blocks_of(3), pytest.raises(ArrayError, match=told):
+            convert(tmp_path / "a.h5", tmp_path / "b.h5", "CSC", memory=1)
+        (tmp_path / "a.h5").write_bytes(before)
+
+
+ROWS = """
+import sys, binsparse_levels as bl
+row = bl.pack(([0], [1]), [2.0], (1, 4), "CSR")
+for k in range(int(sys.argv[2])):
+    bl.append(sys.argv[1], row)
+"""
+ROW = (([0], [1]), [2.0], (1, 4), "CSR")
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.zarr:g", "a.npz"])
+def test_two_processes_append_every_row(tmp_path, name):
+    place = f"{tmp_path}/{name}"
+    write(place, pack(*ROW))
+    arguments = [sys.executable, "-W", "ignore", "-c", ROWS, place, "15"]
+    writers = [subprocess.Popen(arguments, stderr=subprocess.PIPE) for _ in range(2)]
+    assert [writer.communicate()[1] for writer in writers] == [b"", b""]
+    assert read(place).shape == (31, 4)
+    assert os.listdir(tmp_path) == [name.partition(":")[0]]
+
+
+def test_threads_append_every_row_and_write_every_group(tmp_path):
+    place = f"{tmp_path}/a.h5"
+    write(f"{place}:rows", pack(*ROW))
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(append, f"{place}:rows", pack(*ROW)) for _ in range(8)]
+        calls += [pool.submit(write, f"{place}:other{k}", pack(*ROW)) for k in range(8)]
+        for call in calls:
+            call.result()
+    assert read(f"{place}:rows").shape == (9, 4)
+    assert len(binsparse_levels.list_tensors(place)) == 9
+    assert os.listdir(tmp_path) == ["a.h5"]
+
+
+HOLD = """
+import sys, time
+from binsparse_levels.containers.replacing import hold_lock
+with hold_lock(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_who_lives_is_waited_for_and_who_is_killed_is_not(tmp_path, monkeypatch):
+    place = tmp_path / "a.h5"
+    write(place, pack(*ROW))
+    before = place.read_bytes()
+    owner = subprocess.Popen([sys.executable, "-c", HOLD, str(place)], stdout=subprocess.PIPE)
+    assert owner.stdout.readline() == b"held\n"
+    (lock,) = set(os.listdir(tmp_path)) - {"a.h5"}
+    monkeypatch.setattr(replacing, "_PATIENCE", 0.1)
+    for call in (
+        lambda: append(place, pack(*ROW)),
+        lambda: concatenate([place, place], place, overwrite=True),
+        lambda: write(f"{place}:g", pack(*ROW)),
+    ):
+        with pytest.raises(ContainerError, match="another process or thread"):
+            call()
+    assert replacing.clean_folder(str(tmp_path)) == [(str(tmp_path / lock), "kept, a process holds it")]
+    assert place.read_bytes() == before
+    assert read(place).shape == (1, 4)
+    monkeypatch.setattr(replacing, "_PATIENCE", 60)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waiting = pool.submit(append, place, pack(*ROW))
+        time.sleep(0.1)
+        assert not waiting.done()
+        owner.send_signal(signal.SIGKILL)
+        owner.communicate()
+        waiting.result()
+    assert read(place).shape == (2, 4)
+    assert os.listdir(tmp_path) == ["a.h5"]
+
+
+def test_a_lock_that_is_left_is_taken_over_or_cleaned(tmp_path):
+    write(tmp_path / "a.h5", pack(*ROW))
+    lock = tmp_path / f".a.h5{replacing._LOCK}"
+    lock.touch()
+    append(tmp_path / "a.h5", pack(*ROW))
+    assert os.listdir(tmp_path) == ["a.h5"]
+    lock.touch()
+    assert replacing.clean_folder(str(tmp_path)) == [(str(lock), "removed")]
+    lock.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ContainerError, match="cannot be locked"):
+        append(tmp_path / "a.h5", pack(*ROW))
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_file_system_without_locks_is_not_locked(tmp_path, monkeypatch):
+    def none(*args):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", none)
+    write(tmp_path / "a.h5", pack(*ROW))
+    append(tmp_path / "a.h5", pack(*ROW))
+    assert read(tmp_path / "a.h5").shape == (2, 4)
+    assert os.listdir(tmp_path) == ["a.h5"]
+
+
+def test_a_seal_is_looked_at_before_parts_are_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
+    tensor = pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
+    for name in ("a.bspnpy", "b.bspnpy"):
+        write(tmp_path / name, tensor, checksum=True)
+    convert(tmp_path / "a.bspnpy", tmp_path / "c.h5", "CSC", memory=1)
+    np.save(tmp_path / "b.bspnpy" / "values.npy", np.arange(11.0))
+    uses = (
+        lambda b: convert(b, tmp_path / "d.h5", "CSC", memory=1),
+        lambda b: concatenate([tmp_path / "a.bspnpy", b], tmp_path / "d.h5"),
+        lambda b: append(b, tensor),
+    )
+    for use in uses:
+        with pytest.raises(ContainerError, match="checksum"):
+            use(tmp_path / "b.bspnpy")
+    assert sorted(os.listdir(tmp_path)) == ["a.bspnpy", "b.bspnpy", "c.h5"]
 
 
 @pytest.mark.parametrize("suffix", [".h5", ".zarr"])
 def test_iso_tensors_of_different_values_are_joined_with_all_of_them(tmp_path, suffix):
     values = [np.float64(5), np.float64(7), np.array([8.0])]
     names = [tmp_path / f"{k}{suffix}" for k in range(3)]
-    for name, given in zip(names, values, strict=True):
-        write(name, pack([[0], [1]], given, (2, 3), "CSR"))
+    for name, value in zip(names, values, strict=True):
+        write(name, pack([[0], [1]], value, (2, 3), "CSR"))
     concatenate(names, tmp_path / f"all{suffix}")
     assert read(tmp_path / f"all{suffix}").values.tolist() == [5, 7, 8]
     for name in names[1:]:

@@ -74,10 +74,9 @@ def test_a_file_is_what_was_written(case):
         assert matrix.format == {"row": "CSR", "col": "CSC"}[case["storage_order"]]
         assert matrix.attributes.get("row_names", []) == held["row_names"].tolist()
         assert matrix.attributes.get("column_names", []) == held["col_names"].tolist()
-        assert np.array_equal(matrix.pointers[:], held["indptr"])
+        assert np.array_equal(matrix.arrays["pointers_to_1"][:], held["indptr"])
         generator = np.random.default_rng(0)
-        for name, array in (("indices", held["indices"]), ("values", held["data"])):
-            stored = getattr(matrix, name)
+        for stored, array in ((matrix.arrays["indices_1"], held["indices"]), (matrix.values, held["data"])):
             assert stored.shape == (len(stored),) == array.shape
             same(stored[:], array)
             for _ in range(5):
@@ -514,8 +513,8 @@ def test_a_window_of_a_packed_matrix_reads_little(tmp_path, monkeypatch):
     unpack = bitpacked.kernels.bitpacking.unpack
     monkeypatch.setattr(bitpacked.kernels.bitpacking, "unpack", lambda *given: seen.append(given[5]) or unpack(*given))
     with bpcells.looking(str(tmp_path / "a")) as matrix:
-        a, b = map(int, matrix.pointers[41:43])
-        assert np.array_equal(matrix.indices[a:b], indices[41])
+        a, b = map(int, matrix.arrays["pointers_to_1"][41:43])
+        assert np.array_equal(matrix.arrays["indices_1"][a:b], indices[41])
     assert sum(seen) <= 9
 
 
@@ -597,4 +596,4 @@ def test_tenx(tmp_path, older):
     assert tensor.attributes["column_names"][2] == "cell2"
     assert tensor.attributes["row_names"][6] == "gene6"
     with anndata.looking(str(tmp_path / "a.h5"), "GRCh38" if older else None) as found:
-        assert np.array_equal(found.indices[2:4], matrix.indices[2:4])
+        assert np.array_equal(found.arrays["indices_1"][2:4], matrix.indices[2:4])

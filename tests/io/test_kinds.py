@@ -3,10 +3,14 @@
 import os
 import zipfile
 
+import h5py
+import numpy as np
 import pytest
 from places import vector
 
-from binsparse_levels import ContainerError, list_tensors, read, write
+from binsparse_levels import ContainerError, OptionError, list_tensors, read, write
+from binsparse_levels.containers.base import Storage
+from binsparse_levels.io import write_arrays
 
 
 def test_zip_files_are_told_by_what_they_hold(tmp_path):
@@ -25,3 +29,16 @@ def test_list_tensors_looks_for_a_header(tmp_path):
     for place in ({}, tmp_path / "x.bspnpy", tmp_path / "x.nc"):
         with pytest.raises(ContainerError):
             list_tensors(place)
+
+
+def test_arrays_are_written_with_checksums_and_only_into_containers(tmp_path):
+    header = {"version": "0.1", "format": "DVEC", "shape": [2], "number_of_stored_values": 2}
+    header = {"binsparse": header | {"data_types": {"values": "float64"}}}
+    write_arrays(tmp_path / "a.h5", header, {"values": np.ones(2)}, storage=Storage(checksum=True))
+    assert read(tmp_path / "a.h5").values.tolist() == [1, 1]
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        file["values"][1] = 2
+    with pytest.raises(ContainerError, match="values: checksum mismatch"):
+        read(tmp_path / "a.h5")
+    with pytest.raises(OptionError, match="not written in pieces"):
+        write_arrays(tmp_path / "a.mtx", header, {"values": np.ones(2)})

@@ -73,6 +73,40 @@ def test_a_file_is_opened_once(tmp_path, monkeypatch):
             assert sorted(opened) == ["h5py", "head"], (place, call)
 
 
+@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
+@given(data=st.data())
+def test_places_in_a_file_are_those_in_memory(tmp_path_factory, suffix, data):
+    tensor = data.draw(any_tensors().filter(lambda tensor: tensor.ndim and 0 not in tensor.shape))
+    path = tmp_path_factory.mktemp("opened") / f"a{suffix}"
+    write(path, tensor)
+    count = data.draw(st.integers(0, 9))
+    places = tuple(
+        np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=count, max_size=count)), np.int64)
+        for n in tensor.shape
+    )
+    again = binsparse_levels.open(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("binsparse_levels.tensors.tensor.Tensor._tree_for", lambda self, _: self._held)
+        found, positions = again[places], again.locate(places)
+    np.testing.assert_array_equal(found, tensor[places])
+    np.testing.assert_array_equal(positions, tensor.locate(places))
+
+
+def test_a_tensor_is_read_whole_once_that_costs_less_than_its_places(tmp_path):
+    tensor = pack(np.divmod(np.arange(100_000), 1000), np.arange(100_000.0), (100, 1000), "CSR")
+    write(tmp_path / "a.h5", tensor)
+    write(tmp_path / "a.zarr", tensor)
+    opened = binsparse_levels.open(tmp_path / "a.h5")
+    for k in range(10):
+        places = np.array([3 * k, 99]), np.array([k, 7])
+        assert opened[places].tolist() == [3001 * k, 99007]
+        whole = opened.locate([[1], [1]]).tolist() == [1001] and not opened._held.lazy
+        assert whole == ((k + 1) * 3 * 2**12 > 100_000)
+    opened = binsparse_levels.open(tmp_path / "a.zarr")  # each place takes a chunk of two
+    assert opened[places].tolist() == [27009, 99007]
+    assert not opened._held.lazy
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".zarr.zip"])
 def test_a_zip_file_is_opened_once(tmp_path, monkeypatch, suffix):
     path, opened = tmp_path / f"a{suffix}", []

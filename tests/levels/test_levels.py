@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binsparse_levels import (
-    ArrayError,
-    FormatError,
-    Problem,
-    Sparse,
-    Tensor,
-    pack_dense,
-    testing,
-)
+from binsparse_levels import ArrayError, FormatError, Problem, Sparse, Tensor, pack_dense, testing
 from binsparse_levels.levels import LEVELS, register
 
 

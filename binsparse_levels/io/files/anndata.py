@@ -10,27 +10,28 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import h5py
 
-from ...arrays import Sliceable
 from ...errors import ArrayError, BinsparseError, ContainerError, Problem
 from ...limits import DEFAULT_LIMITS, Limits
 from .anndata_tables import AXES, NAMES, Axes, Opener, names_of, opened
 from .anndata_writing import write
-from .compressed_matrix import Axis, Compressed, compressed, first_items, read_matrix
-from .sources import Group, attribute_text
+from .compressed_matrix import Compression, compressed, read_matrix
+from .sources import FileTensor, Group, attribute_text
 
 __all__ = ["claims", "looking", "read", "write"]
 
-_FORMATS: dict[str, Axis] = {"csr_matrix": "row", "csc_matrix": "col", "csr": "row", "csc": "col"}
+_Matrix: TypeAlias = tuple[Compression, tuple[int, int], dict[str, list[str]]]  # its format, shape and names
+
+_FORMATS: dict[str, Compression] = {"csr_matrix": "CSR", "csc_matrix": "CSC", "csr": "CSR", "csc": "CSC"}
 _ARRAYS = ("indptr", "indices", "data")
 
 
 @contextlib.contextmanager
-def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Compressed]:
-    """The matrix at a place, with lazy arrays, which can be read within the block.
+def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[FileTensor]:
+    """The matrix in a group, with lazy arrays, which can be read within the block.
 
     path: a file or an open group of HDF5, or any place of Zarr. Without a group it is the `X` of AnnData, or the
     `matrix` of 10x. Raises ContainerError for a file of neither, ArrayError for arrays that do not fit each other.
@@ -40,14 +41,24 @@ def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIM
         def at(name: str | None) -> Group:
             return closing.enter_context(opened(path, name, limits))
 
-        place = at(group)
-        inner = next((name for name in ("matrix", "X") if not group and name in place.names()), None)
+        source = at(group)
+        inner = next((name for name in ("matrix", "X") if not group and name in source.names()), None)
         if inner:
-            group, place = inner, at(inner)
-        if "barcodes" in place.names():
-            yield _tenx(place, at, group)
+            group, source = inner, at(inner)
+        if "barcodes" in source.names():
+            matrix = _tenx(source, at, group)
         else:
-            yield _anndata(place, at, AXES.get((group or "").partition("/")[0], ("obs", "var")))
+            matrix = _anndata(source, at, AXES.get((group or "").partition("/")[0], ("obs", "var")))
+        pointers, indices, data = _ARRAYS
+        format, shape, names = matrix
+        yield compressed(
+            format,
+            shape,
+            source.integers(pointers),
+            _ARRAYS,
+            names,
+            lambda _: (source.integers(indices), source.numbers(data)),
+        )
 
 
 read = functools.partial(read_matrix, looking)
@@ -70,18 +81,18 @@ def _said(attributes: Mapping[str, Any]) -> str:
     return "h5sparse_format" if "h5sparse_format" in attributes else "encoding-type"
 
 
-def _anndata(place: Group, at: Opener, axes: Axes) -> Compressed:
-    said = _said(place.attributes)
-    kind = place.attribute_text(said)
-    if kind not in _FORMATS:
-        raise ContainerError(Problem(said, f"expected csr_matrix or csc_matrix, got {kind!r:.60}"))
-    name = "shape" if "shape" in place.attributes else "h5sparse_shape"
-    shape = _sizes(place.attribute_numbers(name), name)
+def _anndata(source: Group, at: Opener, axes: Axes) -> _Matrix:
+    said = _said(source.attributes)
+    word = source.attribute_text(said)
+    if word not in _FORMATS:
+        raise ContainerError(Problem(said, f"expected csr_matrix or csc_matrix, got {word!r:.60}"))
+    name = "shape" if "shape" in source.attributes else "h5sparse_shape"
+    shape = _sizes(source.attribute_numbers(name), name)
     names = {name: _names_or_none(at, axis) for name, axis in zip(NAMES, axes, strict=True) if axis}
     # Names that are not as many as the matrix has rows or columns are those of another matrix.
     sizes = dict(zip(NAMES, shape, strict=True))
-    fitting = {name: found for name, found in names.items() if len(found) == sizes[name]}
-    return _matrix(place, _FORMATS[kind], shape, fitting)
+    fitting = {name: texts for name, texts in names.items() if len(texts) == sizes[name]}
+    return _FORMATS[word], shape, fitting
 
 
 def _names_or_none(at: Opener, axis: str) -> list[str]:
@@ -92,24 +103,13 @@ def _names_or_none(at: Opener, axis: str) -> list[str]:
         return []
 
 
-def _tenx(place: Group, at: Opener, group: str | None) -> Compressed:
-    shape = _sizes(place.integers("shape")[:].tolist(), "shape")
-    features = (at(f"{group or ''}/features"), "id") if "features" in place.names() else (place, "genes")
-    names = {"row_names": features[0].texts(features[1]), "column_names": place.texts("barcodes")}
-    return _matrix(place, "col", shape, names)
+def _tenx(source: Group, at: Opener, group: str | None) -> _Matrix:
+    features = (at(f"{group or ''}/features"), "id") if "features" in source.names() else (source, "genes")
+    names = {"row_names": features[0].texts(features[1]), "column_names": source.texts("barcodes")}
+    return "CSC", _sizes(source.integers("shape")[:].tolist(), "shape"), names
 
 
 def _sizes(shape: Sequence[int], name: str) -> tuple[int, int]:
     if len(shape) != 2 or min(shape) < 0:
         raise ContainerError(Problem(name, f"expected 2 sizes, got {shape!r:.60}"))
     return shape[0], shape[1]
-
-
-def _matrix(place: Group, by: Axis, shape: tuple[int, int], names: Mapping[str, list[str]]) -> Compressed:
-    indptr, indices, data = _ARRAYS
-
-    def entries(count: int) -> tuple[Sliceable, Sliceable]:
-        found = place.integers(indices), place.numbers(data)
-        return first_items(found[0], count, indices), first_items(found[1], count, data)
-
-    return compressed(by, shape, place.integers(indptr), _ARRAYS, names, entries)

@@ -12,7 +12,8 @@ import functools
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from itertools import product
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -36,13 +37,16 @@ from ...kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
 from ...limits import DEFAULT_LIMITS, Limits, as_integers
 from ...tensors.tensor import Tensor
 from ...tensors.validation import check_representable
-from .compressed_matrix import Axis, Compressed, compressed, first_items, read_matrix
-from .sources import Folder, Group, Place, attribute_text
+from .compressed_matrix import Compression, compressed, read_matrix
+from .sources import FileTensor, Folder, Group, attribute_text, encodes
 
 _VALUES = {"uint": "uint32", "float": "float32", "double": "float64", "ulong": "uint64"}
 _TYPES = {"uint32": b"UINT32v1", "uint64": b"UINT64v1", "float32": b"FLOATSv1", "float64": b"DOUBLEv1"}
 _VERSION = re.compile(r"(packed|unpacked)-(uint|float|double)-matrix-v([12])|(unpacked)-(ulong)-matrix-v(2)")
+_FORMATS: dict[str, Compression] = {"row": "CSR", "col": "CSC"}
 _NAMES = {"row_names": "row_names", "column_names": "col_names"}  # ours, theirs
+_STREAMS = ("", "_data", "_idx", "_idx_offsets", "_starts")
+_MEMBERS = {"shape", "idxptr", "storage_order", *_NAMES.values(), *map("".join, product(("index", "val"), _STREAMS))}
 _MOST = 2**32 - 1  # of a dimension, and of an integer
 _WRAP = 2**32  # words, of which `idx` counts the rest
 _CHUNK = 1024  # items of a dataset, as BPCells itself has it
@@ -61,20 +65,18 @@ class Version(NamedTuple):
 
 
 @contextlib.contextmanager
-def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Compressed]:
-    """The matrix at a place, with lazy arrays, which can be read within the block.
+def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[FileTensor]:
+    """The matrix in a folder or a group, with lazy arrays, which can be read within the block.
 
     Raises ContainerError for another file, ArrayError for arrays that do not fit each other.
     """
     with contextlib.ExitStack() as closing:
-        place: Place
-        if isinstance(path, str) and os.path.isdir(path):
-            if group:
-                raise PathMissingError(Problem(f"{path}:{group}", "a folder of BPCells has no groups"))
-            place = Folder(path, _TYPES, limits, closing)
+        if not isinstance(path, str) or not os.path.isdir(path):
+            yield _matrix(Group(closing.enter_context(hdf5.reading(path, group, limits)), limits))
+        elif group:
+            raise PathMissingError(Problem(f"{path}:{group}", "a folder of BPCells has no groups; leave out the group"))
         else:
-            place = Group(closing.enter_context(hdf5.reading(path, group, limits)), limits)
-        yield _matrix(place)
+            yield _matrix(Folder(path, _TYPES, limits, closing))
 
 
 read = functools.partial(read_matrix, looking)
@@ -87,30 +89,28 @@ def claims(group: h5py.Group) -> bool:
     return False
 
 
-def _matrix(place: Place) -> Compressed:
-    version = _version(place.version())
-    orders = place.texts("storage_order")
-    order = orders[0] if orders else ""
-    if order not in ("row", "col"):
+def _matrix(source: Folder | Group) -> FileTensor:
+    version = _version(source.version())
+    order = next(iter(source.texts("storage_order")), "")
+    if order not in _FORMATS:
         raise ContainerError(Problem("storage_order", f"expected row or col, got {order!r:.40}"))
-    by: Axis = "row" if order == "row" else "col"
-    sizes = place.numbers("shape", "uint32")
+    sizes = source.numbers("shape", "uint32")
     if len(sizes) != 2:
         raise ArrayError(Problem("shape", f"expected 2 sizes, got {len(sizes)}"))
     rows, columns = map(int, sizes[:])
-    attributes = {ours: place.texts(theirs) for ours, theirs in _NAMES.items()}
-    pointers = place.numbers("idxptr", "uint32" if version.number == 1 else "uint64")
+    attributes = {ours: source.texts(theirs) for ours, theirs in _NAMES.items()}
+    pointers = source.numbers("idxptr", "uint32" if version.number == 1 else "uint64")
 
     def entries(count: int) -> tuple[Sliceable, Sliceable]:
-        if version.packed:
-            indices: Sliceable = _stream(place, "index", ZIGZAG, count, version)
-        else:
-            indices = first_items(place.numbers("index", "uint32"), count, "index")
-        if version.packed and version.values == "uint":
-            return indices, _stream(place, "val", LESS_ONE, count, version)
-        return indices, first_items(place.numbers("val", _VALUES[version.values]), count, "val")
+        packed = [version.packed, version.packed and version.values == "uint"]
+        streams = ("index", ZIGZAG, "uint32"), ("val", LESS_ONE, _VALUES[version.values])
+        indices, values = (
+            _stream(source, name, codec, count, version) if is_packed else source.numbers(name, dtype)
+            for (name, codec, dtype), is_packed in zip(streams, packed, strict=True)
+        )
+        return indices, values
 
-    return compressed(by, (rows, columns), pointers, ("idxptr", "index", "val"), attributes, entries)
+    return compressed(_FORMATS[order], (rows, columns), pointers, ("idxptr", "index", "val"), attributes, entries)
 
 
 def _version(text: str) -> Version:
@@ -126,11 +126,11 @@ def _version(text: str) -> Version:
     raise ContainerError(Problem("version", f"expected {known}, got {text!r:.60}"))
 
 
-def _stream(place: Place, name: str, codec: int, count: int, version: Version) -> Stream:
+def _stream(source: Folder | Group, name: str, codec: int, count: int, version: Version) -> Stream:
     """Packed numbers in the arrays NAME_data, NAME_idx, NAME_idx_offsets and NAME_starts."""
-    words = place.numbers(f"{name}_data", "uint32", unsigned=True)
-    idx = place.numbers(f"{name}_idx", "uint32", unsigned=True)
-    starts = place.numbers(f"{name}_starts", "uint32", unsigned=True) if codec == ZIGZAG else None
+    words = source.numbers(f"{name}_data", "uint32", unsigned=True)
+    idx = source.numbers(f"{name}_idx", "uint32", unsigned=True)
+    starts = source.numbers(f"{name}_starts", "uint32", unsigned=True) if codec == ZIGZAG else None
     chunks = -(-count // CHUNK)
     if len(idx) < chunks + 1:
         raise ArrayError(Problem(f"{name}_idx", f"expected a length of {chunks + 1}, got {len(idx)}"))
@@ -140,7 +140,7 @@ def _stream(place: Place, name: str, codec: int, count: int, version: Version) -
         raise ArrayError(Problem(f"{name}_starts", f"expected a length of {chunks}, got {len(starts)}"))
     wraps = np.empty(0, np.int64)
     if version.number > 1:
-        wraps = _wraps(place.numbers(f"{name}_idx_offsets", "uint64"), f"{name}_idx_offsets", len(idx), len(words))
+        wraps = _wraps(source.numbers(f"{name}_idx_offsets", "uint64"), f"{name}_idx_offsets", len(idx), len(words))
 
     def offsets(first: int, last: int) -> Array:
         found = idx[first:last].astype(np.int64)
@@ -192,58 +192,46 @@ def write(
         raise OptionError(Problem(path, f"expected chunks >= 1 and gzip 0 … 9, got {chunks!r:.40} and {gzip!r:.40}"))
     in_hdf5 = group is not None or path.lower().endswith(_SUFFIXES)
     if not in_hdf5 and (gzip or chunks != _CHUNK):
-        raise OptionError(Problem(path, "a folder of BPCells has no chunks and no compression"))
-    said, arrays, texts = _contents(path, tensor, packed, version)
+        raise OptionError(Problem(path, "a folder of BPCells has no chunks and no compression; leave them out"))
+    arrays, texts = _contents(path, tensor, packed, version)
     if in_hdf5:
-        _write_group(path, group, overwrite, str(said), arrays, texts, chunks, gzip)
+        options = {"compression": "gzip", "compression_opts": gzip, "shuffle": True} if gzip else {}
+        _write_group(path, group, overwrite, arrays, texts, {"chunks": (chunks,), **options})
     else:
-        _write_folder(path, overwrite, str(said), arrays, texts)
+        _write_folder(path, overwrite, arrays, texts)
 
 
-def _contents(
-    path: str, tensor: Tensor, packed: bool, number: int
-) -> tuple[Version, dict[str, Array], dict[str, list[str]]]:
-    """The version, the arrays and the lists of texts of a matrix."""
+def _contents(path: str, tensor: Tensor, packed: bool, number: int) -> tuple[dict[str, Array], dict[str, list[str]]]:
+    """The arrays and the lists of texts of a matrix, the version among them."""
     check_representable(tensor, "BPCells", path, ranks=(2,))
     if max(tensor.shape) > _MOST:
-        raise FormatError(Problem(path, f"BPCells holds no dimension above {_MOST}, got shape {tensor.shape}"))
+        raise FormatError(Problem(path, f"BPCells holds no dimension above {_MOST}, got {tensor.shape}; split it"))
     texts = {theirs: _names(tensor, ours, k) for k, (ours, theirs) in enumerate(_NAMES.items())}
-    by_column = tensor.format.order == (1, 0)
-    matrix = tensor.convert("CSC" if by_column else "CSR")
-    texts["storage_order"] = ["col" if by_column else "row"]
-    said = Version(packed, _kind(matrix.values, path), number)
-    pointers, indices = matrix.arrays["pointers_to_1"], matrix.arrays["indices_1"]
-    values = matrix.values.astype(_VALUES[said.values], copy=False)
-    arrays = arrays_of(said, matrix.shape, pointers, indices.astype(np.uint32, copy=False), values)
-    return said, arrays, texts
-
-
-def arrays_of(
-    said: Version, shape: tuple[int, ...], pointers: Array, indices: Array, values: Array
-) -> dict[str, Array]:
-    """The arrays of a matrix by the names that they have in the file. Raises FormatError for too many entries."""
-    if said.number == 1 and int(pointers[-1]) > _MOST:
-        raise FormatError(Problem("idxptr", f"version 1 holds no more than {_MOST} entries, got {int(pointers[-1])}"))
+    order = "col" if tensor.format.order == (1, 0) else "row"
+    matrix = tensor.convert(_FORMATS[order])
+    version = Version(packed, _value_type(matrix.values, path), number)
+    texts |= {"storage_order": [order], "version": [str(version)]}
+    pointers, indices = matrix.arrays["pointers_to_1"], matrix.arrays["indices_1"].astype(np.uint32, copy=False)
+    if number == 1 and int(pointers[-1]) > _MOST:
+        what = f"version 1 holds no more than {_MOST} entries, got {int(pointers[-1])}; write version 2"
+        raise FormatError(Problem("idxptr", what))
+    values = matrix.values.astype(_VALUES[version.values], copy=False)
     arrays = {
-        "idxptr": pointers.astype(np.uint32 if said.number == 1 else np.uint64),
-        "shape": np.array(shape, np.uint32),
+        "idxptr": pointers.astype(np.uint32 if number == 1 else np.uint64),
+        "shape": np.array(matrix.shape, np.uint32),
     }
-    if said.packed:
-        arrays |= _packed("index", indices, ZIGZAG, said.number)
-    else:
-        arrays["index"] = indices
-    if said.packed and said.values == "uint":
-        arrays |= _packed("val", values, LESS_ONE, said.number)
-    else:
-        arrays["val"] = values
-    return arrays
+    arrays |= _packed("index", indices, ZIGZAG, number) if packed else {"index": indices}
+    packed_values = packed and version.values == "uint"
+    arrays |= _packed("val", values, LESS_ONE, number) if packed_values else {"val": values}
+    return arrays, texts
 
 
 def _packed(name: str, numbers: Array, codec: int, version: int) -> dict[str, Array]:
     encoded = encode(numbers, codec)
     crossings = int(encoded.offsets[-1]) // _WRAP
     if version == 1 and crossings:
-        raise FormatError(Problem(name, f"version 1 holds less than 2**32 packed words, got {encoded.offsets[-1]}"))
+        what = f"version 1 holds less than 2**32 packed words, got {encoded.offsets[-1]}; write version 2"
+        raise FormatError(Problem(name, what))
     arrays = {f"{name}_data": encoded.words, f"{name}_idx": (encoded.offsets % _WRAP).astype(np.uint32)}
     if version > 1:
         inner = np.searchsorted(encoded.offsets, _WRAP * np.arange(1, crossings + 1))
@@ -253,12 +241,12 @@ def _packed(name: str, numbers: Array, codec: int, version: int) -> dict[str, Ar
     return arrays
 
 
-def _kind(values: Array, path: str) -> str:
+def _value_type(values: Array, path: str) -> str:
     """The name of the BPCells type that represents these values exactly."""
     if values.dtype.kind == "f" and values.dtype.itemsize <= 8:
         return "double" if values.dtype.itemsize == 8 else "float"
     if values.dtype.kind not in "biu":
-        raise FormatError(Problem(path, f"BPCells holds no {values.dtype} values"))
+        raise FormatError(Problem(path, f"BPCells holds no {values.dtype} values; call astype() first"))
     if values.size and values.dtype.kind != "b" and not 0 <= int(values.min()) <= int(values.max()) <= _MOST:
         what = f"BPCells holds integers of 0 … {_MOST}, got {values.min()} … {values.max()}; floating-point ones fit"
         raise FormatError(Problem(path, what))
@@ -272,35 +260,24 @@ def _names(tensor: Tensor, name: str, dimension: int) -> list[str]:
     if len(names) not in (0, tensor.shape[dimension]):
         what = f"expected none or {tensor.shape[dimension]} for dimension {dimension}, got {len(names)}"
         raise FormatError(Problem(f"attributes.{name}", what))
-    wrong = next((k for k, text in enumerate(names) if not _is_line(text)), None)
-    if wrong is not None:
-        raise FormatError(Problem(f"attributes.{name}[{wrong}]", f"no line of text: {names[wrong]!r:.60}"))
+    for k, text in enumerate(names):
+        if not encodes(text) or "\n" in text or text.endswith("\r"):  # it would be another one when it is read
+            raise FormatError(Problem(f"attributes.{name}[{k}]", f"no line of text: {text!r:.60}; rename it"))
     return names
 
 
-def _is_line(text: str) -> bool:
-    """Whether a name is read back unchanged, from a folder and from HDF5."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\n" not in text and "\0" not in text and not text.endswith("\r")
-
-
-def _write_folder(
-    path: str, overwrite: bool, version: str, arrays: Mapping[str, Array], texts: Mapping[str, list[str]]
-) -> None:
+def _write_folder(path: str, overwrite: bool, arrays: Mapping[str, Array], texts: Mapping[str, list[str]]) -> None:
     refuse_existing(path, overwrite)
     real = os.path.realpath(path)
     if os.path.isdir(real) and os.listdir(real) and not is_folder(real):
-        raise PathExistsError(Problem(path, "is a folder without a matrix of BPCells, and is not overwritten"))
-    with replacing_folder(path) as part:
+        raise PathExistsError(Problem(path, "holds no matrix of BPCells, and is not overwritten; choose another path"))
+    with replacing_folder(path) as temporary:
         for name, array in arrays.items():
-            with open(os.path.join(part, name), "wb") as file:
+            with open(os.path.join(temporary, name), "wb") as file:
                 file.write(_TYPES[array.dtype.name])
                 file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
-        for name, lines in {**texts, "version": [version]}.items():
-            with open(os.path.join(part, name), "wb") as file:
+        for name, lines in texts.items():
+            with open(os.path.join(temporary, name), "wb") as file:
                 file.write("".join(f"{line}\n" for line in lines).encode())
 
 
@@ -317,36 +294,26 @@ def _write_group(
     path: str,
     group: str | None,
     overwrite: bool,
-    version: str,
     arrays: Mapping[str, Array],
-    texts: Mapping[str, list[str]],
-    chunks: int,
-    gzip: int,
+    texts: dict[str, list[str]],
+    options: Mapping[str, Any],
 ) -> None:
-    options = {"compression": "gzip", "compression_opts": gzip, "shuffle": True} if gzip else {}
     with hdf5.writing(path, group, overwrite, DEFAULT_LIMITS, DEFAULT_STORAGE) as writer:
-        place = writer.group
-        if "version" in place.attrs:
+        target = writer.group
+        if "version" in target.attrs:
             if not overwrite:
                 raise PathExistsError(Problem(f"{path}:{group}", "has a matrix; pass overwrite=True"))
-            _clear(place)
-        taken = {*arrays, *texts} & set(place.keys())
+            del target.attrs["version"]
+            for name in _MEMBERS & set(target.keys()):
+                del target[name]
+        (version,) = texts.pop("version")
+        taken = {*arrays, *texts} & set(target.keys())
         if taken:
-            what = "is there already, and is no array of a matrix of BPCells"
-            raise PathExistsError(Problem(f"{place.name}/{min(taken)}", what))
+            what = "is there already, and is no array of a matrix of BPCells; choose another group"
+            raise PathExistsError(Problem(f"{target.name}/{min(taken)}", what))
         for name, array in arrays.items():
             given = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            place.create_dataset(name, data=given, maxshape=(None,), chunks=(chunks,), **options)
+            target.create_dataset(name, data=given, maxshape=(None,), **options)
         for name, lines in texts.items():
-            place.create_dataset(name, shape=(len(lines),), dtype=h5py.string_dtype())[...] = lines
-        place.attrs["version"] = version
-
-
-def _clear(place: h5py.Group) -> None:
-    """Delete the matrix in a group."""
-    del place.attrs["version"]
-    parts = ["", "_data", "_idx", "_idx_offsets", "_starts"]
-    names = {"shape", "idxptr", "storage_order", *_NAMES.values()}
-    names |= {f"{name}{part}" for name in ("index", "val") for part in parts}
-    for name in names & set(place.keys()):
-        del place[name]
+            target.create_dataset(name, shape=(len(lines),), dtype=h5py.string_dtype())[...] = lines
+        target.attrs["version"] = version

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ...arrays import Sliceable, cut
@@ -13,79 +12,47 @@ from ...errors import ArrayError, Problem, raise_if
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.packing import sorted_tensor
 from ...tensors.tensor import Tensor
-from .sources import named
+from .sources import FileTensor, named
 
-Axis: TypeAlias = Literal["row", "col"]  # by which a matrix is compressed
-
-
-@dataclass(frozen=True, eq=False)
-class Compressed:
-    """A matrix in a file, before it is read. names: of its pointers, indices and values in the file, for errors.
-
-    Only the ends of the pointers have been looked at.
-    """
-
-    format: Literal["CSR", "CSC"]
-    shape: tuple[int, int]
-    pointers: Sliceable
-    indices: Sliceable
-    values: Sliceable
-    names: tuple[str, str, str]
-    attributes: Mapping[str, list[str]]
-
-    @property
-    def arrays(self) -> dict[str, Sliceable]:
-        """The index and pointer arrays by the names that they have in a tensor."""
-        return {"pointers_to_1": self.pointers, "indices_1": self.indices}
-
-    def tensor(self, duplicates: Duplicates, limits: Limits) -> Tensor:
-        """The matrix in memory, checked in full. Entries of a row or column that are out of order are sorted.
-
-        Raises ArrayError, LimitError.
-        """
-        loaded = []
-        for name, stored in zip(self.names, (self.pointers, self.indices, self.values), strict=True):
-            limits.hold("array_bytes", len(stored) * stored.dtype.itemsize, name, "the size in bytes")
-            loaded.append(stored[:])
-        pointers, indices, values = loaded
-        arrays = {"pointers_to_1": pointers, "indices_1": indices}
-        with named(dict(zip((*self.arrays, "values"), self.names, strict=True))):
-            made = sorted_tensor(self.format, self.shape, arrays, values, duplicates=duplicates, limits=limits)
-        return made._with(made.format, made._tree, attributes=dict(self.attributes))
+Compression: TypeAlias = Literal["CSR", "CSC"]
 
 
 def compressed(
-    by: Axis,
+    format: Compression,
     shape: tuple[int, int],
     pointers: Sliceable,
     names: tuple[str, str, str],
     attributes: Mapping[str, list[str]],
     entries: Callable[[int], tuple[Sliceable, Sliceable]],
-) -> Compressed:
-    """A matrix, compressed by rows or columns, whose pointers have the right length and ends. entries(n): the n indices
-    and values. Raises ArrayError.
+) -> FileTensor:
+    """A matrix in a file, of which only the number and the ends of the pointers are checked.
+
+    names: of its pointers, indices and values in the file. attributes: the names of its rows and columns. entries(n):
+    the indices and values, of which the first n count. Raises ArrayError.
     """
-    fibers = shape[0 if by == "row" else 1]
+    fibers = shape[format == "CSC"]
     if fibers == 0 and len(pointers) == 2 and not pointers[:].any():  # so BPCells writes no rows or columns
         pointers = cut(pointers, 0, 1)
+    sizes = f"{shape[0]} × {shape[1]}"
     if len(pointers) != fibers + 1:
-        what = f"expected a length of {fibers + 1} for shape {shape[0]} × {shape[1]}, got {len(pointers)}"
+        what = f"expected a length of {fibers + 1} for shape {sizes}, got {len(pointers)}"
         raise ArrayError(Problem(names[0], what))
     first, last = (int(pointers[at : at + 1][0]) for at in (0, fibers))
     if first != 0 or not 0 <= last <= INT64_MAX:
-        raise ArrayError(Problem(names[0], f"goes from {first} to {last}"))
+        raise ArrayError(Problem(names[0], f"goes from {first} to {last}, expected 0 and more"))
+    given = {name: texts for name, texts in attributes.items() if texts}
     wrong = [
-        Problem(name, f"expected none or {size} for shape {shape[0]} × {shape[1]}, got {len(attributes[name])}")
+        Problem(name, f"expected none or {size} for shape {sizes}, got {len(given[name])}")
         for name, size in zip(("row_names", "column_names"), shape, strict=True)
-        if name in attributes and len(attributes[name]) not in (0, size)
+        if name in given and len(given[name]) != size
     ]
     raise_if(ArrayError, wrong)
-    indices, values = entries(last)
-    given = {name: found for name, found in attributes.items() if found}
-    return Compressed("CSR" if by == "row" else "CSC", shape, pointers, indices, values, names, given)
+    indices, values = (_first(stored, last, name) for stored, name in zip(entries(last), names[1:], strict=True))
+    arrays = {"pointers_to_1": pointers, "indices_1": indices}
+    return FileTensor(format, shape, arrays, values, given, dict(zip((*arrays, "values"), names, strict=True)))
 
 
-def first_items(stored: Sliceable, count: int, name: str) -> Sliceable:
+def _first(stored: Sliceable, count: int, name: str) -> Sliceable:
     """The first `count` items of an array. Raises ArrayError for a shorter array."""
     if len(stored) < count:
         raise ArrayError(Problem(name, f"expected a length of {count}, got {len(stored)}"))
@@ -93,16 +60,23 @@ def first_items(stored: Sliceable, count: int, name: str) -> Sliceable:
 
 
 def read_matrix(
-    looking: Callable[..., AbstractContextManager[Compressed]],
+    looking: Callable[..., AbstractContextManager[FileTensor]],
     path: str,
     *,
     group: str | None = None,
     duplicates: Duplicates = "error",
     limits: Limits = DEFAULT_LIMITS,
 ) -> Tensor:
-    """The matrix that `looking` finds at a place, CSR or CSC as it is stored, decoded and checked in full.
+    """The matrix that `looking` yields, CSR or CSC as it is stored, decoded and checked in full.
 
-    Entries out of order are sorted. Raises ContainerError, ArrayError, LimitError.
+    Entries of a row or column that are out of order are sorted. Raises ContainerError, ArrayError, LimitError.
     """
-    with looking(path, group, limits=limits) as matrix:
-        return matrix.tensor(duplicates, limits)
+    with looking(path, group, limits=limits) as stored:
+        arrays = {}
+        for name, array in {**stored.arrays, "values": stored.values}.items():
+            limits.hold("array_bytes", len(array) * array.dtype.itemsize, stored.names[name], "the size in bytes")
+            arrays[name] = array[:]
+    values = arrays.pop("values")
+    with named(stored.names):
+        made = sorted_tensor(stored.format, stored.shape, arrays, values, duplicates=duplicates, limits=limits)
+    return made._with(made.format, made._tree, attributes=dict(stored.attributes))

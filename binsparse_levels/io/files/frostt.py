@@ -9,7 +9,7 @@ import numpy as np
 
 from ...arrays import Array
 from ...engine.emission import Duplicates
-from ...errors import ArrayError, FormatError, Problem
+from ...errors import ArrayError, FormatError, Problem, raise_if
 from ...formats.format import coordinates
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.packing import pack
@@ -37,12 +37,11 @@ def read(
     width = _width(data, path)
     *columns, values = _parse(data, width, path)
     problems = [
-        Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}")
+        Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}; count from 1 in the file")
         for k, x in enumerate(columns)
         if len(x) and x.min() < 1
     ]
-    if problems:
-        raise ArrayError(problems)
+    raise_if(ArrayError, problems)
     for x in columns:
         x -= 1
     if shape is None:
@@ -63,7 +62,7 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
     check_representable(tensor, "a .tns file", path, ranks=range(1, tensor.ndim + 1), type_fits=type_fits)
     coords, values = tensor.unpack()
     if values.dtype == np.uint64 and len(values) and values.max() > INT64_MAX:
-        raise FormatError(Problem(path, "a .tns file holds no integers above 2**63 - 1"))
+        raise FormatError(Problem(path, "a .tns file holds no integers above 2**63 - 1; call astype() first"))
     numbers = values.astype(np.uint8) if values.dtype.kind == "b" else values
     with text_tables.writing(path, overwrite) as stream:
         stream.write(f"{COMMENT} {' '.join(map(str, tensor.shape))}\n".encode())

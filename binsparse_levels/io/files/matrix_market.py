@@ -39,7 +39,7 @@ class Header(NamedTuple):
 def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAULT_LIMITS) -> Tensor:
     """The matrix in a .mtx file: COOR of a coordinate file, DMATC of an array.
 
-    A pattern becomes iso, of the boolean True. A symmetric kind becomes a structure; its entries lie in the lower
+    A pattern becomes iso, of the boolean True. A symmetry becomes a structure; its entries lie in the lower
     triangle by the standard, and in the upper one in files of some programs. Raises ArrayError, ContainerError.
     """
     with text_tables.reading(path) as stream:
@@ -49,14 +49,14 @@ def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAUL
         return _read_array(head, data, path, limits)
     rows, columns, *numbers = text_tables.parse_table(data, ["i8", "i8", *_TYPES[head.field]], COMMENT, path)
     if len(rows) != head.entries:
-        raise ArrayError(Problem(path, f"announces {head.entries} entries and has {len(rows)}"))
+        raise ArrayError(Problem(path, f"announces {head.entries} entries and has {len(rows)}; correct its size line"))
     coords = [rows - 1, columns - 1]
     structure = None
     if head.symmetry is not None:
         candidates = [f"{head.symmetry}_lower", f"{head.symmetry}_upper"]
         fitting = [name for name in candidates if in_triangle(name, coords).all()]
         if not fitting:
-            raise ArrayError(Problem(path, f"is {head.symmetry}, but has entries in both triangles"))
+            raise ArrayError(Problem(path, f"is {head.symmetry}, with entries in both triangles; declare it general"))
         structure = fitting[0]
     values = _values(numbers)
     return pack(coords, values, head.shape, "COOR", duplicates=duplicates, structure=structure, limits=limits)
@@ -77,8 +77,8 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
     field = "pattern" if pattern else _field(tensor.dtype, path)
     symmetry = "general"
     if tensor.structure is not None:
-        kind, _, triangle = tensor.structure.rpartition("_")
-        symmetry = kind.replace("_", "-")
+        name, _, triangle = tensor.structure.rpartition("_")
+        symmetry = name.replace("_", "-")
         kept = in_triangle(tensor.structure, coords)
         coords, values = tuple(x[kept] for x in coords), values[kept]
         if triangle == "upper":
@@ -97,18 +97,18 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
     else:
         columns = [*(x + 1 for x in coords), *columns]
     with text_tables.writing(path, overwrite) as stream:
-        kind = "array" if as_array else "coordinate"
-        stream.write(f"%%MatrixMarket matrix {kind} {field} {symmetry}\n{' '.join(map(str, size))}\n".encode())
+        form = "array" if as_array else "coordinate"
+        stream.write(f"%%MatrixMarket matrix {form} {field} {symmetry}\n{' '.join(map(str, size))}\n".encode())
         text_tables.format_table(stream, columns)
 
 
 def _field(dtype: np.dtype[np.generic], path: str) -> str:
     """The field that holds values of this type; the text itself keeps no width."""
     if dtype.itemsize > (16 if dtype.kind == "c" else 8):
-        raise FormatError(Problem(path, f"the text of a .mtx file would round {dtype} values"))
+        raise FormatError(Problem(path, f"the text of a .mtx file would round {dtype} values; call astype() first"))
     field = {"b": "integer", "i": "integer", "u": "integer", "f": "real", "c": "complex"}.get(dtype.kind)
     if field is None:
-        raise FormatError(Problem(path, f"a .mtx file holds no {dtype} values"))
+        raise FormatError(Problem(path, f"a .mtx file holds no {dtype} values; call astype() first"))
     return "unsigned-integer" if dtype == np.uint64 else field
 
 
@@ -117,13 +117,13 @@ def _read_header(stream: IO[bytes], path: str) -> Header:
     words = first.decode("latin1").lower().split()
     if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"] or words[2] not in ("coordinate", "array"):
         raise ContainerError(Problem(path, f"expected %%MatrixMarket matrix coordinate or array, got {first!r:.80}"))
-    _, _, kind, field, symmetry = words
-    if field not in _TYPES or symmetry not in _SYMMETRIES or (kind == "array" and field == "pattern"):
+    _, _, form, field, symmetry = words
+    if field not in _TYPES or symmetry not in _SYMMETRIES or (form == "array" and field == "pattern"):
         raise ContainerError(Problem(path, f"unknown kind of matrix: {' '.join(words[2:])}"))
     while (line := stream.readline()) and (not line.strip() or line.lstrip().startswith(b"%")):
         pass
     sizes = line.split()
-    wanted = 3 if kind == "coordinate" else 2
+    wanted = 3 if form == "coordinate" else 2
     if len(sizes) != wanted or not all(size.isdigit() and len(size) < 20 for size in sizes):
         raise ContainerError(Problem(path, f"expected a line of {wanted} sizes, got {line!r:.80}"))
     rows, columns, *entries = map(int, sizes)
@@ -141,7 +141,7 @@ def _values(numbers: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _read_array(head: Header, data: bytes, path: str, limits: Limits) -> Tensor:
-    """An array lists its columns one behind the other, of a symmetric kind the lower triangle alone."""
+    """An array lists its columns one behind the other, with a symmetry the lower triangle alone."""
     values = _values(text_tables.parse_table(data, _TYPES[head.field], COMMENT, path))
     rows, columns = head.shape
     structure = None if head.symmetry is None else f"{head.symmetry}_lower"

@@ -10,8 +10,8 @@ the writers of such files see differently:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from ...levels import full
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.tensor import Tensor
 from ...tensors.validation import check_representable
+from .sources import FileTensor
 
 
 @contextlib.contextmanager
@@ -38,28 +39,18 @@ def open_array(
     try:
         file = open(path, "rb")  # noqa: SIM115, what is raised inside is not of the opening
     except FileNotFoundError:
-        raise PathMissingError(Problem(path, "no such file")) from None
+        raise PathMissingError(Problem(path, "no such file; check the path")) from None
     except OSError as error:
-        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}")) from error
+        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}; check its permissions")) from error
     with file:
         yield ArrayFile(file, path, limits, dtype)
 
 
-class Found(NamedTuple):
-    """An array in a file as a tensor, not yet read."""
-
-    format: Format
-    shape: tuple[int, ...]
-    arrays: Mapping[str, Any]
-    values: ArrayFile
-    attributes: Mapping[str, Any]
-
-
 @contextlib.contextmanager
-def looking(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Found]:
+def looking(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[FileTensor]:
     """The tensor that `read` gives, with lazy values. Raises what `open_array` raises."""
     with open_array(path, limits=limits) as array:
-        yield Found(*_place(array.header, "F"), {}, array, {})
+        yield FileTensor(*_format_and_shape(array.header, "F"), {}, array)
 
 
 def read(
@@ -73,7 +64,7 @@ def read(
     """
     check_order(order)
     with open_array(path, dtype=dtype, limits=limits) as array:
-        return Tensor(*_place(array.header, order), {}, array.read(), limits=limits)
+        return Tensor(*_format_and_shape(array.header, order), {}, array.read(), limits=limits)
 
 
 def write(
@@ -100,21 +91,19 @@ def write(
     check_representable(tensor, "an .ra file", path)
     if tensor.arrays or len(tensor.values) != tensor.size:
         every = ", ".join(["dense"] * tensor.ndim)
-        raise FormatError(
-            Problem(path, f"an .ra file holds dense arrays, not {tensor.format}; convert it to '{every}'")
-        )
+        what = f"an .ra file holds dense arrays, not {tensor.format}; convert it to '{every}'"
+        raise FormatError(Problem(path, what))
     if type(trailer) is not bytes or type(big_endian) is not bool:
-        raise OptionError(
-            Problem(path, f"expected bytes to append and a boolean, got {trailer!r:.40}, {big_endian!r:.40}")
-        )
+        what = f"expected trailer to be bytes and big_endian a boolean, got {trailer!r:.40}, {big_endian!r:.40}"
+        raise OptionError(Problem(path, what))
     cells = _cells(tensor, path)
     refuse_existing(path, overwrite)
-    with replacing(path) as part, open(part, "wb") as file:
+    with replacing(path) as temporary, open(temporary, "wb") as file:
         options: dict[str, Any] = {"big_endian": big_endian, "encoding": encoding, "trailer": trailer}
         write_array(file, cells.T if order == "F" else cells, path, eltype=eltype, **options)
 
 
-def _place(header: Header, order: Order) -> tuple[Format, tuple[int, ...]]:
+def _format_and_shape(header: Header, order: Order) -> tuple[Format, tuple[int, ...]]:
     """The format and the shape of the items in the order of the file."""
     ndim = len(header.dims)
     if order == "C":

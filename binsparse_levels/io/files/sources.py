@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, Protocol
+from typing import IO, Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -18,37 +18,36 @@ from ...containers import hdf5
 from ...containers.base import ArrayInfo, touching
 from ...containers.direct import open_file, parts_of
 from ...errors import ArrayError, BinsparseError, ContainerError, PathMissingError, Problem
+from ...formats.format import FormatLike
 from ...limits import Limits
 
 
 @contextlib.contextmanager
-def named(names: Mapping[str, str], place: str = "") -> Iterator[None]:
-    """Prefix errors with the place, and name arrays as in the file."""
+def named(names: Mapping[str, str], label: str = "") -> Iterator[None]:
+    """Prefix errors with the label, and name arrays as in the file."""
     try:
         yield
     except BinsparseError as error:
         problems = []
         for problem in error.problems:
             name, bracket, rest = problem.path.partition("[")
-            path = ": ".join(filter(None, [place, names.get(name, name) + bracket + rest]))
+            path = ": ".join(filter(None, [label, names.get(name, name) + bracket + rest]))
             problems.append(Problem(path, problem.message))
         raise type(error)(problems) from None
 
 
-class Place(Protocol):
-    """A folder or a group of arrays and texts."""
+class FileTensor(NamedTuple):
+    """A tensor in an open file, with lazy arrays by stored name. names: of the arrays in the file, for errors.
 
-    def numbers(self, name: str, dtype: str, *, unsigned: bool = False) -> Sliceable:
-        """An array of that type of numbers. unsigned: refuse an array that is stored with signs.
+    Values without a dimension are one value for all entries.
+    """
 
-        Raises ArrayError for another array, ContainerError for a missing one.
-        """
-
-    def texts(self, name: str) -> list[str]:
-        """A list of texts. Raises as `numbers` does."""
-
-    def version(self) -> str:
-        """The text by which the place names its format."""
+    format: FormatLike
+    shape: tuple[int, ...]
+    arrays: Mapping[str, Any]
+    values: Any
+    attributes: Mapping[str, Any] = {}
+    names: Mapping[str, str] = {}
 
 
 class Folder:
@@ -65,16 +64,18 @@ class Folder:
         self._closing = closing
 
     def numbers(self, name: str, dtype: str, *, unsigned: bool = False) -> Sliceable:
+        """An array of that type. Raises ArrayError for another array, PathMissingError."""
         file = self._open(name)
         head, wanted = file.read(8), self._types[dtype]
         if head != wanted:
             raise ArrayError(Problem(name, f"expected a file that begins with {wanted!r}, got {head!r}"))
-        kind = np.dtype(dtype).newbyteorder("<")
-        count = (os.fstat(file.fileno()).st_size - 8) // kind.itemsize
-        parts = parts_of(file.fileno(), 8, kind, name, self._limits)
+        stored = np.dtype(dtype).newbyteorder("<")
+        count = (os.fstat(file.fileno()).st_size - 8) // stored.itemsize
+        parts = parts_of(file.fileno(), 8, stored, name, self._limits)
         return lazy(count, np.dtype(dtype), lambda start, stop: parts(start, stop).astype(dtype, copy=False))
 
     def texts(self, name: str) -> list[str]:
+        """The lines of a file. Raises as `numbers` does."""
         file = self._open(name)
         self._limits.hold("array_bytes", os.fstat(file.fileno()).st_size, name, "the size in bytes")
         with touching(name):
@@ -82,12 +83,13 @@ class Folder:
         try:
             lines = data.decode().split("\n")
         except UnicodeDecodeError as error:
-            raise ArrayError(Problem(name, f"not UTF-8: {error}")) from None
+            raise ArrayError(Problem(name, f"not UTF-8: {error}; write it as UTF-8")) from None
         if not lines[-1]:
             lines.pop()
         return [line.removesuffix("\r") for line in lines]
 
     def version(self) -> str:
+        """The text by which the folder names its format."""
         lines = self.texts("version")
         if len(lines) != 1:
             raise ContainerError(Problem(f"{self._path}/version", f"expected one line, got {len(lines)}"))
@@ -115,7 +117,10 @@ class Group:
             return set(self.reader.group.keys())
 
     def numbers(self, name: str, dtype: str | None = None, *, unsigned: bool = False) -> Sliceable:
-        """dtype: None for the stored type."""
+        """An array of that type, by default of the stored one. unsigned: refuse an array that is stored with signs.
+
+        Raises ArrayError for another array, ContainerError for a missing one.
+        """
         if dtype is None:
             return self._numbers(name, "biuf", "numbers")
         wanted = np.dtype(dtype)
@@ -219,4 +224,12 @@ def _as_text(text: Any, path: str) -> str:
     try:
         return text.decode() if isinstance(text, bytes) else str(text).encode().decode()
     except UnicodeError as error:
-        raise ArrayError(Problem(path, f"not UTF-8: {error}")) from None
+        raise ArrayError(Problem(path, f"not UTF-8: {error}; write it as UTF-8")) from None
+
+
+def encodes(text: str) -> bool:
+    """Whether a file can hold a text."""
+    try:
+        return "\0" not in text and text.encode() is not None
+    except UnicodeEncodeError:
+        return False

@@ -28,26 +28,26 @@ def reading(path: str) -> Iterator[IO[bytes]]:
         try:
             yield gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[misc]
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ContainerError(Problem(path, f"not a whole gzip file: {error}")) from None
+            raise ContainerError(Problem(path, f"not a whole gzip file: {error}; fetch it again")) from None
 
 
 def read_rest(stream: IO[bytes], path: str, limits: Limits) -> bytes:
     """The rest of a stream. Raises LimitError for more bytes than an array may have, after decompression."""
-    parts: list[bytes] = []
+    chunks: list[bytes] = []
     size = 0
     with touching(path):
-        while part := stream.read(2**24):
-            parts.append(part)
-            size += len(part)
+        while chunk := stream.read(2**24):
+            chunks.append(chunk)
+            size += len(chunk)
             limits.hold("array_bytes", size, path, "the size in bytes of the text")
-        return b"".join(parts)
+        return b"".join(chunks)
 
 
 @contextlib.contextmanager
 def writing(path: str, overwrite: bool) -> Iterator[IO[bytes]]:
     """A stream that becomes the file when the block ends well. It is compressed if the path ends with .gz."""
     refuse_existing(path, overwrite)
-    with replacing(path) as part, open(part, "wb") as raw:
+    with replacing(path) as temporary, open(temporary, "wb") as raw:
         if path.lower().endswith(".gz"):
             # Without a name and a time in its header the same tensor gives the same bytes.
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed:
@@ -65,7 +65,7 @@ def parse_table(data: bytes, types: Sequence[str], comment: str, path: str) -> l
     fast = _parse_fast(data, types, comment)
     if fast is not None:
         return fast
-    columns = [(f"f{k}", kind) for k, kind in enumerate(types)]
+    columns = [(f"f{k}", dtype) for k, dtype in enumerate(types)]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", DeprecationWarning)  # an integer written as 1.0
@@ -84,8 +84,8 @@ def _parse_fast(data: bytes, types: Sequence[str], comment: str) -> list[Array] 
         return None
     if not data.isascii():
         return None
-    kinds = {"i8": polars.Int64, "u8": polars.UInt64, "f8": polars.Float64}
-    schema = {str(k): kinds[kind] for k, kind in enumerate(types)}
+    names = {"i8": polars.Int64, "u8": polars.UInt64, "f8": polars.Float64}
+    schema = {str(k): names[dtype] for k, dtype in enumerate(types)}
     try:
         table = polars.read_csv(
             io.BytesIO(data), has_header=False, separator=" ", quote_char=None, comment_prefix=comment, schema=schema

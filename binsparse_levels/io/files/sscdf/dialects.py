@@ -10,52 +10,42 @@ import numpy as np
 
 from ....containers.base import touching
 from ....errors import Problem, UnsafeError
+from ....formats.descriptor import array_classes
 from ....formats.dtypes import INTEGERS
-from ....formats.format import Format, parse_format
+from ....formats.format import ALIASES, Format, parse_format
 
 
-class Layout(NamedTuple):
-    """A format of a file: its levels, and the names of their arrays in the file by stored name."""
+class Spelling(NamedTuple):
+    """A format, and the names of its arrays in the file by stored name."""
 
     format: Format
     arrays: Mapping[str, str]
 
 
-def _layouts(table: dict[str, tuple[str, dict[str, str]]]) -> dict[str, Layout]:
-    return {name: Layout(parse_format(format), arrays) for name, (format, arrays) in table.items()}
-
-
 # The names are those of GraphBLAS too, but for `scalar` and `scalar_empty`.
-NATIVE = _layouts(
-    {
-        "csr": ("CSR", {"pointers_to_1": "indptr", "indices_1": "col_indices"}),
-        "csc": ("CSC", {"pointers_to_1": "indptr", "indices_1": "row_indices"}),
-        "hypercsr": ("DCSR", {"pointers_to_1": "indptr", "indices_0": "rows", "indices_1": "col_indices"}),
-        "hypercsc": ("DCSC", {"pointers_to_1": "indptr", "indices_0": "cols", "indices_1": "row_indices"}),
-        "bitmapr": ("bitmap(2)", {"bitmap_0": "bitmap"}),
-        "bitmapc": ("bitmap(2) @ 1, 0", {"bitmap_0": "bitmap"}),
-        "fullr": ("DMATR", {}),
-        "fullc": ("DMATC", {}),
-        "coor": ("COOR", {"indices_0": "rows", "indices_1": "cols"}),
-        "cooc": ("COOC", {"indices_1": "rows", "indices_0": "cols"}),
-        "sparse": ("CVEC", {"indices_0": "indices"}),
-        "bitmap": ("bitmap", {"bitmap_0": "bitmap"}),
-        "full": ("DVEC", {}),
-        "scalar": ("element", {}),
-        "scalar_empty": ("bitmap(0)", {}),
-    }
-)
-JSON = _layouts(
-    {
-        "CSR": ("CSR", {"pointers_to_1": "pointers_0", "indices_1": "indices_1"}),
-        "CSC": ("CSC", {"pointers_to_1": "pointers_0", "indices_1": "indices_1"}),
-        "DCSR": ("DCSR", {"indices_0": "indices_0", "pointers_to_1": "pointers_0", "indices_1": "indices_1"}),
-        "DCSC": ("DCSC", {"indices_0": "indices_0", "pointers_to_1": "pointers_0", "indices_1": "indices_1"}),
-        "COOR": ("COOR", {"indices_0": "indices_0", "indices_1": "indices_1"}),
-        "COOC": ("COOC", {"indices_0": "indices_0", "indices_1": "indices_1"}),
-        "VEC": ("CVEC", {"indices_0": "indices_0"}),
-    }
-)
+_NATIVE: dict[str, tuple[str, dict[str, str]]] = {
+    "csr": ("CSR", {"pointers_to_1": "indptr", "indices_1": "col_indices"}),
+    "csc": ("CSC", {"pointers_to_1": "indptr", "indices_1": "row_indices"}),
+    "hypercsr": ("DCSR", {"pointers_to_1": "indptr", "indices_0": "rows", "indices_1": "col_indices"}),
+    "hypercsc": ("DCSC", {"pointers_to_1": "indptr", "indices_0": "cols", "indices_1": "row_indices"}),
+    "bitmapr": ("bitmap(2)", {"bitmap_0": "bitmap"}),
+    "bitmapc": ("bitmap(2) @ 1, 0", {"bitmap_0": "bitmap"}),
+    "fullr": ("DMATR", {}),
+    "fullc": ("DMATC", {}),
+    "coor": ("COOR", {"indices_0": "rows", "indices_1": "cols"}),
+    "cooc": ("COOC", {"indices_1": "rows", "indices_0": "cols"}),
+    "sparse": ("CVEC", {"indices_0": "indices"}),
+    "bitmap": ("bitmap", {"bitmap_0": "bitmap"}),
+    "full": ("DVEC", {}),
+    "scalar": ("element", {}),
+    "scalar_empty": ("bitmap(0)", {}),
+}
+NATIVE = {name: Spelling(parse_format(format), arrays) for name, (format, arrays) in _NATIVE.items()}
+_JSON = {"CSR": "CSR", "CSC": "CSC", "DCSR": "DCSR", "DCSC": "DCSC", "COOR": "COOR", "COOC": "COOC", "VEC": "CVEC"}
+JSON = {  # the array names are those of Binsparse, but for the pointers
+    word: Spelling(ALIASES[alias], {name: name.replace("to_1", "0") for name in array_classes(ALIASES[alias])})
+    for word, alias in _JSON.items()
+}
 DIALECTS = {"native": NATIVE, "json": JSON}
 SIZES: tuple[tuple[str, ...], ...] = ((), ("size",), ("nrows", "ncols"))
 INTEGER_TYPES = {name: np.dtype(name) for name in INTEGERS}
@@ -63,11 +53,11 @@ NATIVE_TYPES = {"bool": np.dtype(bool), **INTEGER_TYPES, "fp32": np.dtype("f4"),
 JSON_TYPES = {"bool": np.dtype(bool), **INTEGER_TYPES, "float32": np.dtype("f4"), "float64": np.dtype("f8")}
 VERSION = "1.0"
 RESERVED = {"values", "value", *SIZES[1], *SIZES[2]}.union(
-    *(layout.arrays.values() for known in DIALECTS.values() for layout in known.values())
+    *(spelling.arrays.values() for known in DIALECTS.values() for spelling in known.values())
 )
 
 
-def place_of(path: str, name: str | None) -> str:
+def label_of(path: str, name: str | None) -> str:
     """The name of an object in errors."""
     return path if name is None else f"{path}:{name}"
 
@@ -79,11 +69,11 @@ def groups_of(file: h5py.File) -> dict[str, h5py.Group]:
     for name in file.keys():  # noqa: SIM118 (items would follow links)
         link = file.get(name, getlink=True)
         if not isinstance(link, h5py.HardLink):
-            raise UnsafeError(Problem(name, f"a {type(link).__name__} is not followed"))
+            raise UnsafeError(Problem(name, f"a {type(link).__name__} is not followed; copy its target into the file"))
         child = file[name]
         if isinstance(child, h5py.Group):
             if h5py.h5o.get_info(child.id).addr == root:
-                raise UnsafeError(Problem(name, "is the root of the file once more"))
+                raise UnsafeError(Problem(name, "is the root of the file once more; delete this link"))
             found[name] = child
     return found
 

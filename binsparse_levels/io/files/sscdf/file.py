@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import h5py
 
@@ -19,9 +20,9 @@ from ....errors import BinsparseError, ContainerError, DialectWarning, Problem
 from ....formats.format import has_empty_fibers
 from ....limits import DEFAULT_LIMITS, Limits
 from ....tensors.tensor import Check, Tensor
-from ..sources import named
-from .dialects import VERSION, groups_of, is_object, names_of, place_of
-from .reading import Object, look
+from ..sources import FileTensor, named
+from .dialects import VERSION, groups_of, is_object, label_of, names_of
+from .reading import look
 from .writing import write, write_all
 
 __all__ = ["claims", "list_groups", "looking", "read", "read_all", "write", "write_all"]
@@ -58,38 +59,33 @@ def read(path: str, *, name: str | None = None, check: Check = "full", limits: L
     Raises ContainerError, UnsafeError, ArrayError, FormatError, LimitError for an invalid object.
     """
     with opened(path) as file:
-        return _load(look(file, name, limits), place_of(file.file.filename, name), check, limits)
+        return _load(file, name, check, limits)
 
 
 def read_all(path: str, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, Tensor]:
     """All objects by name, the primary one under None. Raises what `read` raises."""
     with opened(path) as file:
-        if not names_of(file):
-            raise ContainerError(Problem(file.file.filename, "holds no sscdf object"))
-        return {
-            name: _load(look(file, name, limits), place_of(file.file.filename, name), check, limits)
-            for name in names_of(file)
-        }
+        names = names_of(file)
+        if not names:
+            raise ContainerError(Problem(file.file.filename, "holds no sscdf object; see list_tensors"))
+        return {name: _load(file, name, check, limits) for name in names}
 
 
 @contextlib.contextmanager
-def looking(path: str, *, name: str | None = None, limits: Limits = DEFAULT_LIMITS) -> Iterator[Object]:
-    """One object of an open file: its description, and lazy arrays.
-
-    Nothing that an array holds has been checked. Raises what `read` raises for the rest.
-    """
+def looking(path: str, *, name: str | None = None, limits: Limits = DEFAULT_LIMITS) -> Iterator[FileTensor]:
+    """One object of an open file, with lazy arrays, of which no item is checked. Raises what `read` raises."""
     with opened(path) as file:
         yield look(file, name, limits)
 
 
-def _load(found: Object, place: str, check: Check, limits: Limits) -> Tensor:
-    with named(found.names, place):
-        arrays = {name: part[:] for name, part in found.arrays.items()}
-        values = found.values[:] if found.values.shape else found.values
-        tensor = Tensor(
-            found.format, found.shape, arrays, values, attributes=found.attributes, check=check, limits=limits
-        )
+def _load(file: h5py.File, name: str | None, check: Check, limits: Limits) -> Tensor:
+    stored, label = look(file, name, limits), label_of(file.file.filename, name)
+    with named(stored.names, label):
+        arrays = {name: array[:] for name, array in stored.arrays.items()}
+        values = stored.values[:] if stored.values.shape else stored.values
+        options: dict[str, Any] = {"attributes": stored.attributes, "check": check, "limits": limits}
+        tensor = Tensor(stored.format, stored.shape, arrays, values, **options)
     if "indices_0" in arrays and "pointers_to_1" in arrays and has_empty_fibers(arrays["pointers_to_1"]):
-        what = f"{place}: {found.names['pointers_to_1']}: a row or column without an entry is stored"
+        what = f"{label}: {stored.names['pointers_to_1']}: a row or column without an entry is stored"
         warnings.warn(what, DialectWarning, stacklevel=5)
     return tensor

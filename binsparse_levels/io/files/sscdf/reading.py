@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
@@ -15,56 +15,23 @@ from ....containers.hdf5 import HDF5Reader
 from ....engine.tree import length_problems
 from ....errors import ArrayError, BinsparseError, ContainerError, PathMissingError, Problem, raise_if
 from ....formats.descriptor import array_classes
-from ....formats.format import Format
 from ....formats.json import load_json
 from ....limits import INT64_MAX, Limits
 from ....tensors.validation import checked_fill
-from ..sources import Group, attribute_text, named
-from .dialects import (
-    INTEGER_TYPES,
-    JSON,
-    JSON_TYPES,
-    NATIVE,
-    NATIVE_TYPES,
-    SIZES,
-    VERSION,
-    Layout,
-    groups_of,
-    is_object,
-    names_of,
-    place_of,
-)
+from ..sources import FileTensor, Group, attribute_text, named
+from . import dialects
+from .dialects import Spelling
 
 
-class Object(NamedTuple):
-    """The description of one object, compared with the metadata of its arrays. No array has been read.
-
-    arrays: by stored name. values: those at the positions of the last level; of an iso object a scalar, without a
-    dimension. names: what the arrays are called in the file, by stored name.
-    """
-
-    format: Format
-    shape: tuple[int, ...]
-    arrays: Mapping[str, Any]
-    values: Any
-    comment: str
-    names: Mapping[str, str]
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """The user's JSON of a tensor."""
-        return {"comment": self.comment} if self.comment else {}
-
-
-def look(file: h5py.File, name: str | None, limits: Limits) -> Object:
-    """An object of an open file. Raises what `sscdf.read` raises."""
-    with named({}, place_of(file.file.filename, name)), touching("attributes"):
-        groups = groups_of(file)
+def look(file: h5py.File, name: str | None, limits: Limits) -> FileTensor:
+    """An object of an open file, compared with the metadata of its arrays. Raises what `sscdf.read` raises."""
+    with named({}, dialects.label_of(file.file.filename, name)), touching("attributes"):
+        groups = dialects.groups_of(file)
         if name is not None and name not in groups:
-            raise PathMissingError(Problem("", "no object of this name"))
+            raise PathMissingError(Problem("", "no object of this name; see list_tensors"))
         group = file if name is None else groups[name]
-        if not is_object(group):
-            others = ", ".join(repr(other) for other in names_of(file)) or "none"
+        if not dialects.is_object(group):
+            others = ", ".join(repr(other) for other in dialects.names_of(file)) or "none"
             raise ContainerError(Problem("", f"is no sscdf object; those of the file: {others:.200}"))
         look_in = _look_json if "metadata" in group.attrs else _look_native
         return look_in(_Source(file, group, limits))
@@ -78,7 +45,7 @@ class _Source(Group):
         self.file = file
 
     def _missing(self, name: str) -> BinsparseError:
-        return ArrayError(Problem(name, "missing"))
+        return ArrayError(Problem(name, "missing; write the object again"))
 
     def scalar(self, name: str) -> Array:
         """A dataset without a dimension."""
@@ -123,49 +90,50 @@ def _known(table: Mapping[str, Any], word: Any, path: str) -> Any:
     return table[word]
 
 
-def _look_native(source: _Source) -> Object:
+def _look_native(source: _Source) -> FileTensor:
     version = attribute_text(source.file, "version", source.limits)
-    if version != VERSION:
-        raise ContainerError(Problem("version", f"expected {VERSION}, got {version!r:.60}"))
-    layout: Layout = _known(NATIVE, source.attribute_text("format"), "format")
-    dtype = _known(NATIVE_TYPES, said := source.attribute_text("datatype"), "datatype")
+    if version != dialects.VERSION:
+        raise ContainerError(Problem("version", f"expected {dialects.VERSION}, got {version!r:.60}"))
+    spelling: Spelling = _known(dialects.NATIVE, source.attribute_text("format"), "format")
+    dtype = _known(dialects.NATIVE_TYPES, said := source.attribute_text("datatype"), "datatype")
     comment = source.attribute_text("comment") if "comment" in source.attributes else ""
-    if not layout.format.rank:
-        if layout.format.levels:
+    if not spelling.format.rank:
+        if spelling.format.levels:
             arrays, value = {"bitmap_0": np.zeros(1, bool)}, np.zeros(1, dtype)
         else:
             source.expect("value", dtype, said)
             arrays, value = {}, source.scalar("value").astype(dtype).reshape(1)
-        return Object(layout.format, (), arrays, value, comment, {"values": "value"})
-    shape = tuple(source.size(name) for name in SIZES[layout.format.rank])
-    return _compared(source, layout, shape, dtype, said, None, comment)
+        return FileTensor(spelling.format, (), arrays, value, _attributes(comment), {"values": "value"})
+    shape = tuple(source.size(name) for name in dialects.SIZES[spelling.format.rank])
+    return _compared(source, spelling, shape, dtype, said, None, comment)
 
 
-def _look_json(source: _Source) -> Object:
+def _look_json(source: _Source) -> FileTensor:
     described = load_json(source.attribute_text("metadata"), source.limits, constants=True)
     if not isinstance(described, dict):
         raise ContainerError(Problem("metadata", f"expected an object, got {described!r:.60}"))
-    if described.get("version") != VERSION:
-        raise ContainerError(Problem("metadata.version", f"expected {VERSION}, got {described.get('version')!r:.60}"))
-    layout: Layout = _known({**JSON, "COO": JSON["COOR"]}, described.get("format"), "metadata.format")
+    if (version := described.get("version")) != dialects.VERSION:
+        raise ContainerError(Problem("metadata.version", f"expected {dialects.VERSION}, got {version!r:.60}"))
+    words = {**dialects.JSON, "COO": dialects.JSON["COOR"]}
+    spelling: Spelling = _known(words, described.get("format"), "metadata.format")
     shape: Any = described.get("shape")
     sound = isinstance(shape, list) and all(type(size) is int and 0 <= size <= INT64_MAX for size in shape)
-    if not sound or len(shape) != layout.format.rank:
-        what = f"expected {layout.format.rank} integers in 0 … 2**63 - 1, got {shape!r:.60}"
+    if not sound or len(shape) != spelling.format.rank:
+        what = f"expected {spelling.format.rank} integers in 0 … 2**63 - 1, got {shape!r:.60}"
         raise ContainerError(Problem("metadata.shape", what))
     types = described.get("data_types")
     if not isinstance(types, dict):
         raise ContainerError(Problem("metadata.data_types", f"expected an object, got {types!r:.60}"))
-    dtype = _known(JSON_TYPES, types.get("values"), "metadata.data_types.values")
+    dtype = _known(dialects.JSON_TYPES, types.get("values"), "metadata.data_types.values")
     comment = described.get("comment", "")
     if not isinstance(comment, str):
         raise ContainerError(Problem("metadata.comment", f"expected a string, got {comment!r:.60}"))
-    if layout.format.alias in ("COOR", "COOC") and source.reader.array("indices_0") is None:
-        layout = NATIVE[layout.format.alias.lower()]  # as the text of that state has it, not its program
-    for name in layout.arrays.values():
+    if spelling.format.alias in ("COOR", "COOC") and source.reader.array("indices_0") is None:
+        spelling = dialects.NATIVE[spelling.format.alias.lower()]  # as the text of that state has it, not its program
+    for name in spelling.arrays.values():
         if name in types:
             path = f"metadata.data_types.{name}"
-            source.expect(name, _known(INTEGER_TYPES, types[name], path), types[name])
+            source.expect(name, _known(dialects.INTEGER_TYPES, types[name], path), types[name])
     iso = None
     if "iso_value" in described:
         given = described["iso_value"]
@@ -175,20 +143,20 @@ def _look_json(source: _Source) -> Object:
             iso = np.asarray(checked_fill(given, dtype))
         except (ArrayError, OverflowError):
             raise ContainerError(Problem("metadata.iso_value", f"{given!r:.60} is no {dtype}")) from None
-    return _compared(source, layout, tuple(shape), dtype, types["values"], iso, comment)
+    return _compared(source, spelling, tuple(shape), dtype, types["values"], iso, comment)
 
 
 def _compared(
     source: _Source,
-    layout: Layout,
+    spelling: Spelling,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
     said: str,
     iso: Array | None,
     comment: str,
-) -> Object:
+) -> FileTensor:
     """The object, if the metadata of all arrays fits. iso: its one value, if the file has it in an attribute."""
-    format = layout.format
+    format = spelling.format
     dims = tuple(shape[k] for k in format.order)
     # Programs write what they have allocated: of arrays with an item for each cell those behind the last one are none.
     cells = math.prod(shape)
@@ -198,8 +166,8 @@ def _compared(
     for name, role_class in array_classes(format).items():
         dtype_of = np.dtype(bool) if role_class == "bool" else None
         if dtype_of:
-            source.expect(layout.arrays[name], dtype_of, "booleans")
-        arrays[name] = source.array(layout.arrays[name], most, dtype_of)
+            source.expect(spelling.arrays[name], dtype_of, "booleans")
+        arrays[name] = source.array(spelling.arrays[name], most, dtype_of)
     values: Any = iso
     if iso is None:
         source.expect("values", dtype, said)
@@ -208,6 +176,10 @@ def _compared(
         else:
             values = source.array("values", most, dtype)
     count = len(values) if isinstance(values, LazyArray) else None
-    with named(layout.arrays):
+    with named(spelling.arrays):
         raise_if(ArrayError, length_problems(format.levels, dims, arrays, count))
-    return Object(format, shape, arrays, values, comment, layout.arrays)
+    return FileTensor(format, shape, arrays, values, _attributes(comment), spelling.arrays)
+
+
+def _attributes(comment: str) -> dict[str, Any]:
+    return {"comment": comment} if comment else {}

@@ -22,18 +22,9 @@ from ....formats.format import NO_EMPTY_FIBERS, has_empty_fibers
 from ....limits import DEFAULT_LIMITS, Limits
 from ....tensors.tensor import Tensor
 from ....tensors.validation import check_representable
-from .dialects import (
-    DIALECTS,
-    JSON_TYPES,
-    NATIVE_TYPES,
-    RESERVED,
-    SIZES,
-    VERSION,
-    Layout,
-    groups_of,
-    is_object,
-    place_of,
-)
+from ..sources import encodes
+from . import dialects
+from .dialects import Spelling
 
 
 class _Written(NamedTuple):
@@ -60,7 +51,8 @@ def write(
     tensor of a format, type, structure or fill value that sscdf does not have, PathExistsError, OptionError, LimitError
     for a comment that `read` would refuse.
     """
-    _write(path, {name: tensor}, overwrite, storage, dialect, limits, keep=name is not None)
+    options: dict[str, Any] = {"storage": storage, "dialect": dialect, "limits": limits}
+    write_all(path, {name: tensor}, overwrite=overwrite, keep=name is not None, **options)
 
 
 def write_all(
@@ -71,35 +63,25 @@ def write_all(
     storage: Storage = DEFAULT_STORAGE,
     dialect: str = "native",
     limits: Limits = DEFAULT_LIMITS,
-) -> None:
-    """Write a file of these objects by name, the primary one under None, atomically. Raises what `write` raises."""
-    primary_first = {None: tensors[None], **tensors} if None in tensors else tensors
-    _write(path, primary_first, overwrite, storage, dialect, limits)
-
-
-def _write(
-    path: str,
-    tensors: Mapping[str | None, Tensor],
-    overwrite: bool,
-    storage: Storage,
-    dialect: str,
-    limits: Limits,
-    *,
     keep: bool = False,
 ) -> None:
+    """Write a file of these objects by name, the primary one under None, atomically. Raises what `write` raises.
+
+    keep: keep the other objects of a file that exists.
+    """
     if not tensors:
-        raise FormatError(Problem(path, "no tensors were given"))
+        raise FormatError(Problem(path, "no tensors were given; give one or more"))
     storage.refuse("sscdf", but=("compression", "chunks"), compressions=("gzip", "none"))
     if storage.compression is None and dialect == "native":
         storage = replace(storage, compression="gzip")
     raise_if(FormatError, [problem for name in tensors if name is not None for problem in _name_problems(name)])
     encode = {"native": _native, "json": _json}[dialect]
-    objects = {name: encode(tensor, place_of(path, name)) for name, tensor in tensors.items()}
-    for name, made in objects.items():
-        for key, text in made.attributes.items():
-            limits.hold(
-                "header_bytes", len(text.encode()), f"{place_of(path, name)}: {key}", "the length of the attribute"
-            )
+    objects = {}
+    for name in sorted(tensors, key=lambda name: name is not None):  # the primary one first
+        label = dialects.label_of(path, name)
+        objects[name] = encode(tensors[name], label)
+        for key, text in objects[name].attributes.items():
+            limits.hold("header_bytes", len(text.encode()), f"{label}: {key}", "the length of the attribute")
     storage.check_names({name for made in objects.values() for name in made.arrays})
     refuse_existing(path, overwrite or keep)
     with changing(path, keep=keep, **OPTIONS) as file, touching(path):
@@ -108,8 +90,9 @@ def _write(
             group = file
             if name is not None:
                 if name in file.keys():  # noqa: SIM118 (`in file` follows links)
-                    if not overwrite or name not in groups_of(file):
-                        raise PathExistsError(Problem(place_of(path, name), "already exists; pass overwrite=True"))
+                    if not overwrite or name not in dialects.groups_of(file):
+                        label = dialects.label_of(path, name)
+                        raise PathExistsError(Problem(label, "already exists; pass overwrite=True"))
                     del file[name]
                 group = file.create_group(name, track_order=True)
             dimension = _put(group, made, storage, dimension)
@@ -119,12 +102,13 @@ def _prepare(file: h5py.File, path: str, dialect: str) -> int:
     """Check that a file has this dialect. Returns the number of its next dimension."""
     if not len(file) and not len(file.attrs):
         if dialect == "native":
-            file.attrs["version"] = np.bytes_(VERSION)
+            file.attrs["version"] = np.bytes_(dialects.VERSION)
         return 0
-    groups = [file, *groups_of(file).values()]
-    held = "native" if "version" in file.attrs else "json" if any(map(is_object, groups)) else None
+    groups = [file, *dialects.groups_of(file).values()]
+    held = "native" if "version" in file.attrs else "json" if any(map(dialects.is_object, groups)) else None
     if held != dialect:
-        raise ContainerError(Problem(path, f"is no sscdf file of the {dialect} dialect, and nothing is added to it"))
+        what = f"is no sscdf file of the {dialect} dialect, and nothing is added to it; choose another path"
+        raise ContainerError(Problem(path, what))
     return next_dimension(file)
 
 
@@ -153,44 +137,38 @@ def _name_problems(name: str) -> Iterator[Problem]:
     """The problems of a name of an object."""
     if not isinstance(name, str) or not name:
         yield Problem("name", f"expected a text, got {name!r:.40}")
-    elif name in RESERVED:
-        yield Problem("name", f"{name!r} is the name of an array")
-    elif _FORBIDDEN.search(name) or not unicodedata.is_normalized("NFC", name) or not _encodes(name):
-        yield Problem("name", f"{name!r:.60} is no name that NetCDF allows")
+    elif name in dialects.RESERVED:
+        yield Problem("name", f"{name!r} is the name of an array; choose another")
+    elif _FORBIDDEN.search(name) or not unicodedata.is_normalized("NFC", name) or not encodes(name):
+        yield Problem("name", f"{name!r:.60} is no name that NetCDF allows; choose another")
     elif len(name.encode()) > 256:
-        yield Problem("name", "NetCDF allows no name of more than 256 bytes")
+        yield Problem("name", "NetCDF allows no name of more than 256 bytes; shorten it")
 
 
-def _encodes(text: str) -> bool:
-    try:
-        return "\0" not in text and text.encode() is not None
-    except UnicodeEncodeError:
-        return False
-
-
-def _native(tensor: Tensor, place: str) -> _Written:
-    word, layout, tensor, comment = _sayable(tensor, place, "native")
-    attributes = {"format": word, "datatype": _type_name(NATIVE_TYPES, tensor, place)}
+def _native(tensor: Tensor, label: str) -> _Written:
+    word, spelling, tensor, comment = _sayable(tensor, label, "native")
+    attributes = {"format": word, "datatype": _type_name(dialects.NATIVE_TYPES, tensor, label)}
     if comment:
         attributes["comment"] = comment
-    if not _encodes(comment):
-        raise FormatError(Problem(f"{place}: comment", "this text is none that NetCDF holds"))
+    if not encodes(comment):
+        raise FormatError(Problem(f"{label}: comment", "this text is none that NetCDF holds; remove NUL characters"))
     values = _values(tensor)
     if not tensor.ndim:
         return _Written(attributes, {}, {"value": values.reshape(())} if word == "scalar" else {})
-    sizes = {name: np.array(size, np.uint64) for name, size in zip(SIZES[tensor.ndim], tensor.shape, strict=True)}
-    arrays = {held: _stored(tensor.arrays[name]) for name, held in layout.arrays.items()}
+    names = dialects.SIZES[tensor.ndim]
+    sizes = {name: np.array(size, np.uint64) for name, size in zip(names, tensor.shape, strict=True)}
+    arrays = {held: _stored(tensor.arrays[name]) for name, held in spelling.arrays.items()}
     if values.ndim:
         return _Written(attributes, {**arrays, "values": values}, sizes)
     return _Written(attributes, arrays, {"values": values, **sizes})
 
 
-def _json(tensor: Tensor, place: str) -> _Written:
-    word, layout, tensor, comment = _sayable(tensor, place, "json")
-    arrays = {held: _stored(tensor.arrays[name]) for name, held in layout.arrays.items()}
-    said: dict[str, Any] = {"version": VERSION, "format": word, "shape": list(tensor.shape)}
+def _json(tensor: Tensor, label: str) -> _Written:
+    word, spelling, tensor, comment = _sayable(tensor, label, "json")
+    arrays = {held: _stored(tensor.arrays[name]) for name, held in spelling.arrays.items()}
+    said: dict[str, Any] = {"version": dialects.VERSION, "format": word, "shape": list(tensor.shape)}
     types = {name: array.dtype.name for name, array in arrays.items()}
-    said["data_types"] = {**types, "values": _type_name(JSON_TYPES, tensor, place)}
+    said["data_types"] = {**types, "values": _type_name(dialects.JSON_TYPES, tensor, label)}
     values = _values(tensor)
     if values.ndim:
         arrays["values"] = values
@@ -201,19 +179,19 @@ def _json(tensor: Tensor, place: str) -> _Written:
     return _Written({"metadata": json.dumps(said)}, arrays, {})
 
 
-def _sayable(tensor: Tensor, place: str, dialect: str) -> tuple[str, Layout, Tensor, str]:
-    """The name of the tensor's format in the dialect, its layout, and the tensor without what a file does not have.
+def _sayable(tensor: Tensor, label: str, dialect: str) -> tuple[str, Spelling, Tensor, str]:
+    """The name of the tensor's format in the dialect, its spelling, and the tensor without what a file does not have.
 
     Raises FormatError for what it would lose.
     """
-    known = DIALECTS[dialect]
-    words = {layout.format.canonical(): word for word, layout in known.items()}
+    known = dialects.DIALECTS[dialect]
+    words = {spelling.format.canonical(): word for word, spelling in known.items()}
     word = words.get(tensor.format.canonical())
     if word is None:
         spelled = "; ".join(str(format) for format in words)
         what = f"the {dialect} dialect has no {tensor.format!s:.80}; convert it to one of {spelled}"
-        raise FormatError(Problem(place, what))
-    check_representable(tensor, "an sscdf file", place)
+        raise FormatError(Problem(label, what))
+    check_representable(tensor, "an sscdf file", label)
     if word == "scalar_empty" and tensor.number_of_stored_values:
         word = "scalar"
     if tensor.format.alias in NO_EMPTY_FIBERS and has_empty_fibers(tensor.arrays["pointers_to_1"]):
@@ -222,11 +200,11 @@ def _sayable(tensor: Tensor, place: str, dialect: str) -> tuple[str, Layout, Ten
     return word, known[word], tensor, comment if isinstance(comment, str) else ""
 
 
-def _type_name(table: Mapping[str, np.dtype[Any]], tensor: Tensor, place: str) -> str:
+def _type_name(table: Mapping[str, np.dtype[Any]], tensor: Tensor, label: str) -> str:
     for name, dtype in table.items():
         if dtype == tensor.dtype:
             return name
-    raise FormatError(Problem(place, f"an sscdf file has no {tensor.dtype} values; it has {', '.join(table)}"))
+    raise FormatError(Problem(label, f"an sscdf file has no {tensor.dtype} values; it has {', '.join(table)}"))
 
 
 def _values(tensor: Tensor) -> Array:

@@ -1,0 +1,280 @@
+"""From the source to partitions: the steps sample, split, partition, table and again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import kernels, parallel
+from ..arrays import Array
+from ..errors import ArrayError, Problem, raise_if
+from ..formats.format import range_problems
+from .planning import Plan, Work
+from .sources import Chunk
+from .store import Range
+
+_SAMPLED = 64  # chunks
+_KEYS = 4096  # of each
+_LOOKED = 64, 4, 256  # runs in which a large partition is sampled, places in each, entries at each place
+_WORD = 63  # bits of a key
+
+
+def sampled(work: Work) -> list[int]:
+    """The numbers of the chunks that are sampled."""
+    chunks = len(work.source)
+    return np.unique(np.linspace(0, chunks - 1, min(chunks, _SAMPLED)).astype(np.int64)).tolist() if chunks else []
+
+
+def columns_of(plan: Plan, chunk: Chunk) -> list[Array]:
+    """The columns of entries: their coordinates by stored dimension, and the values, checked."""
+    coords, values = chunk
+    *types, value_type = plan.column_types
+    if len(coords) != len(plan.shape):
+        what = f"{len(coords)} arrays of coordinates for {len(plan.shape)} dimensions"
+        raise ArrayError(Problem("coords", what))
+    values = np.asarray(values)
+    count = len(coords[0]) if coords else values.size
+    if values.ndim == 0:
+        values = np.broadcast_to(values, (count,))
+    for k, (x, size) in enumerate(zip(coords, plan.shape, strict=True)):
+        if x.dtype.kind not in "iu" or x.shape != values.shape:
+            what = f"expected integers of shape {values.shape}, got {x.dtype} of shape {x.shape}"
+            raise ArrayError(Problem(f"coords[{k}]", what))
+        raise_if(ArrayError, range_problems(x, k, size))
+    if values.size and not np.can_cast(values.dtype, value_type, "same_kind"):
+        what = f"values of type {values.dtype}, where the first were {value_type}; pass dtype="
+        raise ArrayError(Problem("values", what))
+    if value_type.kind in "iu" and not np.can_cast(values.dtype, value_type) and values.size:
+        least, most = np.iinfo(value_type).min, np.iinfo(value_type).max
+        if values.min() < least or values.max() > most:
+            raise ArrayError(Problem("values", f"exceed the type {value_type}; pass dtype={values.dtype.name!r}"))
+    if plan.through is not None:
+        coords = list(plan.through.forward(coords))
+    stored = [np.ascontiguousarray(coords[k], dtype) for k, dtype in zip(plan.parsed.order, types, strict=True)]
+    return [*stored, np.ascontiguousarray(values, value_type)]
+
+
+def keys_of(columns: Sequence[Array], dims: Sequence[int], skip: int = 0) -> Array:
+    """A number for each entry, from 63 bits of its coordinates behind the first `skip`; it ascends with their order."""
+    keys = np.zeros(len(columns[0]) if columns else 0, np.int64)
+    left = _WORD
+    for x, size in zip(columns, dims, strict=True):
+        width = max(size - 1, 0).bit_length()
+        hidden = min(skip, width)
+        skip -= hidden
+        bits = min(width - hidden, left)
+        left -= bits
+        if bits:
+            keys <<= bits
+            part = x >> (width - hidden - bits)
+            keys |= part & ((1 << bits) - 1) if hidden else part
+    return keys
+
+
+def _bits(dims: Sequence[int]) -> int:
+    return sum(max(size - 1, 0).bit_length() for size in dims)
+
+
+def _cuts(keys: Array, weights: Array, pieces: int) -> Array:
+    """Keys at which pieces of about equal weight begin. A key that fills a piece has a piece of its own."""
+    if not len(keys) or pieces < 2:
+        return np.empty(0, np.int64)
+    order = np.argsort(keys, kind="stable")
+    keys, ends = keys[order], np.cumsum(weights[order])
+    at = np.searchsorted(ends, ends[-1] * np.arange(1, pieces) / pieces)
+    wanted = keys[np.minimum(at, len(keys) - 1)]
+    heavy = wanted[1:][wanted[1:] == wanted[:-1]]
+    return np.unique(np.concatenate([wanted, heavy + 1]))
+
+
+def sample(work: Work, number: int) -> None:
+    plan, chunk = work.plan, sampled(work)[number]
+    rows, coords = work.source.sample(chunk, _KEYS)
+    count = len(coords[0]) if coords else 0
+    *columns, _ = columns_of(plan, (coords, np.zeros(count, plan.dtype)))
+    work.save(f"sample/{number}", keys=keys_of(columns, plan.dims), rows=rows)
+
+
+def split(work: Work, number: int) -> None:
+    plan, samples = work.plan, [work.load(f"sample/{k}") for k in range(len(sampled(work)))]
+    total = sum(int(x["rows"]) for x in samples) * len(work.source) // max(len(samples), 1)
+    keys = np.concatenate([np.empty(0, np.int64), *(x["keys"] for x in samples)])
+    weights = [np.full(len(x["keys"]), int(x["rows"]) / max(len(x["keys"]), 1)) for x in samples]
+    cuts = _cuts(keys, np.concatenate([np.empty(0), *weights]), _pieces(plan, total))
+    work.save(f"split/{number}", cuts=cuts)
+
+
+def _pieces(plan: Plan, rows: int) -> int:
+    """How many partitions of so many entries: one that is twice as large still fits."""
+    return -(-2 * rows // plan.rows) if rows > plan.rows else 1
+
+
+def partition(work: Work, number: int) -> None:
+    columns = columns_of(work.plan, work.source.read(number))
+    keys = keys_of(columns[:-1], work.plan.dims)
+    work.store.put(f"partition/{number}", _scattered(columns, keys, work.load("split/0")["cuts"]))
+
+
+def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[Any]:
+    """The bytes of a run: for each partition its columns, one behind the other; then where the partitions begin."""
+    numbers = np.empty(len(keys), np.uint16 if len(cuts) < 2**16 else np.uint32)
+    counts = np.zeros(len(cuts) + 1, np.uint64)
+    kernels.sorting.number_partitions(kernels.readable(keys), kernels.readable(cuts), numbers, counts)
+    del keys
+    ends = np.cumsum(counts, dtype=np.uint64)
+    shared = kernels.readable(numbers)
+
+    def moved(x: Array) -> Array:
+        if x.dtype.itemsize not in (1, 2, 4, 8):
+            return x[np.argsort(numbers, kind="stable")]
+        out, word = np.empty_like(x), f"u{x.dtype.itemsize}"
+        kernels.sorting.scatter_to_partitions(shared, kernels.readable(x).view(word), ends - counts, out.view(word))
+        return out
+
+    scattered = parallel.each(moved, columns)
+    starts = np.concatenate(([0], ends)).astype(np.int64)
+    for begin, end in itertools.pairwise(starts.tolist()):
+        for x in scattered if end > begin else ():
+            yield x[begin:end].view(np.uint8).data
+    yield starts.data
+
+
+def starts_of(work: Work, key: str, partitions: int) -> Array:
+    """Where the partitions of a run begin, among its entries."""
+    count = 8 * (partitions + 1)
+    (found,) = work.store.ranges([(key, work.store.size(key) - count, count)])
+    return found.view(np.int64)
+
+
+def row_bytes(plan: Plan) -> int:
+    """The bytes of an entry."""
+    return sum(dtype.itemsize for dtype in plan.column_types)
+
+
+def table(work: Work, number: int) -> None:
+    plan, runs = work.plan, len(work.source)
+    partitions = len(work.load("split/0")["cuts"]) + 1
+    index = np.empty((partitions + 1, runs), np.int64)
+    for k in range(runs):
+        index[:, k] = starts_of(work, f"partition/{k}", partitions)
+    work.store.put("index", [np.ascontiguousarray(index).data])
+    sizes = np.diff(index, axis=0).sum(axis=1)
+    packs: list[tuple[int, int]] = []  # a partition, and one of its cuts or -1
+    tasks: list[tuple[int, int, int]] = []  # a partition, and a range of runs
+    cuts = [np.empty((0, len(plan.dims) + 1), np.int64)]
+    cut_of: list[int] = []  # the partitions that are cut
+    for b in range(partitions):
+        found = _cut_again(work, index, b, int(sizes[b])) if sizes[b] > plan.rows else None
+        if found is None:
+            packs += [(b, -1)] if sizes[b] else []
+            continue
+        packs += [(b, piece) for piece in range(len(found) + int(found[:, -1].sum()) + 1)]
+        cut_of.append(b)
+        cuts.append(found)
+        ends = np.cumsum(index[b + 1] - index[b])
+        first = 0
+        while first < runs:
+            before = int(ends[first - 1]) if first else 0
+            stop = max(int(np.searchsorted(ends, before + plan.rows, side="right")), first + 1)
+            tasks.append((b, first, stop))
+            first = stop
+    made = {
+        "packs": np.array(packs, np.int64).reshape(-1, 2),
+        "tasks": np.array(tasks, np.int64).reshape(-1, 3),
+        "cut_of": np.array(cut_of, np.int64),
+        "cuts": np.concatenate(cuts),
+        "cut_ends": np.cumsum(list(map(len, cuts)), dtype=np.int64),
+    }
+    work.save(f"table/{number}", **made)
+
+
+def _cut_again(work: Work, index: Array, b: int, size: int) -> Array | None:
+    """The coordinates at which to cut a partition that is too large, and whether the entries there are a piece of their
+    own; None if the partition is one cell.
+    """
+    plan, random = work.plan, np.random.default_rng(b)
+    runs, spots, width = _LOOKED
+    there = np.flatnonzero(index[b + 1] > index[b])
+    there = np.sort(random.choice(there, min(runs, len(there)), replace=False))
+    wanted: list[Range] = []
+    for k in there.tolist():
+        begin, end = int(index[b, k]), int(index[b + 1, k])
+        for start in random.integers(0, max(end - begin - width, 0) + 1, spots).tolist():
+            at = begin * row_bytes(plan)
+            for dtype in plan.column_types[:-1]:
+                item = dtype.itemsize
+                wanted.append((f"partition/{k}", at + start * item, min(width, end - begin) * item))
+                at += (end - begin) * item
+    found = [x.view(dtype) for x, dtype in zip(work.store.ranges(wanted), itertools.cycle(plan.column_types[:-1]))]
+    columns = [np.concatenate(found[k :: len(plan.dims)]) for k in range(len(plan.dims))]
+    if all((x == x[0]).all() for x in columns):
+        return None
+    pieces = _pieces(plan, size)
+    places = np.lexsort(columns[::-1])[len(columns[0]) * np.arange(1, pieces) // pieces]
+    points, counts = np.unique(np.stack([x[places] for x in columns], 1), axis=0, return_counts=True)
+    return np.column_stack([points, counts > 1]).astype(np.int64)
+
+
+def _numbered(columns: Sequence[Array], dims: Sequence[int], cuts: Array) -> tuple[Array, Array]:
+    """A number for each entry, which ascends with their order, and the numbers at which pieces begin."""
+    points = list(cuts[:, :-1].T)
+    numbers, at = np.zeros(len(columns[0]), np.int64), np.zeros(len(cuts), np.int64)
+    for skip in range(0, _bits(dims), _WORD):
+        keys, wanted, width = keys_of(columns, dims, skip), keys_of(points, dims, skip), 2 * len(cuts) + 1
+        numbers, at = (
+            _among(numbers, at) * width + _among(keys, wanted),
+            _among(at, at) * width + _among(wanted, wanted),
+        )
+    numbers, at = _among(numbers, at), _among(at, at)
+    return numbers, np.sort(np.concatenate([at, at[cuts[:, -1] > 0] + 1]))
+
+
+def _among(numbers: Array, known: Array) -> Array:
+    """Where each number lies among some that are known: 2 k before the k-th of them, 2 k + 1 at it."""
+    known = np.unique(known)
+    return np.searchsorted(known, numbers, "left") + np.searchsorted(known, numbers, "right")
+
+
+def cuts_of(table: Mapping[str, Array], b: int) -> tuple[Array, int]:
+    """The cuts of a partition, as in `_cut_again`, and the number of pieces that they make."""
+    which = int(np.flatnonzero(table["cut_of"] == b)[0])
+    cuts = table["cuts"][table["cut_ends"][which] : table["cut_ends"][which + 1]]
+    return cuts, len(cuts) + int(cuts[:, -1].sum()) + 1
+
+
+def bounds(work: Work, b: int) -> Array:
+    """Where a partition begins and ends, in each run."""
+    runs = len(work.source)
+    (found,) = work.store.ranges([("index", 8 * b * runs, 16 * runs)])
+    return found.view(np.int64).reshape(2, runs)
+
+
+def again(work: Work, number: int) -> None:
+    plan, found = work.plan, work.load("table/0")
+    b, first, stop = found["tasks"][number].tolist()
+    begin, end = bounds(work, b)[:, first:stop]
+    row = row_bytes(plan)
+    wanted = [
+        (f"partition/{first + k}", int(begin[k]) * row, int(end[k] - begin[k]) * row) for k in range(stop - first)
+    ]
+    columns = gathered(work, wanted)
+    numbers, cuts = _numbered(columns[:-1], plan.dims, cuts_of(found, b)[0])
+    work.store.put(f"again/{number}", _scattered(columns, numbers, cuts))
+
+
+def gathered(work: Work, wanted: Sequence[Range]) -> list[Array]:
+    """The columns of ranges of runs. A range has its columns one behind the other."""
+    plan, row = work.plan, row_bytes(work.plan)
+    made = [np.empty(sum(count for *_, count in wanted) // row, dtype) for dtype in plan.column_types]
+    at = 0
+    for block in work.store.ranges(wanted):
+        count, begin = len(block) // row, 0
+        for x in made:
+            end = begin + count * x.itemsize
+            x[at : at + count].view(np.uint8)[:] = block[begin:end]
+            begin = end
+        at += count
+    return made

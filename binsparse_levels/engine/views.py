@@ -1,0 +1,213 @@
+"""Views: a selection of the entries of a tree, and the keys that make a view of a view.
+
+A view stores one index for each stored dimension (an integer, a range or an array), so creating it is O(ndim).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ..formats.dtypes import sound_booleans
+from ..formats.format import Format, in_order
+from ..levels import Level, Place, listing
+from ..levels.base import Array
+from ..limits import as_integer
+from .tree import Tree
+
+Item: TypeAlias = "int | range | Array"  # of a dimension: one coordinate, some of any step, any in any order
+
+
+class View(NamedTuple):
+    """Some entries of a tree.
+
+    items: the index of each stored dimension. dimensions: the stored dimension at each dimension of the view; a stored
+    dimension whose index is an integer is not among them. order: the dimension of the whole tensor at each stored
+    dimension. structure: of the tree; a view expands it.
+    """
+
+    tree: Tree
+    items: tuple[Item, ...]
+    dimensions: tuple[int, ...]
+    order: tuple[int, ...]
+    structure: str | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(self.items[k]) for k in self.dimensions)  # type: ignore[arg-type]
+
+    def permuted(self, axes: Sequence[int]) -> View:
+        """The same entries with dimensions in another order."""
+        return self._replace(dimensions=tuple(self.dimensions[k] for k in axes))
+
+    def format(self) -> Format:
+        """The format of the tree without the dimensions that are gone.
+
+        Where a level that was not padded is gone, the level above it, or else below it, becomes sparse. So a view never
+        stores more entries than the tree.
+        """
+        kept = sorted(self.dimensions)
+        levels: list[Level] = []
+        gone = False
+        for place in self.tree.places:
+            level, rank = place.level, kept_rank(place, kept)
+            if rank and level.refuses:  # it may refuse some of its entries, though it holds all
+                levels.append(listing(rank))
+            elif rank:
+                levels.append(level if rank == level.rank else replace(level, rank=rank))
+                if gone and len(levels) == 1:
+                    levels[0] = _unpadded(levels[0])
+            elif not level.padded:
+                gone = True
+                levels[-1:] = map(_unpadded, levels[-1:])
+        return in_order(tuple(levels), [self.dimensions.index(k) for k in kept])
+
+
+def _unpadded(level: Level) -> Level:
+    return listing(level.rank) if level.padded else level
+
+
+def view_of(tree: Tree, order: tuple[int, ...], structure: str | None) -> View:
+    """All entries of a tree, where stored dimension k is dimension order[k]."""
+    dimensions = tuple(order.index(k) for k in range(len(order)))
+    return View(tree, tuple(range(size) for size in tree.dims), dimensions, order, structure)
+
+
+def kept_rank(place: Place, kept: Sequence[int]) -> int:
+    """How many dimensions of the level are among the stored dimensions `kept`."""
+    return sum(place.depth <= k < place.depth + place.level.rank for k in kept)
+
+
+# An index → a view
+
+_ALL = slice(None)
+
+
+def parse_key(key: Any, shape: Sequence[int]) -> tuple[list[Any], bool]:
+    """An index for each dimension (an int, a slice, or an array of integers in range), as numpy reads the key.
+
+    A mask of several dimensions becomes an array for each. The second answer tells whether a slice or an ellipsis
+    stands between integers and arrays, which numpy treats differently. Raises IndexError where numpy would, and for
+    keys that would add dimensions.
+
+    >>> parse_key((..., -1), (2, 3))
+    ([slice(None, None, None), -1], False)
+    """
+    if type(key) is slice and shape:
+        return [key, *[_ALL] * (len(shape) - 1)], False
+    given = [_parse_item(item) for item in (key if isinstance(key, tuple) else (key,))]
+    gaps = [k for k, item in enumerate(given) if item is Ellipsis]
+    if len(gaps) > 1:
+        raise IndexError("an index has one ellipsis at most")
+    together = [k for k, item in enumerate(given) if item is not Ellipsis and not isinstance(item, slice)]
+    apart = bool(together) and together[-1] - together[0] >= len(together)
+    missing = len(shape) - sum((_is_mask(item) and item.ndim) or 1 for item in given) + len(gaps)
+    if missing < 0:
+        raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, {len(shape) - missing} are given")
+    at = gaps[0] if gaps else len(given)
+    given[at : at + len(gaps)] = [_ALL] * missing
+    indices: list[Any] = []
+    for item in given:
+        sizes = shape[len(indices) :]
+        if _is_mask(item):
+            if item.shape != tuple(sizes[: item.ndim]):
+                raise IndexError(f"a mask of shape {item.shape} for dimensions of sizes {tuple(sizes[: item.ndim])}")
+            indices += item.nonzero()
+        else:
+            indices.append(_in_range(item, len(indices), sizes[0]) if isinstance(item, np.ndarray) else item)
+    return indices, apart
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, np.ndarray) and item.dtype.kind == "b"
+
+
+def _parse_item(item: Any) -> Any:
+    """An int, a slice, an ellipsis, or an array of integers or booleans. Raises IndexError for anything else."""
+    if type(item) is int or type(item) is slice or item is Ellipsis:
+        return item
+    if (number := as_integer(item)) is not None:
+        return number
+    if isinstance(item, np.ma.MaskedArray) and np.ma.is_masked(item):
+        raise IndexError("an index array has masked items; leave them out")
+    try:
+        array = sound_booleans(np.asarray(item))
+    except ValueError as error:
+        raise IndexError(f"an index that is no array: {error}") from None
+    if item is None or (array.ndim == 0 and array.dtype.kind == "b"):
+        raise IndexError(f"{item!r} would add a dimension, which a view cannot; index the result of to_dense()")
+    if not array.size and not isinstance(item, np.ndarray):  # a list of nothing tells no type
+        return array.astype(np.int64)
+    if array.dtype.kind not in "biu" or not array.ndim:
+        raise IndexError(f"expected integers, slices, arrays of integers or a mask, got {array.dtype}")
+    return array
+
+
+def _in_range(array: Array, dimension: int, size: int) -> Array:
+    """Coordinates of a dimension, none of them negative. Raises IndexError."""
+    if not array.size or (array.min() >= 0 and array.max() < size):
+        return array.astype(np.int64, copy=False)
+    outside = array[(array >= size) | (array < -size)]
+    if len(outside):
+        raise _out_of_bounds(outside[0], dimension, size)
+    array = array.astype(np.int64)
+    array[array < 0] += size
+    return array
+
+
+def _out_of_bounds(index: Any, dimension: int, size: int) -> IndexError:
+    return IndexError(f"index {index} is out of bounds for dimension {dimension} of size {size}")
+
+
+def pick(item: Item, index: Any, dimension: int) -> Any:
+    """The item of a dimension, indexed once more."""
+    try:
+        found = item[index]  # type: ignore[index]
+    except IndexError:
+        raise _out_of_bounds(index, dimension, len(item)) from None  # type: ignore[arg-type]
+    if isinstance(found, range) and len(found) < 2:  # whose step may be larger than numpy's numbers
+        return range(found[0], found[0] + 1) if found else range(0)
+    return int(found) if isinstance(found, np.integer) else found
+
+
+def narrowed(view: View, indices: Sequence[Any], *, apart: bool = False) -> View:
+    """The view of a view. Precondition: `indices` and `apart` are of `parse_key`, with one array at most."""
+    items, left = list(view.items), []
+    for dimension, (k, index) in enumerate(zip(view.dimensions, indices, strict=True)):
+        item = items[k]
+        if index is _ALL:
+            left.append(k)
+            continue
+        if isinstance(index, np.ndarray):
+            assert not isinstance(item, int)
+            items[k] = item.start + item.step * index if isinstance(item, range) else item[index]
+        else:
+            items[k] = pick(item, index, dimension)
+        if not isinstance(items[k], int):
+            left.append(k)
+    # As numpy has it: integers beside an array are arrays too, and where something stands between them the dimension
+    # that they make together comes first.
+    arrays = [d for d, index in enumerate(indices) if isinstance(index, np.ndarray)]
+    if arrays and apart:
+        k = view.dimensions[arrays[0]]
+        left = [k, *(other for other in left if other != k)]
+    return View(view.tree, tuple(items), tuple(left), view.order, view.structure)
+
+
+def broadcast(indices: Sequence[Any], shape: Sequence[int]) -> list[Array]:
+    """Arrays and integers broadcast against each other, as int64 arrays of one shape. Raises IndexError.
+
+    >>> [x.tolist() for x in broadcast([np.array([0, 1]), -1], (2, 3))]
+    [[0, 1], [2, 2]]
+    """
+    placed = [
+        index if isinstance(index, np.ndarray) else pick(range(size), index, k)
+        for k, (index, size) in enumerate(zip(indices, shape, strict=True))
+    ]
+    try:
+        return list(np.broadcast_arrays(*placed))
+    except ValueError as error:
+        raise IndexError(f"index arrays do not fit together: {error}") from None

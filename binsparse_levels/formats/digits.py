@@ -1,0 +1,152 @@
+"""Digits of coordinates: how arrays of coordinates are taken apart and put together again for an index map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ArrayError, Problem, raise_if
+from ..levels.base import Array
+from .format import range_problems
+
+Item: TypeAlias = "int | range | Array"  # the coordinates wanted of a dimension: one, a range, or any
+
+_TABLE = 2**11  # entries of a lookup table for several digits
+_AT_MOST = 2**12  # coordinates of a merged dimension that a window lists
+
+
+class Digit(NamedTuple):
+    """The digit (x // stride) % radix of the coordinate x in a dimension."""
+
+    dimension: int
+    stride: int
+    radix: int
+
+    @property
+    def significance(self) -> tuple[int, bool]:
+        """The sort key of a dimension's digits. A digit of radix 1 comes before another of the same stride."""
+        return self.stride, self.radix != 1
+
+    def text(self, leading: bool) -> str:
+        over = f"/{self.stride}" if self.stride != 1 else ""
+        return f"{self.dimension}{over}" + ("" if leading else f"%{self.radix}")
+
+
+def in_range(coords: Sequence[npt.ArrayLike], sizes: Sequence[int]) -> list[Array]:
+    """Coordinates as int64 arrays. Raises ArrayError for other types, and outside of the sizes."""
+    columns = [np.asarray(x) for x in coords]
+    if len(columns) != len(sizes):
+        what = f"expected an array for each of {len(sizes)} dimensions, got {len(columns)}"
+        raise ArrayError(Problem("coords", what))
+    problems = [
+        Problem(f"coords[{k}]", "has masked items; leave them out") for k, x in enumerate(coords) if np.ma.is_masked(x)
+    ]
+    for k, (x, size) in enumerate(zip(columns, sizes, strict=True)):
+        if x.dtype.kind not in "iu" and x.size:
+            problems.append(Problem(f"coords[{k}]", f"expected integers, got {x.dtype}"))
+        else:
+            problems += range_problems(x, k, size)
+    raise_if(ArrayError, problems)
+    return [x.astype(np.int64, copy=False) for x in columns]
+
+
+class Term(NamedTuple):
+    """A digit of a coordinate. It adds `factor` times itself to the coordinate `target`."""
+
+    radix: int
+    target: int
+    factor: int
+
+
+class Step(NamedTuple):
+    """Neighbouring digits of a coordinate: (x // divisor) % modulus, or without modulus if it is 0.
+
+    adds: targets, and the factor or the lookup table that gives the summand.
+    """
+
+    source: int
+    divisor: int
+    modulus: int
+    adds: list[tuple[int, int | Array]]
+
+
+def steps(source: int, terms: Sequence[Term]) -> Iterator[Step]:
+    """The digits of a coordinate, the least significant first, grouped as far as a lookup table allows."""
+    at, begin = 1, 0
+    while begin < len(terms):
+        end, product = begin + 1, terms[begin].radix
+        while end < len(terms) and 0 < product * terms[end].radix <= _TABLE:
+            product *= terms[end].radix
+            end += 1
+        modulus = product if end < len(terms) else 0
+        if end - begin == 1:
+            yield Step(source, at, modulus, [(terms[begin].target, terms[begin].factor)])
+        else:
+            tables: dict[int, Array] = {}
+            left = np.arange(product)
+            for radix, target, factor in terms[begin:end]:
+                tables[target] = tables.get(target, 0) + left % radix * factor
+                left = left // radix
+            yield Step(source, at, modulus, list(tables.items()))
+        at, begin = at * product, end
+
+
+def taken(steps: Sequence[Step], columns: Sequence[Array], count: int) -> tuple[Array, ...]:
+    """The `count` coordinates that the steps make of the columns."""
+    found: list[Array | None] = [None] * count
+    for step in steps:
+        x = _quotient(columns[step.source], step.divisor)
+        if step.modulus:
+            x = _remainder(x, step.modulus)
+        for target, factor in step.adds:
+            summand = factor[x] if isinstance(factor, np.ndarray) else x * factor if factor != 1 else x
+            before = found[target]
+            found[target] = summand if before is None else before + summand
+    return tuple(x for x in found if x is not None)
+
+
+def _quotient(x: Array, by: int) -> Array:
+    """x // by. Precondition: x >= 0."""
+    if by == 1:
+        return x
+    return x >> (by.bit_length() - 1) if by & (by - 1) == 0 else x // by
+
+
+def _remainder(x: Array, by: int) -> Array:
+    return x & (by - 1) if by & (by - 1) == 0 else x - x // by * by  # the remainder of numpy is slower than this
+
+
+def window(item: Item, digit: Digit, leading: bool) -> range | Array:
+    """Ascending values that include all that a digit has among the wanted coordinates."""
+    stride, radix = digit.stride, digit.radix
+    if isinstance(item, np.ndarray):
+        return np.unique(item // stride if leading else item // stride % radix)
+    if isinstance(item, int):
+        item = range(item, item + 1)
+    item = item if item.step > 0 else item[::-1]
+    if not item or (leading and stride == 1):
+        return item
+    first, last = item[0] // stride, item[-1] // stride
+    if leading:
+        return range(first, last + 1)
+    return range(first % radix, last % radix + 1) if first // radix == last // radix else range(radix)
+
+
+def merged(windows: Sequence[range | Array], radices: Sequence[int]) -> range | Array:
+    """The window of several digits: all their numbers if these are few, else a range around them."""
+    count = math.prod(map(len, windows))
+    if count == 0:
+        return range(0)
+    if count <= _AT_MOST:
+        total = np.zeros(1, np.int64)
+        for wanted, radix in zip(windows, radices, strict=True):
+            total = np.add.outer(total * radix, np.asarray(wanted, np.int64)).reshape(-1)
+        return total
+    low = high = 0
+    for wanted, radix in zip(windows, radices, strict=True):
+        low, high = low * radix + int(wanted[0]), high * radix + int(wanted[-1])
+    return range(low, high + 1)

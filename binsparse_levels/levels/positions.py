@@ -1,0 +1,197 @@
+"""Positions, coordinates and cells: what the kinds compute with them in numpy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..kernels import Array as Array
+from ..limits import INT64_MAX
+
+# Positions or coordinates: a range wherever they are contiguous, an array only where they are scattered.
+Positions: TypeAlias = range | Array
+# For each dimension of a level a range of positive step, or a sorted array of coordinates.
+Window: TypeAlias = Sequence[Positions]
+
+
+def is_everything(window: Window, dims: Sequence[int]) -> bool:
+    """Whether the window covers the dimensions whole.
+
+    >>> is_everything([range(3)], [3]), is_everything([range(1, 3)], [3])
+    (True, False)
+    """
+    return all(isinstance(w, range) and w == range(size) for w, size in zip(window, dims, strict=True))
+
+
+def inside(window: Window, coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
+    """Which coordinates lie in the window.
+
+    >>> inside([range(1, 9, 2)], [np.array([0, 1, 2, 3])]).tolist()
+    [False, True, False, True]
+    """
+    mask = np.ones(len(coords[0]), bool)
+    for wanted, x in zip(window, coords, strict=True):
+        if isinstance(wanted, range):
+            mask &= (x >= wanted.start) & (x < wanted.stop)
+            if wanted.step != 1:
+                mask &= (x.astype(np.int64, copy=False) - wanted.start) % wanted.step == 0
+        else:
+            mask &= np.isin(x.astype(np.int64, copy=False), wanted)
+    return mask
+
+
+def as_array(positions: Positions) -> Array:
+    """Positions as an int64 array.
+
+    >>> as_array(range(1, 4)).tolist()
+    [1, 2, 3]
+    """
+    if isinstance(positions, range):
+        return np.arange(positions.start, positions.stop, positions.step, dtype=np.int64)
+    return positions
+
+
+def items_at(array: Array, positions: Positions) -> Array:
+    """The items at these positions, without a copy where the positions are contiguous.
+
+    >>> items_at(np.array([5, 6, 7]), range(1, 3)).tolist()
+    [6, 7]
+    """
+    if isinstance(positions, range):
+        return array[positions.start : positions.stop : positions.step]
+    lazy: Any = array
+    if isinstance(lazy, np.ndarray):
+        if lazy.strides == (0,):  # one for all, of which numpy would first make as many as there are
+            return np.broadcast_to(lazy[0], len(positions)) if len(positions) else lazy[:0]
+        return lazy.take(positions, mode="clip")  # a third faster than to look again whether they are in range
+    found: Array = lazy[positions]
+    return found
+
+
+def ranges(starts: Array, counts: Array) -> Array:
+    """starts[k], starts[k] + 1 …, counts[k] of them, for every k. Precondition: int64.
+
+    >>> ranges(np.array([7, 2]), np.array([2, 3])).tolist()
+    [7, 8, 2, 3, 4]
+    """
+    if counts.sum(dtype=np.float64) >= 2**62:  # numpy would count on from the other end
+        raise MemoryError(f"{counts.sum(dtype=object)} coordinates")
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    found: Array = np.arange(total) + np.repeat(starts - ends + counts, counts)
+    return found
+
+
+def children_of(pointers: Array, at: Array) -> tuple[Array, Array]:
+    """The number of children of each of these fibers, and the children.
+
+    >>> [x.tolist() for x in children_of(np.array([0, 2, 5]), np.array([1]))]
+    [[3], [2, 3, 4]]
+    """
+    first = pointers[at].astype(np.int64)
+    counts = pointers[at + 1].astype(np.int64) - first
+    return counts, ranges(first, counts)
+
+
+def times(counts: Array, below: int | Array) -> Array:
+    """The product, as Python integers where int64 would overflow in its sum."""
+    most = below if isinstance(below, int) else int(below.max(initial=0))
+    if len(counts) * int(counts.max(initial=0)) * most > INT64_MAX:
+        counts = counts.astype(object)
+    product: Array = counts * below
+    return product
+
+
+def below_fibers(bounds: Array, below: int | Array) -> Array:
+    """For every fiber the sum of `below` over its children bounds[p] … bounds[p + 1].
+
+    >>> below_fibers(np.array([0, 2, 3]), np.array([5, 1, 4])).tolist()
+    [6, 4]
+    """
+    if isinstance(below, int):
+        return times(np.diff(bounds.astype(np.int64, copy=False)), below)
+    found: Array = np.diff(np.append(0, np.cumsum(below))[bounds.astype(np.int64, copy=False)])
+    return found
+
+
+def below_cells(flags: Array, below: int | Array) -> Array:
+    """For every fiber, a row of flags, the sum of `below` over its children whose flag is set."""
+    if isinstance(below, int):
+        return times(flags.sum(axis=1), below)
+    found: Array = np.where(flags, below.reshape(flags.shape), 0).sum(axis=1)
+    return found
+
+
+def covered(window: Positions, starts: Array, ends: Array) -> tuple[Array, Array]:
+    """For intervals of coordinates (int64): where in the window each begins, and how many items it has there."""
+    first, behind = (
+        np.clip(-((window.start - x) // window.step), 0, len(window))
+        if isinstance(window, range)
+        else np.searchsorted(window, x)
+        for x in (starts, ends)
+    )
+    return first, behind - first
+
+
+def through(window: Positions, places: Array) -> Array:
+    """The coordinates at these places of a window."""
+    return window.start + places * window.step if isinstance(window, range) else window[places]
+
+
+def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array]) -> Array:
+    """p·∏dims + ravel(i) of each entry, as int64. Precondition: that of the last cell fits.
+
+    >>> number_cells([2, 3], range(2), [np.array([0, 1]), np.array([2, 0])]).tolist()
+    [2, 9]
+    """
+    number = as_array(parents).astype(np.int64, copy=False)
+    for size, x in zip(dims, coords, strict=True):
+        number = number * np.int64(size) + x.astype(np.int64, copy=False)
+    return number
+
+
+def list_cells(dims: Sequence[int], positions: Positions, window: Window) -> tuple[int, list[Array], Positions]:
+    """The cells of the fibers at `positions` inside `window`: how many in a fiber, their coordinates, their numbers."""
+    shape = [len(w) for w in window]
+    count = cells(shape) if len(positions) else 0
+    if not count:
+        return 0, [np.empty(0, np.int64) for _ in dims], range(0)
+    coords = []
+    for k, w in enumerate(window):
+        x = as_array(w)
+        if len(window) > 1:
+            x = np.tile(np.repeat(x, cells(shape[k + 1 :])), cells(shape[:k]))
+        coords.append(x)
+    numbers: Positions | None = cell_range(dims, positions, window)
+    if numbers is None:
+        offsets = number_cells(dims, range(1), coords)
+        numbers = (as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + offsets).ravel()
+    return count, [np.tile(x, len(positions)) if len(positions) > 1 else x for x in coords], numbers
+
+
+def cell_range(dims: Sequence[int], positions: Positions, window: Window) -> range | None:
+    """The numbers of the cells of the fibers inside the window as a range, or None where they are no range.
+
+    >>> cell_range([2, 3], range(1), [range(1, 2), range(3)])
+    range(3, 6)
+    """
+    if not dims:
+        return positions if isinstance(positions, range) and positions.step == 1 else None
+    outer, inner = window[0], cells(dims[1:])
+    if not isinstance(outer, range) or not is_everything(window[1:], dims[1:]):
+        return None
+    if isinstance(positions, range) and positions.step == 1 and outer == range(dims[0]):
+        return range(positions.start * dims[0] * inner, positions.stop * dims[0] * inner)
+    if len(positions) == 1 and (outer.step == 1 or inner == 1):
+        first = int(positions[0]) * dims[0]
+        return range((first + outer.start) * inner, (first + outer.stop) * inner, outer.step)
+    return None
+
+
+def cells(dims: Sequence[int]) -> int:
+    """The number of coordinates, as a Python integer, which cannot overflow."""
+    return math.prod(dims)

@@ -1,0 +1,46 @@
+"""Blocks of a few entries, and a tensor of many."""
+
+import contextlib
+
+import numpy as np
+
+from binsparse_levels import pack
+from binsparse_levels.building import to_file
+from binsparse_levels.engine import joining
+from binsparse_levels.io import reading
+
+SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
+
+
+@contextlib.contextmanager
+def blocks_of(size):
+    """Blocks of a few entries, arrays joined a few items at a time."""
+    before = to_file._rows_of, joining.AT_ONCE, reading._AT_ONCE
+    to_file._rows_of, joining.AT_ONCE, reading._AT_ONCE = (lambda memory, tree: size), size - 1, size - 1
+    try:
+        yield
+    finally:
+        to_file._rows_of, joining.AT_ONCE, reading._AT_ONCE = before
+
+
+def large(count=20_000, shape=(50, 60, 70), format="sparse, dense, sparse"):
+    rng = np.random.default_rng(0)
+    places = rng.choice(np.prod(shape), count, replace=False)
+    return pack(np.unravel_index(places, shape), rng.random(count), shape, format, attributes={"of": "mine"})
+
+
+def alike(found, expected):
+    """Assert that two tensors have the same arrays, of the same types, and the same metadata."""
+    assert found.format.canonical() == expected.format.canonical()
+    assert found.shape == expected.shape
+    assert set(found.stored.arrays) == set(expected.stored.arrays)
+    for name, array in expected.stored.arrays.items():
+        assert found.stored.arrays[name].dtype == array.dtype, name
+        np.testing.assert_array_equal(found.stored.arrays[name], array, name)
+    assert found.values.dtype == expected.values.dtype
+    np.testing.assert_array_equal(found.values, expected.values)
+    assert (found.fill_value is None) == (expected.fill_value is None)
+    assert found.fill_value is None or found.fill_value == expected.fill_value
+    assert found.map == expected.map
+    assert found.structure == expected.structure
+    assert found.attributes == expected.attributes

@@ -1,0 +1,240 @@
+"""Convert and write_from: larger than memory as in one piece, whatever the blocks."""
+
+import concurrent.futures
+import contextlib
+import gc
+import os
+
+import numpy as np
+import pytest
+from blocks import SUFFIXES, blocks_of, large
+from hypothesis import given
+from hypothesis import strategies as st
+from zarr.storage import MemoryStore
+
+import binsparse_levels
+from binsparse_levels import (
+    ArrayError,
+    BinsparseError,
+    ContainerError,
+    FormatError,
+    LimitError,
+    OptionError,
+    Tensor,
+    convert,
+    pack,
+    pack_dense,
+    read,
+    testing,
+    write,
+)
+from binsparse_levels.building import store, to_file
+from binsparse_levels.cli import main
+
+
+@pytest.mark.parametrize("size", [3, 7])
+@given(data=st.data())
+def test_in_blocks_as_in_one_piece(tmp_path_factory, size, data):
+    tensor = data.draw(testing.tensors(kinds=testing.PLAIN))
+    format = data.draw(testing.formats(min_rank=tensor.ndim, max_rank=tensor.ndim, kinds=testing.PLAIN))
+    folder = tmp_path_factory.mktemp("convert")
+    source, target = (
+        folder / f"a{data.draw(st.sampled_from(SUFFIXES))}",
+        folder / f"b{data.draw(st.sampled_from(SUFFIXES))}",
+    )
+    write(source, tensor)
+    try:
+        expected = read(source).convert(format)
+    except FormatError as error:
+        with pytest.raises(type(error)), blocks_of(size):
+            convert(source, target, format, memory=1)
+        return
+    with blocks_of(size):
+        convert(source, target, format, memory=1)
+    found = read(target)
+    assert found.equals(expected)
+    assert found.format.canonical() == expected.format.canonical()
+    assert (found.structure, found.attributes) == (expected.structure, expected.attributes)
+    assert found.number_of_stored_values == expected.number_of_stored_values
+    assert sorted(os.listdir(folder)) == sorted({source.name, target.name})
+
+
+@pytest.mark.parametrize("client", [None, "threads", "processes"])
+def test_steps_are_run_by_any_client(tmp_path, monkeypatch, client):
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3000)
+    tensor = large()
+    write(tmp_path / "a.zarr", tensor)
+    pools = {"threads": concurrent.futures.ThreadPoolExecutor, "processes": concurrent.futures.ProcessPoolExecutor}
+    told = []
+    with pools[client](2) if client else contextlib.nullcontext() as pool:
+        convert(
+            tmp_path / "a.zarr",
+            tmp_path / "b.h5",
+            "dense, sparse(2) @ 2, 0, 1",
+            memory=1,
+            client=pool,
+            progress=lambda *step: told.append(step),
+        )
+    assert read(tmp_path / "b.h5").equals(tensor)
+    assert read(tmp_path / "b.h5").attributes == {"of": "mine"}
+    assert list(dict.fromkeys(name for name, *_ in told)) == [
+        *("sample", "split", "partition", "table", "again", "pack"),
+        "writing",
+    ]
+    assert all(0 <= done <= total for _, done, total in told)
+
+
+def test_memory_is_counted(tmp_path):
+    write(tmp_path / "a.h5", large())
+    with pytest.raises(LimitError, match="memory"):
+        convert(tmp_path / "a.h5", tmp_path / "b.h5", memory=2**20)
+    for wrong in (0, 1.5, "1G", True):
+        with pytest.raises(OptionError, match="memory"):
+            convert(tmp_path / "a.h5", tmp_path / "b.h5", memory=wrong)
+    convert(tmp_path / "a.h5", tmp_path / "b.h5", "sparse(3)", memory=2**31)
+    assert read(tmp_path / "b.h5").equals(large())
+    convert(tmp_path / "a.h5", tmp_path / "b.tns", overwrite=True)
+    assert sorted(os.listdir(tmp_path)) == ["a.h5", "b.h5", "b.tns"]
+
+
+@pytest.mark.parametrize("format", [None, "sparse(3) @ 2, 1, 0"])
+def test_faults_of_the_source_leave_nothing(tmp_path, monkeypatch, format):
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3000)
+    write(tmp_path / "a.bspnpy", large(format="sparse, sparse(2)"))
+    for name, place, number in (("indices_2", 500, 70), ("indices_1", 900, -1), ("pointers_to_1", 7, 10**6)):
+        file = tmp_path / "a.bspnpy" / f"{name}.npy"
+        before = np.load(file)
+        changed = before.copy()
+        changed[place] = number
+        np.save(file, changed)
+        with pytest.raises(BinsparseError):
+            convert(tmp_path / "a.bspnpy", tmp_path / "b.h5", format, memory=1)
+        np.save(file, before)
+    swapped = np.load(tmp_path / "a.bspnpy" / "indices_2.npy")
+    swapped[[100, 101]] = swapped[[101, 100]]
+    np.save(tmp_path / "a.bspnpy" / "indices_2.npy", swapped)
+    with pytest.raises(ArrayError):
+        convert(tmp_path / "a.bspnpy", tmp_path / "b.h5", format, memory=1)
+    assert os.listdir(tmp_path) == ["a.bspnpy"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_is_converted_in_parts_is_sealed(tmp_path, suffix):
+    write(tmp_path / "a.h5", large(3000))
+    with blocks_of(700):
+        convert(tmp_path / "a.h5", tmp_path / f"b{suffix}", "dense, sparse(2) @ 1, 0, 2", memory=1, checksum=True)
+    assert read(tmp_path / f"b{suffix}").equals(large(3000))
+    stored = {}
+    write(stored, read(tmp_path / f"b{suffix}"), checksum=True)
+    with binsparse_levels.io.open_reader(tmp_path / f"b{suffix}") as reader:
+        assert reader.read_header()["binsparse_levels:crc32c"] == stored["binsparse"]["binsparse_levels:crc32c"]
+
+
+def test_on_the_command_line(tmp_path, capsys):
+    write(tmp_path / "a.h5", large())
+    arguments = ["convert", str(tmp_path / "a.h5"), str(tmp_path / "b.h5"), "--format", "sparse(3) @ 1, 2, 0"]
+    assert main([*arguments, "--memory", "1.5G"]) == 0
+    assert read(tmp_path / "b.h5").equals(large())
+    assert main([*arguments, "--memory", "1K", "--overwrite"]) == 1
+    assert "memory" in capsys.readouterr().err
+    assert main([*arguments, "--memory", "1G", "--narrow"]) == 2
+    assert main(["convert", str(tmp_path / "none.h5"), str(tmp_path / "c.h5"), "--memory", "1G"]) == 1
+    for wrong in ("G", "1X", "", "1e999G"):
+        with pytest.raises(SystemExit):
+            main([*arguments, "--memory", wrong])
+
+
+def test_empty_fibers_take_memory_too(tmp_path):
+    tensor = pack([np.arange(0, 10**6, 100)] * 2, np.arange(10.0**4), (10**6, 10**6), "CSR")
+    listed = tensor.convert("sparse(2)")
+    assert to_file._rows_of(2**40, tensor._source) < to_file._rows_of(2**40, listed._source) / 50
+
+
+@pytest.mark.parametrize("format", [None, "DMATC"])
+def test_a_diagonal_that_is_no_mirror_image_is_not_converted_in_parts(tmp_path, format):
+    values = np.arange(9) * 1j
+    tensor = binsparse_levels.Tensor("DMATR", (3, 3), {}, values, structure="hermitian_lower", check="none")
+    stored = {}
+    write(stored, pack([[1], [0]], [1j], (3, 3), "DMATR", structure="hermitian_lower"))
+    stored["values"] = tensor.values.view(float)
+    binsparse_levels.io.write_arrays(tmp_path / "a.h5", stored.pop("binsparse"), stored)
+    with pytest.raises(ArrayError):
+        read(tmp_path / "a.h5")
+    with blocks_of(3), pytest.raises(ArrayError, match="mirror image"):
+        convert(tmp_path / "a.h5", tmp_path / "b.h5", format, memory=1)
+    assert os.listdir(tmp_path) == ["a.h5"]
+
+
+def test_what_lies_in_the_wrong_triangle_of_a_file_is_no_entry(tmp_path, monkeypatch):
+    write(tmp_path / "a.bspnpy", pack([[1, 2], [0, 0]], [1.0, 2.0], (3, 3), "CSR", structure="symmetric_lower"))
+    np.save(tmp_path / "a.bspnpy" / "indices_1.npy", np.array([2, 0], np.int32))
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 1)
+    for use in (lambda x: binsparse_levels.open(x)[:2].load(), lambda x: convert(x, tmp_path / "b.h5", memory=1)):
+        with pytest.raises(ArrayError, match="triangle"):
+            use(tmp_path / "a.bspnpy")
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "number"),
+    [("indices_1", 7, 2**32), ("pointers_to_1", -1, 9), ("pointers_to_1", 0, -3), ("indices_0", 3, -1)],
+)
+@pytest.mark.parametrize("format", [None, "CSC"])
+def test_blocks_are_checked_as_they_are_stored(tmp_path, monkeypatch, name, at, number, format):
+    tensor = pack([np.repeat(np.arange(10), 4), np.arange(40) % 20], np.arange(40.0), (10, 20), "sparse, sparse")
+    arrays = {key: x.astype(np.int64) for key, x in tensor.arrays.items()}
+    write(tmp_path / "a.bspnpy", Tensor("sparse, sparse", (10, 20), arrays, tensor.values))
+    arrays[name][at] += number
+    np.save(tmp_path / "a.bspnpy" / f"{name}.npy", arrays[name])
+    for size in (4, 7, 30):
+        monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree, size=size: size)
+        with pytest.raises(ArrayError, match=name):
+            convert(tmp_path / "a.bspnpy", tmp_path / "b.h5", format, memory=1)
+    assert os.listdir(tmp_path) == ["a.bspnpy"]
+
+
+def test_a_store_is_converted_in_blocks(monkeypatch, tmp_path):
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
+    store, tensor = MemoryStore(), pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
+    write(store, tensor)
+    convert(store, tmp_path / "a.h5", "CSC", memory=1)
+    assert read(tmp_path / "a.h5").equals(tensor)
+
+
+@pytest.mark.parametrize("target", ["there.h5", "missing/a.h5", "a.mtx"])
+def test_a_target_that_cannot_be_is_told_before_anything_is_done(tmp_path, monkeypatch, target):
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
+    monkeypatch.setattr(to_file.running, "run", lambda *_: pytest.fail("worked in vain"))
+    for name in ("a.h5", "there.h5"):
+        write(tmp_path / name, pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
+    with pytest.raises(BinsparseError):
+        convert(tmp_path / "a.h5", tmp_path / target, memory=1)
+    assert sorted(os.listdir(tmp_path)) == ["a.h5", "there.h5"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file on which nothing can be written")
+def test_scratch_files_on_a_full_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
+    part_of = store._Folder._part
+
+    def on_a_full_disk(self, path):
+        part = part_of(self, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if not path.endswith("plan"):
+            os.symlink("/dev/full", part)
+        return part
+
+    monkeypatch.setattr(store._Folder, "_part", on_a_full_disk)
+    write(tmp_path / "a.h5", pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
+    for format in ("CSR", "CSC"):
+        with pytest.raises(ContainerError, match="cannot be written"):
+            convert(tmp_path / "a.h5", tmp_path / "b.h5", format, memory=1)
+    assert os.listdir(tmp_path) == ["a.h5"]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts open files")
+def test_a_source_is_closed_when_it_has_been_converted(tmp_path, monkeypatch):
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
+    write(tmp_path / "a.h5", pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
+    convert(tmp_path / "a.h5", tmp_path / "b.h5", "CSC", memory=1)
+    gc.collect()
+    assert str(tmp_path / "a.h5") not in [os.path.realpath(f"/proc/self/fd/{k}") for k in os.listdir("/proc/self/fd")]
