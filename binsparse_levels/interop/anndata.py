@@ -39,6 +39,8 @@ def register_anndata() -> None:
     pydata/sparse where that is installed. Each is read back as the same type. `open("x.h5ad:uns/NAME")` reads such a
     tensor lazily. Of the options of anndata, `compression="gzip"` counts. A second call changes nothing.
 
+    anndata refuses a file with such elements in a program that has not called this function.
+
     Raises
     ------
     OptionError : anndata is not installed, or its version has another registry.

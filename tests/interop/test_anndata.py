@@ -26,6 +26,9 @@ from binsparse_levels import (
 )
 from binsparse_levels import open as open_tensor
 
+# Of anndata 0.13 with pandas 3.
+pytestmark = pytest.mark.filterwarnings("ignore:The '.*' option is deprecated")
+
 FILES = ["hdf5", "zarr2", "zarr3"]
 
 
