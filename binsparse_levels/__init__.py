@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from .formats.index_map import IndexMap as IndexMap
     from .formats.index_map import parse_map as parse_map
     from .interop.anndata import register_anndata as register_anndata
+    from .interop.arrow import from_table as from_table
+    from .interop.arrow import to_table as to_table
     from .interop.dask import from_dask as from_dask
     from .interop.dask import to_dask as to_dask
     from .interop.graphblas import from_graphblas as from_graphblas
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from .interop.scipy import to_scipy as to_scipy
     from .interop.torch import from_torch as from_torch
     from .interop.torch import to_torch as to_torch
+    from .interop.xarray import write_dataset as write_dataset
     from .io import append as append
     from .io import concatenate as concatenate
     from .io import list_tensors as list_tensors
@@ -74,6 +77,7 @@ if TYPE_CHECKING:
     from .plugins import load_plugins as load_plugins
     from .tensors.advice import Advice as Advice
     from .tensors.advice import advise as advise
+    from .tensors.foreign import as_tensor as as_tensor
     from .tensors.packing import pack as pack
     from .tensors.packing import pack_dense as pack_dense
     from .tensors.tensor import Tensor as Tensor
@@ -87,6 +91,7 @@ _MODULES = {
     "formats.format": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
     "formats.index_map": ["IndexMap", "parse_map"],
     "interop.anndata": ["register_anndata"],
+    "interop.arrow": ["from_table", "to_table"],
     "interop.dask": ["from_dask", "to_dask"],
     "interop.graphblas": ["from_graphblas", "to_graphblas"],
     "interop.numpy": ["from_numpy", "to_numpy"],
@@ -94,6 +99,7 @@ _MODULES = {
     "interop.pydata_sparse": ["from_gcxs", "from_sparse", "to_gcxs", "to_sparse"],
     "interop.scipy": ["from_scipy", "to_scipy"],
     "interop.torch": ["from_torch", "to_torch"],
+    "interop.xarray": ["write_dataset"],
     "io": [
         "append", "concatenate", "list_tensors", "open", "read", "read_all", "repair", "write", "write_all",
     ],
@@ -102,6 +108,7 @@ _MODULES = {
     "parallel": ["get_threads", "set_threads"],
     "plugins": ["list_plugins", "load_plugins"],
     "tensors.advice": ["Advice", "advise"],
+    "tensors.foreign": ["as_tensor"],
     "tensors.packing": ["pack", "pack_dense"],
     "tensors.tensor": ["Tensor"],
 }  # fmt: skip

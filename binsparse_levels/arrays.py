@@ -15,12 +15,15 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from .errors import LimitError, Problem
+from .errors import ContainerError, LimitError, Problem
 from .kernels import Array as Array
 from .limits import INT64_MAX
 
 # Reads the items start … stop - 1 of an array, as a copy. Precondition: 0 <= start <= stop <= length.
 Parts: TypeAlias = Callable[[int, int], Array]
+
+# Bytes that an array takes where it is stored, or a function that counts them.
+Size: TypeAlias = int | Callable[[], int]
 
 _GAP = 2**12  # bytes: items that are closer to each other are read at once
 
@@ -47,14 +50,23 @@ class LazyArray(ABC):
 
     chunk = 1
 
-    def __init__(self, shape: int | tuple[int, ...], dtype: np.dtype[Any], nbytes: int | None = None) -> None:
+    def __init__(self, shape: int | tuple[int, ...], dtype: np.dtype[Any], nbytes: Size | None = None) -> None:
         self.shape = (shape,) if isinstance(shape, int) else shape
         self.dtype = dtype
-        self.nbytes = math.prod(self.shape) * dtype.itemsize if nbytes is None else nbytes
+        self._nbytes = math.prod(self.shape) * dtype.itemsize if nbytes is None else nbytes
+        self._closed = False
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes if isinstance(self._nbytes, int) else self._nbytes()
 
     @abstractmethod
     def _read(self, start: int, stop: int) -> Array:
         """The items start … stop - 1. Precondition: 0 <= start < stop <= length."""
+
+    def close(self) -> None:
+        """Refuse all reading from now on: the file is closed."""
+        self._closed = True
 
     def verify(self) -> None:  # noqa: B027, most arrays have no checksum
         """Compare the whole array with its checksum, if there is one. Raises ContainerError."""
@@ -63,6 +75,8 @@ class LazyArray(ABC):
         return self.shape[0]
 
     def __getitem__(self, key: slice | Array) -> Array:
+        if self._closed:
+            raise ContainerError("the file is closed; open it again, or load() the tensor before")
         if not isinstance(key, slice):
             return self._gather(key)
         found = range(self.shape[0])[key]
@@ -97,7 +111,7 @@ class _Function(LazyArray):
         read: Parts,
         gather: Callable[[Array], Array] | None,
         verify: Callable[[], None] | None,
-        nbytes: int | None,
+        nbytes: Size | None,
         chunk: int,
         keep: object,
     ) -> None:
@@ -126,7 +140,7 @@ def lazy(
     *,
     gather: Callable[[Array], Array] | None = None,
     verify: Callable[[], None] | None = None,
-    nbytes: int | None = None,
+    nbytes: Size | None = None,
     chunk: int = 1,
     keep: object = None,
 ) -> LazyArray:

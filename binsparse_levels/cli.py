@@ -6,31 +6,47 @@ Exit status: 0 for success, 1 for a faulty input, 2 for a wrong call.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, get_args
 
 from . import __version__
 from .building import convert
+from .building.tables import FILES
+from .commands import building
+from .commands.arguments import BEST, argument, byte_count, flag, format_of, integers, names
+from .commands.terminal import (
+    FAULTY_INPUT,
+    OK,
+    PROGRAM,
+    WRONG_CALL,
+    WrongCall,
+    escaped,
+    fail,
+    print_json,
+    progress_bars,
+    said,
+    say,
+    table,
+    times,
+    wrong_call_if,
+)
 from .containers.replacing import clean_folder
 from .engine.emission import Duplicates
 from .errors import BinsparseError, ContainerError, DialectWarning, FormatError, OptionError, within_memory
-from .formats.format import ALIASES, SYNONYMS, Format, coordinates, parse_format
+from .formats.format import ALIASES, SYNONYMS, Format, coordinates
 from .formats.index_map import KEY, IndexMap, parse_map
 from .io import Description, describe, read, repair, write
 from .io import open as open_tensor
 from .levels import LEVELS, places
 from .plugins import load_plugins
+from .tensors import labels
 from .tensors.advice import advise
 
-OK, FAULTY_INPUT, WRONG_CALL = 0, 1, 2
-PROGRAM = "binsparse-levels"
-_BEST = "best"
 _DUPLICATES = get_args(Duplicates)  # the first is "error"
 
 
@@ -47,38 +63,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     with warnings.catch_warnings():
         warnings.simplefilter("always", DialectWarning)
-        warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
+        warnings.showwarning = lambda message, *_: say(f"warning: {message}")
         try:
             if options.plugin:
                 load_plugins(*options.plugin)
             status: int = within_memory(options.run)(options)
-        except (_WrongCall, OptionError) as error:
-            return _fail(_said(error), WRONG_CALL)
+        except (WrongCall, OptionError) as error:
+            return fail(said(error), WRONG_CALL)
         except BrokenPipeError:  # the reader of our output has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
         except (BinsparseError, OSError) as error:
-            return _fail(_said(error), FAULTY_INPUT)
+            return fail(said(error), FAULTY_INPUT)
         except KeyboardInterrupt:
-            return _fail("interrupted", 130)
+            return fail("interrupted", 130)
     return status
-
-
-class _WrongCall(Exception):
-    """The call is wrong, whatever the input holds."""
-
-
-@contextlib.contextmanager
-def _wrong_call_if(*errors: type[Exception]) -> Iterator[None]:
-    """Turn errors of these classes into _WrongCall."""
-    try:
-        yield
-    except errors as error:
-        raise _WrongCall(_said(error)) from None
-
-
-def _said(error: Exception) -> str:
-    return "; ".join(map(str, getattr(error, "problems", [error])))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -90,40 +89,9 @@ def _parser() -> argparse.ArgumentParser:
     for name, (run, text, *given) in _COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(run=run)
-        for argument, options in given:
-            command.add_argument(argument, **options)
+        for words, options in given:
+            command.add_argument(words, **options)
     return parser
-
-
-def _argument(name: str, text: str | None, **options: Any) -> tuple[str, dict[str, Any]]:
-    return name, {"help": text, **options}
-
-
-def _flag(name: str, text: str) -> tuple[str, dict[str, Any]]:
-    return _argument(name, text, action="store_true")
-
-
-def _format(text: str) -> Format | str:
-    try:
-        return text if text == _BEST else parse_format(text)
-    except FormatError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _bytes(text: str) -> int:
-    number, unit = text[:-1], text[-1:].upper()
-    scale = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}.get(unit)
-    try:
-        return int(float(number) * scale) if scale else int(text)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"expected a number of bytes, such as 1500M or 2G, got {text!r}") from None
-
-
-def _integers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(size) for size in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected integers separated by commas, got {text!r}") from None
 
 
 # The commands
@@ -132,17 +100,17 @@ def _integers(text: str) -> tuple[int, ...]:
 def _info(options: argparse.Namespace) -> int:
     found = describe(options.path, lenient=options.lenient)
     for text in found.repairs:
-        _say(f"warning: {text}")
+        say(f"warning: {text}")
     summary = _summary(options.path, found)
     if options.json:
-        _print_json(summary)
+        print_json(summary)
         return OK
     descriptor = found.descriptor
     cells = descriptor.number_of_stored_values
     alias = descriptor.format.alias
     rows = [
         ["format", str(descriptor.format) + ("" if alias is None else f" ({alias})")],
-        ["shape", _times(descriptor.shape)],
+        ["shape", times(descriptor.shape)],
         ["stored values", "unknown" if cells is None else str(cells)],
         ["data type", str(descriptor.data_types["values"])],
         ["fill value", "in the array fill_value" if descriptor.fill else "none"],
@@ -150,16 +118,16 @@ def _info(options: argparse.Namespace) -> int:
         ["version", descriptor.version],
     ]
     if found.map is not None:
-        rows.insert(2, ["map", f"{found.map}, of a tensor of shape {_times(found.map.shape)}"])
-    _table(_escaped(str(options.path)), [], rows)
-    _table("level tree", [], _tree_rows(descriptor.format, descriptor.dims))
+        rows.insert(2, ["map", f"{found.map}, of a tensor of shape {times(found.map.shape)}"])
+    table(escaped(str(options.path)), [], rows)
+    table("level tree", [], _tree_rows(descriptor.format, descriptor.dims))
     arrays = [
         [name, str(descriptor.data_types[name]), *map(str, (*a.shape, a.nbytes))] for name, a in found.arrays.items()
     ]
     total = str(summary["bytes"])
-    _table("arrays", ["array", "type", "length", "bytes"], [*arrays, ["all", "", "", total]])
+    table("arrays", ["array", "type", "length", "bytes"], [*arrays, ["all", "", "", total]])
     if summary["attributes"]:
-        print("attributes", _escaped(json.dumps(summary["attributes"], ensure_ascii=False)))
+        print("attributes", escaped(json.dumps(summary["attributes"], ensure_ascii=False)))
     return OK
 
 
@@ -182,7 +150,7 @@ def _summary(path: str, found: Description) -> dict[str, Any]:
         },
         "bytes": sum(info.nbytes for info in found.arrays.values()),
         "map": None if found.map is None else found.map.header(),
-        "attributes": {key: value for key, value in descriptor.user.items() if key != KEY},
+        "attributes": {key: value for key, value in descriptor.user.items() if key not in (KEY, labels.KEY)},
         "repairs": list(found.repairs),
     }
 
@@ -206,40 +174,44 @@ def _check(options: argparse.Namespace) -> int:
     except BinsparseError as error:
         if options.json:
             problems = [asdict(problem) for problem in error.problems]
-            _print_json({"path": path, "ok": False, "error": type(error).__name__, "problems": problems})
+            print_json({"path": path, "ok": False, "error": type(error).__name__, "problems": problems})
             return FAULTY_INPUT
         for problem in error.problems:
-            print(_escaped(f"{path}: {problem}"))
+            print(escaped(f"{path}: {problem}"))
         count = len(error.problems)
-        return _fail(f"{path}: {count} fault{'s' * (count > 1)}", FAULTY_INPUT)
+        return fail(f"{path}: {count} fault{'s' * (count > 1)}", FAULTY_INPUT)
     if options.json:
-        _print_json({"path": path, "ok": True, "problems": []})
+        print_json({"path": path, "ok": True, "problems": []})
     else:
         count = tensor.number_of_stored_values
-        print(_escaped(f"{path}: sound, {tensor.format}, {_times(tensor.shape)}, {count} stored values"))
+        print(escaped(f"{path}: sound, {tensor.format}, {times(tensor.shape)}, {count} stored values"))
     return OK
 
 
 def _convert(options: argparse.Namespace) -> int:
-    best, format = options.format == _BEST, options.format
+    best, format = options.format == BEST, options.format
+    if building.is_table(options.path):
+        return building.convert_table(options)
+    if options.columns is not None:
+        raise WrongCall(f"--columns are those of a table, which ends with {', '.join(FILES)}; leave them out")
     if options.memory is not None:
         in_memory = (options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates, options.map)
         if best or any(in_memory):
-            raise _WrongCall("--memory goes with --format (but not best) and --overwrite; leave the other options out")
+            raise WrongCall("--memory goes with --format (but not best) and --overwrite; leave the other options out")
         open_tensor(options.path)  # a faulty source is not a wrong call
         given = {"memory": options.memory, "overwrite": options.overwrite}
-        with _progress() as progress, _wrong_call_if(FormatError, ContainerError):
+        with progress_bars() as progress, wrong_call_if(FormatError, ContainerError):
             convert(options.path, options.out, format, progress=progress, **given)
         return OK
-    with _progress() as step:
+    with progress_bars() as step:
         step("reading")
         tensor = read(options.path, lenient=options.lenient, shape=options.shape, duplicates=options.duplicates)
         if best:
             step("counting")
             specified = [name for name, kind in LEVELS.items() if kind.specified]  # which other programs read too
             format = advise(tensor, count=1, kinds=specified).best
-            _say(f"best format: {format}")
-        with _wrong_call_if(FormatError, ContainerError):
+            say(f"best format: {format}")
+        with wrong_call_if(FormatError, ContainerError):
             if options.map is not None:
                 step(f"packing through {options.map}")
                 chosen = parse_map(options.map, tensor.shape)
@@ -256,13 +228,12 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _advise(options: argparse.Namespace) -> int:
-    with _progress() as step:
+    with progress_bars() as step:
         step("reading")
         tensor = read(options.path, lenient=options.lenient)
         step("counting")
-        kinds = None if options.kinds is None else [name.strip() for name in options.kinds.split(",")]
-        with _wrong_call_if(IndexError, FormatError):
-            advice = advise(tensor, slices_by=options.slices_by, count=options.count, kinds=kinds)
+        with wrong_call_if(IndexError, FormatError):
+            advice = advise(tensor, slices_by=options.slices_by, count=options.count, kinds=options.kinds)
     if options.picture is not None:
         _write_text(options.picture, advice.draw(), overwrite=options.overwrite)
     if options.json:
@@ -271,43 +242,43 @@ def _advise(options: argparse.Namespace) -> int:
         ]
         counts = [{"dimensions": part, "distinct": count} for part, count in advice.counts.items()]
         told = {"shape": advice.shape, "entries": advice.entries, "formats": found, "counts": counts}
-        _print_json({"path": str(options.path), **told})
+        print_json({"path": str(options.path), **told})
     else:
-        print(_escaped(str(options.path)))
+        print(escaped(str(options.path)))
         print(advice)
     return OK
 
 
 def _draw(options: argparse.Namespace) -> int:
     tensor = read(options.path, lenient=options.lenient).without_map()
-    with _wrong_call_if(IndexError):
+    with wrong_call_if(IndexError):
         drawn = tensor.draw(options.dimensions)
     _write_text(options.out, drawn, overwrite=options.overwrite)
     return OK
 
 
 def _write_text(path: str, text: str, *, overwrite: bool) -> None:
-    with _wrong_call_if(OSError), open(path, "w" if overwrite else "x", encoding="utf-8") as file:
+    with wrong_call_if(OSError), open(path, "w" if overwrite else "x", encoding="utf-8") as file:
         file.write(text)
 
 
 def _repair(options: argparse.Namespace) -> int:
     mended = repair(options.path, options.out, duplicates=options.duplicates)
     for text in mended or ["no faults found"]:
-        print(_escaped(text))
+        print(escaped(text))
     return OK
 
 
 def _clean(options: argparse.Namespace) -> int:
     for folder in options.folders:
         for path, outcome in clean_folder(folder):
-            print(_escaped(f"{path}: {outcome}"))
+            print(escaped(f"{path}: {outcome}"))
     return OK
 
 
 def _formats(options: argparse.Namespace) -> int:
     kinds = [[x.kind, f">= {x.min_rank}", (x.__doc__ or "").strip().partition("\n")[0]] for x in LEVELS.values()]
-    _table("level kinds", ["kind", "rank", "what it stores"], kinds)
+    table("level kinds", ["kind", "rank", "what it stores"], kinds)
     synonyms = {name: [old for old, new in SYNONYMS.items() if new == name] for name in ALIASES}
     rows = []
     for name, format in ALIASES.items():
@@ -315,7 +286,8 @@ def _formats(options: argparse.Namespace) -> int:
         if format.transpose is not None:
             spelled += " @ " + ", ".join(map(str, format.transpose))
         rows.append([name, spelled, ", ".join(synonyms[name])])
-    _table("predefined formats", ["name", "levels @ transpose", "also read as"], rows)
+    table("predefined formats", ["name", "levels @ transpose", "also read as"], rows)
+    print("names may be in any case; COO lists all coordinates, and CSF has a sparse level for each, at any rank")
     print("notation: levels from the outermost in, each with its rank in parentheses unless it is 1, then @ and the")
     print("transpose, such as 'dense, sparse(2) @ 2, 0, 1': stored dimension k is dimension transpose[k] of the tensor")
     print("map: the stored dimensions, each of one digit or more: '0/2, 1/4, 0%2, 1%4' (blocks of 2 × 4) or '2, (0 1)'")
@@ -323,11 +295,11 @@ def _formats(options: argparse.Namespace) -> int:
     return OK
 
 
-_PATH = _argument("path", "PATH[:GROUP]", metavar="PATH")
-_IN = _argument("path", "PATH[:GROUP]", metavar="IN")
-_LENIENT = _flag("--lenient", "repair known deviations of other programs, and warn about each")
-_JSON = _flag("--json", "print one JSON object")
-_OVERWRITE = _flag("--overwrite", "replace OUT if it exists")
+_PATH = argument("path", "PATH[:GROUP]", metavar="PATH")
+_IN = argument("path", "PATH[:GROUP]", metavar="IN")
+_LENIENT = flag("--lenient", "repair known deviations of other programs, and warn about each")
+_JSON = flag("--json", "print one JSON object")
+_OVERWRITE = flag("--overwrite", "replace OUT if it exists")
 
 # The function of each command, its description, and its arguments.
 _COMMANDS: dict[str, tuple[Any, ...]] = {
@@ -335,110 +307,41 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
         _info, "describe a tensor from its header: format, level tree, shape, bytes per array", _PATH, _LENIENT, _JSON,
     ),
     "convert": (
-        _convert, "convert a tensor from any kind of file to any other", _IN, _LENIENT, _OVERWRITE,
-        _argument("out", "PATH[:GROUP]; its suffix selects the kind of file", metavar="OUT"),
-        _argument("--format", "such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best for the smallest", type=_format),
-        _argument("--map", "an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4; '0, 1' removes a map"),
-        _flag("--narrow", "store indices in the smallest integers that hold them"),
-        _flag("--bitpacked", "store indices in as few bits as possible; only this package reads them"),
-        _argument("--memory", "convert in parts, within this much memory, such as 1G", type=_bytes),
-        _argument("--shape", "shape of a .tns file, such as 125,1790,112765", type=_integers),
-        _argument("--duplicates", "how to merge duplicates of a text file; error by default", choices=_DUPLICATES),
+        _convert, "convert a tensor, or a table of entries, from any kind of file to any other",
+        _IN, _LENIENT, _OVERWRITE,
+        argument("out", "PATH[:GROUP]; its suffix selects the kind of file", metavar="OUT"),
+        argument("--format", "such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best for the smallest", type=format_of),
+        argument("--map", "an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4; '0, 1' removes a map"),
+        flag("--narrow", "store indices in the smallest integers that hold them"),
+        flag("--bitpacked", "store indices in as few bits as possible; only this package reads them"),
+        argument("--memory", "convert in parts, within this memory, such as 1G, as for a table", type=byte_count),
+        argument("--shape", "shape of a .tns file or a table, such as 125,1790,112765", type=integers),
+        argument("--duplicates", "how to merge duplicates of text and tables; error by default", choices=_DUPLICATES),
+        building.COLUMNS,
     ),
+    **building.COMMANDS,
     "check": (_check, "read a tensor, check everything, and list every fault", _PATH, _LENIENT, _JSON),
     "advise": (
         _advise, "list the formats that take the fewest bytes, without packing any", _PATH, _LENIENT, _JSON, _OVERWRITE,
-        _argument("--slices-by", "rank by the bytes that slices of this dimension read", type=int, metavar="DIMENSION"),
-        _argument("--count", "number of formats to list; 10 by default", type=int, default=10),
-        _argument("--kinds", "use only these level kinds, such as dense,sparse"),
-        _argument("--picture", "also draw the table into an SVG file", metavar="OUT"),
+        argument("--slices-by", "rank by the bytes that slices of this dimension read", type=int, metavar="DIMENSION"),
+        argument("--count", "number of formats to list; 10 by default", type=int, default=10),
+        argument("--kinds", "use only these level kinds, such as dense,sparse", type=names),
+        argument("--picture", "also draw the table into an SVG file", metavar="OUT"),
     ),
     "draw": (
         _draw, "draw a small tensor as its level tree, or a large tensor as a spy plot, into an SVG file",
         _PATH, _LENIENT, _OVERWRITE,
-        _argument("out", "an SVG file", metavar="OUT"),
-        _argument("--dimensions", "one or two dimensions of a spy plot, such as 0,2", type=_integers),
+        argument("out", "an SVG file", metavar="OUT"),
+        argument("--dimensions", "one or two dimensions of a spy plot, such as 0,2", type=integers),
     ),
     "repair": (
         _repair, "repair a file that a strict reader refuses: write a new file and list the repairs", _IN,
-        _argument("out", "a new path; its suffix selects the kind of file", metavar="OUT"),
-        _argument("--duplicates", "how to merge duplicates; an error by default", choices=_DUPLICATES[1:]),
+        argument("out", "a new path; its suffix selects the kind of file", metavar="OUT"),
+        argument("--duplicates", "how to merge duplicates; an error by default", choices=_DUPLICATES[1:]),
     ),
     "clean": (
         _clean, "remove temporary files that interrupted writes left behind",
-        _argument("folders", None, metavar="FOLDER", nargs="+"),
+        argument("folders", None, metavar="FOLDER", nargs="+"),
     ),
     "formats": (_formats, "list the level kinds, the predefined formats, and the notation"),
 }  # fmt: skip
-
-# Output
-
-
-def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table: by rich if it is installed and standard output is a terminal, else as columns of plain text."""
-    if sys.stdout.isatty():
-        try:
-            from rich import box
-            from rich.console import Console
-            from rich.table import Table
-            from rich.text import Text
-        except ImportError:
-            pass
-        else:
-            table = Table(*head, title=Text(title), title_justify="left", box=box.SIMPLE, show_header=bool(head))
-            for row in rows:
-                table.add_row(*(Text(cell) for cell in row))
-            Console().print(table)
-            return
-    print(title)
-    lines = [list(head), *rows] if head else list(rows)
-    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
-    for line in lines:
-        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[..., None]]:
-    """A function (stage, done, total) that draws a bar for each stage, if rich is installed and standard error is a
-    terminal.
-    """
-    if sys.stderr.isatty():
-        try:
-            from rich.console import Console
-            from rich.progress import Progress
-        except ImportError:
-            pass
-        else:
-            with Progress(console=Console(stderr=True), transient=True) as bars:
-                stages: dict[str, Any] = {}
-
-                def show(stage: str, done: int = 0, total: int | None = None) -> None:
-                    if stage not in stages:
-                        stages[stage] = bars.add_task(stage, total=total)
-                    bars.update(stages[stage], completed=done)
-
-                yield show
-            return
-    yield lambda *_: None
-
-
-def _times(shape: Sequence[int]) -> str:
-    return " × ".join(map(str, shape)) or "scalar"
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def _escaped(text: str) -> str:
-    """Text from a file, with control characters escaped, because a terminal obeys them."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _say(text: str) -> None:
-    print(f"{PROGRAM}: {_escaped(text)}", file=sys.stderr)
-
-
-def _fail(text: str, status: int) -> int:
-    _say(f"error: {text}")
-    return status

@@ -1,8 +1,9 @@
 """Faults as data, each with its place, and the family of exceptions that carries them."""
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeVar
@@ -95,6 +96,19 @@ class PathExistsError(ContainerError, FileExistsError):
 
 class OptionError(BinsparseError, TypeError):
     """An option does not apply here, or its value has a wrong type."""
+
+
+class PackageMissingError(OptionError, ImportError):
+    """A library that is not installed."""
+
+
+@contextlib.contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Say how to install the extra of this package that an import within the block misses."""
+    try:
+        yield
+    except ImportError as error:
+        raise PackageMissingError(f"{error}; pip install 'binsparse-levels[{extra}]'") from error
 
 
 def raise_if(error: type[BinsparseError], problems: Iterable[Problem]) -> None:

@@ -1,6 +1,8 @@
 """The command line as a user calls it: exit status, what goes where, no tracebacks."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,8 @@ import pytest
 from binsparse_levels import pack, read, write
 from binsparse_levels.cli import main
 
-DATA = Path(__file__).parent / "data"
+ROOT = Path(__file__).parent.parent
+DATA = ROOT / "tests" / "data"
 TRIGRAMS = str(DATA / "trigrams.tns.gz")
 
 
@@ -131,7 +134,7 @@ def test_convert_options(run, tmp_path):
         ["nothing"],
         ["info"],
         ["convert", "{a}"],
-        ["convert", "{a}", "{b}", "--format", "csr"],
+        ["convert", "{a}", "{b}", "--format", "crs"],
         ["convert", "{a}", "{b}", "--format", "sparse(3)"],
         ["convert", "{a}", "{b}", "--shape", "a,b"],
         ["convert", "{a}", "{b}", "--shape", "3,4"],
@@ -210,3 +213,176 @@ def test_as_a_module_and_without_numba():
         [sys.executable, "-m", "binsparse_levels", "--version"], capture_output=True, text=True, timeout=60
     )
     assert run.stdout.startswith("binsparse-levels 0.")
+
+
+# Tables, and builds by many processes
+
+COLUMNS = ("--columns", "i,j,v")
+TABLES = (".parquet", ".csv", ".arrow", ".feather")
+ENTRIES = {"i": [2, 0, 2, 1], "j": [1, 3, 1, 0], "v": [1.5, 2.5, 3.0, 4.0]}
+SUMMED = [[0, 0, 0, 2.5], [4, 0, 0, 0], [0, 4.5, 0, 0]]
+
+
+def write_table(path, columns=ENTRIES):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import csv, feather, ipc, parquet
+
+    table = pyarrow.table(columns)
+    if path.suffix == ".parquet":
+        parquet.write_table(table, path, row_group_size=2)
+    elif path.suffix == ".csv":
+        csv.write_csv(table, path)
+    elif path.suffix == ".feather":
+        feather.write_feather(table, str(path))
+    else:
+        with ipc.new_stream(path, table.schema) as stream:
+            stream.write_table(table)
+    return path
+
+
+@pytest.mark.parametrize("suffix", TABLES)
+def test_tables_are_converted(run, tmp_path, suffix):
+    path, out = write_table(tmp_path / f"a{suffix}"), tmp_path / "a.h5"
+    assert run("convert", path, out, *COLUMNS, "--format", "CSC", "--duplicates", "sum") == (0, "", "")
+    assert str(read(out).format) == "CSC"
+    assert read(out).to_dense().tolist() == SUMMED
+    assert run("convert", path, out, *COLUMNS, "--shape", "5,4", "--duplicates", "first", "--overwrite")[0] == 0
+    assert read(out).shape == (5, 4)
+    assert str(read(out).format) == "COOR"
+    assert read(out).to_dense()[2, 1] == 1.5
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the system tells no peak of a process")
+def test_tables_are_converted_in_bounded_memory(tmp_path):  # 559 MiB without a bound
+    rows, generator = 6 * 10**6, np.random.default_rng(0)
+    columns = {"i": generator.integers(0, 3000, rows), "j": generator.integers(0, 3000, rows), "v": np.ones(rows)}
+    path = write_table(tmp_path / "a.csv", columns)
+    code = (
+        "import sys; from pathlib import Path; from binsparse_levels.cli import main; status = main(sys.argv[1:]);"
+        "print(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0]); sys.exit(status)"
+    )
+    words = ["convert", path, tmp_path / "a.zarr", *COLUMNS, "--duplicates", "sum", "--memory", "500M"]
+    made = subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, timeout=280)
+    assert made.returncode == 0, made.stderr
+    assert 1024 * int(made.stdout) < 500 * 2**20
+    assert read(tmp_path / "a.zarr").values.sum() == rows
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ((), 2, "--columns"),
+        (("--columns", "i,j,x"), 2, "no such column; the table has i, j, v"),
+        (("--columns", "v,j,i"), 1, "coordinates are integers"),
+        (COLUMNS, 1, "more than once"),
+        ((*COLUMNS, "--narrow"), 2, "leave them out"),
+        ((*COLUMNS, "--format", "best"), 2, "leave them out"),
+        ((*COLUMNS, "--shape", "2,4"), 1, "outside"),
+        ((*COLUMNS, "--memory", "1K"), 1, "pass at least"),
+    ],
+)
+def test_wrong_tables_are_refused(run, tmp_path, words, status, said):
+    path = write_table(tmp_path / "a.csv")
+    code, out, err = run("convert", path, tmp_path / "a.h5", *words)
+    assert (code, out) == (status, "")
+    assert said in err
+    assert [x.name for x in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_columns_are_those_of_a_table(run, path, tmp_path):
+    status, _, err = run("convert", path, tmp_path / "b.h5", *COLUMNS)
+    assert status == 2
+    assert "--columns" in err
+
+
+SUMS = (*COLUMNS, "--shape", "3,4", "--format", "CSR", "--duplicates", "sum")
+
+
+@pytest.mark.parametrize("where", [(), ("--processes", "2"), "cluster"])
+def test_build(run, tmp_path, where, request):
+    write_table(tmp_path / "a.parquet")
+    target, work = tmp_path / "a.zarr", tmp_path / "work"
+    if where == "cluster":
+        distributed = pytest.importorskip("distributed")
+        cluster = distributed.LocalCluster(1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0")
+        request.addfinalizer(cluster.close)
+        where = ("--client", cluster.scheduler_address)
+    stored = ("--fill-value", "0", "--dtype", "float32", "--compression", "none", "--chunks", "2", "--shards", "4")
+    assert run("build", tmp_path / "*.parquet", target, *SUMS, "--work", work, *where, *stored) == (0, "", "")
+    found = read(target)
+    assert (found.to_dense().tolist(), found.fill_value, found.dtype) == (SUMMED, 0, np.float32)
+    assert run("build", tmp_path / "*.parquet", target, *SUMS)[0] == 2  # it exists
+    assert run("build", tmp_path / "*.parquet", target, *SUMS, "--overwrite") == (0, "", "")
+
+
+def test_tensors_are_built(run, tmp_path):
+    for k, name in enumerate("ab"):
+        write(tmp_path / f"{name}.h5", pack([[k], [k + 1]], [1.0], (3, 4), "CSR"))
+    both = (tmp_path / "a.h5", tmp_path / "b.h5", tmp_path / "c.zarr")
+    assert run("build", *both, "--shape", "3,4", "--format", "CSC") == (0, "", "")
+    assert read(tmp_path / "c.zarr").to_dense().sum() == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--client", "tcp://127.0.0.1:1", "--processes", "2"), "leave out"),
+        (("--fill-value", "x"), "expected a number"),
+        (("--dtype", "x"), "dtype"),
+        (("--format", "band, sparse"), "take dense and sparse levels"),
+        (("--memory", "lots"), "number of bytes"),
+    ],
+)
+def test_wrong_builds_are_refused(run, tmp_path, words, said):
+    write_table(tmp_path / "a.parquet")
+    status, _, err = run("build", tmp_path / "a.parquet", tmp_path / "a.zarr", *SUMS, *words)
+    assert status == 2
+    assert said in err
+    assert not (tmp_path / "a.zarr").exists()
+
+
+def test_steps_are_planned_run_and_committed(run, tmp_path):
+    write_table(tmp_path / "a.parquet")
+    target, work = tmp_path / "a.zarr", tmp_path / "work"
+    assert run("progress", work)[0] == 1  # no plan yet
+    assert run("plan", tmp_path / "a.parquet", target, *SUMS, "--work", work) == (0, "", "")
+    assert run("commit", work)[0] == 1
+    assert run("step", work, "pack", 0)[0] == 1  # before others
+    assert run("step", work, "nonsense", 0)[0] == 2
+    seen = []
+    while True:
+        told = json.loads(run("progress", work, "--json")[1])
+        assert told["work"] == str(work)
+        waiting = [stage for stage in told["stages"] if stage["done"] != stage["total"]]
+        if waiting[0]["name"] == "commit":
+            break
+        seen.append(waiting[0]["name"])
+        assert run("step", work, seen[-1], *range(waiting[0]["total"])) == (0, "", "")
+    assert len(seen) == len(set(seen)) > 4
+    assert run("commit", work) == (0, "", "")
+    assert read(target).to_dense().tolist() == SUMMED
+    assert run("commit", work) == (0, "", "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="the scripts are for bash")
+def test_the_scripts_for_batch_systems_run(tmp_path, monkeypatch):
+    build, steps = re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / "BUILDING.md").read_text(), re.DOTALL)
+    rows, generator = 2000, np.random.default_rng(0)
+    columns = {name: generator.integers(0, 5000, rows) for name in "ijk"}
+    (tmp_path / "rows").mkdir()
+    write_table(tmp_path / "rows" / "a.parquet", {**columns, "value": np.ones(rows)})
+    sbatch = 'for id in 0 1; do SLURM_ARRAY_TASK_ID=$id SLURM_ARRAY_TASK_COUNT=2 bash "$4" "$5" "$6" || exit; done'
+    ours = f'exec "{sys.executable}" -m binsparse_levels "$@"'
+    for name, text in {"build.sh": build, "steps.sh": steps, "sbatch": sbatch, "binsparse-levels": ours}.items():
+        (tmp_path / name).write_text(text if text.startswith("#!") else f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(0o700)
+    text = (tmp_path / "build.sh").read_text().replace("/scratch/$USER", str(tmp_path))
+    (tmp_path / "build.sh").write_text(text)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    made = subprocess.run(["bash", "build.sh"], cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    assert made.returncode == 0, made.stderr
+    expected = pack(list(columns.values()), np.ones(rows), (5000,) * 3, "sparse, sparse, sparse", duplicates="sum")
+    assert read(tmp_path / "tensor.zarr").equals(expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -144,9 +145,13 @@ def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[A
 
 def starts_of(work: Work, key: str, partitions: int) -> Array:
     """Where the partitions of a run begin, among its entries."""
-    count = 8 * (partitions + 1)
-    (found,) = work.store.ranges([(key, work.store.size(key) - count, count)])
-    return found.view(np.int64)
+    size, count = work.store.size(key), 8 * (partitions + 1)
+    (found,) = work.store.ranges([(key, max(size - count, 0), min(count, size))])
+    starts = np.frombuffer(found[: len(found) // 8 * 8], np.int64)
+    whole = len(starts) > partitions and size == int(starts[-1]) * row_bytes(work.plan) + count
+    if not whole or starts[0] or (starts[1:] < starts[:-1]).any():
+        raise work.damaged(key)
+    return starts
 
 
 def row_bytes(plan: Plan) -> int:
@@ -160,7 +165,8 @@ def table(work: Work, number: int) -> None:
     index = np.empty((partitions + 1, runs), np.int64)
     for k in range(runs):
         index[:, k] = starts_of(work, f"partition/{k}", partitions)
-    work.store.put("index", [np.ascontiguousarray(index).data])
+    index = np.ascontiguousarray(index)
+    work.store.put("index", [index.data])
     sizes = np.diff(index, axis=0).sum(axis=1)
     packs: list[tuple[int, int]] = []  # a partition, and one of its cuts or -1
     tasks: list[tuple[int, int, int]] = []  # a partition, and a range of runs
@@ -182,6 +188,7 @@ def table(work: Work, number: int) -> None:
             tasks.append((b, first, stop))
             first = stop
     made = {
+        "checksums": np.array([zlib.crc32(x.data) for x in index], np.int64),
         "packs": np.array(packs, np.int64).reshape(-1, 2),
         "tasks": np.array(tasks, np.int64).reshape(-1, 3),
         "cut_of": np.array(cut_of, np.int64),
@@ -245,17 +252,20 @@ def cuts_of(table: Mapping[str, Array], b: int) -> tuple[Array, int]:
     return cuts, len(cuts) + int(cuts[:, -1].sum()) + 1
 
 
-def bounds(work: Work, b: int) -> Array:
+def bounds(work: Work, table: Mapping[str, Array], b: int) -> Array:
     """Where a partition begins and ends, in each run."""
     runs = len(work.source)
     (found,) = work.store.ranges([("index", 8 * b * runs, 16 * runs)])
-    return found.view(np.int64).reshape(2, runs)
+    starts = found.view(np.int64).reshape(2, runs)
+    if [zlib.crc32(x.data) for x in starts] != table["checksums"][b : b + 2].tolist():
+        raise work.damaged("index")
+    return starts
 
 
 def again(work: Work, number: int) -> None:
     plan, found = work.plan, work.load("table/0")
     b, first, stop = found["tasks"][number].tolist()
-    begin, end = bounds(work, b)[:, first:stop]
+    begin, end = bounds(work, found, b)[:, first:stop]
     row = row_bytes(plan)
     wanted = [
         (f"partition/{first + k}", int(begin[k]) * row, int(end[k] - begin[k]) * row) for k in range(stop - first)
@@ -277,4 +287,7 @@ def gathered(work: Work, wanted: Sequence[Range]) -> list[Array]:
             x[at : at + count].view(np.uint8)[:] = block[begin:end]
             begin = end
         at += count
+    for x, size in zip(made, plan.dims, strict=False):  # before a kernel uses them
+        if len(x) and (x.min() < 0 or x.max() >= size):
+            raise work.damaged(wanted[0][0])
     return made

@@ -5,24 +5,26 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from ..arrays import Array
-from ..containers.base import touching
+from ..containers.base import Storage
 from ..engine.emission import Duplicates
 from ..engine.tree import index_dtype
-from ..errors import ContainerError, LimitError, OptionError, Problem
+from ..errors import BinsparseError, ContainerError, LimitError, OptionError, Problem, UnsafeError, refuse_memory
 from ..formats.format import Format, parse_format
 from ..formats.index_map import IndexMap, parse_map
 from ..formats.json import load_json
 from ..levels import places
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..tensors.encoding import Metadata
+from ..tensors.validation import check_value_type, checked_format, checked_json, checked_sizes
 from .sources import SOURCES, Source
 from .store import Store, store_at
 
@@ -58,6 +60,7 @@ class Plan:
     storage: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=lambda: asdict(DEFAULT_LIMITS))
     threads: int | None = None
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)  # of this build; the same again has another
     version: int = _VERSION
 
     @cached_property
@@ -128,18 +131,7 @@ class Work(NamedTuple):
 
     def _known(self) -> tuple[Plan, Source]:
         """The plan and the source, read once in every process."""
-        if self not in _KNOWN:
-            plan, digest = stored_plan(self.store)
-            if digest != self.digest:
-                raise ContainerError(Problem(self.address, "has another plan now; begin again in another folder"))
-            while len(_KNOWN) > 1:
-                _KNOWN.pop(next(iter(_KNOWN)))
-            kind = SOURCES.get(plan.source.get("kind", ""))
-            made = (
-                kind(**{key: x for key, x in plan.source.items() if key != "kind"}) if kind else _unpickled(self.store)
-            )
-            _KNOWN[self] = plan, made
-        return _KNOWN[self]
+        return _BEGUN[self] if self in _BEGUN else _loaded(self)
 
     def done(self, stage: str) -> set[int]:
         """The numbers of the steps of a stage that are done."""
@@ -154,15 +146,39 @@ class Work(NamedTuple):
     def load(self, key: str) -> dict[str, Array]:
         """The arrays of an object. Raises ContainerError."""
         raw = self.store.get(key)
-        with touching(f"{self.address}/{key}"), np.load(io.BytesIO(raw), allow_pickle=False) as found:
-            return dict(found)
+        try:
+            with np.load(io.BytesIO(raw), allow_pickle=False) as found:
+                return dict(found)
+        except Exception as error:
+            refuse_memory(error, key)
+            raise self.damaged(key) from error
+
+    def damaged(self, key: str) -> ContainerError:
+        """The error for an object that is not as a step has left it."""
+        return ContainerError(Problem(f"{self.address}/{key}", "is damaged; start the build again in another folder"))
 
     def forget(self) -> None:
         """Close the source in this process."""
-        _KNOWN.pop(self, None)
+        _BEGUN.pop(self, None)
 
 
-_KNOWN: dict[Work, tuple[Plan, Source]] = {}
+_BEGUN: dict[Work, tuple[Plan, Source]] = {}
+
+
+@lru_cache(2)
+def _loaded(work: Work) -> tuple[Plan, Source]:
+    plan, digest = stored_plan(work.store)
+    if digest != work.digest:
+        raise ContainerError(Problem(work.address, "has another plan now; begin again in another folder"))
+    if "kind" not in plan.source:
+        return plan, _unpickled(work.store)
+    kind = SOURCES.get(plan.source["kind"])
+    if kind is None:
+        raise UnsafeError(Problem("plan.source", "is no source that a file can name; call build() in its program"))
+    try:
+        return plan, kind(**{key: x for key, x in plan.source.items() if key != "kind"})
+    except TypeError as error:
+        raise work.damaged("plan") from error
 
 
 def begin(address: str, plan: Plan, source: Source) -> Work:
@@ -174,11 +190,11 @@ def begin(address: str, plan: Plan, source: Source) -> Work:
         store.create("plan", text.encode())
     there, digest = stored_plan(store)
     mine, others = (json.loads(x) for x in (text, there.text()))
-    if differing := [name for name in mine if mine[name] != others[name] and name != "threads"]:
+    if differing := [name for name in mine if mine[name] != others[name] and name not in ("threads", "id")]:
         what = f"has the work of another build, which differs in {', '.join(differing)}; pass another work="
         raise ContainerError(Problem(address, what))
     work = Work(address, digest)
-    _KNOWN[work] = there, source
+    _BEGUN[work] = there, source
     return work
 
 
@@ -188,7 +204,28 @@ def stored_plan(store: Store) -> tuple[Plan, str]:
     given = load_json(text, replace(DEFAULT_LIMITS, header_bytes=2**28))
     if not isinstance(given, dict) or given.get("version") != _VERSION or set(given) != {x.name for x in fields(Plan)}:
         raise ContainerError(Problem("plan", "is of another version of this program; begin again in another folder"))
-    return Plan(**{**given, "shape": tuple(given["shape"])}), hashlib.sha256(text).hexdigest()[:16]
+    try:
+        plan = Plan(**{**given, "shape": checked_sizes(given["shape"])})
+        _check(plan)
+    except (BinsparseError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        what = f"is damaged: {error!s:.200}; start the build again in another folder"
+        raise ContainerError(Problem("plan", what)) from error
+    return plan, hashlib.sha256(text).hexdigest()[:16]
+
+
+def _check(plan: Plan) -> None:
+    """Raise an error for parameters with which no step can work."""
+    checked_format(plan.parsed, plan.stored_shape, plan.bounds)
+    dtype = np.dtype(plan.dtype)
+    check_value_type(dtype)
+    if plan.fill is not None and len(bytes.fromhex(plan.fill)) != dtype.itemsize:
+        raise ValueError("the fill value has another size than the values")
+    if as_integer(plan.rows) is None or plan.rows < 1 or plan.duplicates not in get_args(Duplicates):
+        raise ValueError("rows and duplicates")
+    if not isinstance(plan.source, dict) or not isinstance(plan.target, str | None):
+        raise TypeError("the source and the target")
+    Storage(**plan.storage)
+    checked_json(plan.attributes, plan.bounds)
 
 
 def _pickled(source: Source) -> bytes:

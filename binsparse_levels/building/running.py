@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import Executor, as_completed, wait
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -140,6 +140,7 @@ def _in_pool(pool: Executor, step: Callable[[int], Any], numbers: Sequence[int])
     finally:
         for future in waiting:
             future.cancel()
+        wait(waiting)  # no step goes on in a folder that the caller removes
 
 
 def _on_dask(client: Any, step: Callable[[int], Any], numbers: Sequence[int]) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import io
 import os
@@ -16,7 +17,7 @@ from ..arrays import Array
 from ..containers.base import is_url, split_path, touching
 from ..engine.blocks import read_block
 from ..engine.tree import Tree, index_dtype
-from ..errors import ArrayError, FormatError, OptionError, PathMissingError, Problem, raise_if
+from ..errors import ArrayError, ContainerError, FormatError, OptionError, PathMissingError, Problem, raise_if
 from ..formats.structure import in_triangle, read_problems
 from ..io import reading
 from ..io.kinds import Place, name_of
@@ -76,10 +77,10 @@ class Tensors:
         self._limits = asdict(DEFAULT_LIMITS) if limits is None else limits
         self._opened: dict[int, Tensor] = {}
         self._starts = list(starts)  # the number of the first chunk of each tensor
+        self._states = [_state_of_tensor(place) for place in places] if states is None else states
         if not starts:
             sizes = [-(-len(self._tensor(k)._source.values) // rows) for k in range(len(places))]
             self._starts = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
-        self._states = [_state_of_tensor(place) for place in places] if states is None else states
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -87,19 +88,28 @@ class Tensors:
     def _tensor(self, which: int) -> Tensor:
         if which not in self._opened:
             place = self._places[which]
+            _hold_state(name_of(place), self._states[which], _state_of_tensor(place))
             tensor = reading.open(place, limits=Limits(**self._limits)).stored
             check_lazy(tensor._source, name_of(place), tensor.format.order)
             self._opened[which] = tensor
         return self._opened[which]
 
-    def check_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise FormatError for a tensor of another shape, or with a map, whose stored coordinates mean others."""
+    def agreed(self, shape: tuple[int, ...]) -> tuple[Any, str | None]:
+        """The fill value and the structure of all tensors. Raises FormatError for another shape, and for a map, whose
+        stored coordinates mean others; ArrayError where tensors differ.
+        """
+        found: list[tuple[Any, str | None]] = []
         for place in self._places:
             tensor = reading.open(place, limits=Limits(**self._limits))
             if tensor.map is not None:
                 raise FormatError(Problem(name_of(place), "is stored through a map; convert it without_map() first"))
             if tensor.shape != shape:
                 raise FormatError(Problem(name_of(place), f"has the shape {tensor.shape}, and {shape} is to be built"))
+            found.append((tensor.fill_value, tensor.structure))
+            if str(found[-1]) != str(found[0]):
+                what = "has another fill value or structure than the first tensor; make them equal"
+                raise ArrayError(Problem(name_of(place), what))
+        return found[0] if found else (None, None)
 
     def _block(self, number: int) -> tuple[Tensor, range]:
         which = int(np.searchsorted(self._starts, number, side="right")) - 1
@@ -155,7 +165,8 @@ def _state_of_tensor(place: Place) -> Any:
     inside = f"{path}/{group}" if group else path
     for name in ("zarr.json", ".zattrs", "binsparse.json", "values.ra"):
         if is_url(path) or os.path.exists(f"{inside}/{name}"):
-            return state_of(f"{inside}/{name}")
+            with contextlib.suppress(ContainerError):  # a store that only another library knows
+                return state_of(f"{inside}/{name}")
     return None
 
 
@@ -172,6 +183,12 @@ def state_of(path: str) -> list[Any]:
     except FileNotFoundError:
         raise PathMissingError(Problem(path, "no such file")) from None
     return [status.st_size, status.st_mtime_ns]
+
+
+def _hold_state(path: str, known: Any, state: Any) -> None:
+    """Raise ContainerError for a file that has changed since a build began."""
+    if state != known:
+        raise ContainerError(Problem(path, "has changed since the build began; pass another work="))
 
 
 def _in_store(url: str) -> tuple[Any, str]:
@@ -216,7 +233,9 @@ class Parquet:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def _read(self, file: str, groups: Sequence[int]) -> Chunk:
+    def _read(self, which: int, groups: Sequence[int]) -> Chunk:
+        file = self._files[which]
+        _hold_state(file, self._states[which], state_of(file))
         with touching(file):
             table = _parquet(file).read_row_groups(groups, columns=self._columns, use_threads=False)
             *coords, values = tables.columns_of(table, self._columns)
@@ -224,12 +243,12 @@ class Parquet:
 
     def read(self, number: int) -> Chunk:
         file, first, stop, _ = self._groups[number]
-        return self._read(self._files[file], range(first, stop))
+        return self._read(file, range(first, stop))
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         file, first, stop, rows = self._groups[number]
         group = int(np.random.default_rng(number).integers(first, stop))  # the first of all files may be alike
-        return rows, picked(self._read(self._files[file], [group]), number, count)
+        return rows, picked(self._read(file, [group]), number, count)
 
     def value_type(self) -> np.dtype[Any]:
         with touching(self._files[0]):
@@ -289,7 +308,7 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
     """The Parquet files at a path, a pattern, a folder, or a URL of a file or of a prefix; or at several of these."""
     if not isinstance(places, str | os.PathLike):
         return [file for place in places for file in parquet_files(place)]
-    path = os.fspath(places)
+    path = os.path.expanduser(places)
     if path.endswith(".parquet") and "*" not in path:
         return [path if is_url(path) else os.path.abspath(path)]
     if is_url(path):
@@ -389,9 +408,7 @@ def source_of(
         return Parquet(parquet_files(given), columns, rows)
     places = list(given) if isinstance(given, list | tuple) else [given]
     places = [os.fspath(x) if isinstance(x, os.PathLike) else x for x in places]
-    made = Tensors([x if not isinstance(x, str) or is_url(x) else _absolute(x) for x in places], rows)
-    made.check_shape(shape)
-    return made
+    return Tensors([x if not isinstance(x, str) or is_url(x) else _absolute(x) for x in places], rows)
 
 
 def _absolute(place: str) -> str:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ..containers.base import is_url, touching
 from ..containers.replacing import hold_lock, remove
-from ..errors import ContainerError, OptionError, PathMissingError, Problem
+from ..errors import ContainerError, PathMissingError, Problem, needing
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Range: TypeAlias = tuple[str, int, int]  # a key, the first byte, and how many
@@ -66,7 +66,7 @@ class _Folder:
     """A local folder. A key is a path in it."""
 
     def __init__(self, root: str) -> None:
-        self._root = os.path.realpath(root)
+        self._root = os.path.realpath(os.path.expanduser(root))
 
     def _path(self, key: str) -> str:
         return os.path.join(self._root, *key.split("/"))
@@ -168,12 +168,9 @@ class _Bucket:
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
-        try:
+        with needing("remote"):
             import obstore
             from obstore.store import from_url
-        except ImportError:
-            what = "an object store needs obstore; install binsparse_levels[remote]"
-            raise OptionError(Problem(url, what)) from None
         self._calls: Any = obstore
         with touching(url):
             self._store: Any = from_url(self._url)
@@ -235,28 +232,32 @@ class _Bucket:
 
     def delete(self, prefix: str) -> None:
         with self._touching(prefix):
+            with contextlib.suppress(FileNotFoundError):
+                self._calls.delete(self._store, prefix)
             if keys := [f"{prefix}/{name}" for name in self.names(prefix)]:
                 self._calls.delete(self._store, keys)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """A lease, which is renewed while the block runs. What is older than a minute is taken over."""
-        name = uuid.uuid4().hex.encode()
-        if not self.create("lease", name):
-            self.put("clock", [name])  # the server's clock tells how old the lease is
-            now, then = (self._calls.head(self._store, key)["last_modified"] for key in ("clock", "lease"))
-            if (now - then).total_seconds() < _LEASE:
+        tag = self._leased("create")
+        if tag is None:
+            self.put("clock", [b""])  # the server's clock tells how old the lease is
+            with self._touching("lease"):
+                now, then = (self._calls.head(self._store, key) for key in ("clock", "lease"))
+            if (now["last_modified"] - then["last_modified"]).total_seconds() < _LEASE:
                 what = f"another process is building here, or died less than {_LEASE:.0f} seconds ago; try again later"
                 raise ContainerError(Problem(self._url, what))
-            self._calls.delete(self._store, "lease")
-            if not self.create("lease", name):
+            tag = self._leased({"e_tag": then["e_tag"]})
+            if tag is None:
                 raise ContainerError(Problem(self._url, "another process has begun to build here; wait for it"))
         ended = threading.Event()
 
         def renew() -> None:
-            while not ended.wait(_LEASE / 4):
+            nonlocal tag
+            while tag is not None and not ended.wait(_LEASE / 4):
                 with contextlib.suppress(ContainerError):
-                    self.put("lease", [name])
+                    tag = self._leased({"e_tag": tag})
 
         thread = threading.Thread(target=renew, daemon=True)
         thread.start()
@@ -265,5 +266,16 @@ class _Bucket:
         finally:
             ended.set()
             thread.join()
-            with self._touching("lease"):
-                self._calls.delete(self._store, "lease")
+            if tag is not None and self._leased({"e_tag": tag}) is not None:  # else another process has taken it over
+                for key in ("lease", "clock"):
+                    self.delete(key)
+
+    def _leased(self, mode: Any) -> str | None:
+        """Write the lease if there is none, or that of a tag; its new tag, or None where another process was faster."""
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        with self._touching("lease"):
+            try:
+                return str(self._calls.put(self._store, "lease", uuid.uuid4().bytes, mode=mode)["e_tag"])
+            except (AlreadyExistsError, PreconditionError):
+                return None

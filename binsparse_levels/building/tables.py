@@ -1,26 +1,31 @@
-"""Columns of tables as numpy arrays, by Arrow's C stream: of pandas, polars, pyarrow, duckdb and others."""
+"""Columns of tables as numpy arrays, by Arrow's C stream: of pandas, polars, pyarrow, duckdb and others.
+
+Labels become coordinates in order of appearance, and are kept as `tensors/labels` stores them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from .. import parallel
 from ..arrays import Array
 from ..containers.base import touching
-from ..errors import ArrayError, OptionError, Problem
+from ..errors import ArrayError, OptionError, Problem, needing
+from ..tensors.labels import TEXT, TIMES, Column, Labels
+
+_AT_ONCE = 2**20  # rows whose labels are numbered at once
 
 
 def arrow() -> Any:
-    """The module pyarrow. Raises OptionError where it is not installed."""
-    try:
+    """The module pyarrow. Raises PackageMissingError where it is not installed."""
+    with needing("tables"):
         import pyarrow
-    except ImportError:
-        raise OptionError(Problem("pyarrow", "tables need pyarrow; install binsparse_levels[tables]")) from None
     return pyarrow
 
 
@@ -29,12 +34,156 @@ def is_table(given: Any) -> bool:
     return hasattr(given, "__arrow_c_stream__")
 
 
-def batches(table: Any, names: Sequence[str]) -> Iterator[list[Array]]:
-    """The columns of these names, a batch of rows at a time. Raises ArrayError, OptionError."""
-    with arrow().RecordBatchReader.from_stream(table) as reader:
+class Rows:
+    """Reads tables as coordinates and values, and numbers the labels of dimensions in order of appearance.
+
+    A dimension has labels if its first column holds no integers, or if labels are given, which no others join.
+    """
+
+    def __init__(self, dims: Sequence[str], values: str | None, labels: Mapping[str, Any] | None = None) -> None:
+        given = labels or {}
+        names = [*dims, *([] if values is None else [values])]
+        if isinstance(dims, str) or len(set(names)) != len(names):
+            raise OptionError(Problem("dims", f"expected the names of different columns, got {names!s:.60}"))
+        for name in given:
+            if name not in dims:
+                raise OptionError(Problem("labels", f"{name!r:.40} is none of the dimensions {', '.join(dims):.200}"))
+        self.dims, self.values = tuple(dims), values
+        self._numbers = [_Numbers(name, given.get(name)) for name in dims]
+
+    def chunks(self, table: Any) -> Iterator[tuple[list[Array], Array]]:
+        """The coordinates and the values of a table, many rows at a time. Raises ArrayError, OptionError."""
+        names = [*self.dims, *([] if self.values is None else [self.values])]
+        for part in _parts(table, names):
+            coords = parallel.each(partial(_coordinates, part), self._numbers)
+            ones = np.ones(len(part), np.int64)  # so that the sum of duplicates counts rows
+            yield coords, ones if self.values is None else columns_of(part, [self.values])[0]
+
+    def labels(self) -> Labels:
+        """The labels that have appeared."""
+        columns = {one.name: column_of(one.known) for one in self._numbers if one.known is not None}
+        return Labels(self.dims, columns, self.values or "value")
+
+
+def _coordinates(table: Any, numbers: _Numbers) -> Array:
+    return numbers.of(table.column(numbers.name))
+
+
+class _Numbers:
+    """The coordinates of one dimension."""
+
+    def __init__(self, name: str, given: Any) -> None:
+        self.name = name
+        self.known: Any = None  # the labels, an array of Arrow's; None where the column holds coordinates
+        self._path = f"columns.{name}"
+        self._given = given is not None
+        self._seen = False
+        if self._given:
+            listed = arrow().chunked_array([arrow().array(given)])
+            self.known = listed.cast(self._plain(listed.type)).combine_chunks()
+            if self.known.null_count or len(self.known.unique()) != len(self.known):
+                raise ArrayError(Problem(f"labels.{name}", "expected different labels, and no nulls"))
+
+    def of(self, column: Any) -> Array:
+        """The coordinates of a column. Raises ArrayError."""
+        pa = arrow()
+        first, self._seen = not self._seen, True
+        if self.known is None and pa.types.is_integer(column.type):
+            return _numbers(column, self.name)
+        if self.known is None and not first:
+            raise ArrayError(Problem(self._path, f"holds {column.type} where integers were before; cast one"))
+        _refuse_nulls(column, self._path)
+        plain = self._plain(column.type)
+        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        coded = coded.unify_dictionaries()
+        numbers = self._join(coded.chunk(0).dictionary.cast(plain))
+        codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in coded.chunks])
+        return codes if numbers is None else numbers[codes]
+
+    def _join(self, there: Any) -> Array | None:
+        """Add labels to those that are known. Returns their coordinates; None where these are 0, 1, 2 …"""
+        from pyarrow import compute
+
+        _refuse_nulls(there, self._path)
+        if self.known is None:
+            self.known = there
+            return None
+        if self.known.type != there.type:
+            raise ArrayError(Problem(self._path, f"holds {there.type}, and its labels are {self.known.type}; cast one"))
+        new = there.filter(compute.invert(compute.is_in(there, value_set=self.known)))
+        if len(new) and self._given:
+            what = f"{str(new[0])!r:.40} is none of the given labels; add it to labels="
+            raise ArrayError(Problem(self._path, what))
+        self.known = arrow().concat_arrays([self.known, new])
+        numbers: Array = compute.index_in(there, value_set=self.known).to_numpy(zero_copy_only=False)
+        return numbers
+
+    def _plain(self, kind: Any) -> Any:
+        """The type of Arrow's in which labels of a type are stored. Raises ArrayError for types that are not."""
+        pa = arrow()
+        types = pa.types
+        if types.is_dictionary(kind):
+            return self._plain(kind.value_type)
+        if types.is_string(kind) or types.is_string_view(kind) or types.is_large_string(kind):
+            return pa.large_string()
+        if types.is_date(kind):
+            return pa.date32()
+        plain = types.is_integer, types.is_boolean, types.is_timestamp, types.is_float32, types.is_float64
+        if not any(fits(kind) for fits in plain):
+            raise ArrayError(Problem(self._path, f"labels of type {kind} are not stored; cast them to text"))
+        return kind
+
+
+def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:
+    """The columns of these names as tables of Arrow's, of a million rows or more."""
+    pa = arrow()
+    with pa.RecordBatchReader.from_stream(table) as reader:
         check_names(reader.schema.names, names)
+        held: list[Any] = []
         for batch in reader:
-            yield columns_of(batch, names)
+            held.append(batch.select(list(names)))
+            if sum(map(len, held)) >= _AT_ONCE:
+                yield pa.Table.from_batches(held)
+                held = []
+        if sum(map(len, held)):
+            yield pa.Table.from_batches(held)
+
+
+def column_of(labels: Any) -> Column:
+    """Labels, an array of Arrow's, as they are stored."""
+    pa = arrow()
+    if pa.types.is_large_string(labels.type):
+        _, ends, octets = labels.buffers()
+        held = np.frombuffer(ends, np.int64) if len(labels) else np.zeros(1, np.int64)
+        offsets = held[labels.offset : labels.offset + len(labels) + 1]
+        items = np.frombuffer(octets or b"", np.uint8)[offsets[0] : offsets[-1]]
+        return Column(TEXT, items, offsets - offsets[0])
+    if pa.types.is_boolean(labels.type):
+        return Column("bool", labels.cast(pa.uint8()).to_numpy())
+    if pa.types.is_date(labels.type):
+        return Column("datetime64[D]", labels.cast(pa.int32()).to_numpy().astype(np.int64))
+    if pa.types.is_timestamp(labels.type):
+        zone = f", {labels.type.tz}" if labels.type.tz else ""
+        return Column(f"datetime64[{labels.type.unit}{zone}]", labels.cast(pa.int64()).to_numpy())
+    items = labels.to_numpy()
+    return Column(str(items.dtype), items)
+
+
+def arrow_of(column: Column) -> Any:
+    """Stored labels as an array of Arrow's. Raises ArrayError for damaged ones."""
+    pa, held = arrow(), column.loaded()
+    items = np.ascontiguousarray(held.items[:])
+    if held.offsets is not None:
+        offsets = np.ascontiguousarray(held.offsets[:])
+        return pa.LargeStringArray.from_buffers(len(held), pa.py_buffer(offsets), pa.py_buffer(items))
+    made = pa.array(items)
+    if column.type == "bool":
+        return made.cast(pa.bool_())
+    time = TIMES.fullmatch(column.type)
+    if not time:
+        return made
+    unit, zone = time.groups()
+    return made.cast(pa.int32()).cast(pa.date32()) if unit == "D" else made.cast(pa.timestamp(unit, zone))
 
 
 def check_names(there: Sequence[str], names: Sequence[str]) -> None:
@@ -47,19 +196,17 @@ def check_names(there: Sequence[str], names: Sequence[str]) -> None:
 
 def columns_of(table: Any, names: Sequence[str]) -> list[Array]:
     """The columns of a table or batch of Arrow's. Raises ArrayError for nulls, and for columns without numbers."""
-    found = []
-    for name in names:
-        column = table.column(name)
-        dtype = type_of(column.type, name)
-        if column.null_count:
-            raise ArrayError(Problem(f"columns.{name}", f"{column.null_count} nulls; fill or drop them first"))
-        if hasattr(column, "combine_chunks"):
-            column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        if dtype.kind == "b":
-            found.append(np.asarray(column.to_numpy(zero_copy_only=False)))
-        else:
-            found.append(np.from_dlpack(column))  # without pandas, which to_numpy imports
-    return found
+    return [_numbers(table.column(name), name) for name in names]
+
+
+def _numbers(column: Any, name: str) -> Array:
+    dtype = type_of(column.type, name)
+    _refuse_nulls(column, f"columns.{name}")
+    if hasattr(column, "combine_chunks"):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if dtype.kind == "b":
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    return np.from_dlpack(column)  # without pandas, which to_numpy imports
 
 
 def type_of(kind: Any, name: str) -> np.dtype[Any]:
@@ -71,6 +218,11 @@ def type_of(kind: Any, name: str) -> np.dtype[Any]:
     if found.kind not in "biuf":
         raise ArrayError(Problem(f"columns.{name}", f"holds {kind}; give numbers, and coordinates for labels"))
     return found
+
+
+def _refuse_nulls(column: Any, path: str) -> None:
+    if column.null_count:
+        raise ArrayError(Problem(path, f"{column.null_count} nulls; fill or drop them first"))
 
 
 FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files

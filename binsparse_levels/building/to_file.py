@@ -7,7 +7,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from ..io.writing import Progress, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, Limits
 from ..system import resident
 from ..tensors.encoding import Metadata, encode_pieces
+from ..tensors.foreign import qualified
 from ..tensors.tensor import Tensor
 from ..tensors.validation import (
     check_value_type,
@@ -136,6 +137,7 @@ def write_from(
     duplicates: Duplicates = "error",
     dims: Sequence[str] | None = None,
     values: str | None = None,
+    labels: Mapping[str, Any] | None = None,
     dtype: npt.DTypeLike | None = None,
     fill_value: Any = None,
     attributes: Mapping[str, Any] | None = None,
@@ -153,10 +155,13 @@ def write_from(
         `values`, a table or an iterable of tables with Arrow's C stream, as those of pandas, polars, pyarrow, duckdb.
     path, overwrite, limits, options : as for `write`.
     shape, format, fill_value, attributes, map : as for `pack`. What exceeds the memory needs dense and sparse levels.
+        A dimension with labels may be larger than their number, which is known at the end.
     memory : bytes that the whole process may use, such as 2**30; a chunk has to fit too. Chunks in the order of the
         format are packed as they come. Others need scratch files beside the target, of about three times their size.
     duplicates : as for `pack`, over all chunks, in their order.
-    dims, values : the names of the columns with the coordinates, in order, and with the values.
+    dims, values : the names of the columns with the coordinates, in order, and with the values. Labels in a column,
+        such as texts, are numbered in order of appearance, and stored beside the tensor. Meanwhile they stay in memory.
+    labels : all labels of a dimension by its name, in the order of their coordinates.
     dtype : the type of the values; by default, that of the first chunk.
     progress : called with the name of a stage, the number of finished steps or entries, and their total.
 
@@ -175,7 +180,8 @@ def write_from(
     through = None if map is None else parse_map(map, sizes)
     parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
     check_target(path, overwrite=overwrite, kind=options.get("kind"))
-    stream = _chunks(chunks, len(sizes), dims, values)
+    rows = _rows(len(sizes), dims, values, labels)
+    stream = _chunks(chunks, len(sizes), rows)
     first = next(stream, None)
     if first is None and dtype is None:
         raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
@@ -199,7 +205,8 @@ def write_from(
     blocks = _blocks(plan, (chunk for some in ([first] if first else [], stream) for chunk in some))
     one, two = next(blocks, None), next(blocks, None)
     if two is None:
-        write(path, _whole(plan, one or [np.empty(0, dtype) for dtype in plan.column_types]), **rest)
+        tensor = _whole(plan, one or [np.empty(0, dtype) for dtype in plan.column_types])
+        write(path, tensor if rows is None else tensor._labelled(rows.labels()), **rest)
         return
     if any(level.fused() is None for level in parsed.levels) or not stored:
         raise FormatError(Problem("format", f"{parsed} is not written in parts; take dense and sparse levels"))
@@ -216,7 +223,8 @@ def write_from(
             else:
                 stage = "pack"
                 running.run(work, None, progress)
-            _write_joined(work, stage, path, plan.metadata, None, {"progress": progress, **rest})
+            metadata = replace(plan.metadata, labels=None if rows is None else rows.labels())
+            _write_joined(work, stage, path, metadata, None, {"progress": progress, **rest})
 
 
 def _whole(plan: Plan, columns: list[Array]) -> Tensor:
@@ -240,22 +248,31 @@ def _write_joined(
 # Streams
 
 
-def _chunks(chunks: Any, ndim: int, dims: Sequence[str] | None, values: str | None) -> Iterator[Chunk]:
-    """The chunks of a stream, as arrays. Raises OptionError, TypeError."""
-    if (dims is None) != (values is None):
-        raise OptionError(Problem("dims", "name the columns of the coordinates and of the values: dims= and values="))
-    if dims is not None and len(dims) != ndim:
+def _rows(
+    ndim: int, dims: Sequence[str] | None, values: str | None, labels: Mapping[str, Any] | None
+) -> tables.Rows | None:
+    """The reader of tables, or None where chunks are arrays. Raises OptionError."""
+    if dims is None or values is None:
+        if (dims, values, labels) != (None, None, None):
+            what = "name the columns of the coordinates and of the values: dims= and values="
+            raise OptionError(Problem("dims", what))
+        return None
+    if len(dims) != ndim:
         raise OptionError(Problem("dims", f"{len(dims)} names for {ndim} dimensions"))
+    return tables.Rows(dims, values, labels)
+
+
+def _chunks(chunks: Any, ndim: int, rows: tables.Rows | None) -> Iterator[Chunk]:
+    """The chunks of a stream, as arrays. Raises OptionError, TypeError."""
     for chunk in [chunks] if tables.is_table(chunks) else chunks:
         if tables.is_table(chunk):
-            if dims is None or values is None:
+            if rows is None:
                 raise OptionError(Problem("dims", "a table needs the names of its columns; pass dims= and values="))
-            for *coords, found in tables.batches(chunk, [*dims, values]):
-                yield coords, found
+            yield from rows.chunks(chunk)
         elif isinstance(chunk, Sequence) and len(chunk) == 2:
             yield checked_entries(chunk[0], chunk[1], ndim)
         else:
-            raise TypeError(f"a chunk is a pair of coordinates and values, or a table, got {type(chunk).__name__}")
+            raise TypeError(f"a chunk is a pair of coordinates and values, or a table, got {qualified(chunk)}")
 
 
 def _blocks(plan: Plan, chunks: Iterable[Chunk]) -> Iterator[list[Array]]:

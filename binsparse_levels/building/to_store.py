@@ -15,6 +15,7 @@ from ..containers.replacing import part_of, remove
 from ..engine.emission import Duplicates
 from ..engine.tree import index_dtype
 from ..errors import (
+    ContainerError,
     FormatError,
     IncompleteError,
     OptionError,
@@ -22,6 +23,7 @@ from ..errors import (
     PathMissingError,
     Problem,
     UnsafeError,
+    raise_if,
     within_memory,
 )
 from ..formats.format import FormatLike
@@ -30,10 +32,17 @@ from ..io.writing import Progress
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..parallel import get_threads, set_threads
 from ..system import resident
-from ..tensors.validation import check_value_type, checked_fill, checked_format, checked_json, checked_sizes
+from ..tensors.validation import (
+    check_value_type,
+    checked_fill,
+    checked_format,
+    checked_json,
+    checked_sizes,
+    mirror_problems,
+)
 from . import running
 from .planning import Plan, Work, begin, rows_within, stored_plan
-from .sources import source_of
+from .sources import SOURCES, Tensors, source_of
 from .store import store_at
 
 _MEMORY = 2**30  # bytes, of a process, by default
@@ -78,7 +87,8 @@ def build(
     Parameters
     ----------
     source : Parquet files (a path, a pattern, a folder, a URL, or several of these) or a Dask dataframe, each with
-        `columns`; tensors at one or more places; or a function with `count`.
+        `columns`; tensors at one or more places, of one structure and fill value, which the target keeps; or a function
+        with `count`, which is told from another by its name.
     target : a folder, or the URL of a prefix of an object store.
     shape, format, map : as for `pack`; the levels are dense and sparse.
     client : a Dask client, or an executor of `concurrent.futures`. By default the steps run in turn, in this process.
@@ -112,11 +122,11 @@ def build(
     ...     bl.read(f"{folder}/a.zarr").to_dense().tolist()
     [[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 2.0]]
     """
-    place = os.fspath(target)
+    place = os.path.expanduser(target)
     own = work is None
     if own and is_url(place):
         raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))
-    folder = f"{part_of(os.path.realpath(place))}.d" if work is None else os.fspath(work)
+    folder = f"{part_of(os.path.realpath(place))}.d" if work is None else _folder(work)
     threads = get_threads()
     begun: Work | None = None
     try:
@@ -128,6 +138,7 @@ def build(
             begun = _begun(folder, source, place, shape, format, storage, columns, memory, **given)
             if not begun.done("commit"):
                 running.run(begun, client, progress)
+            _check_target(begun)
             _clean(begun)
     finally:
         set_threads(threads)
@@ -181,7 +192,7 @@ def plan(
     """
     if callable(source) or hasattr(source, "to_delayed"):
         raise OptionError(Problem("source", "a batch system needs files; pass paths, or call build()"))
-    folder = os.fspath(work)
+    folder = _folder(work)
     with store_at(folder).held():
         begun = _begun(folder, source, os.fspath(target), shape, format, storage, columns, memory, **options)
     return _stages(begun)
@@ -204,6 +215,9 @@ def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
     a number that the build does not have, IncompleteError where a stage before is not done, and the errors of `build`.
     """
     begun, asked = _work_at(work), as_integer(number)
+    if stage not in running.stages(begun):
+        stages = ", ".join(running.stages(begun))
+        raise OptionError(Problem("stage", f"no stage {stage!r:.40}; the stages are {stages}"))
     for known in _stages(begun):
         if known.name == stage:
             if known.total is None or asked is None or not 0 <= asked < known.total:
@@ -213,10 +227,8 @@ def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
         if known.done != known.total:
             what = f"{known.done} of {known.total} steps are done; run the others before those of {stage}"
             raise IncompleteError(Problem(known.name, what))
-    raise OptionError(Problem("stage", f"no stage {stage!r:.40}; the stages are {', '.join(running.STAGES)}"))
 
 
-@within_memory
 def commit(work: str | os.PathLike[str]) -> None:
     """End the build in a work folder: write the header, by which the target is complete, and remove the work.
 
@@ -226,14 +238,32 @@ def commit(work: str | os.PathLike[str]) -> None:
     with begun.store.held():
         if not begun.done("commit"):
             step(work, "commit", 0)
+        _check_target(begun)
         _clean(begun)
+
+
+def _folder(work: str | os.PathLike[str]) -> str:
+    """The address of a work, as other processes understand it."""
+    place = os.fspath(work)
+    return place if is_url(place) else os.path.abspath(place)
+
+
+def _check_target(work: Work) -> None:
+    """Raise ContainerError where the target of a build that is done has been removed."""
+    from ..containers.zarr import ROOT
+
+    try:
+        store_at(str(work.plan.target)).size(ROOT)
+    except PathMissingError:
+        what = f"has built {work.plan.target}, which has been removed since; remove this folder, or pass another work="
+        raise ContainerError(Problem(work.address, what)) from None
 
 
 def _work_at(address: str | os.PathLike[str]) -> Work:
     """The work in a folder, whose plan is not trusted: its source is made from its description alone."""
-    folder = os.fspath(address)
+    folder = _folder(address)
     found, digest = stored_plan(store_at(folder))
-    if "kind" not in found.source:
+    if found.source.get("kind") not in SOURCES:
         raise UnsafeError(Problem("source", "was given as an object of a program; call build() there"))
     return Work(folder, digest)
 
@@ -248,7 +278,7 @@ def _stages(work: Work) -> list[Stage]:
             found.append(Stage(name, 1, 1))
             continue
         total = running.STAGES[name].count(work) if known else None
-        found.append(Stage(name, len(work.done(name)), total))
+        found.append(Stage(name, sum(total is None or k < total for k in work.done(name)), total))
         known = known and found[-1].done == total
     return found
 
@@ -300,11 +330,22 @@ def _begun(
         value = 8 if dtype is None else np.dtype(dtype).itemsize
         rows = rows_within(_MEMORY if share is None else share, len(stored), index, value, used=used)
     entries = source_of(source, sizes, rows, columns, count)
-    if dtype is None and not len(entries):
+    if dtype is None and kept is None and not len(entries):
         raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
-    value_type = entries.value_type() if dtype is None else np.dtype(dtype).newbyteorder("=")
+    if dtype is None:
+        value_type = entries.value_type() if kept is None else np.dtype(kept.dtype)
+    else:
+        value_type = np.dtype(dtype).newbyteorder("=")
     check_value_type(value_type)
-    fill = checked_fill(fill_value, value_type)
+    fill, structure = checked_fill(fill_value, value_type), None
+    if isinstance(entries, Tensors):
+        known, structure = entries.agreed(sizes)
+        fill = known if fill is None else fill
+    if structure is not None:
+        if through is not None:
+            raise FormatError(Problem("map", f"does not go with the structure {structure} of the source; leave it out"))
+        pad = np.zeros((), value_type)[()] if fill is None else fill
+        raise_if(FormatError, mirror_problems(structure, parsed, pad))
     plan = Plan(
         source=entries.described(),
         shape=sizes,
@@ -314,6 +355,7 @@ def _begun(
         duplicates=duplicates,
         map=None if through is None else str(through),
         fill=None if fill is None else np.asarray(fill, value_type).tobytes().hex(),
+        structure=structure,
         attributes=checked_json(attributes, limits),
         target=path if is_url(path) else os.path.realpath(path),
         overwrite=overwrite,
@@ -322,12 +364,12 @@ def _begun(
         threads=None if threads is None else 1,
     )
     if kept is None:
-        _clear(str(plan.target), overwrite)
+        _clear(str(plan.target), overwrite, {*plan.names, "fill_value"})
     return begin(work, plan, entries)
 
 
-def _clear(target: str, overwrite: bool) -> None:
-    """Make room for a new store. Raises PathExistsError."""
+def _clear(target: str, overwrite: bool, names: set[str]) -> None:
+    """Make room for a new store. names: the arrays that an incomplete one may have. Raises PathExistsError."""
     if not is_url(target):
         parent = os.path.dirname(target)
         if not os.path.isdir(parent):
@@ -342,8 +384,8 @@ def _clear(target: str, overwrite: bool) -> None:
         return
     if not overwrite:
         raise PathExistsError(Problem(target, "already exists; pass overwrite=True"))
-    if ROOT not in there and ".zgroup" not in there:
-        raise PathExistsError(Problem(target, "is a folder without a Zarr group, and is not overwritten"))
+    if ROOT not in there and ".zgroup" not in there and not {name.partition("/")[0] for name in there} <= names:
+        raise PathExistsError(Problem(target, "is a folder without a Zarr group; remove it first, or pass another"))
     store.delete(ROOT)
     store.delete("")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ def pack(work: Work, number: int) -> None:
     b, piece = found["packs"][number].tolist()
     row = row_bytes(plan)
     if piece < 0:
-        begin, end = bounds(work, b)
+        begin, end = bounds(work, found, b)
         names = [f"partition/{k}" for k in range(len(begin))]
     else:
         tasks = np.flatnonzero(found["tasks"][:, 0] == b)
@@ -87,6 +88,7 @@ def pack_columns(work: Work, key: str, columns: list[Array]) -> None:
     plan = work.plan
     head = np.zeros(_head_length(plan), np.int64)
     if not len(columns[-1]):
+        head[-1] = zlib.crc32(head[:-1].data)
         work.store.put(key, [head.data])
         return
     dims, origin = list(plan.dims), [0] * len(plan.dims)
@@ -101,7 +103,8 @@ def pack_columns(work: Work, key: str, columns: list[Array]) -> None:
     tree = packed(plan, plan.parsed.levels, columns, dims, origin)
     arrays = [*(tree.arrays[name] for name in plan.names[:-1]), tree.values]
     item = arrays[0].dtype.itemsize if tree.arrays else 8
-    head[:] = [len(columns[-1]), item, *dims, *origin, *ends[0], *ends[1], *map(len, arrays)]
+    head[:-1] = [len(columns[-1]), item, *dims, *origin, *ends[0], *ends[1], *map(len, arrays)]
+    head[-1] = zlib.crc32(head[:-1].data)
     work.store.put(key, [head.data, *(np.ascontiguousarray(x).view(np.uint8).data for x in arrays)])
 
 
@@ -122,21 +125,24 @@ def _ends(columns: Sequence[Array], origin: Sequence[int]) -> list[list[int]]:
 
 
 def _head_length(plan: Plan) -> int:
-    return 2 + 4 * len(plan.dims) + len(plan.names)
+    return 3 + 4 * len(plan.dims) + len(plan.names)
 
 
 def join_heads(work: Work, stage: str = "pack", numbers: Sequence[int] | None = None) -> Array:
     """The heads of the trees of a stage that have entries, a row for each: its number, how many entries it was made of,
     the bytes of an index, then by dimension the sizes, the origin, the first and the last coordinates, then the lengths
-    of the arrays.
+    of the arrays, and a checksum.
 
-    Raises ArrayError for trees that do not follow each other.
+    Raises ArrayError for trees that do not follow each other, ContainerError for a head that is damaged.
     """
     size, ndim = 8 * _head_length(work.plan), len(work.plan.dims)
     numbers = sorted(work.done(stage)) if numbers is None else numbers
     heads = [x.view(np.int64) for x in work.store.ranges([(f"{stage}/{k}", 0, size) for k in numbers])]
     table = np.array([[k, *head] for k, head in zip(numbers, heads, strict=True)], np.int64)
     table = table.reshape(len(numbers), 1 + _head_length(work.plan))
+    for k, head in zip(numbers, heads, strict=True):
+        if zlib.crc32(head[:-1].data) != head[-1]:
+            raise work.damaged(f"{stage}/{k}")
     table = table[table[:, 1] > 0]
     first, last = (table[:, 3 + k * ndim :][:, :ndim] for k in (2, 3))
     late = behind(first[1:], last[:-1])
@@ -158,7 +164,7 @@ def joint(work: Work, heads: Array, stage: str = "pack") -> dict[str, LazyArray]
     """The arrays of the whole tree, which are read from the trees where they are sliced."""
     plan, ndim, names = work.plan, len(work.plan.dims), work.plan.names
     tables = [heads[:, 3 + k * ndim :][:, :ndim] for k in range(4)]
-    lengths = heads[:, 3 + 4 * ndim :]
+    lengths = heads[:, 3 + 4 * ndim : -1]
     values = np.dtype(plan.dtype)
     items = np.repeat(heads[:, 2:3], len(names), axis=1)
     items[:, -1] = values.itemsize

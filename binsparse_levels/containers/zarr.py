@@ -6,29 +6,25 @@ The header is nested twice, as other programs read it: attributes["binsparse"] =
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import functools
-import importlib.util
 import json
 import math
 import os
 import shutil
-import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import zarr
-from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.abc.store import Store
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, StorePath, WrapperStore, ZipStore
+from zarr.storage import LocalStore, MemoryStore, StorePath
 
-from ..arrays import Array, LazyArray, Parts, Pieces, lazy
+from ..arrays import Array, LazyArray, Parts, Pieces, Size, lazy
 from ..errors import (
     BinsparseError,
     ContainerError,
@@ -45,10 +41,11 @@ from ..limits import DEFAULT_LIMITS, Limits
 from . import zarr_objects
 from .base import Storage, asked_for, bounded_chunk, is_url, touching
 from .checksums import of_header
-from .direct import open_zip, refuse_links
+from .direct import refuse_links
 from .replacing import refuse_existing, remove, replacing, replacing_folder
 from .zarr_direct import Chunks, chunks_of, keys_of
 from .zarr_objects import ObjectArray, Objects
+from .zarr_stores import Far, Folder, check_store, is_near, opened, undone
 
 ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
@@ -57,7 +54,6 @@ _COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing ch
 _CHUNK = 2**16  # items: a small slice reads little
 _SMALL_CHUNK = 2**11  # items, in an object store: 50 values at scattered coordinates of 2.5 M take 1.3 MB, else 25
 _SHARD = 2**20  # items: a large array makes few files
-_CLOUDS = {"s3", "s3a", "gs", "az", "abfs", "abfss"}  # whose credentials obstore takes from the environment
 _NAMES = {"zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"}
 _METADATA = 2**26  # bytes of the metadata of a group
 _MOST_FILES = 2**10  # of one array that grows, as long as they are small
@@ -69,136 +65,9 @@ _CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "bl
 _CODECS |= {"vlen-utf8"}
 
 
-class _Folder(LocalStore):
-    """A local folder in which zarr follows no symbolic link."""
-
-    async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
-        refuse_links(str(self.root), key)
-        return await super().get(key, *args, **kwargs)
-
-    def get_sync(self, key: str, *args: Any, **kwargs: Any) -> Any:
-        refuse_links(str(self.root), key)
-        return super().get_sync(key, *args, **kwargs)
-
-    async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
-        asked = list(key_ranges)
-        for key, _ in asked:
-            refuse_links(str(self.root), key)
-        return await super().get_partial_values(prototype, asked)
-
-    async def getsize_prefix(self, prefix: str) -> int:
-        places = os.walk(self.root / prefix)
-        return sum(os.lstat(os.path.join(place, name)).st_size for place, _, names in places for name in names)
-
-
-class _Zip(ZipStore):
-    """A zip file that is open for reading."""
-
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        super().__init__(archive.filename or "", mode="r")
-        self._lock = threading.RLock()
-        self._zf = archive
-        self._is_open = True
-
-
-class _Web(ObjectStore[Any]):
-    """A store on a web server: read-only, without a listing. A server that cannot send a range sends the whole file."""
-
-    supports_listing = False
-
-    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        from obstore.exceptions import NotSupportedError
-
-        try:
-            return await super().get(key, prototype, byte_range)
-        except NotSupportedError:
-            whole = await super().get(key, prototype)
-        match byte_range:
-            case RangeByteRequest(start, stop):
-                return None if whole is None else whole[start:stop]
-            case OffsetByteRequest(start):
-                return None if whole is None else whole[start:]
-            case SuffixByteRequest(count):
-                return None if whole is None else whole[max(len(whole) - count, 0) :]
-        return whole
-
-    async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
-        return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
-
-
-def _at_url(url: str) -> Any:
-    """The store at a URL: obstore's for web servers and for clouds where obstore is installed, else fsspec's."""
-    with touching(url):
-        parts = urlsplit(url)
-        if parts.scheme in _CLOUDS and importlib.util.find_spec("obstore"):
-            from obstore.store import from_url
-
-            return ObjectStore(from_url(url))
-        if parts.scheme not in ("http", "https"):
-            return FsspecStore.from_url(url)
-        from obstore.store import HTTPStore
-
-        options: Any = {"allow_http": True}
-        user, at, host = parts.netloc.rpartition("@")
-        if at:
-            word = base64.b64encode(unquote(user).encode()).decode()
-            options["default_headers"] = {"Authorization": f"Basic {word}"}
-        return _Web(HTTPStore.from_url(parts._replace(netloc=host).geturl(), client_options=options), read_only=True)
-
-
-class _Undoable(WrapperStore[Store]):
-    """A store whose changes can be undone: the old value of a key is kept before it changes."""
-
-    _supports_sync_io = False  # else newer versions of zarr write past `set` and `delete`
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self._kept: dict[str, Any] = {}
-
-    async def _keep(self, key: str) -> None:
-        if key not in self._kept:
-            self._kept[key] = await self._store.get(key, default_buffer_prototype())
-
-    async def set(self, key: str, value: Any) -> None:
-        with touching(f"{self._store}/{key}"):
-            await self._keep(key)
-            await self._store.set(key, value)
-
-    async def set_if_not_exists(self, key: str, value: Any) -> None:
-        with touching(f"{self._store}/{key}"):
-            await self._keep(key)
-            await self._store.set_if_not_exists(key, value)
-
-    async def _set_many(self, values: Any) -> None:
-        for key, value in values:
-            await self.set(key, value)
-
-    async def delete(self, key: str) -> None:
-        with touching(f"{self._store}/{key}"):
-            await self._keep(key)
-            await self._store.delete(key)
-
-    async def delete_dir(self, prefix: str) -> None:
-        for key in [key async for key in self._store.list_prefix(f"{prefix}/".lstrip("/"))]:
-            await self.delete(key)
-
-    async def getsize_prefix(self, prefix: str) -> int:
-        return await self._store.getsize_prefix(prefix)  # zarr's own wrapper reads every object
-
-    async def undo(self) -> list[str]:
-        """Restore every key. Returns the keys where that failed."""
-        lost = []
-        for key, value in reversed(self._kept.items()):
-            try:
-                await (self._store.delete(key) if value is None else self._store.set(key, value))
-            except Exception:
-                lost.append(key)
-        return lost
-
-
 def _direct(array: zarr.Array[Any]) -> Chunks | None:
     """How an array is read and written without zarr, or None where only zarr can."""
-    return chunks_of(array, str(array.store.root)) if isinstance(array.store, _Folder) else None
+    return chunks_of(array, str(array.store.root)) if isinstance(array.store, Folder) else None
 
 
 def _prefix(array: zarr.Array[Any]) -> str:
@@ -289,8 +158,8 @@ class ZarrReader:
                 raise UnsafeError(Problem(name, "has storage transformers"))
             self._arrays[name] = array
             told = self._sizes.get(name)
-            nbytes = told if isinstance(told, int) else _stored_sizes([array])[0]
-            if not isinstance(array.store, _Folder) and (chunks := keys_of(array)) is not None:
+            nbytes: Size = told if isinstance(told, int) else functools.partial(_stored_size, array, name)
+            if not isinstance(array.store, Folder) and (chunks := keys_of(array)) is not None:
                 bounded_chunk(name, chunks.per_file, array.size, chunks.dtype.itemsize, self._limits)
                 complete = bool(array.attrs.get(_COMPLETE))
                 return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
@@ -350,6 +219,12 @@ def _attributes(text: bytes | None, newer: bool, limits: Limits) -> dict[str, An
     return dict(found.get("attributes", {}) if newer else found)
 
 
+def _stored_size(array: zarr.Array[Any], name: str) -> int:
+    """The bytes that an array takes. Raises ContainerError."""
+    with touching(name):
+        return _stored_sizes([array])[0]
+
+
 def _stored_sizes(arrays: Iterable[zarr.Array[Any]]) -> list[int]:
     """The bytes that arrays take, or at the most where they cannot be listed."""
 
@@ -365,7 +240,7 @@ def _stored_sizes(arrays: Iterable[zarr.Array[Any]]) -> list[int]:
 
 def _stored(place: StorePath, key: str) -> bytes | None:
     """The value of a key at a place, or None. A folder is read without zarr, which takes 0.3 ms a key."""
-    if not isinstance(place.store, _Folder):
+    if not isinstance(place.store, Folder):
         buffer = sync((place / key).get())
         return None if buffer is None else buffer.to_bytes()
     root, path = str(place.store.root), f"{place.path}/{key}".lstrip("/")
@@ -498,14 +373,8 @@ def _metadata_of(array: Any) -> dict[str, Any]:
     return dict(kept["zarr.json"] if "zarr.json" in kept else {**kept[".zarray"], "attributes": kept[".zattrs"]})
 
 
-def _is_near(store: Store) -> bool:
-    """Whether a request takes no time worth counting."""
-    store = store._store if isinstance(store, _Undoable) else store
-    return isinstance(store, LocalStore | MemoryStore | ZipStore)
-
-
 def _usual_chunk(store: Store) -> int:
-    return _CHUNK if _is_near(store) else _SMALL_CHUNK
+    return _CHUNK if is_near(store) else _SMALL_CHUNK
 
 
 def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
@@ -534,7 +403,7 @@ def _known(store: Any, group: str | None, limits: Limits) -> ZarrReader | None:
 
     Nearer stores are cheap to ask, and give the metadata of the arrays themselves.
     """
-    if not isinstance(store, _Far) or (head := store.head(group)) is None:
+    if not isinstance(store, Far) or (head := _head(store, group)) is None:
         return None
     text, version = head
     attributes = _attributes(text, version == 3, limits)
@@ -550,68 +419,24 @@ def _known(store: Any, group: str | None, limits: Limits) -> ZarrReader | None:
     return None
 
 
-def _head(place: StorePath) -> tuple[bytes, int] | None:
+def _head(store: Any, group: str | None) -> tuple[bytes, int] | None:
     """The stored JSON with the attributes of a group, and the version of Zarr; None for a group without attributes."""
-    for key, version in (("zarr.json", 3), (".zattrs", 2)):
-        if (text := _stored(place, key)) is not None:
-            return text, version
-    return None
-
-
-class _Far(StorePath):
-    """A place in an object store, which is asked for the attributes of a group once."""
-
-    def __init__(self, store: Store, path: str = "") -> None:
-        super().__init__(store, path)
-        self._heads: dict[str | None, tuple[bytes, int] | None] = {}
-
-    def head(self, group: str | None) -> tuple[bytes, int] | None:
-        """As `_head`."""
-        if group not in self._heads:
-            self._heads[group] = _head(self / group if group else self)
-        return self._heads[group]
+    heads: dict[str | None, tuple[bytes, int] | None] = store.heads if isinstance(store, Far) else {}
+    if group not in heads:
+        place = store if isinstance(store, StorePath) else StorePath(store)
+        place = place / group if group else place
+        texts = ((_stored(place, key), version) for key, version in (("zarr.json", 3), (".zattrs", 2)))
+        heads[group] = next(((text, version) for text, version in texts if text is not None), None)
+    return heads[group]
 
 
 def marks(path: Any, group: str | None) -> set[str]:
     """The names of the attributes of a group; none for a group that is missing, damaged, or has a header."""
     with opened(path) as store, contextlib.suppress(BinsparseError), touching(str(path)):
-        if isinstance(store, _Far):
-            head = store.head(group)
-        else:
-            place = store if isinstance(store, StorePath) else StorePath(store)
-            head = _head(place / group if group else place)
-        found = {} if head is None else _attributes(head[0], head[1] == 3, DEFAULT_LIMITS)
+        text, version = _head(store, group) or (None, 3)
+        found = _attributes(text, version == 3, DEFAULT_LIMITS)
         return set() if ATTRIBUTE in found else set(found)
     return set()
-
-
-@contextlib.contextmanager
-def opened(path: Any) -> Iterator[Any]:
-    """The argument for zarr at a path: the path, a store of a zip file, or a store of a folder.
-
-    A zip file is closed at the end, but for one that was open. The store of a folder follows no links.
-    """
-    if isinstance(path, zipfile.ZipFile):
-        yield _Zip(path)
-        return
-    if isinstance(path, zarr.Group):
-        path = path.store_path
-    if isinstance(path, StorePath) and type(path.store) is LocalStore:
-        yield StorePath(_Folder(path.store.root, read_only=True), path.path)
-        return
-    if type(path) is LocalStore or (isinstance(path, str) and os.path.isdir(path)):
-        yield _Folder(path if isinstance(path, str) else path.root, read_only=True)
-        return
-    if is_url(path):
-        path = _at_url(path)
-    if isinstance(path, Store | StorePath) and not isinstance(path, _Far):
-        place = path if isinstance(path, StorePath) else StorePath(path)
-        path = path if _is_near(place.store) else _Far(place.store, place.path)
-    if not isinstance(path, str) or not os.path.isfile(path):
-        yield path
-        return
-    with open_zip(path) as archive:
-        yield _Zip(archive)
 
 
 @contextlib.contextmanager
@@ -625,7 +450,7 @@ def writing(
     """
     _check_place(path)
     if isinstance(path, zarr.Group):
-        _check_store(path.store)
+        check_store(path.store)
         store, inner = _within(path)
         with writing(store, inner, overwrite, limits, storage, zarr_format=path.metadata.zarr_format) as writer:
             yield writer
@@ -642,7 +467,7 @@ def writing(
     if type(path) is LocalStore and not path.read_only:
         path = str(path.root)
     if not isinstance(path, str) or is_url(path):
-        with _undone(path) as store, _filling(store, group, overwrite, limits, storage, zarr_format) as writer:
+        with undone(path) as store, _filling(store, group, overwrite, limits, storage, zarr_format) as writer:
             yield writer
         return
     refuse_existing(path, overwrite or group is not None)
@@ -710,7 +535,7 @@ def extend(
             if direct.per_file < _SHARD and given.length > _MOST_FILES * direct.per_file:
                 return False  # chunks as small as the first tensor was: as many files, if it goes on
     with replacing_folder(path, keep=True, copy=_link) as part, _settled(), touching(path):
-        root = zarr.open_group(_Folder(part), mode="r+", use_consolidated=False)
+        root = zarr.open_group(Folder(part), mode="r+", use_consolidated=False)
         place = root.require_group(group) if group else root
         for name, array in place.arrays():
             old, given = array.size, pieces[name]
@@ -752,7 +577,7 @@ def _filling(
     zarr_format: int,
 ) -> Iterator[ZarrWriter]:
     if isinstance(store, str):
-        store = _Folder(store)
+        store = Folder(store)
     with _settled(), touching(str(store)):
         try:
             root = zarr.open_group(store, mode="r+", use_consolidated=False)
@@ -786,16 +611,6 @@ def _check_place(path: Any) -> None:
         raise TypeError(f"expected a path, a store or a group of zarr's, got {type(path).__name__}")
 
 
-def _check_store(store: Store) -> None:
-    """Raise ContainerError for a store that cannot be written, or whose changes cannot be undone."""
-    if store.read_only:
-        raise ContainerError(
-            Problem(str(store), "is open for reading only; open it for writing, or give another place")
-        )
-    if not store.supports_deletes:
-        raise ContainerError(Problem(str(store), "cannot take back what is written; give the path of the file"))
-
-
 def _within(group: zarr.Group) -> tuple[Any, str]:
     """The store of an open group, and the path in it. If the root of the store is no group, the group is it."""
     store, path = group.store, group.path
@@ -804,26 +619,6 @@ def _within(group: zarr.Group) -> tuple[Any, str]:
     except FileNotFoundError:
         return os.path.join(store.root, path) if type(store) is LocalStore else group.store_path, ""
     return str(store.root) if type(store) is LocalStore else store, path
-
-
-@contextlib.contextmanager
-def _undone(place: Any) -> Iterator[Store | StorePath]:
-    """The store at a place, open for writing. Where the block fails, its changes are undone."""
-    with touching(str(place)):
-        if isinstance(place, str):
-            place = _at_url(place)
-    path = place if isinstance(place, StorePath) else StorePath(place)
-    _check_store(path.store)
-    store = _Undoable(path.store)
-    try:
-        yield StorePath(store, path.path)
-    except BaseException as error:
-        if lost := sync(store.undo()):
-            what = (
-                f"{len(lost)} keys could neither be written nor put back, such as {lost[0]}; write it to another place"
-            )
-            raise ContainerError(Problem(str(place), what)) from error
-        raise
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from zarr.abc.store import RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
-from ..arrays import Array, LazyArray, Pieces
+from ..arrays import Array, LazyArray, Pieces, Size
 from ..errors import IncompleteError, Problem
 from ..limits import Limits
 from ..parallel import each
@@ -74,7 +74,7 @@ class ObjectArray(LazyArray):
     complete: a missing chunk is an error, else it holds fill values.
     """
 
-    def __init__(self, name: str, objects: Objects, chunks: Chunks, nbytes: int, *, complete: bool) -> None:
+    def __init__(self, name: str, objects: Objects, chunks: Chunks, nbytes: Size, *, complete: bool) -> None:
         super().__init__(chunks.length, chunks.dtype, nbytes)
         self.chunk = chunks.chunk
         self._name = name

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
@@ -169,20 +169,33 @@ ALIASES = {
 NO_EMPTY_FIBERS = ("DCSR", "DCSC")
 SYNONYMS = {"DMAT": "DMATR", "COO": "COOR"}
 _NAMES = {format: name for name, format in ALIASES.items()}
+# Families of formats: their names stand for a format of every rank.
+FAMILIES: dict[str, Callable[[int], Format]] = {
+    "COO": coordinates,
+    "CSF": lambda rank: Format((listing(1),) * rank),
+}
 
 FormatLike: TypeAlias = "Format | str | Mapping[str, Any]"
 
 
-def parse_format(format: FormatLike) -> Format:
+def parse_format(format: FormatLike, rank: int | None = None) -> Format:
     """A Format from its notation, from a Binsparse `custom` object, or from a Format. Raises FormatError.
+
+    Parameters
+    ----------
+    format : names of formats and of level kinds may be in any case.
+    rank : the number of dimensions, which `CSF` (sparse levels) and `COO` (a list of coordinates) follow. Without a
+        rank, `COO` is that of a matrix, as in Binsparse, and `CSF` is refused. The rank of other formats is their own.
 
     >>> parse_format("dense, sparse").alias
     'CSR'
+    >>> print(parse_format("csf", rank=3), parse_format("coo", rank=3), sep="; ")
+    sparse, sparse, sparse; sparse(3)
     """
     if isinstance(format, Format):
         return format
     if isinstance(format, str):
-        return _parse_notation(format)
+        return _parse_notation(format, rank)
     if isinstance(format, Mapping):
         return parse_custom(format)
     raise TypeError(f"a format is a Format, its notation, or a custom object, got {type(format).__name__}")
@@ -196,15 +209,19 @@ def named(name: str) -> Format | None:
 _LEVEL = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*(?:\(([^()]*)\))?\s*")
 
 
-def _parse_notation(text: str) -> Format:
+def _parse_notation(text: str, rank: int | None) -> Format:
     chain, at, order = text.partition("@")
+    name = chain.strip().upper()
     transpose: tuple[int, ...] | None = None
     if at:
         items = [item.strip() for item in order.split(",")] if order.strip() else []
         if not all(re.fullmatch(r"[0-9]{1,9}", item) for item in items):
             raise FormatError(Problem(repr(text), f"expected integers behind the @, got {order.strip()!r}"))
         transpose = tuple(map(int, items))
-    format = named(chain.strip())
+    format = FAMILIES[name](rank) if name in FAMILIES and rank is not None else named(name)
+    if format is None and name in FAMILIES:
+        what = f"{name} follows the number of dimensions; pass rank=, or write its levels, such as {FAMILIES[name](3)}"
+        raise FormatError(Problem(repr(text), what))
     if format is not None:
         if at:
             spelled = ", ".join(map(str, format.levels))
@@ -236,8 +253,9 @@ def _parse_level(text: str) -> Level:
     if not match:
         raise FormatError(f"expected a level such as sparse or sparse(2), got {text.strip()!r}")
     kind, inner = match.groups()
+    kind = kind if kind in LEVELS else kind.lower()
     if kind not in LEVELS:
-        known = [*LEVELS, *ALIASES, *SYNONYMS]
+        kind, known = match[1], [*LEVELS, *ALIASES, *SYNONYMS, *FAMILIES]
         close = difflib.get_close_matches(kind.lower(), [*map(str.lower, known)], 1)
         hint = f"; did you mean {next(k for k in known if k.lower() == close[0])}?" if close else ""
         raise FormatError(

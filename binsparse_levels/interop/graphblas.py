@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import FormatError, Problem, within_memory
+from ..errors import FormatError, Problem, needing, within_memory
 from ..formats.dtypes import INTEGERS
 from ..formats.format import FormatLike
+from ..tensors.foreign import qualified
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from ..tensors.validation import check_representable
@@ -37,7 +39,8 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
     >>> to_graphblas(pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).nvals
     2
     """
-    import graphblas
+    with needing("graphblas"):
+        import graphblas
 
     from ..io.files.sscdf.dialects import NATIVE, SIZES
 
@@ -73,6 +76,7 @@ def from_graphblas(
     format: FormatLike | None = None,
     *,
     move: bool = False,
+    attributes: Mapping[str, Any] | None = None,
 ) -> Tensor:
     """Convert a Matrix, Vector or Scalar to a Tensor, checked in full.
 
@@ -81,6 +85,7 @@ def from_graphblas(
     thing : an empty Scalar becomes `bitmap(0)`.
     format : by default the format of `thing`.
     move : take over the memory without a copy; `thing` must not be used afterwards.
+    attributes : as for Tensor.
 
     Raises
     ------
@@ -92,17 +97,20 @@ def from_graphblas(
     >>> from_graphblas(graphblas.Vector.from_coo([0, 2], [1, 2], size=4)).shape
     (4,)
     """
-    import graphblas
+    with needing("graphblas"):
+        import graphblas
 
     from ..io.files.sscdf.dialects import NATIVE
 
     if type(thing) not in (graphblas.Matrix, graphblas.Vector, graphblas.Scalar):
-        raise TypeError(f"expected a Matrix, Vector or Scalar of python-graphblas, got {type(thing).__name__}")
+        what = f"expected a Matrix, Vector or Scalar of python-graphblas, got {qualified(thing)}; call as_tensor"
+        raise TypeError(what)
     if thing.dtype not in {graphblas.dtypes.lookup_dtype(name) for name in _GRAPHBLAS_TYPES}:
         raise FormatError(Problem("values", f"{thing.dtype} is defined by a user; cast it to a built-in type"))
     if type(thing) is graphblas.Scalar:
         values = np.array([] if thing.is_empty else [thing.value], thing.dtype.np_type)
-        return pack((), values, (), format or ("bitmap(0)" if thing.is_empty else "element"))
+        target = format or ("bitmap(0)" if thing.is_empty else "element")
+        return pack((), values, (), target, attributes=attributes)
     shape, count = tuple(thing.shape), int(thing.nvals)
     pieces = thing.ss.export(sort=True, raw=True, give_ownership=move)
     spelling = NATIVE[pieces["format"]]
@@ -115,5 +123,5 @@ def from_graphblas(
     arrays = {name: pieces[held][: lengths.get(held, count)] for name, held in spelling.arrays.items()}
     iso = pieces["is_iso"] and count
     values = pieces["values"][:1].reshape(()) if iso else pieces["values"][: lengths["values"]]
-    tensor = Tensor(spelling.format, shape, arrays, values)
+    tensor = Tensor(spelling.format, shape, arrays, values, attributes=attributes)
     return tensor if format is None else tensor.convert(format)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy.typing as npt
@@ -25,11 +26,22 @@ def to_numpy(tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS) -> npt.NDArray[
 
 
 @within_memory
-def from_numpy(array: npt.ArrayLike, format: FormatLike, *, fill_value: Any = 0) -> Tensor:
+def from_numpy(
+    array: npt.ArrayLike,
+    format: FormatLike | None = None,
+    *,
+    fill_value: Any = 0,
+    attributes: Mapping[str, Any] | None = None,
+) -> Tensor:
     """Pack the cells of a dense array that differ from the fill value, as `pack_dense` does.
+
+    Parameters
+    ----------
+    format : by default a list of coordinates.
+    array, fill_value, attributes : as for `pack_dense`.
 
     >>> from binsparse_levels import from_numpy
     >>> from_numpy([[0, 2], [3, 0]], "CSR").values.tolist()
     [2, 3]
     """
-    return pack_dense(array, format, fill_value=fill_value)
+    return pack_dense(array, "COO" if format is None else format, fill_value=fill_value, attributes=attributes)

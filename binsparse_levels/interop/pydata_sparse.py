@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import within_memory
+from ..errors import needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import IndexMap
+from ..tensors.foreign import owned, qualified
 from ..tensors.packing import pack, sorted_tensor
 from ..tensors.tensor import Tensor
 
@@ -18,23 +19,27 @@ if TYPE_CHECKING:
 
 
 @within_memory
-def to_sparse(tensor: Tensor) -> sparse.COO:
+def to_sparse(tensor: Tensor, *, copy: bool = False) -> sparse.COO:
     """Convert a tensor to a sparse.COO with its fill value, or zero. The structure is expanded, and a map is removed.
+
+    copy : as for `to_scipy`; the coordinates are always the array's own.
 
     >>> from binsparse_levels import pack, to_sparse
     >>> to_sparse(pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).todense().tolist()
     [[0, 0, 1], [2, 0, 0]]
     """
-    import sparse
+    with needing("sparse"):
+        import sparse
 
     whole = tensor.without_map().expand_structure().convert(coordinates(tensor.ndim))
     coords, values = whole.unpack()
     table = np.array(coords, np.int64).reshape(whole.ndim, len(values))
+    values = owned(values, tensor, copy)
     return sparse.COO(table, values, shape=whole.shape, has_duplicates=False, sorted=True, fill_value=whole._pad())
 
 
 @within_memory
-def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None) -> sparse.GCXS:
+def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, copy: bool = False) -> sparse.GCXS:
     """Convert a tensor to a sparse.GCXS.
 
     The arrays are shared for CSR and CSC, and for CSR through a map that groups dimensions in ascending order, as
@@ -44,75 +49,85 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None) -> spa
     ----------
     tensor : of any format; the structure is expanded.
     compressed_axes : the dimensions of the rows. By default they are the tensor's, or else the library chooses.
+    copy : as for `to_scipy`.
 
     >>> from binsparse_levels import pack, to_gcxs
     >>> to_gcxs(pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).compressed_axes
     (0,)
     """
-    import sparse
+    with needing("sparse"):
+        import sparse
 
     grouped = _grouped(tensor) if tensor.structure is None else None
     if grouped is None or (compressed_axes is not None and tuple(compressed_axes) != grouped[0]):
-        return sparse.GCXS.from_coo(to_sparse(tensor), compressed_axes=compressed_axes)
+        return sparse.GCXS.from_coo(to_sparse(tensor, copy=copy), compressed_axes=compressed_axes)
     rows, stored = grouped
-    arrays = (stored.values, stored.arrays["indices_1"], stored.arrays["pointers_to_1"])
+    shared = (stored.values, stored.arrays["indices_1"], stored.arrays["pointers_to_1"])
+    arrays = tuple(owned(x, tensor, copy) for x in shared)
     return sparse.GCXS(arrays, shape=tensor.shape, compressed_axes=rows, fill_value=stored._pad())
 
 
 @within_memory
-def from_sparse(array: sparse.SparseArray, format: FormatLike | None = None) -> Tensor:
+def from_sparse(
+    array: sparse.SparseArray, format: FormatLike | None = None, *, attributes: Mapping[str, Any] | None = None
+) -> Tensor:
     """Convert a COO, GCXS or DOK to a Tensor with its fill value.
 
     Parameters
     ----------
     array : a GCXS of rank 2 shares its arrays if they are in order. Duplicates are summed.
     format : by default a GCXS of rank 2 becomes CSR or CSC, and others a list of coordinates.
+    attributes : as for Tensor.
 
     >>> import sparse
     >>> from binsparse_levels import from_sparse
     >>> from_sparse(sparse.COO([[0, 1], [2, 0]], [1, 2], shape=(2, 3))).values.tolist()
     [1, 2]
     """
-    import sparse
+    with needing("sparse"):
+        import sparse
 
     if not isinstance(array, sparse.SparseArray):
-        raise TypeError(f"expected an array of pydata/sparse, got {type(array).__name__}")
+        raise TypeError(f"expected an array of pydata/sparse, got {qualified(array)}; call as_tensor")
     if isinstance(array, sparse.GCXS) and array.ndim == 2 and array.compressed_axes in ((0,), (1,)):
-        made = _sorted(array, "CSR" if array.compressed_axes == (0,) else "CSC", array.shape)
+        made = _sorted(array, "CSR" if array.compressed_axes == (0,) else "CSC", array.shape, attributes)
         return made if format is None else made.convert(format)
     listed = array if isinstance(array, sparse.COO) else array.asformat("coo")
     target = coordinates(listed.ndim) if format is None else format
-    return pack(listed.coords, listed.data, listed.shape, target, duplicates="sum", fill_value=listed.fill_value)
+    options = {"fill_value": listed.fill_value, "attributes": attributes}
+    return pack(listed.coords, listed.data, listed.shape, target, duplicates="sum", **options)
 
 
 @within_memory
-def from_gcxs(array: sparse.GCXS) -> Tensor:
+def from_gcxs(array: sparse.GCXS, *, attributes: Mapping[str, Any] | None = None) -> Tensor:
     """Convert a GCXS of any rank to a Tensor that shares its arrays: CSR through a map that groups the dimensions.
 
     Rank 0 and 1, which the library does not compress, become a list of entries. Entries out of order are sorted, and
-    duplicates are summed. Raises ArrayError for arrays that contradict each other.
+    duplicates are summed. attributes: as for Tensor. Raises ArrayError for arrays that contradict each other.
 
     >>> import numpy, sparse
     >>> from binsparse_levels import from_gcxs
     >>> str(from_gcxs(sparse.GCXS.from_numpy(numpy.eye(6).reshape(2, 3, 6), compressed_axes=[2])).map)
     '2, (0 1)'
     """
-    import sparse
+    with needing("sparse"):
+        import sparse
 
     if not isinstance(array, sparse.GCXS):
-        raise TypeError(f"expected a GCXS of pydata/sparse, got {type(array).__name__}")
+        raise TypeError(f"expected a GCXS of pydata/sparse, got {qualified(array)}; call from_sparse")
     rows = tuple(array.compressed_axes or ())
     if not rows:
-        return from_sparse(array)
+        return from_sparse(array, attributes=attributes)
     rest = [k for k in range(array.ndim) if k not in rows]
     map = IndexMap.grouping(array.shape, [*rows, *rest], [len(rows)])
-    return _sorted(array, "CSR", map.stored_shape).with_map(map)
+    return _sorted(array, "CSR", map.stored_shape, attributes).with_map(map)
 
 
-def _sorted(array: sparse.GCXS, format: str, shape: Sequence[int]) -> Tensor:
+def _sorted(array: sparse.GCXS, format: str, shape: Sequence[int], attributes: Mapping[str, Any] | None) -> Tensor:
     """A Tensor of the arrays of a GCXS: shared if they are in order, else sorted, with duplicates summed."""
     arrays = {"pointers_to_1": array.indptr, "indices_1": array.indices}
-    return sorted_tensor(format, shape, arrays, array.data, duplicates="sum", fill_value=array.fill_value)
+    options = {"fill_value": array.fill_value, "attributes": attributes}
+    return sorted_tensor(format, shape, arrays, array.data, duplicates="sum", **options)
 
 
 def _grouped(tensor: Tensor) -> tuple[tuple[int, ...], Tensor] | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import FormatError, Problem, within_memory
+from ..errors import FormatError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
+from ..tensors.foreign import owned, qualified
 from ..tensors.packing import pack, sorted_tensor
 from ..tensors.tensor import Tensor
 from ..tensors.validation import check_representable
@@ -17,14 +19,16 @@ if TYPE_CHECKING:
 
 
 @within_memory
-def to_scipy(tensor: Tensor, format: str | None = None) -> scipy.sparse.sparray:
+def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -> scipy.sparse.sparray:
     """Convert a tensor to a sparse array of scipy. The structure is expanded, and a map is removed.
 
     Parameters
     ----------
     tensor : of one dimension or more, with the fill value 0 or none.
-    format : csr, csc, coo, bsr, dia, dok or lil. By default CSR and CSC tensors keep their format and share their
-        read-only arrays; all others become coo.
+    format : csr, csc, coo, bsr, dia, dok or lil. By default CSR and CSC tensors keep their format, and all others
+        become coo.
+    copy : with True, all arrays of the result are its own, so that it can be changed in place. By default the arrays
+        that the tensor holds are shared, and read-only; those that the conversion makes are the result's own.
 
     Raises
     ------
@@ -34,7 +38,8 @@ def to_scipy(tensor: Tensor, format: str | None = None) -> scipy.sparse.sparray:
     >>> to_scipy(pack([[0, 1], [2, 0]], [1.0, 2.0], (2, 3), "CSR")).toarray().tolist()
     [[0.0, 0.0, 1.0], [2.0, 0.0, 0.0]]
     """
-    import scipy.sparse
+    with needing("scipy"):
+        import scipy.sparse
 
     whole = tensor.without_map().expand_structure()
     type_fits = whole.dtype.kind in "biufc" and whole.dtype != np.float16
@@ -45,13 +50,14 @@ def to_scipy(tensor: Tensor, format: str | None = None) -> scipy.sparse.sparray:
     if own:
         made = getattr(scipy.sparse, f"{own}_array")
         pointers, indices = whole.arrays["pointers_to_1"], whole.arrays["indices_1"]
-        result = made((whole.values, indices, pointers), shape=whole.shape)
+        arrays = [owned(x, tensor, copy) for x in (whole.values, indices, pointers)]
+        result = made(tuple(arrays), shape=whole.shape)
     else:
         listed = whole if whole.format.alias in ("COOC", "CVEC") else whole.convert(coordinates(whole.ndim))
         columns: list[Any] = [None] * listed.ndim
         for k, dimension in enumerate(listed.format.order):
-            columns[dimension] = listed.arrays[f"indices_{k}"]
-        result = scipy.sparse.coo_array((listed.values, tuple(columns)), shape=listed.shape)
+            columns[dimension] = owned(listed.arrays[f"indices_{k}"], tensor, copy)
+        result = scipy.sparse.coo_array((owned(listed.values, tensor, copy), tuple(columns)), shape=listed.shape)
     try:
         return result if format in (None, result.format) else result.asformat(format)
     except (ValueError, TypeError) as error:
@@ -59,13 +65,19 @@ def to_scipy(tensor: Tensor, format: str | None = None) -> scipy.sparse.sparray:
 
 
 @within_memory
-def from_scipy(matrix: scipy.sparse.sparray | scipy.sparse.spmatrix, format: FormatLike | None = None) -> Tensor:
+def from_scipy(
+    matrix: scipy.sparse.sparray | scipy.sparse.spmatrix,
+    format: FormatLike | None = None,
+    *,
+    attributes: Mapping[str, Any] | None = None,
+) -> Tensor:
     """Convert a sparse array or matrix of scipy to a Tensor.
 
     Parameters
     ----------
     matrix : of any format. Canonical csr and csc arrays are shared; others are sorted, and duplicates are summed.
     format : by default csr becomes CSR, csc becomes CSC, and others a list of coordinates.
+    attributes : as for Tensor.
 
     Raises
     ------
@@ -76,10 +88,12 @@ def from_scipy(matrix: scipy.sparse.sparray | scipy.sparse.spmatrix, format: For
     >>> from_scipy(scipy.sparse.eye_array(3, format="csr")).number_of_stored_values
     3
     """
-    import scipy.sparse
+    with needing("scipy"):
+        import scipy.sparse
 
     if not scipy.sparse.issparse(matrix):
-        raise TypeError(f"expected a sparse array of scipy, got {type(matrix).__name__}")
+        raise TypeError(f"expected a sparse array of scipy, got {qualified(matrix)}; call as_tensor")
+    options: dict[str, Any] = {"duplicates": "sum", "fill_value": 0, "attributes": attributes}
     if matrix.format in ("csr", "csc") and matrix.ndim == 2:
         name = matrix.format.upper()
         arrays = {"pointers_to_1": matrix.indptr, "indices_1": matrix.indices}
@@ -87,9 +101,9 @@ def from_scipy(matrix: scipy.sparse.sparray | scipy.sparse.spmatrix, format: For
         sound = np.ndim(matrix.indptr) == 1 and len(matrix.indptr) and matrix.indptr.dtype.kind in "iu"
         stored = int(matrix.indptr[-1]) if sound else len(matrix.data)
         arrays["indices_1"] = arrays["indices_1"][:stored]
-        made = sorted_tensor(name, matrix.shape, arrays, matrix.data[:stored], duplicates="sum", fill_value=0)
+        made = sorted_tensor(name, matrix.shape, arrays, matrix.data[:stored], **options)
         return made if format is None else made.convert(format)
     listed = matrix.tocoo(copy=False)
     coords = listed.coords if hasattr(listed, "coords") else (listed.row, listed.col)
     target = coordinates(len(listed.shape)) if format is None else format
-    return pack(coords, listed.data, listed.shape, target, duplicates="sum", fill_value=0)
+    return pack(coords, listed.data, listed.shape, target, **options)

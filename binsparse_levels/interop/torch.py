@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, Problem, within_memory
+from ..errors import FormatError, Problem, needing, within_memory
 from ..formats.format import Format, coordinates, in_order, parse_format
 from ..formats.index_map import Digit, IndexMap
 from ..levels import full, listing
+from ..tensors.foreign import qualified
 from ..tensors.packing import pack_dense
 from ..tensors.tensor import Tensor
 from ..tensors.validation import check_representable
@@ -24,7 +25,7 @@ _LAYOUTS = {"coo": "sparse_coo", "csr": "sparse_csr", "csc": "sparse_csc", "bsr"
 
 
 @within_memory
-def from_torch(tensor: torch.Tensor) -> Tensor:
+def from_torch(tensor: torch.Tensor, *, attributes: Mapping[str, Any] | None = None) -> Tensor:
     """Convert a sparse tensor of torch to a Tensor with the fill value 0. Arrays are shared where that is possible.
 
     Batches become dense levels above, and the dense dimensions of *hybrid* tensors dense levels below.
@@ -33,6 +34,7 @@ def from_torch(tensor: torch.Tensor) -> Tensor:
     ----------
     tensor : of any sparse layout. COO is coalesced first. BSR and BSC are stored through a map, because their blocks
         divide dimensions. A tensor on a device is copied to the processor's memory.
+    attributes : as for Tensor.
 
     Raises
     ------
@@ -44,12 +46,19 @@ def from_torch(tensor: torch.Tensor) -> Tensor:
     >>> from_torch(torch.eye(3).to_sparse_csr()).shape  # doctest: +SKIP
     (3, 3)
     """
-    import torch
+    with needing("torch"):
+        import torch
 
     names = {getattr(torch, layout): name for name, layout in _LAYOUTS.items()}
     layout = names.get(tensor.layout) if isinstance(tensor, torch.Tensor) else None
     if layout is None:
-        raise TypeError(f"expected a sparse tensor of torch, got {getattr(tensor, 'layout', type(tensor).__name__)}")
+        if isinstance(tensor, torch.Tensor):
+            raise TypeError(f"expected a sparse tensor of torch, got {tensor.layout}; call its to_sparse()")
+        raise TypeError(f"expected a sparse tensor of torch, got {qualified(tensor)}; call as_tensor")
+    return _tensor(tensor, layout).with_attributes(attributes)
+
+
+def _tensor(tensor: torch.Tensor, layout: str) -> Tensor:
     tensor, shape, dense = tensor.detach(), tuple(tensor.shape), tensor.dense_dim()
     if layout == "coo":
         tensor = tensor.coalesce()
@@ -94,7 +103,8 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
     >>> to_torch(pack([[0], [2]], [1.0], (2, 3), "CSR"), "coo").layout  # doctest: +SKIP
     torch.sparse_coo
     """
-    import torch
+    with needing("torch"):
+        import torch
 
     whole = tensor.expand_structure()
     check_representable(whole, "torch")

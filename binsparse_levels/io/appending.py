@@ -20,6 +20,7 @@ from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.encoding import encode_pieces
+from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from . import reading
 from .decoding import Loading
@@ -81,7 +82,7 @@ def concatenate(
 
 
 @within_memory
-def append(path: Place, tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
+def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
     """Add a tensor after the one at `path`, along the outermost stored dimension, in the format of the file.
 
     The stored tensor is checked in full, then replaced atomically. In a local folder of Zarr 3, only new items and the
@@ -92,8 +93,9 @@ def append(path: Place, tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS, **op
     Appends to the same local path wait for each other, for at most a minute; then they raise ContainerError. Mappings,
     other stores and file systems without locks have no such protection.
 
-    options: as for `write`; they replace the stored ones. Raises the errors of `concatenate`, and OptionError for files
-    of other systems.
+    tensor: as for `write`. options: as for `write`; they replace the stored ones.
+
+    Raises the errors of `concatenate`, and OptionError for files of other systems.
 
     >>> import binsparse_levels as bl
     >>> store = {}
@@ -102,6 +104,7 @@ def append(path: Place, tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS, **op
     >>> bl.read(store).shape
     (5,)
     """
+    tensor = as_tensor(tensor)
     with _locked(path), resolved(path) as location:
         if location.kind.tensors:
             raise OptionError(Problem(str(path), "this kind of file is not appended to; convert it first"))
@@ -137,6 +140,8 @@ def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
         what = "a scalar, or a matrix with a structure, is not concatenated; expand it first"
         raise FormatError(Problem(names[0], what))
     for tensor, name in zip(tensors, names, strict=True):
+        if tensor._metadata.labels is not None and tensor._metadata.labels.columns:
+            raise FormatError(Problem(name, "has labels, and is not concatenated; write all rows by write_from"))
         if tensor.map is not None:
             what = "is stored through a map, and is not concatenated; convert it without_map() first"
             raise FormatError(Problem(name, what))

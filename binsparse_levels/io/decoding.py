@@ -23,7 +23,9 @@ from ..formats.format import NO_EMPTY_FIBERS, Format, FormatLike, has_empty_fibe
 from ..formats.index_map import KEY, IndexMap, parse_header
 from ..formats.structure import structure_problems
 from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors import labels
 from ..tensors.encoding import Metadata
+from ..tensors.labels import Labels, parse_labels
 from ..tensors.packing import sorted_tensor
 from ..tensors.tensor import Check, Tensor
 from ..tensors.validation import checked_format
@@ -117,6 +119,7 @@ class Loading:
         self.sealed = bool(self._sums)
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
         self.map = self._parse_map()
+        self.labels = self._parse_labels()
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, Sliceable] = {}  # only the metadata counts
         self._held: dict[str, LazyArray] = {}  # by the container
@@ -131,10 +134,25 @@ class Loading:
             raise DescriptorError(Problem(KEY, f"a matrix that is {self.descriptor.structure} has no map"))
         return parse_header(self.descriptor.user[KEY], self.descriptor.shape)
 
+    def _parse_labels(self) -> Labels | None:
+        """The labels beside the tensor, which are read when they are asked for. Raises DescriptorError, ArrayError."""
+        if labels.KEY not in self.descriptor.user:
+            return None
+        shape = self.descriptor.shape if self.map is None else self.map.shape
+        return parse_labels(self.descriptor.user[labels.KEY], shape, self._beside)
+
+    def _beside(self, name: str, dtype: np.dtype[Any]) -> LazyArray:
+        """An array beside those of the tensor. Raises ArrayError where it is missing, or of another type."""
+        held = self._reader.array(name)
+        if held is None or len(held.shape) != 1 or held.dtype.newbyteorder("=") != dtype:
+            there = "nothing" if held is None else f"{held.dtype} of shape {held.shape}"
+            raise ArrayError(Problem(name, f"expected {dtype} of one dimension, got {there}"))
+        return self._as_stored(name, held, dtype)
+
     @property
     def _user(self) -> dict[str, Any]:
-        """The user's own JSON, without the map."""
-        return {key: value for key, value in self.descriptor.user.items() if key != KEY}
+        """The user's own JSON, without the map and the labels."""
+        return {key: value for key, value in self.descriptor.user.items() if key not in (KEY, labels.KEY)}
 
     def _compare(self) -> None:
         """Raise ArrayError for missing arrays, and for ranks, types and lengths that differ from the descriptor."""
@@ -254,7 +272,10 @@ class Loading:
             self.repairs += map(str, problems)
         if not self._lenient and check == "full":
             raise_if(ArrayError, tensor._diagonal_problems())
-        return tensor if self.map is None else tensor.with_map(self.map)
+        mapped = tensor if self.map is None else tensor.with_map(self.map)
+        if self.labels is None:
+            return mapped
+        return mapped._labelled(self.labels if check == "none" else self.labels.loaded())
 
     def lazy_tensor(self) -> Tensor:
         """As `tensor`, of arrays that are read where they are sliced."""
@@ -264,7 +285,7 @@ class Loading:
         raise_if(FormatError, list(self._structure_problems()))
         attributes = dict(descriptor.attributes)
         attributes.pop("number_of_diagonal_elements", None)  # it is counted anew when the tensor is written
-        metadata = Metadata(self.fill_value(), descriptor.structure, self._user, attributes, self.map)
+        metadata = Metadata(self.fill_value(), descriptor.structure, self._user, attributes, self.map, self.labels)
         tensor = _lazy_tensor(descriptor.format, descriptor.shape, arrays, values, iso, metadata)
         self._hold_count(len(tensor._source.values))
         return tensor
@@ -289,7 +310,9 @@ class Loading:
 
     def _stored(self, name: str) -> LazyArray:
         """An array as it is stored, in this machine's byte order. A whole array is compared with its checksum."""
-        held, dtype = self._held[name], self.descriptor.data_types[name].stored
+        return self._as_stored(name, self._held[name], self.descriptor.data_types[name].stored)
+
+    def _as_stored(self, name: str, held: LazyArray, dtype: np.dtype[Any]) -> LazyArray:
         length = len(held)
 
         def read(start: int, stop: int) -> Array:

@@ -86,10 +86,14 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     exists. Do not change the file in place meanwhile. Writes of this package are safe, because they replace the file.
     A text file has no header, so it is read whole. Raises the errors of `read`.
 
+    In a `with` block, the file is closed at its end. After that, reading from the tensor or a view raises
+    ContainerError; what `load` has read stays.
+
     >>> import binsparse_levels as bl
     >>> store = {}
     >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
-    >>> bl.open(store)[2, 0]
+    >>> with bl.open(store) as tensor:
+    ...     tensor[2, 0]
     np.float64(2.0)
     """
     with contextlib.ExitStack() as stack:
@@ -105,8 +109,20 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
             keep = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
             tensor = keep.lazy_tensor()
             unreplaced()
-        weakref.finalize(keep, stack.pop_all().close)
+        tree = tensor._source
+        arrays: list[Any] = [*tree.arrays.values(), tree.values]
+        if tensor._metadata.labels is not None:
+            arrays += tensor._metadata.labels.arrays().values()
+        stack.callback(_close, [weakref.ref(x) for x in arrays if isinstance(x, LazyArray)])
+        tensor._file = weakref.finalize(keep, stack.pop_all().close)
     return tensor
+
+
+def _close(arrays: Sequence[weakref.ref[LazyArray]]) -> None:
+    """Refuse to read these arrays from now on, if they are still there."""
+    for array in arrays:
+        if (there := array()) is not None:
+            there.close()
 
 
 class _Keep:

@@ -16,7 +16,7 @@ from ..errors import ContainerError, DialectWarning, OptionError, Problem, withi
 from ..formats.descriptor import VERSION
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.encoding import hold_header
-from ..tensors.tensor import Tensor
+from ..tensors.foreign import as_tensor
 from .kinds import Location, Place, refuse, resolved, target_at
 from .reading import read
 
@@ -26,7 +26,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]  # the name of a stage, ho
 @within_memory
 def write(
     path: Place,
-    tensor: Tensor,
+    tensor: Any,
     *,
     overwrite: bool = False,
     kind: str | None = None,
@@ -45,6 +45,7 @@ def write(
     Parameters
     ----------
     path: PATH[:GROUP], a URL, a store of zarr's, an open group of h5py's or zarr's, or a mapping.
+    tensor: a Tensor, or an array of another library, as `as_tensor` takes it.
     overwrite: replace the tensor that is there.
     kind: one of KINDS. By default, the suffix of the path decides.
     spec_version: the version that the descriptor names. Pass "0.1" for programs that read no other version.
@@ -70,8 +71,7 @@ def write(
     >>> sorted(store)
     ['binsparse', 'indices_1', 'pointers_to_1', 'values']
     """
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"expected a Tensor, got {type(tensor).__name__}")
+    tensor = as_tensor(tensor)
     target = target_at(path, kind)
     storage = Storage(compression, chunks, shards, checksum)
     if not target.kind.tensors:
@@ -181,7 +181,7 @@ def check_target(path: Place, *, overwrite: bool, kind: str | None = None) -> Lo
 @within_memory
 def write_all(
     path: Place,
-    tensors: Mapping[str | None, Tensor],
+    tensors: Mapping[str | None, Any],
     *,
     overwrite: bool = False,
     kind: str | None = None,
@@ -191,7 +191,7 @@ def write_all(
 ) -> None:
     """Write several tensors by name into one sscdf file, atomically; the primary object is under None.
 
-    For other containers, write each tensor to PATH:GROUP. Options and errors are those of `write`.
+    For other containers, write each tensor to PATH:GROUP. Tensors, options and errors are those of `write`.
 
     >>> import binsparse_levels as bl
     >>> bl.write_all("a.sscdf", {None: bl.pack([[0]], [1.0], 3, "CVEC"), "ones": bl.pack_dense([1, 1], "DVEC")})
@@ -203,8 +203,9 @@ def write_all(
         what = "is no kind of file that holds several by name; write each to PATH:GROUP"
         raise OptionError(Problem(str(target.path), what))
     refuse(target.path, group=target.group)
-    if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+    if not isinstance(tensors, Mapping):
         raise TypeError(f"expected a mapping from names to tensors, got {tensors!r:.60}")
+    tensors = {name: as_tensor(tensor) for name, tensor in tensors.items()}
     given = {"storage": Storage(compression, chunks), "limits": limits, **target.kind.options}
     target.module.write_all(target.path, tensors, overwrite=overwrite, **given)
 

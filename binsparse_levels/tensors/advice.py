@@ -28,6 +28,7 @@ from ..formats.format import Format, FormatLike, coordinates, in_order, parse_fo
 from ..levels import LEVELS, Level, full, listing, places
 from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits, as_integer, as_integers
 from . import drawing
+from .foreign import as_tensor
 from .packing import pack
 from .tensor import Tensor
 from .validation import checked_dimension, checked_sizes, mirror_problems
@@ -171,7 +172,7 @@ class Advice:
 
     def candidate(self, format: FormatLike) -> Candidate:
         """A format with its cost. Raises the errors of `nbytes`."""
-        parsed, sizes, by = parse_format(format), self._sizes, self.slices_by
+        parsed, sizes, by = parse_format(format, len(self.shape)), self._sizes, self.slices_by
         if parsed.rank != len(self.shape):
             what = f"{parsed} has {parsed.rank} dimensions, not {len(self.shape)}; choose another"
             raise FormatError(Problem("format", what))
@@ -238,7 +239,7 @@ class Advice:
 
 @within_memory
 def advise(
-    source: Tensor | Sequence[npt.ArrayLike],
+    source: Any,
     shape: int | Sequence[int] | None = None,
     dtype: npt.DTypeLike = np.float64,
     *,
@@ -261,7 +262,8 @@ def advise(
 
     Parameters
     ----------
-    source : a tensor, or coordinates as `pack` takes them. A map is removed first.
+    source : a tensor, an array of another library but numpy, as `as_tensor` takes it, or coordinates as `pack` takes
+        them. A map is removed first.
     shape, dtype : of coordinates: the sizes of the dimensions, and the type of the values.
     slices_by : rank by the bytes that a slice along this dimension reads, then by size.
     count : the number of candidates.
@@ -279,9 +281,9 @@ def advise(
     >>> str(advise([[0, 2], [1, 3]], (50, 40)).best)
     'COOR'
     """
-    has_values = isinstance(source, Tensor)
-    if isinstance(source, Tensor):
-        tensor = source.without_map()
+    has_values = isinstance(source, Tensor) or (shape is None and not isinstance(source, list | tuple | np.ndarray))
+    if has_values:
+        tensor = as_tensor(source).without_map()
         if shape is not None:
             raise OptionError(Problem("shape", "a tensor has its own; leave it out"))
     elif shape is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Pieces, one_piece
+from ..arrays import Pieces, in_pieces, one_piece
 from ..engine.tree import Tree
 from ..errors import DescriptorError, OptionError, Problem
 from ..formats.bitpacked import best_wrapper, bitpack_pieces
@@ -23,6 +23,10 @@ from ..formats.index_map import KEY, IndexMap
 from ..formats.json import hold_text
 from ..levels.base import Array
 from ..limits import Limits
+from . import labels
+from .labels import Labels
+
+_AT_ONCE = 2**20  # items of labels that are copied at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +34,7 @@ class Metadata:
     """What travels beside the arrays of a tensor.
 
     attributes: the user's JSON. descriptor_attributes: the same inside the descriptor (section 3.9). map: the index map
-    from the tensor to the stored tensor.
+    from the tensor to the stored tensor. labels: the names of the dimensions, and labels of coordinates.
     """
 
     fill_value: Any = None
@@ -38,6 +42,7 @@ class Metadata:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     descriptor_attributes: Mapping[str, Any] = field(default_factory=dict)
     map: IndexMap | None = None
+    labels: Labels | None = None
 
 
 def encode_tree(
@@ -115,6 +120,11 @@ def encode_pieces(
         data_types["fill_value"] = data_type_of(value_type, "fill_value")
         given["fill_value"] = one_piece(np.full(1, metadata.fill_value, value_type))
     user = dict(metadata.attributes) | ({} if metadata.map is None else {KEY: metadata.map.header()})
+    if metadata.labels is not None:
+        user[labels.KEY] = metadata.labels.header()
+        for name, array in metadata.labels.arrays().items():
+            data_types[name] = data_type_of(array.dtype, name)
+            given[name] = in_pieces(array, _AT_ONCE)
     own = dict(metadata.descriptor_attributes)
     count = arrays["values"].length
     descriptor = Descriptor(format, shape, count, data_types, None, metadata.structure, own, user, version)

@@ -38,6 +38,7 @@ from ..levels.positions import Array, items_at
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from . import drawing
 from .encoding import Metadata, encode_tree
+from .labels import Labels
 from .mapping import Through, converted
 from .validation import (
     check_value_type,
@@ -88,6 +89,7 @@ class Tensor:
     """
 
     __slots__ = (
+        "_file",
         "_format",
         "_held",
         "_looked_up",
@@ -136,13 +138,15 @@ class Tensor:
 
     def _set(self, format: Format, shape: tuple[int, ...], held: Tree | View | Through, metadata: Metadata) -> None:
         if metadata.map is not None and not isinstance(held, Through):
-            held = Through(Tensor._trusted(format, shape, held, replace(metadata, map=None)), metadata.map)
+            stored = Tensor._trusted(format, shape, held, replace(metadata, map=None, labels=None))
+            held = Through(stored, metadata.map)
             shape = metadata.map.shape
         self._format = format
         self._shape = shape
         self._held = _frozen(format, held) if isinstance(held, Tree) and not held.lazy else held
         self._looked_up = 0  # places in the lazy tree
         self._reader: Callable[[Any], Any] | None = None  # made when a value has been asked for
+        self._file: Callable[[], Any] | None = None  # closes the file that `open` has opened
         self._metadata = metadata
 
     @classmethod
@@ -287,6 +291,34 @@ class Tensor:
         return MappingProxyType(self._metadata.descriptor_attributes)
 
     @property
+    def dims(self) -> tuple[str, ...] | None:
+        """The names of the dimensions of a tensor that `from_table` or `write_from` made of a table, or None."""
+        return None if self._metadata.labels is None else self._metadata.labels.dims
+
+    def labels(self, dimension: str) -> Array | None:
+        """The labels of a dimension by coordinate, as an array of numpy; None where coordinates are their own labels.
+
+        Coordinates behind the last label have none. A view and `with_map` have no names and no labels.
+
+        Raises
+        ------
+        IndexError : no dimension has this name.
+        ArrayError : the labels in the file are damaged.
+
+        >>> import pyarrow
+        >>> from binsparse_levels import from_table
+        >>> table = pyarrow.table({"user": [7, 9], "item": ["pen", "ink"], "value": [1.5, 2.5]})
+        >>> tensor = from_table(table, ["user", "item"], "value", "CSR")
+        >>> tensor.dims, tensor.shape, tensor.labels("item").tolist()
+        (('user', 'item'), (10, 2), ['pen', 'ink'])
+        """
+        held = self._metadata.labels
+        if held is None or dimension not in held.dims:
+            known = "; none has one" if held is None else f"; they are {', '.join(held.dims):.200}"
+            raise IndexError(f"no dimension has the name {dimension!r:.40}{known}")
+        return held.columns[dimension].array() if dimension in held.columns else None
+
+    @property
     def iso(self) -> bool:
         """Whether one value stands for all stored ones."""
         held = self._whole._held
@@ -381,12 +413,32 @@ class Tensor:
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
         raise TypeError("a Tensor is not made dense implicitly; call to_dense()")
 
+    def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError; for names that other libraries use, say what to call."""
+        hint = f"; use {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
+    def __eq__(self, other: object) -> bool:
+        """Raise TypeError: call `equals`. Sets and dictionaries hold tensors by identity, as `is` tells it."""
+        raise TypeError("tensors are not compared by ==; call equals(), or compare what to_scipy or to_dense returns")
+
+    __hash__ = object.__hash__
+
+    def __enter__(self) -> Tensor:
+        """The tensor itself. At the end of the block, the file that `open` has opened is closed."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file()
+
     def __reduce__(self) -> tuple[Any, ...]:
         stored = self.stored
         tree = stored._tree
         values = one_value(tree.values) if tree.iso else tree.values
         held = (stored._format, stored._shape, dict(tree.arrays), values, len(tree.values), tree.iso)
-        return _unpickle, (*held, self._metadata)
+        labels = None if self._metadata.labels is None else self._metadata.labels.loaded()
+        return _unpickle, (*held, replace(self._metadata, labels=labels))
 
     # Parts of it
 
@@ -519,14 +571,22 @@ class Tensor:
         if isinstance(held, Through):
             if held.view is not None:
                 return self._viewed(held.view.permuted(order))
-            return held.stored.with_map(held.map.permuted(order))
+            return held.stored.with_map(held.map.permuted(order))._labelled(self._metadata.labels, order)
         format = in_order(self._format.levels, [order.index(k) for k in self._format.order])
         structure = self.structure
         if structure is not None and order == [1, 0]:
             structure = transposed(structure)
         held = held.permuted(order) if isinstance(held, View) else held
         shape = tuple(self._shape[k] for k in order)
-        return self._trusted(format, shape, held, replace(self._metadata, structure=structure))
+        permuted = self._trusted(format, shape, held, replace(self._metadata, structure=structure))
+        return permuted._labelled(self._metadata.labels, order)
+
+    def _labelled(self, labels: Labels | None, order: Sequence[int] | None = None) -> Tensor:
+        """The same tensor with the labels of another one, of which it may have the dimensions in another order."""
+        if labels is None:
+            return self
+        changed = replace(self._metadata, labels=labels if order is None else labels.permuted(order))
+        return self._trusted(self._format, self._shape, self._held, changed)
 
     @property
     def T(self) -> Tensor:
@@ -714,7 +774,8 @@ class Tensor:
         if found.stored_shape != stored._shape:
             what = f"stores a tensor of shape {found.stored_shape}, and this one has {stored._shape}"
             raise FormatError(Problem("map", what))
-        return self._trusted(stored._format, found.shape, Through(stored, found), replace(stored._metadata, map=found))
+        rest = replace(stored._metadata, map=found, labels=None)
+        return self._trusted(stored._format, found.shape, Through(stored, found), rest)
 
     def without_map(self, format: FormatLike | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         """The same entries without a map.
@@ -784,6 +845,25 @@ class Tensor:
         stored_at = np.argsort(self._format.order)
         order = tuple(int(stored_at[k]) for k in parsed.order)
         return self._with(parsed, packing.convert_tree(self._tree, parsed.levels, order, self._pad(), limits))
+
+    def with_attributes(self, attributes: Mapping[str, Any] | None, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
+        """The same tensor with other attributes, which replace all that it has. The arrays are shared.
+
+        Parameters
+        ----------
+        attributes, limits : as for Tensor. None removes them.
+
+        Raises
+        ------
+        TypeError, DescriptorError, LimitError : the attributes are no JSON, or too long.
+
+        >>> from binsparse_levels import pack
+        >>> tensor = pack([[0, 2]], [1, 2], 3, "CVEC").with_attributes({"unit": "m"})
+        >>> dict(tensor.attributes)
+        {'unit': 'm'}
+        """
+        changed = replace(self._metadata, attributes=checked_json(attributes, limits))
+        return self._trusted(self._format, self._shape, self._held, changed)
 
     def drop_fill(self) -> Tensor:
         """A tensor of the same format without the entries that equal the fill value, or zero if there is none.
@@ -931,6 +1011,38 @@ class Tensor:
     def _pad(self) -> Any:
         """The value of cells that are not stored: the fill value, or zero."""
         return np.zeros((), self.dtype)[()] if self.fill_value is None else self.fill_value
+
+
+# Names of other libraries, and what to use here.
+_ELSEWHERE = {
+    "asformat": "convert(format)",
+    "attrs": "attributes",
+    "close": "the tensor of open() in a with block",
+    "compute": "load()",
+    "coords": "unpack()",
+    "copy": "the tensor itself, which is immutable",
+    "data": "values",
+    "dot": "to_scipy(tensor) or to_sparse(tensor), which compute",
+    "indices": "arrays['indices_1'], and so on for each level",
+    "indptr": "arrays['pointers_to_1'], and so on for each level",
+    "max": "to_scipy(tensor) or to_sparse(tensor), which compute",
+    "mean": "to_scipy(tensor) or to_sparse(tensor), which compute",
+    "min": "to_scipy(tensor) or to_sparse(tensor), which compute",
+    "nnz": "number_of_stored_values",
+    "nse": "number_of_stored_values",
+    "numpy": "to_dense()",
+    "reshape": "to_sparse(tensor).reshape(shape), or convert(format, map=…)",
+    "save": "write(path, tensor)",
+    "sum": "to_scipy(tensor) or to_sparse(tensor), which compute",
+    "swapaxes": "permute(axes)",
+    "toarray": "to_dense()",
+    "tocoo": "to_scipy(tensor, 'coo')",
+    "tocsc": "to_scipy(tensor, 'csc')",
+    "tocsr": "to_scipy(tensor, 'csr')",
+    "todense": "to_dense()",
+    "tolist": "to_dense().tolist()",
+    "transpose": "permute(axes), or T",
+}
 
 
 def _gather(tensor: Tensor, indices: Sequence[Any], apart: bool) -> Tensor:

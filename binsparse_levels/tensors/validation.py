@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limits) -> tuple[Format, tuple[int, ...]]:
     """The format and the sizes of the dimensions. Raises FormatError where their ranks differ, LimitError."""
-    parsed, sizes = parse_format(format), checked_sizes(shape)
+    sizes = checked_sizes(shape)
     limits.hold("rank", len(sizes), "shape", "the number of dimensions")
+    parsed = parse_format(format, len(sizes))
     if parsed.rank != len(sizes):
         raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, the shape {sizes}; change one"))
     return parsed, sizes
@@ -135,6 +136,10 @@ def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[s
 
 def checked_coords(coords: Any, ndim: int, values: Array) -> list[Array]:
     """An array of integers for each dimension, as long as the values. Raises ArrayError."""
+    shape = getattr(coords, "shape", None)
+    if shape is not None and len(shape) == 2 and shape[0] != ndim == shape[1]:
+        what = f"expected a row for each of {ndim} dimensions, got shape {shape}; pass coords.T"
+        raise ArrayError(Problem("coords", what))
     columns = [checked_array(x, f"coords[{k}]") for k, x in enumerate(coords)]
     if len(columns) != ndim:
         raise ArrayError(Problem("coords", f"expected an array for each of {ndim} dimensions, got {len(columns)}"))
@@ -146,7 +151,8 @@ def checked_coords(coords: Any, ndim: int, values: Array) -> list[Array]:
         elif len(x) != count:
             problems.append(Problem(f"coords[{k}]", f"expected a length of {count} like coords[0], got {len(x)}"))
         elif x.dtype.kind not in "iu" and x.size:
-            problems.append(Problem(f"coords[{k}]", f"expected integers, got {x.dtype}"))
+            hint = "; from_table numbers labels" if x.dtype.kind in "OSUTMm" else ""
+            problems.append(Problem(f"coords[{k}]", f"expected integers, got {x.dtype}{hint}"))
     if values.ndim and columns and len(values) != count:
         problems.append(Problem("values", f"expected a length of {count} like the coordinates, got {len(values)}"))
     raise_if(ArrayError, problems)

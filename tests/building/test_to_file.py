@@ -238,3 +238,11 @@ def test_a_source_is_closed_when_it_has_been_converted(tmp_path, monkeypatch):
     convert(tmp_path / "a.h5", tmp_path / "b.h5", "CSC", memory=1)
     gc.collect()
     assert str(tmp_path / "a.h5") not in [os.path.realpath(f"/proc/self/fd/{k}") for k in os.listdir("/proc/self/fd")]
+
+
+def test_a_store_at_a_url_that_only_fsspec_knows(tmp_path, monkeypatch):
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
+    tensor = pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
+    write(f"memory://{tmp_path.name}/a.zarr", tensor)
+    convert(f"memory://{tmp_path.name}/a.zarr", tmp_path / "a.h5", "CSC", memory=1)
+    assert read(tmp_path / "a.h5").equals(tensor)

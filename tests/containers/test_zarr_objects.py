@@ -139,6 +139,18 @@ def test_opening_does_not_grow_with_the_number_of_shards(tmp_path):
         assert 1 < len(store.asked) < 2000
 
 
+def test_opening_lists_nothing_where_the_sizes_are_not_told():
+    store = memory()
+    bl.write(store, rows(3))
+    sizes = {name: info.nbytes for name, info in bl.io.describe(store).arrays.items()}
+    group = zarr.open_group(store)
+    group.attrs[LISTED] = {**group.attrs[LISTED], "bytes": {}}
+    counting = Counting(store.store)
+    counting.asked = []
+    assert bl.open(counting)[1].load().equals(rows(3)[1])
+    assert {name: info.nbytes for name, info in bl.io.describe(store).arrays.items()} == sizes
+
+
 @pytest.mark.parametrize("kind", ["zarr", "zarr2"])
 @pytest.mark.parametrize("group", ["", "g/h"])
 def test_zarr_itself_opens_the_same(kind, group):
@@ -295,7 +307,7 @@ def test_formats_in_an_object_store():
     ):
         tensor = bl.pack(coords, values, (30, 30, 30), format, duplicates="first")
         store = memory()
-        bl.write(store, tensor, chunks=7, shards=21, bitpacked=True)
+        bl.write(store, tensor, chunks=60, shards=120, bitpacked=True)
         opened = bl.open(store)
         assert opened[3:9, 5].equals(tensor[3:9, 5])
         assert bl.read(store).equals(tensor)

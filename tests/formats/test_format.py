@@ -4,7 +4,22 @@ import kinds
 import pytest
 from hypothesis import given
 
-from binsparse_levels import ALIASES, SYNONYMS, Dense, Format, FormatError, Sparse, parse_format, testing
+from binsparse_levels import (
+    ALIASES,
+    SYNONYMS,
+    Dense,
+    Format,
+    FormatError,
+    Sparse,
+    advise,
+    convert,
+    pack,
+    pack_dense,
+    parse_format,
+    read,
+    testing,
+    write_from,
+)  # fmt: skip
 
 
 @given(testing.formats(max_rank=6))
@@ -27,6 +42,9 @@ def test_str_and_custom_are_inverses_of_parsing(format):
         ("sparse(rank=2)", Format((Sparse(2),))),
         ("element", Format(())),
         ("element @", Format((), ())),
+        ("csr", Format((Dense(), Sparse()))),
+        ("Coo", Format((Sparse(2),))),
+        ("Dense, SPARSE(2)", Format((Dense(), Sparse(2)))),
         ("backwards(2, base=1), dense", Format((kinds.Backwards(2, base=1), Dense()))),
     ],
 )
@@ -37,7 +55,8 @@ def test_notation(text, format):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("csr", "did you mean CSR"),
+        ("crs", "did you mean CSR"),
+        ("CSF", "follows the number of dimensions"),
         ("spars", "did you mean sparse"),
         ("", "expected a level"),
         ("dense,,sparse", "expected a level"),
@@ -63,6 +82,27 @@ def test_faults_of_the_notation(text, message):
 def test_what_is_no_format(what):
     with pytest.raises(TypeError):
         parse_format(what)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 5])
+def test_families_follow_the_rank(rank):
+    assert parse_format("CSF", rank) == parse_format("csf", rank) == Format((Sparse(),) * rank)
+    assert parse_format("COO", rank) == Format((Sparse(rank),) if rank else ())
+    assert parse_format("CSR", rank) == parse_format("CSR")
+
+
+def test_families_everywhere():
+    tensor = pack([[0, 1], [1, 2], [3, 0]], [1.0, 2.0], (2, 3, 4), "CSF")
+    assert str(tensor.format) == "sparse, sparse, sparse"
+    assert str(tensor.convert("coo").format) == "sparse(3)"
+    assert str(pack_dense(tensor.to_dense(), "csf").format) == "sparse, sparse, sparse"
+    assert str(pack_dense(tensor.to_dense(), "csf", map="0, (1 2)").format) == "DCSR"
+    assert tensor.load("COO").format == advise(tensor).candidate("COO").format
+    store = {}
+    write_from([tensor.unpack()], store, tensor.shape, "COO", memory=2**30)
+    assert str(read(store).format) == "sparse(3)"
+    convert(store, target := {}, "CSF")
+    assert read(target).format == tensor.format
 
 
 def test_aliases():

@@ -311,3 +311,31 @@ def test_seals_of_whole_arrays_are_compared(tmp_path, values):
             with pytest.raises(BinsparseError, match="checksum"):
                 load(tmp_path / "a.bspnpy")
         path.write_bytes(whole)
+
+
+@pytest.mark.parametrize(("suffix", "options"), STORED, ids=str)
+def test_a_block_closes_the_file(tmp_path, suffix, options):
+    tensor = sample()
+    path = tmp_path / f"a{suffix}"
+    write(path, tensor, **options)
+    with binsparse_levels.open(path) as opened:
+        view = opened[3:, ::2]
+        kept = opened[5].load()
+    for reading in (opened.load, view.load, lambda: opened[0, 0, 0], lambda: opened.T.to_dense()):
+        with pytest.raises(ContainerError, match="is closed; open it again"):
+            reading()
+    assert kept.equals(tensor[5])
+    with binsparse_levels.open(path) as opened:
+        opened.load()
+    assert opened.equals(tensor)
+    with tensor as same:
+        assert same is tensor
+
+
+def test_a_block_closes_files_of_other_systems(tmp_path):
+    path = tmp_path / "a.h5"
+    write(path, pack([[0, 1], [1, 0]], [1.0, 2.0], (2, 3), "CSR"), kind="bpcells")
+    with binsparse_levels.open(path) as opened:
+        assert opened[1, 0] == 2
+    with pytest.raises(ContainerError, match="is closed"):
+        opened.load()

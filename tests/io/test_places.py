@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from places import CONTAINERS, vector
 from zarr.storage import LocalStore, MemoryStore, StorePath, ZipStore
 
+import binsparse_levels as bl
 from binsparse_levels import (
     BinsparseError,
     ContainerError,
@@ -598,3 +599,15 @@ def test_what_is_there_is_there_however_it_is_spelled(tmp_path, name, spelled):
     with pytest.raises((ContainerError, FileExistsError)):
         write(f"{tmp_path}/{spelled.format(name)}", second)
     assert read(tmp_path / name).equals(first)
+
+
+def test_a_tilde_is_the_home_of_the_user(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    tensor = bl.pack([[0, 2]], [1.0, 2.0], 3, "CVEC")
+    bl.write("~/a.h5:group", tensor)
+    assert bl.list_tensors("~/a.h5") == ["group"]
+    bl.convert("~/a.h5:group", "~/a.zarr")
+    assert bl.read(tmp_path / "a.zarr").equals(tensor)
+    bl.write_from([([[1]], [1.0])], "~/b.h5", 3, "CVEC", memory=2**30)
+    assert (tmp_path / "b.h5").exists()

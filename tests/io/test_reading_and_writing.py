@@ -238,7 +238,7 @@ def test_places_that_cannot_be_written(tmp_path):
             with pytest.raises(error):
                 write(tmp_path / path, small(), overwrite=overwrite)
     with pytest.raises(TypeError):
-        write(tmp_path / "a.h5", np.eye(3))
+        write(tmp_path / "a.h5", np.eye(3).tolist())
 
 
 # Files that are not what they should be

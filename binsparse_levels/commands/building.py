@@ -1,0 +1,170 @@
+"""The commands that build a tensor by many processes, and that read tables."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, get_args
+
+import numpy as np
+
+from ..building import build, commit, plan, progress, step, write_from
+from ..building.tables import FILES, file_batches
+from ..containers.base import Storage
+from ..engine.emission import Duplicates
+from ..errors import ArrayError, FormatError, PathExistsError, Problem
+from ..formats.format import coordinates
+from .arguments import BEST, argument, byte_count, flag, format_of, integers, names
+from .terminal import OK, WrongCall, print_json, progress_bars, table, wrong_call_if
+
+_MEMORY = 2**30  # bytes, by default
+_SECONDS = 10  # to wait for a scheduler
+
+
+def is_table(path: str) -> bool:
+    """Whether a path has the suffix of a table."""
+    return os.path.splitext(path)[1].lower() in FILES
+
+
+def convert_table(options: argparse.Namespace) -> int:
+    """Write the entries in a table."""
+    if options.format == BEST or options.lenient or options.narrow or options.bitpacked:
+        raise WrongCall("a table has no --format best, --lenient, --narrow, --bitpacked; leave them out")
+    if options.columns is None:
+        raise WrongCall("a table needs --columns: the names of the coordinates by dimension, and of the values last")
+    *dims, _ = options.columns
+    memory, format = options.memory or _MEMORY, options.format or coordinates(len(dims))
+    given = {"duplicates": options.duplicates or "error", "map": options.map, "overwrite": options.overwrite}
+    with progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
+        shape = options.shape or _least_shape(options.path, dims)
+        chunks = ((coords, values) for *coords, values in file_batches(options.path, options.columns))
+        write_from(chunks, options.out, shape, format, memory=memory, progress=bars, **given)
+    return OK
+
+
+def _least_shape(path: str, dims: Sequence[str]) -> list[int]:
+    """The shape that holds the coordinates in these columns of a table."""
+    shape = [0] * len(dims)
+    for coords in file_batches(path, dims):
+        for k, x in enumerate(coords):
+            if x.dtype.kind not in "iu":
+                raise ArrayError(Problem(f"columns.{dims[k]}", f"holds {x.dtype}; coordinates are integers"))
+            shape[k] = max(shape[k], int(x.max()) + 1 if len(x) else 0)
+    return shape
+
+
+def _build(options: argparse.Namespace) -> int:
+    storage = {"compression": options.compression, "chunks": options.chunks, "shards": options.shards}
+    with _client(options) as client, progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
+        build(client=client, work=options.work, progress=bars, **_given(options), **storage)
+    return OK
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """What is built, and how."""
+    wanted = ("target", "shape", "format", "columns", "duplicates", "dtype", "fill_value", "map", "memory", "overwrite")
+    given = {name: getattr(options, name) for name in wanted if getattr(options, name) is not None}
+    return {"source": options.source if len(options.source) > 1 else options.source[0], **given}
+
+
+@contextlib.contextmanager
+def _client(options: argparse.Namespace) -> Iterator[Any]:
+    """What runs the steps."""
+    if options.client is not None and options.processes is not None:
+        raise WrongCall("steps run on a cluster or in processes; leave out --client or --processes")
+    if options.client is not None:
+        try:
+            from distributed import Client
+        except ImportError:
+            raise WrongCall("--client needs Dask; install binsparse_levels[dask]") from None
+        with Client(options.client, timeout=_SECONDS) as client:  # type: ignore[no-untyped-call]
+            yield client
+    elif options.processes is not None:
+        with ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn")) as pool:
+            yield pool
+    else:
+        yield None
+
+
+def _plan(options: argparse.Namespace) -> int:
+    storage = Storage(options.compression, options.chunks, options.shards)
+    with wrong_call_if(FormatError, PathExistsError):
+        plan(work=options.work, storage=storage, **_given(options))
+    return OK
+
+
+def _step(options: argparse.Namespace) -> int:
+    for number in options.numbers:
+        step(options.work, options.stage, number)
+    return OK
+
+
+def _progress(options: argparse.Namespace) -> int:
+    stages = progress(options.work)
+    if options.json:
+        print_json({"work": options.work, "stages": [stage._asdict() for stage in stages]})
+    else:
+        rows = [[stage.name, str(stage.done), "?" if stage.total is None else str(stage.total)] for stage in stages]
+        table(options.work, ["stage", "done", "steps"], rows)
+    return OK
+
+
+def _commit(options: argparse.Namespace) -> int:
+    commit(options.work)
+    return OK
+
+
+def _number(text: str) -> complex:
+    for kind in (int, float, complex):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    raise argparse.ArgumentTypeError(f"expected a number, got {text!r}")
+
+
+COLUMNS = argument(
+    "--columns", "names of the coordinates by dimension, and of the values last, such as i,j,v", type=names
+)
+_WORK = argument("work", "folder or URL of the work", metavar="WORK")
+_BUILT: tuple[Any, ...] = (
+    argument("source", "Parquet files, with --columns: paths, patterns, folders, URLs; or tensors", nargs="+"),
+    argument("target", "a Zarr store: a folder or a URL"),
+    argument("--shape", "such as 125,1790,112765", type=integers, required=True),
+    argument("--format", "such as CSR, or 'sparse, sparse, sparse'", type=format_of, required=True),
+    COLUMNS,
+    argument("--duplicates", "how to merge duplicates; error by default", choices=get_args(Duplicates)),
+    argument("--dtype", "type of the values; by default, that of the source", type=np.dtype),
+    argument("--fill-value", "value of what is not stored", type=_number),
+    argument("--map", "an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4"),
+    argument("--memory", "bytes that a process may use, such as 1500M", type=byte_count),
+    argument("--compression", "of the target; zstd by default", choices=["zstd", "gzip", "none"]),
+    argument("--chunks", "items of a chunk", type=int),
+    argument("--shards", "items of a shard; by default they grow with the array", type=int),
+    flag("--overwrite", "replace the target if it exists"),
+)
+
+COMMANDS: dict[str, tuple[Any, ...]] = {
+    "build": (
+        _build, "build a tensor that is larger than memory, in a sharded Zarr store, by many processes", *_BUILT,
+        argument("--work", "folder or URL between the steps; with it, a build that was stopped can go on"),
+        argument("--client", "a Dask scheduler that runs the steps, such as tcp://10.0.0.1:8786", metavar="ADDRESS"),
+        argument("--processes", "so many processes of this machine run the steps", type=int, metavar="N"),
+    ),
+    "plan": (
+        _plan, "begin a build whose steps a batch system runs", *_BUILT,
+        argument("--work", "folder or URL between the steps, which every process reaches", required=True),
+    ),
+    "progress": (
+        _progress, "list the stages of a build, and how many of their steps are done", _WORK,
+        flag("--json", "print one JSON object"),
+    ),
+    "step": (
+        _step, "run steps of a stage of a build, in any order and side by side", _WORK,
+        argument("stage", "as progress lists it", metavar="STAGE"),
+        argument("numbers", "counted from 0", metavar="NUMBER", nargs="*", type=int),
+    ),
+    "commit": (_commit, "end a build whose steps are done: write the header, and remove the work", _WORK),
+}  # fmt: skip

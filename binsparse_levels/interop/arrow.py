@@ -1,0 +1,135 @@
+"""Long tables of pandas, polars, pyarrow, duckdb and others: a row for each entry, by Arrow's C stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays import Array
+from ..building import tables
+from ..engine.emission import Duplicates
+from ..engine.tree import index_dtype
+from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
+from ..formats.format import FormatLike
+from ..formats.index_map import MapLike
+from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors.foreign import qualified
+from ..tensors.packing import pack
+from ..tensors.tensor import Tensor
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@within_memory
+def from_table(
+    table: Any,
+    dims: Sequence[str],
+    values: str | None = None,
+    format: FormatLike = "COO",
+    *,
+    shape: Sequence[int] | None = None,
+    labels: Mapping[str, Any] | None = None,
+    duplicates: Duplicates = "error",
+    fill_value: Any = 0,
+    attributes: Mapping[str, Any] | None = None,
+    map: MapLike | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Tensor:
+    """Pack the rows of a table into a Tensor. What is larger than memory goes to a file by `write_from`.
+
+    Integers in a dimension are coordinates. Other columns hold labels: texts, dates, times, numbers, or categories. The
+    labels are numbered in order of appearance, and categories in their own order. Names and labels are stored with the
+    tensor, in every container of this package; `Tensor.dims` and `Tensor.labels` have them.
+
+    Parameters
+    ----------
+    table : an object with the method `__arrow_c_stream__`: a DataFrame of pandas or polars, a table of pyarrow, a
+        relation of duckdb.
+    dims : the names of the columns with coordinates or labels, in the order of the dimensions.
+    values : the name of the column with the values. By default each row has the value 1, so that the "sum" of
+        duplicates counts rows.
+    shape : by default, the number of labels, or the largest coordinate and 1.
+    labels : all labels of a dimension by its name, in the order of their coordinates.
+    format, duplicates, fill_value, attributes, map, limits : as for `pack`.
+
+    Raises
+    ------
+    ArrayError : a null, a label that is none of the given ones, a type that is no label, or as `pack` raises it.
+    OptionError : a column is missing.
+    TypeError : `table` is another object.
+
+    >>> import pyarrow
+    >>> table = pyarrow.table({"user": ["ann", "bob", "ann"], "day": [3, 1, 3], "value": [1.0, 2.0, 4.0]})
+    >>> from_table(table, ["user", "day"], "value", "CSR", duplicates="sum").to_dense().tolist()
+    [[0.0, 0.0, 0.0, 5.0], [0.0, 2.0, 0.0, 0.0]]
+    """
+    if not tables.is_table(table):
+        hint = (
+            "collect() it first" if hasattr(table, "collect") else "pass a table of pandas, polars, pyarrow or duckdb"
+        )
+        raise TypeError(f"expected a table with Arrow's C stream, got {qualified(table)}; {hint}")
+    rows = tables.Rows(dims, values, labels)
+    chunks = list(rows.chunks(table))
+    coords = [np.concatenate(x) for x in zip(*(coords for coords, _ in chunks), strict=True)]
+    coords = coords or [np.empty(0, np.int64)] * len(dims)
+    found = np.concatenate([x for _, x in chunks]) if chunks else np.empty(0)
+    known = rows.labels()
+    if shape is None:
+        columns = [known.columns.get(name) for name in dims]
+        shape = [_size(x) if column is None else len(column) for column, x in zip(columns, coords, strict=True)]
+    options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "attributes": attributes}
+    return pack(coords, found, shape, format, map=map, limits=limits, **options)._labelled(known)
+
+
+def _size(coords: Array) -> int:
+    """The smallest size of a dimension with these coordinates."""
+    return int(coords.max()) + 1 if len(coords) else 0
+
+
+@within_memory
+def to_table(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str | None = None) -> pyarrow.Table:
+    """Convert the stored entries to a table of Arrow, which pandas, polars and duckdb take over.
+
+    Parameters
+    ----------
+    tensor : a dimension with labels becomes a column of categories, and another one of integers. The structure is
+        expanded.
+    dims, values : the names of the columns. By default those of the table that the tensor was made of, or `dim_0` and
+        so on, and `value`.
+
+    Raises
+    ------
+    FormatError : Arrow has no such values.
+    ArrayError : a coordinate has no label.
+    OptionError : the names do not fit.
+
+    >>> from binsparse_levels import pack
+    >>> to_table(pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR")).to_pydict()
+    {'dim_0': [0, 1], 'dim_1': [2, 0], 'value': [1.5, 2.5]}
+    """
+    arrow, known = tables.arrow(), tensor._metadata.labels
+    own = [f"dim_{k}" for k in range(tensor.ndim)] if known is None else known.dims
+    names = [*(own if dims is None else dims), values or (known.values if known else "value")]
+    if len(names) != tensor.ndim + 1 or len(set(names)) != len(names):
+        raise OptionError(Problem("dims", f"expected {tensor.ndim} different names, got {names[:-1]!s:.60}"))
+    whole = tensor.expand_structure()
+    coords, found = whole.unpack() if whole.map is not None else whole._entries(index_dtype(whole.shape, 0))
+    columns = []
+    for name, x in zip(own, coords, strict=True):
+        if known is None or name not in known.columns:
+            columns.append(arrow.array(x))
+            continue
+        labels = tables.arrow_of(known.columns[name])
+        if x.max(initial=-1) >= len(labels):
+            raise ArrayError(
+                Problem(name, f"coordinate {x.max()} has none of the {len(labels)} labels; write them anew")
+            )
+        columns.append(arrow.DictionaryArray.from_arrays(x, labels, safe=False))
+    try:
+        columns.append(arrow.array(np.ascontiguousarray(found)))
+    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
+        raise FormatError(Problem("values", f"Arrow has no {found.dtype}: {error}; call astype() first")) from None
+    return arrow.table(columns, names=names)

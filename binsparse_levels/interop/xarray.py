@@ -1,0 +1,405 @@
+"""xarray: Datasets with sparse variables, by the engine "binsparse" and the accessor `binsparse`.
+
+xarray itself writes dense variables, coordinates and attributes at the root of a Zarr store or a NetCDF-4 file. Each
+sparse variable is a Binsparse tensor in a group of its own beside them. Its header names its dimensions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from xarray.backends import BackendEntrypoint
+from xarray.core import indexing
+from zarr import consolidate_metadata, open_group
+from zarr.storage import LocalStore, StorePath
+
+from ..containers.base import is_url
+from ..containers.replacing import refuse_existing, replacing, replacing_folder
+from ..containers.zarr_stores import opened
+from ..errors import BinsparseError, DescriptorError, OptionError, PathExistsError, Problem, within_memory
+from ..formats.format import FormatLike, coordinates
+from ..io import list_tensors, write
+from ..io.kinds import Location, Place, resolved, split_place, target_at
+from ..limits import DEFAULT_LIMITS
+from ..tensors.packing import pack_dense
+from ..tensors.tensor import Tensor
+from ..tensors.validation import checked_json
+from .dask import Placed, dask_of, from_dask
+from .pydata_sparse import from_sparse
+
+DIMENSIONS = "dimension_names"  # the key of the names of a tensor's dimensions among its attributes
+
+_DECODING = (
+    "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "use_cftime", "decode_timedelta",
+)  # fmt: skip
+
+
+class LazySparse(indexing.ExplicitlyIndexedNDArrayMixin):
+    """A tensor in a file, as xarray indexes it. An index makes a view, and reading gives a COO.
+
+    `xarray.backends.BackendArray`, which is public, would read everything to transpose it.
+    """
+
+    __slots__ = ("placed",)
+
+    def __init__(self, placed: Placed) -> None:
+        self.placed = placed
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.placed.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.placed.dtype
+
+    def get_duck_array(self) -> Any:
+        return self.placed[...]
+
+    async def async_get_duck_array(self) -> Any:
+        return self.get_duck_array()
+
+    def __getitem__(self, indexer: indexing.ExplicitIndexer) -> Any:
+        return self._oindex_get(indexer)
+
+    def _oindex_get(self, indexer: indexing.ExplicitIndexer) -> Any:
+        placed, axis = self.placed, 0
+        for item in indexer.tuple:
+            key = (slice(None),) * axis + (item,)
+            if not isinstance(item, slice) or item != slice(None):
+                if placed.ndim == 1 and not isinstance(item, slice | np.ndarray):
+                    return np.asarray(placed[item])
+                placed = placed.then("__getitem__", key)
+            axis += isinstance(item, slice | np.ndarray)
+        return LazySparse(placed)
+
+    def _vindex_get(self, indexer: indexing.ExplicitIndexer) -> Any:
+        """A COO of points, which is read at once. The dimensions of the points come first."""
+        import sparse
+
+        key = indexer.tuple
+        arrays = [k for k, item in enumerate(key) if isinstance(item, np.ndarray)]
+        if len(arrays) == len(key):
+            return sparse.COO.from_numpy(self.placed[key], fill_value=self.placed.tensor._pad())
+        found, first = self.placed[key], arrays[0]
+        if arrays[-1] - first < len(arrays):  # numpy puts the points where the first array stands
+            ndim = np.broadcast(*(key[k] for k in arrays)).ndim
+            found = found.transpose([*range(first, first + ndim), *range(first), *range(first + ndim, found.ndim)])
+        return found
+
+    def transpose(self, order: Sequence[int]) -> LazySparse:
+        return LazySparse(self.placed.then("permute", tuple(order)))
+
+
+class _NoChunks(dict[str, Any]):
+    """The chunks that a lazy variable prefers. xarray asks for them when it is told `chunks=`."""
+
+    def get(self, *_: Any) -> Any:
+        what = "makes dense blocks of a sparse variable; pass tensor_chunks= for blocks of COO, or engine='zarr' "
+        raise OptionError(Problem("chunks", f"{what}or 'netcdf4' for the dense variables alone"))
+
+
+class _Chunked(xr.Variable):
+    """A variable of a Dask array, until xarray wraps the array like those of every engine, which would hide its blocks.
+
+    Then it becomes a plain variable of the bare array.
+    """
+
+    __slots__ = ()
+
+    @property
+    def data(self) -> Any:
+        return self._data
+
+    @data.setter
+    def data(self, wrapped: Any) -> None:
+        self._data = _unwrapped(wrapped)
+        self.__class__ = xr.Variable  # type: ignore[assignment]
+
+
+class BinsparseBackend(BackendEntrypoint):
+    """The engine "binsparse": a Dataset whose sparse variables are lazy, or Dask arrays of blocks of COO.
+
+    Options of `xr.open_dataset` beside xarray's own:
+
+    tensor_chunks: sizes of blocks by dimension, such as {"time": 10}, other dimensions uncut; or "auto".
+
+    >>> import binsparse_levels as bl, sparse, xarray as xr
+    >>> dataset = xr.Dataset({"a": (("x", "y"), sparse.COO([[0, 1], [2, 0]], [1.5, 2.5], shape=(2, 3)))})
+    >>> bl.write_dataset("a.zarr", dataset)
+    >>> opened = xr.open_dataset("a.zarr", engine="binsparse")
+    >>> opened.identical(dataset), opened.a.sel(x=1).values.tolist()
+    """
+
+    description = "Sparse variables in the Binsparse format beside dense ones, in Zarr and NetCDF-4"
+    open_dataset_parameters = ("filename_or_obj", "drop_variables", "tensor_chunks", *_DECODING)
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        drop_variables: Any = None,
+        tensor_chunks: Mapping[str, Any] | str | None = None,
+        **decoding: Any,
+    ) -> xr.Dataset:
+        dropped = [drop_variables] if isinstance(drop_variables, str) else list(drop_variables or ())
+        path = _path_of(filename_or_obj)
+        dataset = _open_dense(path, drop_variables=drop_variables, **decoding)
+        tensors = {name: _opened(path, name, tensor_chunks) for name in _names(path) if name not in dropped}
+        if isinstance(tensor_chunks, Mapping):
+            known = dataset.sizes.keys() | {dim for tensor in tensors.values() for dim in tensor.dims}
+            for dim in tensor_chunks.keys() - known:
+                raise OptionError(Problem("tensor_chunks", f"no dimension has the name {dim!r}; there are {known}"))
+        found = dataset.assign(tensors)
+        found.set_close(dataset._close)
+        return found
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Whether this is a local Zarr store with a sparse variable, which xarray's own engine would leave out."""
+        if not isinstance(filename_or_obj, str | os.PathLike) or not os.path.isdir(filename_or_obj):
+            return False
+        with contextlib.suppress(BinsparseError, OSError):
+            path = _path_of(filename_or_obj)
+            return any(DIMENSIONS in Placed.at(f"{path}:{name}").tensor.attributes for name in _names(path))
+        return False
+
+
+class BinsparseAccessor:
+    """What `dataset.binsparse` offers, once this module is imported."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self._dataset = dataset
+
+    def write(self, path: Place, formats: Mapping[str, FormatLike] | None = None, **options: Any) -> None:
+        """Write the Dataset; see `binsparse_levels.write_dataset`."""
+        write_dataset(path, self._dataset, formats, **options)
+
+
+_register: Any = xr.register_dataset_accessor
+_register("binsparse")(BinsparseAccessor)
+
+
+@within_memory
+def write_dataset(
+    path: Place,
+    dataset: xr.Dataset,
+    formats: Mapping[str, FormatLike] | None = None,
+    *,
+    overwrite: bool = False,
+    kind: str | None = None,
+    memory: int | None = None,
+    **options: Any,
+) -> None:
+    """Write an xarray Dataset. `xr.open_dataset(path, engine="binsparse")` opens it.
+
+    A local path is replaced atomically. In another store, the dense variables come first, and a failure leaves them.
+
+    Parameters
+    ----------
+    path : a .zarr or .nc path, the URL of a Zarr store, or a store of zarr's.
+    dataset : the variables with sparse data are written as tensors, all others by xarray itself.
+    formats : by name of a variable; one that is not named keeps the format of its file, or lists its coordinates. A
+        dense variable that is named becomes a sparse one.
+    overwrite : replace the Dataset that is there.
+    kind : one of "zarr", "zarr2" and "netcdf". By default, the suffix of the path decides.
+    memory : bytes that the process may use, as for `from_dask`, to write Dask arrays of sparse blocks block by block.
+        By default, each is computed as a whole.
+    options : as for `write`, for every tensor.
+
+    Raises
+    ------
+    FileExistsError : there is something at the path, and `overwrite` is not given.
+    OptionError : the path is of another kind of file, or `formats` names no variable.
+    BinsparseError : as `write` raises it.
+
+    >>> import binsparse_levels as bl, sparse, xarray as xr
+    >>> dataset = xr.Dataset({"a": (("x", "y"), sparse.COO([[0, 1], [2, 0]], [1.5, 2.5], shape=(2, 3)))})
+    >>> bl.write_dataset("a.nc", dataset, {"a": "CSR"})
+    >>> xr.open_dataset("a.nc", engine="binsparse").identical(dataset)
+    True
+    """
+    _check(dataset)
+    formats = dict(formats or {})
+    names = _sparse_names(dataset, formats)
+    attributes = {name: _attributes(dataset[name]) for name in names}
+    target = target_at(path, kind)
+    if target.group is not None:
+        raise OptionError(Problem(str(path), "a Dataset is written to a whole store or file; leave out the group"))
+    with _written(target, dataset.drop_vars(names), overwrite) as place:
+        for name in names:
+            variable, format = dataset.variables[name], formats.get(name)
+            data = _unwrapped(variable._data)
+            if memory is not None and _is_dask(data):
+                given = {"attributes": attributes[name], **options}
+                from_dask(data, place(name), format or coordinates(variable.ndim), memory=memory, **given)
+            else:
+                write(place(name), _tensor(variable, format, attributes[name]), **options)
+
+
+# Reading
+
+
+def _path_of(given: Any) -> str:
+    if not isinstance(given, str | os.PathLike):
+        what = "tensors are opened by path, so give the path or the URL"
+        raise TypeError(f"expected a path, got {type(given).__name__}: {what}")
+    path, group = split_place(os.path.expanduser(given))
+    if group is not None:
+        raise OptionError(Problem(str(given), "a Dataset is a whole store or file; leave out the group"))
+    return str(path) if is_url(path) else os.path.abspath(path)
+
+
+def _names(path: str) -> list[str]:
+    """The groups below the root that hold a tensor."""
+    return [name for name in list_tensors(path) if "/" not in name]
+
+
+def _open_dense(path: str, **options: Any) -> xr.Dataset:
+    """What xarray itself reads from the root of a store or file."""
+    with resolved(path, whole=True) as location:
+        zarr = "zarr" in location.name
+    if not zarr:
+        return xr.open_dataset(path, cache=False, **options)
+    if not is_url(path):
+        return xr.open_dataset(path, engine="zarr", consolidated=False, cache=False, **options)
+    with opened(path) as store:
+        return xr.open_dataset(store, engine="zarr", consolidated=False, cache=False, **options)
+
+
+def _opened(path: str, name: str, chunks: Mapping[str, Any] | str | None) -> xr.Variable:
+    """The variable of the tensor in a group."""
+    placed = Placed.at(f"{path}:{name}")
+    attributes = dict(placed.tensor.attributes)
+    dims = attributes.pop(DIMENSIONS, None) or [f"{name}_{k}" for k in range(placed.ndim)]
+    if not isinstance(dims, list) or len(dims) != placed.ndim or not all(isinstance(dim, str) for dim in dims):
+        what = f"expected {placed.ndim} names of dimensions, got {dims!r:.60}; write the tensor with its names"
+        raise DescriptorError(Problem(f"{path}:{name}: {DIMENSIONS}", what))
+    if chunks is None:
+        return xr.Variable(dims, LazySparse(placed), attributes, {"preferred_chunks": _NoChunks()})
+    sizes = tuple(chunks.get(dim, -1) for dim in dims) if isinstance(chunks, Mapping) else chunks
+    return _Chunked(dims, dask_of(placed, sizes), attributes)
+
+
+# Writing
+
+
+def _check(dataset: Any) -> None:
+    if not isinstance(dataset, xr.Dataset):
+        remedy = "; call to_dataset() first" if isinstance(dataset, xr.DataArray) else ""
+        raise TypeError(f"expected an xarray.Dataset, got {type(dataset).__module__}.{type(dataset).__name__}{remedy}")
+
+
+def _sparse_names(dataset: xr.Dataset, formats: Mapping[str, FormatLike]) -> list[str]:
+    """The variables that become tensors. Raises OptionError."""
+    unknown = [str(name) for name in formats if name not in dataset.data_vars]
+    if unknown:
+        there = ", ".join(map(str, dataset.data_vars))
+        raise OptionError(Problem("formats", f"no data variable has the name {unknown[0]!r}; there are {there}"))
+    names = [
+        name for name in dataset.variables if name in formats or _is_sparse(_unwrapped(dataset.variables[name]._data))
+    ]
+    for name in names:
+        if name in dataset.coords:
+            raise OptionError(Problem(str(name), f"a coordinate is dense; call reset_coords({name!r})"))
+        if not isinstance(name, str) or not name or {"/", ":"} & set(name) or name.startswith("."):
+            raise OptionError(Problem(str(name), "is no name of a group; call rename() first"))
+    return [str(name) for name in names]
+
+
+def _unwrapped(data: Any) -> Any:
+    """The array of a variable, out of what xarray has wrapped around it."""
+    while isinstance(data, indexing.ExplicitlyIndexed) and not isinstance(data, LazySparse) and hasattr(data, "array"):
+        data = data.array
+    return data
+
+
+def _is_dask(data: Any) -> bool:
+    return hasattr(data, "__dask_graph__")
+
+
+def _is_sparse(data: Any) -> bool:
+    import sparse
+
+    return isinstance(data._meta if _is_dask(data) else data, LazySparse | sparse.SparseArray)
+
+
+def _attributes(array: xr.DataArray) -> dict[str, Any]:
+    """The attributes of a variable as JSON, and the names of its dimensions. Raises OptionError, DescriptorError."""
+    if DIMENSIONS in array.attrs or not all(isinstance(dim, str) for dim in array.dims):
+        what = f"needs dimensions with names of text, and no attribute {DIMENSIONS!r}; rename them"
+        raise OptionError(Problem(str(array.name), what))
+    plain = {
+        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        for name, value in array.attrs.items()
+    }
+    return checked_json({**plain, DIMENSIONS: list(array.dims)}, DEFAULT_LIMITS)
+
+
+def _tensor(variable: xr.Variable, format: FormatLike | None, attributes: Mapping[str, Any]) -> Tensor:
+    """The tensor of a variable, with these attributes."""
+    data = _unwrapped(variable._data)
+    if isinstance(data, LazySparse):
+        made = data.placed.tensor
+        made = made if format is None else made.load(format)
+    elif _is_sparse(data):
+        made = from_sparse(data.compute() if _is_dask(data) else data, format or coordinates(variable.ndim))
+    else:
+        made = pack_dense(variable.values, format or coordinates(variable.ndim))
+    return Tensor._trusted(made._format, made._shape, made._held, replace(made._metadata, attributes=attributes))
+
+
+@contextlib.contextmanager
+def _written(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterator[Callable[[str], Location]]:
+    """Write the dense variables. Within the block, a function tells where the tensor of a variable is written."""
+    path = target.path
+    if isinstance(path, LocalStore):
+        path = str(path.root)
+    local = isinstance(path, str) and not is_url(path)
+    if target.name not in ("zarr", "zarr2", "netcdf") or (local and path.endswith(".zip")):
+        raise OptionError(Problem(str(path), "a Dataset is written to a .zarr folder or a .nc file; choose one"))
+    zarr: dict[str, Any] = {"consolidated": False, "zarr_format": 2 if target.name == "zarr2" else 3}
+    if local:
+        refuse_existing(path, overwrite)
+    if target.name == "netcdf":
+        with replacing(path) as part:
+            dense.to_netcdf(part, format="NETCDF4")
+            yield lambda name: Location(part, name, target.name, part)
+    elif local:
+        if os.path.isdir(path) and os.listdir(path):
+            with resolved(path, whole=True) as there:
+                if "zarr" not in there.name:
+                    raise PathExistsError(Problem(path, "is a folder without a Zarr store, and is not overwritten"))
+        with replacing_folder(path) as part:
+            dense.to_zarr(part, mode="w", **zarr)
+            yield lambda name: Location(os.path.join(part, name), None, target.name, None)
+            _consolidate(part)
+    else:
+        with opened(path) as store:
+            if not overwrite and _holds_group(store):
+                raise PathExistsError(Problem(str(path), "already exists; pass overwrite=True"))
+            dense.to_zarr(store, mode="w", **zarr)
+            root = store if isinstance(store, StorePath) else StorePath(store)
+            yield lambda name: Location(root / name, None, target.name, None)
+            _consolidate(store)
+
+
+def _consolidate(store: Any) -> None:
+    """List all metadata at the root, as xarray does: without the list it warns when it opens the store."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of version 3 the list is no part of the specification
+        consolidate_metadata(store)
+
+
+def _holds_group(store: Any) -> bool:
+    try:
+        open_group(store, mode="r", use_consolidated=False)
+    except FileNotFoundError:
+        return False
+    return True

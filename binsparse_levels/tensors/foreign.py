@@ -1,0 +1,112 @@
+"""Objects of other libraries as tensors: a table says which function of `interop` takes the types of a library."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array
+from ..errors import within_memory
+from ..formats.format import FormatLike
+from .tensor import Tensor
+
+# The module that the types of a library begin with; the module and the function that take them.
+_DOORS = {
+    "numpy": ("numpy", "from_numpy"),
+    "scipy.sparse": ("scipy", "from_scipy"),
+    "sparse": ("pydata_sparse", "from_sparse"),
+    "torch": ("torch", "from_torch"),
+    "graphblas": ("graphblas", "from_graphblas"),
+}
+_TABLE = "call from_table(table, dims=[…], values=…)"
+# What to do with objects that are no tensors but may hold one.
+_HINTS = {
+    "anndata": "pass one of its matrices, such as adata.X",
+    "builtins": "pass entries to pack, or cells to from_numpy",
+    "dask": "call from_dask, or compute it",
+    "duckdb": _TABLE,
+    "h5py": "call open or read with the file or group",
+    "pandas": _TABLE,
+    "polars": _TABLE,
+    "pyarrow": _TABLE,
+    "xarray": "pass the data of a variable, such as array.data",
+    "zarr": "call open or read with the group",
+}
+
+
+@within_memory
+def as_tensor(thing: Any, format: FormatLike | None = None, *, attributes: Mapping[str, Any] | None = None) -> Tensor:
+    """Convert an object of another library to a Tensor. `write`, `append` and `advise` do the same.
+
+    Parameters
+    ----------
+    thing : a sparse array or matrix of scipy, an array of pydata/sparse, a dense array of numpy, a sparse tensor of
+        torch, a matrix, vector or scalar of GraphBLAS, or an object with the Binsparse protocol. A Tensor stays.
+    format : by default the nearest to that of `thing`, as the functions `from_scipy`, `from_sparse` … choose it.
+    attributes : the user's own JSON. By default, a Tensor keeps its own.
+
+    Raises
+    ------
+    TypeError : `thing` is another object. The message names its type and the function to call.
+
+    >>> import scipy.sparse
+    >>> str(as_tensor(scipy.sparse.eye_array(3, format="csc")).format)
+    'CSC'
+    >>> as_tensor([1, 2])
+    Traceback (most recent call last):
+    TypeError: expected a Tensor or an array of another library, got list; pass entries to pack, or cells to from_numpy
+    """
+    tensor = thing if isinstance(thing, Tensor) else _converted(thing)
+    if attributes is not None:
+        tensor = tensor.with_attributes(attributes)
+    return tensor if format is None else tensor.convert(format)
+
+
+def _converted(thing: Any) -> Tensor:
+    for kind in type(thing).__mro__:
+        door = _row(_DOORS, kind)
+        if door is not None:
+            module, function = door
+            return _called(module, function, thing)
+    if hasattr(thing, "__binsparse__"):
+        return _called("protocol", "from_binsparse", thing)
+    name = type(thing).__qualname__ if type(thing).__module__ == "builtins" else qualified(thing)
+    hint = _TABLE if hasattr(thing, "__arrow_c_stream__") else _row(_HINTS, type(thing))
+    raise TypeError(f"expected a Tensor or an array of another library, got {name}; {hint or _HINTS['builtins']}")
+
+
+def qualified(thing: Any) -> str:
+    """The name of the type of an object, with its module."""
+    return f"{type(thing).__module__}.{type(thing).__qualname__}"
+
+
+def owned(array: Array, tensor: Tensor, copy: bool) -> Array:
+    """An array of a conversion of `tensor`, for another library. It is writable where the tensor does not hold it.
+
+    copy: copy an array that the tensor holds, and one that repeats its value.
+    """
+    tree = tensor._source
+    held = [x for x in (*tree.arrays.values(), tree.values) if isinstance(x, np.ndarray)]
+    repeats = len(array) > 1 and not array.strides[0]
+    if repeats or any(np.may_share_memory(array, x) for x in held):
+        return np.array(array) if copy else array
+    own = array.view()
+    try:
+        own.flags.writeable = True
+    except ValueError:  # its memory belongs to another object, which does not allow it
+        return np.array(array) if copy else array
+    return own
+
+
+def _called(module: str, function: str, thing: Any) -> Tensor:
+    home = importlib.import_module(f"{__package__.rpartition('.')[0]}.interop.{module}")
+    made: Tensor = getattr(home, function)(thing)
+    return made
+
+
+def _row(rows: Mapping[str, Any], kind: type) -> Any:
+    """The row for the module of a type, or None."""
+    return next((row for module, row in rows.items() if f"{kind.__module__}.".startswith(f"{module}.")), None)

@@ -1,0 +1,143 @@
+"""Names of the dimensions of a tensor, and labels of their coordinates, stored beside its arrays in any container.
+
+The labels of a dimension are one array by coordinate, such as `labels_1`; text is its UTF-8 bytes, and the array
+`labels_1_offsets` says where each label begins. The JSON beside the descriptor has the names and the types.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array, Sliceable
+from ..errors import ArrayError, DescriptorError, Problem, raise_if
+from ..formats.dtypes import INTEGERS
+from ..formats.json import RESERVED
+
+KEY = f"{RESERVED}labels"
+TEXT = "text"
+_PLAIN = {*INTEGERS, "float32", "float64"}
+TIMES = re.compile(r"datetime64\[(D|s|ms|us|ns)(?:, ([\w/+:-]{1,40}))?\]")  # a zone stands behind the unit
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """The labels of one dimension by coordinate. They may be fewer than its size: the last coordinates have none.
+
+    type: `text`, `bool`, a type of numpy, or one of its times with a zone. items: the bytes of all texts, or the labels
+    as they are stored. offsets: where each text begins, and where the last ends.
+    """
+
+    type: str
+    items: Sliceable
+    offsets: Sliceable | None = None
+
+    def __len__(self) -> int:
+        return len(self.items) if self.offsets is None else len(self.offsets) - 1
+
+    def loaded(self) -> Column:
+        """The same labels in memory, checked. Raises ArrayError."""
+        items = self.items[:]
+        if self.offsets is None:
+            return Column(self.type, items)
+        offsets = self.offsets[:]
+        raise_if(ArrayError, list(_faults(items, offsets)))
+        return Column(self.type, items, offsets)
+
+    def array(self) -> Array:
+        """The labels as an array of numpy, text with its type of strings."""
+        held = self.loaded()
+        if held.offsets is None:
+            time = TIMES.fullmatch(self.type)
+            return held.items[:].view(f"M8[{time[1]}]") if time else held.items[:].astype(self.type, copy=False)
+        octets, ends = held.items[:].tobytes(), held.offsets[:].tolist()
+        texts = [octets[a:b].decode() for a, b in itertools.pairwise(ends)]
+        return np.array(texts, np.dtypes.StringDType())
+
+
+def _faults(octets: Array, offsets: Array) -> Iterator[Problem]:
+    if offsets[0] or offsets[-1] != len(octets) or (offsets[1:] < offsets[:-1]).any():
+        yield Problem("labels", f"the offsets do not ascend from 0 to {len(octets)}")
+        return
+    starts = offsets[offsets < len(octets)]
+    if ((octets[starts] & 0xC0) == 0x80).any():
+        yield Problem("labels", "an offset is within a character")
+        return
+    try:
+        octets.tobytes().decode()
+    except UnicodeDecodeError as error:
+        yield Problem("labels", f"no UTF-8: {error.reason} at byte {error.start}")
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """dims: the names of the dimensions. columns: the labels of some, by name. values: the name of the values."""
+
+    dims: tuple[str, ...]
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    values: str = "value"
+
+    def permuted(self, order: Sequence[int]) -> Labels:
+        return replace(self, dims=tuple(self.dims[k] for k in order))
+
+    def loaded(self) -> Labels:
+        """The same in memory, checked. Raises ArrayError."""
+        return replace(self, columns={name: column.loaded() for name, column in self.columns.items()})
+
+    def arrays(self) -> dict[str, Sliceable]:
+        """The arrays by stored name."""
+        found: dict[str, Sliceable] = {}
+        for k, name in enumerate(self.dims):
+            if (column := self.columns.get(name)) is not None:
+                found[f"labels_{k}"] = column.items
+                if column.offsets is not None:
+                    found[f"labels_{k}_offsets"] = column.offsets
+        return found
+
+    def header(self) -> dict[str, Any]:
+        """The JSON, under KEY."""
+        types = [column.type if (column := self.columns.get(name)) else None for name in self.dims]
+        return {"dims": list(self.dims), "values": self.values, "labels": types}
+
+
+def stored_type(type: str) -> np.dtype[Any]:
+    """numpy's type of the items of labels of a type. Raises DescriptorError for an unknown one."""
+    if type in (TEXT, "bool"):
+        return np.dtype(np.uint8)
+    if TIMES.fullmatch(type):
+        return np.dtype(np.int64)
+    if type not in _PLAIN:
+        raise DescriptorError(Problem(KEY, f"unknown type of labels {type!r:.40}"))
+    return np.dtype(type)
+
+
+def parse_labels(header: Any, shape: Sequence[int], stored: Any) -> Labels:
+    """The labels that a header describes. stored: a function of the name and the type of an array, which gives it.
+
+    Raises DescriptorError, ArrayError.
+    """
+    given = header if isinstance(header, dict) else {}
+    dims: Any = given.get("dims")
+    types: Any = given.get("labels")
+    values: Any = given.get("values")
+    listed = isinstance(dims, list) and isinstance(types, list) and len(dims) == len(types) == len(shape)
+    if not listed or not all(isinstance(name, str) for name in (*dims, values)) or len(set(dims)) != len(dims):
+        raise DescriptorError(Problem(KEY, f"expected a name and a type for each of {len(shape)} dimensions"))
+    columns = {}
+    for k, (name, type, size) in enumerate(zip(dims, types, shape, strict=True)):
+        if type is None:
+            continue
+        if not isinstance(type, str):
+            raise DescriptorError(Problem(KEY, f"unknown type of labels {type!r:.40}"))
+        offsets = stored(f"labels_{k}_offsets", np.dtype(np.int64)) if type == TEXT else None
+        column = columns[name] = Column(type, stored(f"labels_{k}", stored_type(type)), offsets)
+        if offsets is not None and not len(offsets):
+            raise ArrayError(Problem(f"labels_{k}_offsets", "expected where the last label ends, got nothing"))
+        if len(column) > size:
+            raise ArrayError(Problem(f"labels_{k}", f"expected at most {size} labels, got {len(column)}"))
+    return Labels(tuple(dims), columns, values)

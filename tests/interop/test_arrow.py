@@ -1,0 +1,341 @@
+"""Long tables with labels: of pandas, polars, pyarrow and duckdb, in memory, in every container, and in streams."""
+
+import datetime
+import pickle
+
+import numpy as np
+import pytest
+from places import vector
+
+import binsparse_levels as bl
+
+pa = pytest.importorskip("pyarrow")
+pl = pytest.importorskip("polars")
+
+DIMS = ["user", "country", "item", "day"]
+FORMAT = "dense, sparse, sparse, sparse"
+
+
+def columns(n=3000):
+    rng = np.random.default_rng(0)
+    return {
+        "value": rng.integers(1, 9, n).astype(float),
+        "user": rng.integers(0, 50, n),
+        "country": [f"Länd {k}" for k in rng.integers(0, 5, n)],
+        "item": [f"i{k}" * (k % 3) for k in rng.integers(0, 40, n)],
+        "day": [datetime.date(2026, 1, 1) + datetime.timedelta(int(k)) for k in rng.integers(0, 9, n)],
+    }
+
+
+def of_pandas():
+    return pytest.importorskip("pandas").DataFrame(columns()).astype({"country": "category"})
+
+
+def of_duckdb():
+    rows = pa.table(columns())  # noqa: F841, the query names it
+    return pytest.importorskip("duckdb").sql("select * from rows")
+
+
+TABLES = {
+    "pandas": of_pandas,
+    "polars": lambda: pl.DataFrame(columns()).with_columns(pl.col("country").cast(pl.Categorical)),
+    "pyarrow": lambda: pa.table(columns()),
+    "reader": lambda: pa.table(columns()).to_reader(max_chunksize=100),
+    "duckdb": of_duckdb,
+}
+
+
+def sums():
+    return pl.DataFrame(columns()).group_by(DIMS).agg(pl.col("value").sum()).select([*DIMS, "value"]).sort(DIMS)
+
+
+def plain(table):
+    """The rows of `to_table` as polars has them, without categories."""
+    types = {"user": pl.Int64, "country": pl.String, "item": pl.String, "day": pl.Date}
+    return pl.from_arrow(table).with_columns(pl.col(k).cast(v) for k, v in types.items()).sort(DIMS)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_library_there_and_back(name):
+    tensor = bl.from_table(TABLES[name](), DIMS, "value", FORMAT, duplicates="sum")
+    tensor.check()
+    assert tensor.shape == (50, 5, 40 if "" not in columns()["item"] else len(set(columns()["item"])), 9)
+    assert tensor.dims == tuple(DIMS)
+    assert tensor.fill_value == 0
+    table = bl.to_table(tensor)
+    assert plain(table).equals(sums())
+    assert [pa.types.is_dictionary(table.schema.field(name).type) for name in DIMS] == [False, True, True, True]
+    assert pytest.importorskip("pandas").api.types.is_string_dtype(table.to_pandas()["country"].cat.categories)
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".zarr", ".npz", ".bspnpy", ".bspra", ".nc", ".zarr.zip"])
+def test_labels_lie_beside_the_tensor_in_every_container(tmp_path, suffix):
+    tensor = bl.from_table(TABLES["polars"](), DIMS, "value", FORMAT, duplicates="sum", attributes={"unit": "m"})
+    path = tmp_path / f"a{suffix}"
+    bl.write(path, tensor)
+    for again in (
+        bl.read(path),
+        bl.open(path),
+        pickle.loads(pickle.dumps(bl.open(path))),
+        bl.read(path).convert("COO"),
+    ):
+        assert plain(bl.to_table(again)).equals(sums())
+        assert dict(again.attributes) == {"unit": "m"}
+    small = bl.from_table(pa.table({"a": ["x"], "value": [1.0]}), ["a"], "value")
+    bl.write(path, small, overwrite=True)
+    assert bl.read(path).labels("a").tolist() == ["x"]
+    bl.write(path, vector(), overwrite=True)
+    assert bl.read(path).dims is None
+    with bl.open(path) as opened:
+        assert opened.dims is None
+
+
+@pytest.mark.parametrize("place", ["group", "mapping"])
+def test_labels_of_an_overwritten_tensor_go_with_it(tmp_path, place):
+    path = {} if place == "mapping" else f"{tmp_path / 'a.h5'}:group"
+    bl.write(path, bl.from_table(pa.table({"a": ["x", "y"], "value": [1.0, 2.0]}), ["a"], "value"))
+    bl.write(path, vector(), overwrite=True)
+    assert bl.read(path).equals(vector())
+    if place == "mapping":
+        assert not [name for name in path if name.startswith("labels")]
+
+
+def test_labels_are_read_when_they_are_asked_for(tmp_path):
+    path = tmp_path / "a.h5"
+    bl.write(path, bl.from_table(pa.table({"a": ["x", "y"], "value": [1.0, 2.0]}), ["a"], "value"))
+    with bl.open(path) as opened:
+        assert opened.dims == ("a",)
+        assert opened.labels("a").tolist() == ["x", "y"]
+    with pytest.raises(bl.ContainerError, match="closed"):
+        opened.labels("a")
+
+
+def test_many_large_labels(tmp_path):
+    """More than the header may hold."""
+    names = [f"label number {k} of many" for k in range(100_000)]
+    tensor = bl.from_table(pa.table({"a": names, "value": np.arange(100_000.0)}), ["a"], "value")
+    bl.write(tmp_path / "a.zarr", tensor)
+    again = bl.read(tmp_path / "a.zarr")
+    assert again.labels("a").tolist() == names
+    assert bl.to_table(again)["a"].to_pylist() == names
+
+
+LABELS = {
+    "text": (["b", "", "ä\0", "🙂"], None),
+    "view": (["b", "a"], pa.string_view()),
+    "bool": ([True, False], None),
+    "int": ([7, -3], pa.dictionary(pa.int8(), pa.int64())),
+    "float": ([0.5, -1.5], None),
+    "date": ([datetime.date(2026, 1, 1), datetime.date(1900, 1, 1)], None),
+    "time": ([datetime.datetime(2026, 1, 1, 3), datetime.datetime(1900, 1, 1)], pa.timestamp("us")),
+    "zone": ([datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)], pa.timestamp("ms", "Europe/Berlin")),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_types_of_labels(tmp_path, kind):
+    values, type = LABELS[kind]
+    column = pa.array(values, type.value_type if isinstance(type, pa.DictionaryType) else type)
+    column = column.dictionary_encode() if isinstance(type, pa.DictionaryType) else column
+    tensor = bl.from_table(pa.table({"a": column, "value": np.ones(len(values))}), ["a"], "value")
+    bl.write(tmp_path / "a.npz", tensor)
+    table = bl.to_table(bl.read(tmp_path / "a.npz"))
+    assert table["a"].to_pylist() == column.to_pylist()
+    assert len(tensor.labels("a")) == len(values)
+    if kind in ("text", "bool", "float", "date"):
+        assert tensor.labels("a").tolist() == values
+
+
+def test_categories_keep_their_order_and_those_without_rows():
+    column = pa.DictionaryArray.from_arrays(pa.array([2, 0]), ["low", "middle", "high"])
+    tensor = bl.from_table(pa.table({"a": column, "value": [1.0, 2.0]}), ["a"], "value")
+    assert tensor.to_dense().tolist() == [2, 0, 1]
+    assert tensor.labels("a").tolist() == ["low", "middle", "high"]
+
+
+def test_labels_that_are_given():
+    table = pa.table({"a": ["y", "x"], "b": [30, 10], "value": [1.0, 2.0]})
+    given = {"a": ["x", "y", "z"], "b": [10, 20, 30]}
+    tensor = bl.from_table(table, ["a", "b"], "value", "CSR", labels=given)
+    assert tensor.to_dense().tolist() == [[2, 0, 0], [0, 0, 1], [0, 0, 0]]
+    assert bl.to_table(tensor).to_pydict() == {"a": ["x", "y"], "b": [10, 30], "value": [2.0, 1.0]}
+    with pytest.raises(bl.ArrayError, match="'y' is none of the given labels"):
+        bl.from_table(table, ["a", "b"], "value", labels={"a": ["x"]})
+    with pytest.raises(bl.ArrayError, match="expected different labels"):
+        bl.from_table(table, ["a", "b"], "value", labels={"a": ["x", "x", "y"]})
+    with pytest.raises(bl.OptionError, match="none of the dimensions"):
+        bl.from_table(table, ["a", "b"], "value", labels={"c": ["x"]})
+
+
+def test_rows_are_counted_without_values():
+    tensor = bl.from_table(pa.table({"a": ["x", "y", "x"]}), ["a"], duplicates="sum")
+    assert tensor.to_dense().tolist() == [2, 1]
+    assert bl.to_table(tensor, dims=["name"], values="count").to_pydict() == {"name": ["x", "y"], "count": [2, 1]}
+
+
+def test_empty_tables():
+    empty = pa.table(
+        {"a": pa.array([], pa.string()), "b": pa.array([], pa.int64()), "value": pa.array([], pa.float64())}
+    )
+    tensor = bl.from_table(empty, ["a", "b"], "value")
+    assert tensor.number_of_stored_values == 0
+    assert bl.to_table(tensor).num_rows == 0
+    assert bl.from_table(empty, ["a", "b"], "value", shape=(3, 4)).shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("table", "dims", "error", "message"),
+    [
+        ({"a": ["x", None], "value": [1, 2]}, ["a"], bl.ArrayError, r"columns\.a: 1 nulls; fill or drop"),
+        ({"a": [1, None], "value": [1, 2]}, ["a"], bl.ArrayError, r"columns\.a: 1 nulls"),
+        ({"a": [1, 2], "value": [1, None]}, ["a"], bl.ArrayError, r"columns\.value: 1 nulls"),
+        ({"a": [1, 2], "value": ["p", "q"]}, ["a"], bl.ArrayError, r"columns\.value: holds string; give numbers"),
+        ({"a": ["x", "x"], "value": [1, 2]}, ["a"], bl.ArrayError, "duplicate"),
+        ({"a": [[1], [2]], "value": [1, 2]}, ["a"], bl.ArrayError, "cast them to text"),
+        ({"a": [1, -2], "value": [1, 2]}, ["a"], bl.ArrayError, "outside"),
+        ({"a": [1, 2], "value": [1, 2]}, ["b"], bl.OptionError, r"columns\.b: no such column; the table has a, value"),
+        ({"a": [1, 2], "value": [1, 2]}, ["a", "a"], bl.OptionError, "different columns"),
+        ({"a": [1, 2], "value": [1, 2]}, "a", bl.OptionError, "different columns"),
+    ],
+)
+def test_faulty_tables(table, dims, error, message):
+    with pytest.raises(error, match=message):
+        bl.from_table(pa.table(table), dims, "value")
+
+
+def test_what_is_no_table():
+    with pytest.raises(TypeError, match=r"got polars\.lazyframe\.frame\.LazyFrame; collect\(\) it first"):
+        bl.from_table(pl.LazyFrame({"a": [1]}), ["a"])
+    with pytest.raises(TypeError, match=r"got builtins\.list; pass a table"):
+        bl.from_table([1], ["a"])
+
+
+def test_tensors_without_names():
+    tensor = bl.pack([[0, 1], [1, 0]], 2.0, (2, 2), "CSR")
+    assert bl.to_table(tensor).to_pydict() == {"dim_0": [0, 1], "dim_1": [1, 0], "value": [2.0, 2.0]}
+    blocks = bl.pack_dense(np.eye(4), "CSR").convert("dense, sparse, dense(2)", map="0/2, 1/2, 0%2, 1%2")
+    assert bl.to_table(blocks.convert("COO", map="0, 1").drop_fill()).num_rows == 4
+    with pytest.raises(bl.FormatError, match="Arrow has no complex128"):
+        bl.to_table(tensor.astype(complex))
+    with pytest.raises(bl.OptionError, match="expected 2 different names"):
+        bl.to_table(tensor, dims=["a"])
+    with pytest.raises(IndexError, match="none has one"):
+        tensor.labels("a")
+
+
+def test_dimensions_take_their_names_along():
+    tensor = bl.from_table(pa.table(columns()), DIMS, "value", FORMAT, duplicates="sum")
+    turned = tensor.permute((2, 0, 3, 1))
+    assert turned.dims == ("item", "user", "day", "country")
+    assert plain(bl.to_table(turned).select([*DIMS, "value"])).equals(sums())
+    assert tensor.astype(np.float32).drop_fill().with_attributes({"a": 1}).convert("CSF").dims == tensor.dims
+    assert tensor[1:].dims is None
+    with pytest.raises(IndexError, match="they are user, country, item, day"):
+        tensor.labels("nothing")
+
+
+def chunks():
+    """Tables of several libraries, each with a part of the rows."""
+    table = pa.table(columns())
+    yield table[:1000]
+    yield pl.from_arrow(table[1000:1100])
+    yield pytest.importorskip("pandas").DataFrame(columns())[1100:]
+
+
+@pytest.mark.parametrize("rows", [2**62, 500])
+def test_streams_of_labels(tmp_path, rows, monkeypatch):
+    from binsparse_levels.building import planning, to_file
+
+    if rows < 2**62:
+        monkeypatch.setattr(to_file, "rows_within", lambda *args, **kwargs: rows)
+    given = {"dims": DIMS, "values": "value", "duplicates": "sum", "memory": 2**34}
+    bl.write_from(chunks(), tmp_path / "a.h5", (50, 5, 100, 10), FORMAT, **given)
+    tensor = bl.read(tmp_path / "a.h5")
+    assert planning.rows_within  # the name that is replaced
+    assert tensor.shape == (50, 5, 100, 10)
+    assert plain(bl.to_table(tensor)).equals(sums())
+    bl.convert(tmp_path / "a.h5", tmp_path / "b.zarr", "CSF", memory=2**31)
+    assert plain(bl.to_table(bl.open(tmp_path / "b.zarr"))).equals(sums())
+    with pytest.raises(bl.ArrayError, match="outside dimension 2 of size 7"):
+        bl.write_from(chunks(), tmp_path / "c.h5", (50, 5, 7, 10), FORMAT, **given)
+    with pytest.raises(bl.FormatError, match="has labels, and is not concatenated"):
+        bl.append(tmp_path / "a.h5", tensor)
+    with pytest.raises(bl.OptionError, match="dims="):
+        bl.write_from(chunks(), tmp_path / "c.h5", (50, 5, 7, 10), FORMAT, labels={}, memory=2**31)
+
+
+def test_columns_that_change():
+    tables = [pa.table({"a": [1], "value": [1.0]}), pa.table({"a": ["x"], "value": [1.0]})]
+    given = {"dims": ["a"], "values": "value", "memory": 2**31}
+    with pytest.raises(bl.ArrayError, match="holds string where integers were before"):
+        bl.write_from(tables, {}, 5, "sparse", **given)
+    with pytest.raises(bl.ArrayError, match="holds int64, and its labels are large_string"):
+        bl.write_from(tables[::-1], {}, 5, "sparse", **given)
+
+
+def damaged(change):
+    store = {}
+    table = pa.table({"a": ["äö", "x", ""], "b": [3, 1, 2], "value": [1.0, 2.0, 3.0]})
+    bl.write(store, bl.from_table(table, ["a", "b"], "value", labels={"b": [1, 2, 3]}))
+    key = next(key for key in store["binsparse"] if key.endswith("labels"))
+    header = {**store["binsparse"], key: dict(store["binsparse"][key])}
+    store = {**store, "binsparse": header}
+    change(store, header[key])
+    return store
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda store, header: store.update(labels_0_offsets=np.array([0, 3, 2, 5])), bl.ArrayError, "ascend"),
+        (lambda store, header: store.update(labels_0_offsets=np.array([0, 4, 5, 9])), bl.ArrayError, "ascend"),
+        (lambda store, header: store.update(labels_0_offsets=np.array([-1, 4, 5, 5])), bl.ArrayError, "ascend"),
+        (lambda store, header: store.update(labels_0_offsets=np.array([0, 1, 5, 5])), bl.ArrayError, "character"),
+        (
+            lambda store, header: store.update(labels_0_offsets=np.array([], np.int64)),
+            bl.ArrayError,
+            "where the last",
+        ),
+        (lambda store, header: store.update(labels_0_offsets=np.zeros(9, np.int64)), bl.ArrayError, "at most 3 labels"),
+        (lambda store, header: store.update(labels_0=np.full(5, 255, np.uint8)), bl.ArrayError, "UTF-8"),
+        (lambda store, header: store.update(labels_0=np.zeros(5)), bl.ArrayError, "expected uint8"),
+        (lambda store, header: store.update(labels_1=np.zeros((2, 2), np.int64)), bl.ArrayError, "one dimension"),
+        (
+            lambda store, header: store.pop("labels_1"),
+            bl.ArrayError,
+            "labels_1: expected int64 of one dimension, got nothing",
+        ),
+        (lambda store, header: header.update(labels=["text", "object"]), bl.DescriptorError, "unknown type"),
+        (lambda store, header: header.update(labels=["text", 3]), bl.DescriptorError, "unknown type"),
+        (lambda store, header: header.update(labels=["text"]), bl.DescriptorError, "for each of 2 dimensions"),
+        (lambda store, header: header.update(dims=["a", "a"]), bl.DescriptorError, "for each of 2 dimensions"),
+        (lambda store, header: header.update(dims=["a", 3]), bl.DescriptorError, "for each of 2 dimensions"),
+        (lambda store, header: header.update(values=None), bl.DescriptorError, "for each of 2 dimensions"),
+    ],
+)
+def test_damaged_labels(change, error, message):
+    store = damaged(change)
+    with pytest.raises(error, match=message):
+        bl.read(store)
+    with pytest.raises(error, match=message):
+        bl.to_table(bl.open(store))
+    assert bl.to_table(bl.read(damaged(lambda *_: None))).num_rows == 3
+
+
+def test_a_checksum_covers_labels(tmp_path):
+    path = tmp_path / "a.bspnpy"
+    bl.write(path, bl.from_table(pa.table({"a": ["x", "y"], "value": [1.0, 2.0]}), ["a"], "value"))
+    store = {}
+    bl.write(store, bl.read(path), checksum=True)
+    store["labels_0"] = np.frombuffer(b"xz", np.uint8)
+    for reading in (bl.read, lambda place: bl.to_table(bl.open(place))):
+        with pytest.raises(bl.ContainerError, match="labels_0: checksum mismatch"):
+            reading(store)
+
+
+def test_coordinates_without_labels(tmp_path):
+    table = pa.table({"a": ["x"], "value": [1.0]})
+    bl.write(store := {}, bl.from_table(table, ["a"], "value", shape=(5,)))
+    store["indices_0"] = np.array([3], np.int32)
+    with pytest.raises(bl.ArrayError, match="coordinate 3 has none of the 1 labels"):
+        bl.to_table(bl.read(store))
