@@ -68,7 +68,7 @@ class ZarrGroup(Group):
             finally:
                 self._unreplaced()
 
-        return lazy(stored.shape, stored.dtype, read, nbytes=stored.nbytes)
+        return lazy(stored.shape, stored.dtype, read, nbytes=lambda: stored.nbytes)
 
     def _missing(self, name: str) -> PathMissingError:
         return PathMissingError(Problem(name, f"{self.reader.group.name} has no such array"))
