@@ -181,18 +181,20 @@ def _loaded(work: Work) -> tuple[Plan, Source]:
         raise work.damaged("plan") from error
 
 
-def begin(address: str, plan: Plan, source: Source) -> Work:
-    """Write a plan into the folder of a work, or find the same plan there. Raises ContainerError for another plan."""
+def begin(address: str, plan: Plan, source: Source, *, sent: bool = False) -> Work:
+    """Write a plan into the folder of a work, or find the same plan there. sent: other processes need the source.
+
+    Raises ContainerError for another plan.
+    """
     store, text = store_at(address), plan.text()
-    if "plan" not in store.names(""):
-        if "kind" not in plan.source:
-            store.put("source", [_pickled(source)])
-        store.create("plan", text.encode())
+    store.create("plan", text.encode())
     there, digest = stored_plan(store)
     mine, others = (json.loads(x) for x in (text, there.text()))
     if differing := [name for name in mine if mine[name] != others[name] and name not in ("threads", "id")]:
         what = f"has the work of another build, which differs in {', '.join(differing)}; pass another work="
         raise ContainerError(Problem(address, what))
+    if sent and "kind" not in plan.source:
+        store.put("source", [_pickled(source)])
     work = Work(address, digest)
     _BEGUN[work] = there, source
     return work

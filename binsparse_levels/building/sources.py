@@ -309,8 +309,8 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
     if not isinstance(places, str | os.PathLike):
         return [file for place in places for file in parquet_files(place)]
     path = os.path.expanduser(places)
-    if path.endswith(".parquet") and "*" not in path:
-        return [path if is_url(path) else os.path.abspath(path)]
+    if path.endswith(".parquet") and is_url(path):
+        return [path]
     if is_url(path):
         import obstore
         from obstore.store import from_url
@@ -321,6 +321,8 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
         files = [f"{root}/{name}" for name in names if name.endswith(".parquet")]
     elif os.path.isdir(path):
         files = sorted(glob.glob(os.path.join(glob.escape(os.path.abspath(path)), "**", "*.parquet"), recursive=True))
+    elif os.path.exists(path):
+        files = [os.path.abspath(path)]
     else:
         files = sorted(glob.glob(os.path.abspath(path)))
     if not files:
@@ -338,8 +340,8 @@ class Numbered:
         return self._count
 
     def read(self, number: int) -> Chunk:
-        coords, values = self._function(number)
-        return checked_entries(coords, values, self._ndim)
+        coords, values = checked_entries(*self._function(number), self._ndim)
+        return coords, np.broadcast_to(values, len(coords[0])) if not values.ndim else values
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         chunk = self.read(number)

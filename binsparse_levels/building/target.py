@@ -23,6 +23,7 @@ from .trees import join_heads, joint
 
 _SHARD = 2**20  # items, at least
 _MOST_SHARDS = 2**12  # of an array
+_BEGUN = b'{"zarr_format": 3, "node_type": "group", "attributes": {}}'  # which readers find incomplete
 _WRITTEN = 2**25  # bytes that one step writes, before they are compressed
 
 
@@ -47,6 +48,7 @@ def join(work: Work, number: int) -> None:
         files = -(-x.length // per_file)
         tasks += [(k, first, min(first + at_once, files)) for first in range(0, files, at_once)]
     target = store_at(str(plan.target))
+    target.create(zarr.ROOT, _BEGUN)
     for key, text in metadata.items():
         if key != zarr.ROOT:  # with the header, which is the commit
             target.put(key, [text])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -127,6 +128,7 @@ def build(
     if own and is_url(place):
         raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))
     folder = f"{part_of(os.path.realpath(place))}.d" if work is None else _folder(work)
+    _check_place(place)
     threads = get_threads()
     begun: Work | None = None
     try:
@@ -192,6 +194,7 @@ def plan(
     """
     if callable(source) or hasattr(source, "to_delayed"):
         raise OptionError(Problem("source", "a batch system needs files; pass paths, or call build()"))
+    _check_place(os.fspath(target))
     folder = _folder(work)
     with store_at(folder).held():
         begun = _begun(folder, source, os.fspath(target), shape, format, storage, columns, memory, **options)
@@ -229,6 +232,7 @@ def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
             raise IncompleteError(Problem(known.name, what))
 
 
+@within_memory
 def commit(work: str | os.PathLike[str]) -> None:
     """End the build in a work folder: write the header, by which the target is complete, and remove the work.
 
@@ -312,10 +316,7 @@ def _begun(
     if any(level.fused() is None for level in parsed.levels) or not stored:
         raise FormatError(Problem("format", f"{parsed} is not built in parts; take dense and sparse levels"))
     storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=("zstd", "gzip", "none"))
-    path, group = split_path(target)
-    if group is not None:
-        raise OptionError(Problem(target, "a store is built whole; leave out the group"))
-    store = store_at(work)
+    path, store = split_path(target)[0], store_at(work)
     try:
         kept: Plan | None = stored_plan(store)[0]
     except PathMissingError:
@@ -364,18 +365,26 @@ def _begun(
         threads=None if threads is None else 1,
     )
     if kept is None:
-        _clear(str(plan.target), overwrite, {*plan.names, "fill_value"})
-    return begin(work, plan, entries)
+        _clear(str(plan.target), overwrite)
+    return begin(work, plan, entries, sent=not isinstance(client, ThreadPoolExecutor | None))
 
 
-def _clear(target: str, overwrite: bool, names: set[str]) -> None:
-    """Make room for a new store. names: the arrays that an incomplete one may have. Raises PathExistsError."""
-    if not is_url(target):
-        parent = os.path.dirname(target)
-        if not os.path.isdir(parent):
-            raise PathMissingError(Problem(parent, "no such folder; make it first"))
-        if os.path.lexists(target) and not os.path.isdir(target):
-            raise PathExistsError(Problem(target, "is a file, and a store is a folder; remove it first"))
+def _check_place(target: str) -> None:
+    """Raise an error for a target that cannot be a store."""
+    path, group = split_path(target)
+    if group is not None:
+        raise OptionError(Problem(target, "a store is built whole; leave out the group"))
+    if is_url(path):
+        return
+    path = os.path.realpath(path)
+    if not os.path.isdir(os.path.dirname(path)):
+        raise PathMissingError(Problem(os.path.dirname(path), "no such folder; make it first"))
+    if os.path.lexists(path) and not os.path.isdir(path):
+        raise PathExistsError(Problem(path, "is a file, and a store is a folder; remove it first"))
+
+
+def _clear(target: str, overwrite: bool) -> None:
+    """Make room for a new store. Raises PathExistsError."""
     from ..containers.zarr import ROOT
 
     store = store_at(target)
@@ -384,7 +393,7 @@ def _clear(target: str, overwrite: bool, names: set[str]) -> None:
         return
     if not overwrite:
         raise PathExistsError(Problem(target, "already exists; pass overwrite=True"))
-    if ROOT not in there and ".zgroup" not in there and not {name.partition("/")[0] for name in there} <= names:
+    if ROOT not in there and ".zgroup" not in there:
         raise PathExistsError(Problem(target, "is a folder without a Zarr group; remove it first, or pass another"))
     store.delete(ROOT)
     store.delete("")
