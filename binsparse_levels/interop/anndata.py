@@ -33,7 +33,7 @@ _OBJECT = f"{RESERVED}object"  # an attribute: the element becomes this object a
 
 @within_memory
 def register_anndata() -> None:
-    """Let anndata write and read tensors of any rank, where it holds any object: in `uns`.
+    """Let anndata write and read tensors of any rank in `uns`, and from version 0.13.1 on a COO of any rank in `obsm`.
 
     From then on `write_h5ad`, `write_zarr`, `read_h5ad`, `read_zarr` and `write_elem` take a Tensor, and a COO of
     pydata/sparse where that is installed. Each is read back as the same type. `open("x.h5ad:uns/NAME")` reads such a

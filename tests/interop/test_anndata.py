@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import warnings
+from importlib.metadata import version
 
 import anndata
 import h5py
@@ -29,6 +30,7 @@ from binsparse_levels import open as open_tensor
 # Of anndata 0.13 with pandas 3.
 pytestmark = pytest.mark.filterwarnings("ignore:The '.*' option is deprecated")
 
+VERSION = tuple(map(int, version("anndata").split(".")[:3]))
 FILES = ["hdf5", "zarr2", "zarr3"]
 
 
@@ -98,6 +100,17 @@ def test_coo_arrays_are_coo_arrays_again(tmp_path, kind):
         assert (found[f"a{k}"].todense() == array.todense()).all()
         assert (to_sparse(read(f"{path}:uns/a{k}")).todense() == array.todense()).all()
     assert isinstance(found["t"], Tensor)
+
+
+@pytest.mark.skipif(VERSION < (0, 13, 1), reason="anndata holds no such arrays")
+@pytest.mark.parametrize("kind", FILES)
+def test_coo_arrays_of_any_rank_in_obsm(tmp_path, kind):
+    data, array = anndata.AnnData(shape=(20, 30)), sparse.random((20, 6, 4), density=0.1, random_state=0)
+    data.obsm["times"] = array
+    path = saved(data, tmp_path, kind)
+    assert (loaded(path).obsm["times"].todense() == array.todense()).all()
+    assert (loaded(path)[3:5].obsm["times"].todense() == array[3:5].todense()).all()
+    assert (to_sparse(open_tensor(f"{path}:obsm/times")[3]).todense() == array[3].todense()).all()
 
 
 @pytest.mark.parametrize("kind", FILES)

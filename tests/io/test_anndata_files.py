@@ -13,7 +13,6 @@ import scipy.sparse
 import zarr
 from zarr.storage import MemoryStore
 
-import binsparse_levels.containers.zarr as zarr_container
 from binsparse_levels import (
     ArrayError,
     BinsparseError,
@@ -33,6 +32,8 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels import open as open_tensor
+from binsparse_levels.containers import hdf5
+from binsparse_levels.containers import zarr as zarr_container
 from binsparse_levels.io import describe
 
 # Of anndata 0.13 with pandas 3.
@@ -467,18 +468,14 @@ def test_what_does_not_fit_is_refused_and_the_file_stays(copied, tensor, place, 
 
 def test_a_failing_write_leaves_the_file(copied, monkeypatch):
     before = content(copied)
-    for target in ("HDF5Writer", "ZarrWriter"):
-        module = zarr_container if target.startswith("Zarr") else zarr_container.__class__("none")
-        if target == "HDF5Writer":
-            from binsparse_levels.containers import hdf5 as module
-        real = getattr(module, target).write
+    for writer in (hdf5.HDF5Writer, zarr_container.ZarrWriter):
 
-        def fail(self, name, pieces, real=real):
+        def fail(self, name, pieces, real=writer.write):
             if name == "indptr":
                 raise OSError("the disk is full")
             real(self, name, pieces)
 
-        monkeypatch.setattr(getattr(module, target), "write", fail)
+        monkeypatch.setattr(writer, "write", fail)
     with pytest.raises(ContainerError, match="the disk is full"):
         write(f"{copied}:layers/counts", CSR, kind="anndata", overwrite=True)
     assert content(copied) == before
