@@ -171,9 +171,7 @@ class BinsparseBackend(BackendEntrypoint):
         """Whether a tensor lies right below the root of a local Zarr store: xarray's own engine would leave it out."""
         if not isinstance(filename_or_obj, str | os.PathLike) or not os.path.isdir(filename_or_obj):
             return False
-        return any(
-            b'"binsparse"' in text for text in _metadata(os.path.join(glob.escape(os.fspath(filename_or_obj)), "*"))
-        )
+        return any(b'"binsparse"' in text for text in _metadata_below(os.fspath(filename_or_obj)))
 
 
 class BinsparseAccessor:
@@ -263,10 +261,10 @@ def _path_of(given: Any) -> str:
     return str(path) if is_url(path) else os.path.abspath(path)
 
 
-def _metadata(pattern: str) -> Iterator[bytes]:
-    """The metadata of the groups in these folders, of both versions of Zarr."""
+def _metadata_below(folder: str) -> Iterator[bytes]:
+    """The metadata right below the root of a Zarr store of either version."""
     for key in ("zarr.json", ".zattrs"):
-        for path in glob.iglob(os.path.join(pattern, key)):
+        for path in glob.iglob(os.path.join(glob.escape(folder), "*", key)):
             with contextlib.suppress(OSError), open(path, "rb") as file:
                 yield file.read()
 
