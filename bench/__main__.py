@@ -17,13 +17,13 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from . import bitpacking, convert, files, growth, pack, process, select, table
+from . import bitpacking, convert, files, growth, labels, pack, process, select, table
 from .measure import KEEPING, RELEASING, THREADS, environment, give_back, measured, peak, restart, touch
 from .picture import picture
 from .row import OURS, Call, Row, verdict
 
 _LIBRARIES = (
-    "numpy", "numba", "h5py", "zarr", "scipy", "sparse", "python-graphblas", "torch", "polars", "binsparse",
+    "numpy", "numba", "h5py", "zarr", "scipy", "sparse", "python-graphblas", "torch", "polars", "pyarrow", "binsparse",
 )  # fmt: skip
 _BYTES = 240  # that the largest row touches for each of its entries
 
@@ -80,6 +80,7 @@ def _rows(options: argparse.Namespace) -> list[Row]:
         *select.rows(n),
         *files.rows(n),
         *bitpacking.rows(n),
+        *labels.rows(n),
         *process.rows(),
     ]
 

@@ -73,15 +73,19 @@ def from_table(
         raise TypeError(f"expected a table with Arrow's C stream, got {qualified(table)}; {hint}")
     rows = tables.Rows(dims, values, labels)
     chunks = list(rows.chunks(table))
-    coords = [np.concatenate(x) for x in zip(*(coords for coords, _ in chunks), strict=True)]
-    coords = coords or [np.empty(0, np.int64)] * len(dims)
-    found = np.concatenate([x for _, x in chunks]) if chunks else np.empty(0)
+    chunks = chunks or [([np.empty(0, np.int64)] * len(dims), np.empty(0))]
+    coords = [_joined(x) for x in zip(*(coords for coords, _ in chunks), strict=True)]
+    found = _joined([x for _, x in chunks])
     known = rows.labels()
     if shape is None:
         columns = [known.columns.get(name) for name in dims]
         shape = [_size(x) if column is None else len(column) for column, x in zip(columns, coords, strict=True)]
     options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "attributes": attributes}
     return pack(coords, found, shape, format, map=map, limits=limits, **options)._labelled(known)
+
+
+def _joined(parts: Sequence[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _size(coords: Array) -> int:

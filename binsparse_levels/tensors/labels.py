@@ -30,24 +30,43 @@ class Column:
     """The labels of one dimension by coordinate. They may be fewer than its size: the last coordinates have none.
 
     type: `text`, `bool`, a type of numpy, or one of its times with a zone. items: the bytes of all texts, or the labels
-    as they are stored. offsets: where each text begins, and where the last ends.
+    as they are stored. offsets: where each text begins, and where the last ends. at: of a view, which labels it has.
     """
 
     type: str
     items: Sliceable
     offsets: Sliceable | None = None
+    at: range | Array | None = None
 
     def __len__(self) -> int:
+        """The number of labels, of a view those of the whole."""
         return len(self.items) if self.offsets is None else len(self.offsets) - 1
+
+    def picked(self, index: slice | Array, size: int) -> Column:
+        """The labels at these coordinates of a dimension of this size. Nothing is read."""
+        at: Any = range(size) if self.at is None else self.at
+        picks = isinstance(index, np.ndarray) and isinstance(at, range)
+        return replace(self, at=at.start + at.step * index if picks else at[index])
 
     def loaded(self) -> Column:
         """The same labels in memory, checked. Raises ArrayError."""
-        items = self.items[:]
-        if self.offsets is None:
-            return Column(self.type, items)
-        offsets = self.offsets[:]
-        raise_if(ArrayError, list(_faults(items, offsets)))
-        return Column(self.type, items, offsets)
+        items, offsets = self.items[:], None if self.offsets is None else self.offsets[:]
+        if offsets is not None:
+            raise_if(ArrayError, list(_faults(items, offsets)))
+        if self.at is None:
+            return Column(self.type, items, offsets)
+        at = np.asarray(self.at, np.int64)
+        known = at < len(self)
+        last = int(np.count_nonzero(known))
+        if not known[:last].all():
+            raise ArrayError(Problem("labels", "coordinates without labels stand among others; select without them"))
+        at = at[:last]
+        if offsets is None:
+            return Column(self.type, items[at])
+        lengths = np.diff(offsets)[at]
+        ends = np.append(0, np.cumsum(lengths))
+        octets = items[np.arange(ends[-1]) + np.repeat(offsets[at] - ends[:-1], lengths)]
+        return Column(self.type, octets, ends)
 
     def array(self) -> Array:
         """The labels as an array of numpy, text with its type of strings."""
@@ -85,6 +104,18 @@ class Labels:
     def permuted(self, order: Sequence[int]) -> Labels:
         return replace(self, dims=tuple(self.dims[k] for k in order))
 
+    def selected(self, indices: Sequence[Any], apart: bool, shape: Sequence[int]) -> Labels:
+        """The names and the labels of a view. Precondition: the indices are of `parse_key`, with one array at most."""
+        kept = [
+            (name, index, size)
+            for name, index, size in zip(self.dims, indices, shape, strict=True)
+            if not isinstance(index, int)
+        ]
+        if apart:  # the dimension of the array comes first, as numpy has it
+            kept.sort(key=lambda dimension: isinstance(dimension[1], slice))
+        columns = {name: self.columns[name].picked(index, size) for name, index, size in kept if name in self.columns}
+        return Labels(tuple(name for name, _, _ in kept), columns, self.values)
+
     def loaded(self) -> Labels:
         """The same in memory, checked. Raises ArrayError."""
         return replace(self, columns={name: column.loaded() for name, column in self.columns.items()})
@@ -94,6 +125,7 @@ class Labels:
         found: dict[str, Sliceable] = {}
         for k, name in enumerate(self.dims):
             if (column := self.columns.get(name)) is not None:
+                column = column if column.at is None else column.loaded()
                 found[f"labels_{k}"] = column.items
                 if column.offsets is not None:
                     found[f"labels_{k}_offsets"] = column.offsets

@@ -298,7 +298,7 @@ class Tensor:
     def labels(self, dimension: str) -> Array | None:
         """The labels of a dimension by coordinate, as an array of numpy; None where coordinates are their own labels.
 
-        Coordinates behind the last label have none. A view and `with_map` have no names and no labels.
+        Coordinates behind the last label have none. `with_map` and lists of coordinates by index arrays have no names.
 
         Raises
         ------
@@ -447,7 +447,8 @@ class Tensor:
 
         An integer for every dimension gives a numpy scalar. Integers and arrays for all dimensions give an array of
         values. Several arrays beside a slice, or an array of several dimensions, give a list of coordinates in memory.
-        All else gives a view, which reads nothing until it is used. A view has no structure and no attributes.
+        All else gives a view, which reads nothing until it is used. A view has no structure and no attributes, but the
+        names and labels of its dimensions.
 
         Raises
         ------
@@ -469,7 +470,9 @@ class Tensor:
         if len(arrays) > 1 or (arrays and arrays[0].ndim > 1):
             return _gather(self, indices, apart)
         if any(sliced) or (not indices and key != ()):
-            return self._viewed(narrowed(self._view(), indices, apart=apart))
+            labels = self._metadata.labels
+            view = self._viewed(narrowed(self._view(), indices, apart=apart))
+            return view if labels is None else view._labelled(labels.selected(indices, apart, self._shape))
         value = self._value_at(
             [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, self._shape, strict=True))]
         )
@@ -610,7 +613,7 @@ class Tensor:
         """
         _ = self._tree
         if (map := self.map) is not None:
-            return self.stored.load(format).with_map(map)
+            return self.stored.load(format).with_map(map)._labelled(self._metadata.labels)
         return self if format is None else self.convert(format)
 
     def slabs(self, dimension: int, *, max_bytes: int) -> Iterator[tuple[range, Tensor]]:
@@ -797,7 +800,7 @@ class Tensor:
             return self if format is None else self.convert(format, limits=limits)
         target = coordinates(self.ndim) if format is None else format
         if held.view is not None:
-            return held.selected().convert(target, limits=limits)
+            return held.selected().convert(target, limits=limits)._labelled(self._metadata.labels)
         return self._packed(*held.unpack(), target, limits, map=None)
 
     def dm(self) -> DimensionMap:
@@ -834,7 +837,7 @@ class Tensor:
         ([3, 2], [3, 2])
         """
         if map is not None or self._metadata.map is not None:
-            return converted(self, format, map, limits)
+            return converted(self, format, map, limits)._labelled(self._metadata.labels)
         parsed, _ = checked_format(format, self._shape, limits)
         if parsed.canonical() == self._format.canonical():
             return self._with(parsed, self._tree)
@@ -875,7 +878,7 @@ class Tensor:
         [2]
         """
         if (map := self.map) is not None:
-            return self.stored.drop_fill().with_map(map)
+            return self.stored.drop_fill().with_map(map)._labelled(self._metadata.labels)
         fill = self._pad()
         coords, values = self.unpack()
         with np.errstate(invalid="ignore"):
@@ -905,7 +908,7 @@ class Tensor:
     def astype(self, dtype: npt.DTypeLike) -> Tensor:
         """The same tensor with values of another type, cast as numpy casts them. The other arrays are shared."""
         if (map := self.map) is not None:
-            return self.stored.astype(dtype).with_map(map)
+            return self.stored.astype(dtype).with_map(map)._labelled(self._metadata.labels)
         tree = self._tree.blanked()
         check_value_type(np.dtype(dtype))
         if self.structure is not None:

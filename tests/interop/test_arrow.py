@@ -229,9 +229,41 @@ def test_dimensions_take_their_names_along():
     assert turned.dims == ("item", "user", "day", "country")
     assert plain(bl.to_table(turned).select([*DIMS, "value"])).equals(sums())
     assert tensor.astype(np.float32).drop_fill().with_attributes({"a": 1}).convert("CSF").dims == tensor.dims
-    assert tensor[1:].dims is None
     with pytest.raises(IndexError, match="they are user, country, item, day"):
         tensor.labels("nothing")
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_views_have_the_labels_of_what_they_select(tmp_path, opened):
+    tensor = bl.from_table(pa.table(columns()), DIMS, "value", FORMAT, duplicates="sum")
+    if opened:
+        bl.write(tmp_path / "a.h5", tensor)
+        tensor = bl.open(tmp_path / "a.h5")
+    countries, items = tensor.labels("country").tolist(), tensor.labels("item").tolist()
+    part = tensor[:, ::-2, 3][:, :, 1:]
+    assert part.dims == ("user", "country", "day")
+    assert part.labels("country").tolist() == countries[::-2]
+    wanted = sums().filter(pl.col("country").is_in(countries[::-2]), item=items[3])
+    wanted = wanted.filter(pl.col("day") != tensor.labels("day").tolist()[0]).drop("item")
+    for view in (part, part.T.T, part.load("COO"), pickle.loads(pickle.dumps(part))):
+        rows = pl.from_arrow(bl.to_table(view)).cast({"user": pl.Int64, "country": pl.String, "day": pl.Date})
+        assert rows.sort("user", "country", "day").equals(wanted)
+    assert tensor[2, :, [5, 0, 5]].dims == ("item", "country", "day")
+    assert tensor[2, :, [5, 0, 5]].labels("item").tolist() == [items[5], items[0], items[5]]
+    assert tensor[:, :, np.array([5, 1])][..., [1, 0], :].labels("item").tolist() == [items[1], items[5]]
+    bl.write(store := {}, part)
+    assert bl.read(store).labels("country").tolist() == countries[::-2]
+    mapped = tensor.convert("COO", map="1, 0, (2 3)")
+    assert mapped[:, 1:].labels("country").tolist() == mapped.load()[:, 1:].labels("country").tolist() == countries[1:]
+    assert mapped[:, 1:].without_map().T.dims == tuple(DIMS[::-1])
+
+
+def test_views_of_coordinates_without_labels():
+    tensor = bl.from_table(pa.table({"a": ["x", "y"], "value": [1.0, 2.0]}), ["a"], "value", shape=(4,))
+    assert tensor[1:].labels("a").tolist() == ["y"]
+    assert tensor[3:].labels("a").tolist() == []
+    with pytest.raises(bl.ArrayError, match="without labels stand among others"):
+        tensor[::-1].labels("a")
 
 
 def chunks():
