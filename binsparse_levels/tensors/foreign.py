@@ -32,7 +32,7 @@ _HINTS = {
     "pandas": _TABLE,
     "polars": _TABLE,
     "pyarrow": _TABLE,
-    "xarray": "pass the data of a variable, such as array.data",
+    "xarray": "call write_dataset, or pass the data of a variable, such as array.data",
     "zarr": "call open or read with the group",
 }
 
