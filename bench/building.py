@@ -285,7 +285,8 @@ def _report(told: Mapping[str, Any], stages: Sequence[Measured]) -> str:
             ],
         ),
         "",
-        "Projection, from this run: 1 Gbit/s and 16 requests of 30 ms at a time for each worker.",
+        "Projection, from this run: 1 Gbit/s and 16 requests of 30 ms at a time for each worker. Processes that",
+        "start count too: take 10 million rows at least, and no --kill.",
         "",
         *_projection(told, stages),
     ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ _SAMPLED = 64  # chunks
 _KEYS = 4096  # of each
 _LOOKED = 64, 4, 256  # runs in which a large partition is sampled, places in each, entries at each place
 _WORD = 63  # bits of a key
+_AT_ONCE = 16  # runs that are asked for their table at a time
 
 
 def sampled(work: Work) -> list[int]:
@@ -163,8 +165,9 @@ def table(work: Work, number: int) -> None:
     plan, runs = work.plan, len(work.source)
     partitions = len(work.load("split/0")["cuts"]) + 1
     index = np.empty((partitions + 1, runs), np.int64)
-    for k in range(runs):
-        index[:, k] = starts_of(work, f"partition/{k}", partitions)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for k, starts in enumerate(pool.map(lambda k: starts_of(work, f"partition/{k}", partitions), range(runs))):
+            index[:, k] = starts
     index = np.ascontiguousarray(index)
     work.store.put("index", [index.data])
     sizes = np.diff(index, axis=0).sum(axis=1)

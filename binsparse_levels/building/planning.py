@@ -29,7 +29,7 @@ from .sources import SOURCES, Source
 from .store import Store, store_at
 
 _VERSION = 1
-_ALLOWANCE = 2**26  # bytes of libraries that are still to be loaded, and pieces of arrays on their way
+_ALLOWANCE = 3 * 2**25  # bytes of libraries that are still to be loaded, and pieces of arrays on their way
 _LEAST = 2**14  # entries
 
 
@@ -177,7 +177,10 @@ def _loaded(work: Work) -> tuple[Plan, Source]:
         raise UnsafeError(Problem("plan.source", "is no source that a file can name; call build() in its program"))
     try:
         return plan, kind(**{key: x for key, x in plan.source.items() if key != "kind"})
-    except TypeError as error:
+    except (TypeError, ValueError, AttributeError) as error:
+        refuse_memory(error)
+        if isinstance(error, BinsparseError):
+            raise
         raise work.damaged("plan") from error
 
 

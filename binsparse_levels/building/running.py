@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, as_completed, wait
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed, wait
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..containers.base import is_url
 from ..errors import BinsparseError, ContainerError, OptionError, Problem
 from ..io.writing import Progress
 from ..parallel import set_threads
@@ -99,6 +100,7 @@ def run(work: Work, client: Any = None, progress: Progress | None = None) -> Non
     many steps are done, of how many. Raises what the steps raise.
     """
     runner = _runner(client)
+    _refuse_forks(work, client)
     for stage in stages(work):
         count = STAGES[stage].count(work)
         there = work.done(stage)
@@ -121,6 +123,20 @@ def _runner(client: Any) -> Run:
         return partial(_in_pool, client)
     what = f"expected a Dask client or an executor of concurrent.futures, got {type(client).__name__}"
     raise OptionError(Problem("client", what))
+
+
+def _refuse_forks(work: Work, client: Any) -> None:
+    """Raise OptionError for a pool that forks, where an object store is used: its threads do not survive a fork."""
+    known = work.plan.source
+    places = [work.address, work.plan.target, *known.get("files", ()), *known.get("places", ())]
+    context: Any = client._mp_context if isinstance(client, ProcessPoolExecutor) else None
+    if (
+        context is not None
+        and context.get_start_method() == "fork"
+        and any(is_url(place) for place in places if place is not None)
+    ):
+        what = "a pool that forks fails with object stores; pass mp_context=multiprocessing.get_context('spawn')"
+        raise OptionError(Problem("client", what))
 
 
 def is_dask(client: Any) -> bool:

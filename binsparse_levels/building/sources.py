@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import io
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -78,6 +79,8 @@ class Tensors:
         self._opened: dict[int, Tensor] = {}
         self._starts = list(starts)  # the number of the first chunk of each tensor
         self._states = [_state_of_tensor(place) for place in places] if states is None else states
+        if len(self._states) != len(self._places) or (starts and not _ascend(self._starts, len(places))):
+            raise ValueError("states and starts")
         if not starts:
             sizes = [-(-len(self._tensor(k)._source.values) // rows) for k in range(len(places))]
             self._starts = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
@@ -150,6 +153,10 @@ class Tensors:
         }
 
 
+def _ascend(starts: Sequence[int], count: int) -> bool:
+    return len(starts) == count + 1 and starts[0] == 0 and all(a <= b for a, b in itertools.pairwise(starts))
+
+
 def _entries(tensor: Tensor, tree: Tree, block: range) -> Chunk:
     columns, values = read_block(tree, block, index_dtype(tree.dims, 0))
     return [columns[tensor.format.order.index(k)] for k in range(tensor.ndim)], values
@@ -212,6 +219,11 @@ class Parquet:
         self._states = [state_of(file) for file in files] if states is None else states
         # The number of a file, the first row group, the group behind the last, the rows.
         self._groups: list[list[int]] = self._chunked() if groups is None else groups
+        for which, first, stop, rows in self._groups:
+            if not (0 <= which < len(self._files) and 0 <= first < stop and rows >= 0):
+                raise ValueError("groups")
+        if len(self._states) != len(self._files) or not all(isinstance(x, str) for x in (*files, *columns)):
+            raise ValueError("files, columns and states")
 
     def _chunked(self) -> list[list[int]]:
         def rows_of(file: str) -> list[int]:

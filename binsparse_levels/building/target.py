@@ -14,7 +14,7 @@ from ..containers import zarr
 from ..containers.base import Storage, is_url
 from ..containers.zarr_direct import Chunks, described
 from ..engine.joining import AT_ONCE
-from ..errors import IncompleteError, Problem
+from ..errors import IncompleteError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode
 from ..tensors.encoding import encode_pieces, hold_header
 from .planning import Plan, Work
@@ -99,6 +99,10 @@ def commit(work: Work, number: int) -> None:
     for which, name in enumerate(found["names"].tolist()):
         files = int(found["tasks"][found["tasks"][:, 0] == which, 2].max(initial=0))
         there = target.names(f"{name}/c")
+        try:
+            target.size(f"{name}/zarr.json")
+        except PathMissingError:
+            missing.append(f"{name}/zarr.json")
         missing += [f"{name}/c/{k}" for k in range(files) if str(k) not in there]
     if missing:
         raise IncompleteError(

@@ -218,9 +218,8 @@ def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
     a number that the build does not have, IncompleteError where a stage before is not done, and the errors of `build`.
     """
     begun, asked = _work_at(work), as_integer(number)
-    if stage not in running.stages(begun):
-        stages = ", ".join(running.stages(begun))
-        raise OptionError(Problem("stage", f"no stage {stage!r:.40}; the stages are {stages}"))
+    if stage not in (names := running.stages(begun)):
+        raise OptionError(Problem("stage", f"no stage {stage!r:.40}; the stages are {', '.join(names)}"))
     for known in _stages(begun):
         if known.name == stage:
             if known.total is None or asked is None or not 0 <= asked < known.total:
@@ -232,6 +231,7 @@ def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
             raise IncompleteError(Problem(known.name, what))
 
 
+@within_memory
 def commit(work: str | os.PathLike[str]) -> None:
     """End the build in a work folder: write the header, by which the target is complete, and remove the work.
 
@@ -361,7 +361,7 @@ def _begun(
         overwrite=overwrite,
         storage=asdict(storage),
         limits=asdict(limits),
-        threads=None if threads is None else 1,
+        threads=None if isinstance(client, ThreadPoolExecutor | None) else 1,
     )
     if kept is None:
         _clear(str(plan.target), overwrite)

@@ -14,12 +14,14 @@ import numpy as np
 
 from ..building import write_from
 from ..containers.base import is_url
+from ..engine.tree import same
 from ..errors import ContainerError, FormatError, Problem, within_memory
 from ..formats.format import FormatLike
 from ..io import open as open_tensor
 from ..io.kinds import Place, split_place
 from ..levels.base import Array
 from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors.foreign import as_tensor, qualified
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_format
 from .pydata_sparse import to_sparse
@@ -52,7 +54,7 @@ class Placed:
         """The tensor at a path or a URL. Raises TypeError for another place, which no other process finds."""
         if not isinstance(place, str | os.PathLike):
             what = "other processes open the tensor again, so give the path or the URL of its file"
-            raise TypeError(f"expected a path, got {type(place).__name__}: {what}")
+            raise TypeError(f"expected a path, got {qualified(place)}; {what}")
         path, group = split_place(place)
         if is_url(path):
             return cls(os.fspath(place), uuid.uuid4().hex)
@@ -182,12 +184,13 @@ def from_dask(
 
     Parameters
     ----------
-    array : its blocks are arrays of pydata/sparse or of numpy. Of the latter, cells that are not zero are entries.
+    array : its blocks are of any type that `as_tensor` takes. Cells of numpy that are not zero are entries.
     path, format, memory, attributes, overwrite, limits, options : as for `write_from`. A block has to fit in memory.
+        `dims` and `values` name the dimensions and the values.
 
     Raises
     ------
-    TypeError : this is no Dask array, or its blocks are something else.
+    TypeError : this is no Dask array, or `as_tensor` does not take its blocks.
     BinsparseError : sizes of blocks are unknown, or as `write_from` raises it.
 
     >>> import binsparse_levels as bl, dask.array, numpy
@@ -198,7 +201,7 @@ def from_dask(
     import dask.array
 
     if not isinstance(array, dask.array.Array):
-        raise TypeError(f"expected a Dask array, got {type(array).__module__}.{type(array).__name__}")
+        raise TypeError(f"expected a Dask array, got {qualified(array)}; call dask.array.from_array")
     if any(size != size for sizes in array.chunks for size in sizes):
         raise FormatError(Problem("array", "the sizes of its blocks are unknown; call compute_chunk_sizes() first"))
     fill = np.asarray(getattr(array._meta, "fill_value", 0), array.dtype)[()]
@@ -219,16 +222,8 @@ def _entries(array: dask.array.Array, order: Sequence[int], fill: Any) -> Iterat
 
 def _entries_of(block: Any, fill: Any) -> tuple[Sequence[Array], Array]:
     """The coordinates and the values of a block."""
-    import sparse
-
-    if isinstance(block, sparse.SparseArray):
-        listed = block if isinstance(block, sparse.COO) else block.asformat("coo")
-        if not np.array_equal(listed.fill_value, fill, equal_nan=fill != fill):
-            raise FormatError(Problem("array", f"a block has the fill value {listed.fill_value}, the array {fill}"))
-        return list(listed.coords), listed.data
-    if isinstance(block, np.ndarray | np.generic):
-        cells = np.asarray(block)
-        coords = cells.nonzero() if cells.ndim else ()
-        return coords, cells[coords] if cells.ndim else cells.reshape(1)
-    given = f"{type(block).__module__}.{type(block).__name__}"
-    raise TypeError(f"expected blocks of pydata/sparse or numpy, got {given}; call map_blocks(sparse.COO) first")
+    tensor = as_tensor(block)
+    if tensor.fill_value is not None and not same(tensor.fill_value, fill):
+        what = f"a block has the fill value {tensor.fill_value}, the array {fill}; call map_blocks to change one"
+        raise FormatError(Problem("array", what))
+    return tensor.unpack()

@@ -13,8 +13,8 @@ from ..formats.dtypes import INTEGERS
 from ..formats.format import FormatLike
 from ..tensors.foreign import qualified
 from ..tensors.packing import pack
+from ..tensors.targets import check_representable
 from ..tensors.tensor import Tensor
-from ..tensors.validation import check_representable
 
 if TYPE_CHECKING:
     import graphblas

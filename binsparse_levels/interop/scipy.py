@@ -11,8 +11,8 @@ from ..errors import FormatError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..tensors.foreign import owned, qualified
 from ..tensors.packing import pack, sorted_tensor
+from ..tensors.targets import check_representable
 from ..tensors.tensor import Tensor
-from ..tensors.validation import check_representable
 
 if TYPE_CHECKING:
     import scipy.sparse

@@ -15,8 +15,8 @@ from ..formats.index_map import Digit, IndexMap
 from ..levels import full, listing
 from ..tensors.foreign import qualified
 from ..tensors.packing import pack_dense
+from ..tensors.targets import check_representable
 from ..tensors.tensor import Tensor
-from ..tensors.validation import check_representable
 
 if TYPE_CHECKING:
     import torch

@@ -23,18 +23,18 @@ from zarr.storage import LocalStore, StorePath
 from ..containers.base import is_url
 from ..containers.replacing import refuse_existing, replacing, replacing_folder
 from ..containers.zarr_stores import opened
-from ..errors import BinsparseError, DescriptorError, OptionError, PathExistsError, Problem, within_memory
+from ..errors import BinsparseError, OptionError, PathExistsError, Problem, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..io import list_tensors, write
 from ..io.kinds import Location, Place, resolved, split_place, target_at
 from ..limits import DEFAULT_LIMITS
+from ..tensors.foreign import qualified
+from ..tensors.labels import Labels
 from ..tensors.packing import pack_dense
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_json
 from .dask import Placed, dask_of, from_dask
 from .pydata_sparse import from_sparse
-
-DIMENSIONS = "dimension_names"  # the key of the names of a tensor's dimensions among its attributes
 
 _DECODING = (
     "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "use_cftime", "decode_timedelta",
@@ -151,13 +151,18 @@ class BinsparseBackend(BackendEntrypoint):
     ) -> xr.Dataset:
         dropped = [drop_variables] if isinstance(drop_variables, str) else list(drop_variables or ())
         path = _path_of(filename_or_obj)
-        dataset = _open_dense(path, drop_variables=drop_variables, **decoding)
-        tensors = {name: _opened(path, name, tensor_chunks) for name in _names(path) if name not in dropped}
+        groups = _groups(path)
+        dataset = xr.Dataset() if "/" in groups else _open_dense(path, drop_variables=drop_variables, **decoding)
+        tensors = {name: placed for name, placed in _tensors(path, groups) if name not in dropped}
+        variables = {name: _variable(name, placed, tensor_chunks) for name, placed in tensors.items()}
         if isinstance(tensor_chunks, Mapping):
-            known = dataset.sizes.keys() | {dim for tensor in tensors.values() for dim in tensor.dims}
-            for dim in tensor_chunks.keys() - known:
-                raise OptionError(Problem("tensor_chunks", f"no dimension has the name {dim!r}; there are {known}"))
-        found = dataset.assign(tensors)
+            known = dict.fromkeys(dim for variable in variables.values() for dim in variable.dims)
+            for dim in tensor_chunks.keys() - known.keys():
+                what = f"no tensor has a dimension {dim!r}; there are {', '.join(map(str, known))}"
+                raise OptionError(Problem("tensor_chunks", what))
+        found = dataset.assign(variables)
+        for placed in tensors.values():
+            found = found.assign_coords({k: x for k, x in _labels(placed.tensor) if k not in found.coords})
         found.set_close(dataset._close)
         return found
 
@@ -167,7 +172,7 @@ class BinsparseBackend(BackendEntrypoint):
             return False
         with contextlib.suppress(BinsparseError, OSError):
             path = _path_of(filename_or_obj)
-            return any(DIMENSIONS in Placed.at(f"{path}:{name}").tensor.attributes for name in _names(path))
+            return any(placed.tensor.dims for _, placed in _tensors(path, _groups(path)))
         return False
 
 
@@ -235,12 +240,14 @@ def write_dataset(
     with _written(target, dataset.drop_vars(names), overwrite) as place:
         for name in names:
             variable, format = dataset.variables[name], formats.get(name)
-            data = _unwrapped(variable._data)
+            data, dims = _unwrapped(variable._data), tuple(map(str, variable.dims))
             if memory is not None and _is_dask(data):
-                given = {"attributes": attributes[name], **options}
+                given = {"dims": dims, "values": name, "attributes": attributes[name], **options}
                 from_dask(data, place(name), format or coordinates(variable.ndim), memory=memory, **given)
             else:
-                write(place(name), _tensor(variable, format, attributes[name]), **options)
+                tensor = _tensor(variable, format)
+                metadata = replace(tensor._metadata, labels=Labels(dims, {}, name), attributes=attributes[name])
+                write(place(name), Tensor._trusted(tensor._format, tensor._shape, tensor._held, metadata), **options)
 
 
 # Reading
@@ -249,16 +256,24 @@ def write_dataset(
 def _path_of(given: Any) -> str:
     if not isinstance(given, str | os.PathLike):
         what = "tensors are opened by path, so give the path or the URL"
-        raise TypeError(f"expected a path, got {type(given).__name__}: {what}")
+        raise TypeError(f"expected a path, got {qualified(given)}; {what}")
     path, group = split_place(os.path.expanduser(given))
     if group is not None:
         raise OptionError(Problem(str(given), "a Dataset is a whole store or file; leave out the group"))
     return str(path) if is_url(path) else os.path.abspath(path)
 
 
-def _names(path: str) -> list[str]:
-    """The groups below the root that hold a tensor."""
-    return [name for name in list_tensors(path) if "/" not in name]
+def _groups(path: str) -> list[str]:
+    """The root, as "/", and the groups right below it, as far as they hold a tensor."""
+    return [name for name in list_tensors(path) if name == "/" or "/" not in name]
+
+
+def _tensors(path: str, groups: Sequence[str]) -> Iterator[tuple[str, Placed]]:
+    """The tensors in these groups, by the name of the variable. That at the root has the name of its values."""
+    for group in groups:
+        placed = Placed.at(path if group == "/" else f"{path}:{group}")
+        named = placed.tensor._metadata.labels
+        yield group if group != "/" else named.values if named else "value", placed
 
 
 def _open_dense(path: str, **options: Any) -> xr.Dataset:
@@ -273,18 +288,22 @@ def _open_dense(path: str, **options: Any) -> xr.Dataset:
         return xr.open_dataset(store, engine="zarr", consolidated=False, cache=False, **options)
 
 
-def _opened(path: str, name: str, chunks: Mapping[str, Any] | str | None) -> xr.Variable:
-    """The variable of the tensor in a group."""
-    placed = Placed.at(f"{path}:{name}")
-    attributes = dict(placed.tensor.attributes)
-    dims = attributes.pop(DIMENSIONS, None) or [f"{name}_{k}" for k in range(placed.ndim)]
-    if not isinstance(dims, list) or len(dims) != placed.ndim or not all(isinstance(dim, str) for dim in dims):
-        what = f"expected {placed.ndim} names of dimensions, got {dims!r:.60}; write the tensor with its names"
-        raise DescriptorError(Problem(f"{path}:{name}: {DIMENSIONS}", what))
+def _variable(name: str, placed: Placed, chunks: Mapping[str, Any] | str | None) -> xr.Variable:
+    """The variable of a tensor. Where it has no names of dimensions, they are those of the variable and a number."""
+    tensor = placed.tensor
+    dims, attributes = tensor.dims or [f"{name}_{k}" for k in range(placed.ndim)], dict(tensor.attributes)
     if chunks is None:
         return xr.Variable(dims, LazySparse(placed), attributes, {"preferred_chunks": _NoChunks()})
     sizes = tuple(chunks.get(dim, -1) for dim in dims) if isinstance(chunks, Mapping) else chunks
     return _Chunked(dims, dask_of(placed, sizes), attributes)
+
+
+def _labels(tensor: Tensor) -> Iterator[tuple[str, xr.Variable]]:
+    """The dimensions of which every coordinate has a label."""
+    for dim, size in zip(tensor.dims or (), tensor.shape, strict=False):
+        labels = tensor.labels(dim)
+        if labels is not None and len(labels) == size:
+            yield dim, xr.Variable(dim, labels.astype(object) if labels.dtype.kind == "T" else labels)
 
 
 # Writing
@@ -293,7 +312,7 @@ def _opened(path: str, name: str, chunks: Mapping[str, Any] | str | None) -> xr.
 def _check(dataset: Any) -> None:
     if not isinstance(dataset, xr.Dataset):
         remedy = "; call to_dataset() first" if isinstance(dataset, xr.DataArray) else ""
-        raise TypeError(f"expected an xarray.Dataset, got {type(dataset).__module__}.{type(dataset).__name__}{remedy}")
+        raise TypeError(f"expected an xarray.Dataset, got {qualified(dataset)}{remedy}")
 
 
 def _sparse_names(dataset: xr.Dataset, formats: Mapping[str, FormatLike]) -> list[str]:
@@ -331,28 +350,24 @@ def _is_sparse(data: Any) -> bool:
 
 
 def _attributes(array: xr.DataArray) -> dict[str, Any]:
-    """The attributes of a variable as JSON, and the names of its dimensions. Raises OptionError, DescriptorError."""
-    if DIMENSIONS in array.attrs or not all(isinstance(dim, str) for dim in array.dims):
-        what = f"needs dimensions with names of text, and no attribute {DIMENSIONS!r}; rename them"
-        raise OptionError(Problem(str(array.name), what))
+    """The attributes of a variable as JSON. Raises OptionError, DescriptorError."""
+    if not all(isinstance(dim, str) for dim in array.dims):
+        raise OptionError(Problem(str(array.name), "has a dimension whose name is no text; call rename() first"))
     plain = {
         name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
         for name, value in array.attrs.items()
     }
-    return checked_json({**plain, DIMENSIONS: list(array.dims)}, DEFAULT_LIMITS)
+    return checked_json(plain, DEFAULT_LIMITS)
 
 
-def _tensor(variable: xr.Variable, format: FormatLike | None, attributes: Mapping[str, Any]) -> Tensor:
-    """The tensor of a variable, with these attributes."""
+def _tensor(variable: xr.Variable, format: FormatLike | None) -> Tensor:
     data = _unwrapped(variable._data)
     if isinstance(data, LazySparse):
-        made = data.placed.tensor
-        made = made if format is None else made.load(format)
-    elif _is_sparse(data):
-        made = from_sparse(data.compute() if _is_dask(data) else data, format or coordinates(variable.ndim))
-    else:
-        made = pack_dense(variable.values, format or coordinates(variable.ndim))
-    return Tensor._trusted(made._format, made._shape, made._held, replace(made._metadata, attributes=attributes))
+        return data.placed.tensor if format is None else data.placed.tensor.load(format)
+    listed = format or coordinates(variable.ndim)
+    if not _is_sparse(data):
+        return pack_dense(variable.values, listed)
+    return from_sparse(data.compute() if _is_dask(data) else data, listed)
 
 
 @contextlib.contextmanager

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,6 @@ from ..formats.json import RESERVED, load_json
 from ..formats.structure import STRUCTURES
 from ..levels.base import Array
 from ..limits import Limits, as_integer
-
-if TYPE_CHECKING:
-    from .tensor import Tensor
 
 
 def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limits) -> tuple[Format, tuple[int, ...]]:
@@ -186,34 +183,6 @@ def checked_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not same(cast, given[()]):
         raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}: it would become {cast!r}; give one"))
     return cast
-
-
-def check_representable(
-    tensor: Tensor,
-    target: str,
-    path: str | None = None,
-    *,
-    ranks: Collection[int] | None = None,
-    type_fits: bool = True,
-    structures: bool = False,
-) -> None:
-    """Raise FormatError if a target cannot represent the tensor. No target has another fill value than zero.
-
-    path: of a file, for errors, which else name the attribute. ranks: the numbers of dimensions that the target holds.
-    type_fits: whether it holds the type of the values. structures: whether it holds structures.
-    """
-    problems = []
-    if ranks is not None and tensor.ndim not in ranks:
-        problems.append(Problem(path or "shape", f"{target} holds no tensors of {tensor.ndim} dimensions; slice it"))
-    if tensor.structure is not None and not structures:
-        what = f"{target} cannot represent {tensor.structure}; call expand_structure() first"
-        problems.append(Problem(path or "structure", what))
-    if tensor.fill_value is not None and tensor.fill_value != np.zeros((), tensor.dtype)[()]:
-        what = f"{target} cannot represent the fill value {tensor.fill_value}, only zero"
-        problems.append(Problem(path or "fill_value", what))
-    if not type_fits:
-        problems.append(Problem(path or "values", f"{target} holds no {tensor.dtype} values; call astype() first"))
-    raise_if(FormatError, problems)
 
 
 def mirror_problems(structure: str, format: Format, pad: Any) -> list[Problem]:

@@ -14,6 +14,7 @@ dask = pytest.importorskip("dask")
 sparse = pytest.importorskip("sparse")
 da = pytest.importorskip("dask.array")
 scipy = pytest.importorskip("scipy")
+pandas = pytest.importorskip("pandas")
 
 SHAPE = (61, 43)
 
@@ -159,11 +160,13 @@ def test_from_dask_writes_what_the_array_holds(tmp_path, cells, format, chunks):
             da.from_array(cells, chunks),
             da.from_array(cells, chunks).map_blocks(sparse.COO),
             da.from_array(cells, chunks).map_blocks(sparse.GCXS.from_numpy),
+            da.from_array(cells, chunks).map_blocks(scipy.sparse.csc_array),
         ]
     ):
         path = tmp_path / f"{k}.zarr"
-        bl.from_dask(array, path, format, memory=2**31, attributes={"a": 1})
+        bl.from_dask(array, path, format, memory=2**31, attributes={"a": 1}, dims=["x", "y"], values="z")
         found = bl.read(path)
+        assert found.dims == ("x", "y")
         assert found.equals(bl.pack_dense(cells, format))
         assert (found.attributes, found.fill_value) == ({"a": 1}, 0)
 
@@ -192,8 +195,8 @@ def test_from_dask_refuses_what_it_cannot_write(tmp_path, cells):
         bl.from_dask(cells, tmp_path / "a.h5", "CSR", memory=2**31)
     with pytest.raises(BinsparseError, match="compute_chunk_sizes"):
         bl.from_dask(array[array.sum(1) > 3], tmp_path / "a.h5", "CSR", memory=2**31)
-    with pytest.raises(TypeError, match=r"map_blocks\(sparse\.COO\)"):
-        bl.from_dask(array.map_blocks(scipy.sparse.csr_array, meta=array._meta), tmp_path / "a.h5", "CSR", memory=2**31)
+    with pytest.raises(TypeError, match=r"pandas.*from_table"):
+        bl.from_dask(array.map_blocks(pandas.DataFrame, meta=array._meta), tmp_path / "a.h5", "CSR", memory=2**31)
     with pytest.raises(LimitError, match="memory"):
         bl.from_dask(array, tmp_path / "a.h5", "CSR", memory=1)
     assert not list(tmp_path.iterdir())

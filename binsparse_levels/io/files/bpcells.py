@@ -35,8 +35,8 @@ from ...errors import (
 from ...formats.bitpacked import Stream, encode
 from ...kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
 from ...limits import DEFAULT_LIMITS, Limits, as_integers
+from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
-from ...tensors.validation import check_representable
 from .compressed_matrix import Compression, compressed, read_matrix
 from .sources import FileTensor, Folder, Group, attribute_text, encodes
 

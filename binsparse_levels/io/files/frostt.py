@@ -13,8 +13,8 @@ from ...errors import ArrayError, FormatError, Problem, raise_if
 from ...formats.format import coordinates
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.packing import pack
+from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
-from ...tensors.validation import check_representable
 from . import text_tables
 
 COMMENT = "#"

@@ -13,8 +13,8 @@ from ...formats.format import ALIASES
 from ...formats.structure import STRUCTURES, expand, in_triangle
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.packing import pack
+from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
-from ...tensors.validation import check_representable
 from . import text_tables
 
 COMMENT = "%"

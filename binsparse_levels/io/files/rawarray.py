@@ -22,8 +22,8 @@ from ...errors import ContainerError, FormatError, LimitError, OptionError, Path
 from ...formats.format import Format
 from ...levels import full
 from ...limits import DEFAULT_LIMITS, Limits
+from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
-from ...tensors.validation import check_representable
 from .sources import FileTensor
 
 

@@ -20,8 +20,8 @@ from ....containers.replacing import refuse_existing
 from ....errors import ContainerError, FormatError, PathExistsError, Problem, raise_if
 from ....formats.format import NO_EMPTY_FIBERS, has_empty_fibers
 from ....limits import DEFAULT_LIMITS, Limits
+from ....tensors.targets import check_representable
 from ....tensors.tensor import Tensor
-from ....tensors.validation import check_representable
 from ..sources import encodes
 from . import dialects
 from .dialects import Spelling

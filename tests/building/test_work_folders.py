@@ -1,0 +1,563 @@
+"""Work folders: steps as batch systems run them, damaged and hostile ones, stores and who holds them."""
+
+import concurrent.futures
+import contextlib
+import io
+import itertools
+import json
+import multiprocessing
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import time
+
+import cloudpickle
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from blocks import alike
+
+import binsparse_levels
+from binsparse_levels import (
+    ArrayError,
+    BinsparseError,
+    ContainerError,
+    IncompleteError,
+    OptionError,
+    UnsafeError,
+    build,
+    commit,
+    pack,
+    plan,
+    progress,
+    read,
+    step,
+    write,
+)
+from binsparse_levels.building import partitions, planning, running, store, target, to_store
+from binsparse_levels.containers.base import Storage
+from binsparse_levels.engine import joining
+from binsparse_levels.formats.format import parse_format
+
+SHAPE = (50, 60, 70)
+STORAGE = Storage(chunks=16, shards=64)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Blocks of a few entries, and steps that write a few items; one partition is cut again."""
+    monkeypatch.setattr(to_store, "rows_within", lambda *_, **__: 500)
+    monkeypatch.setattr(target, "_WRITTEN", 4096)
+    monkeypatch.setattr(partitions, "sampled", lambda work: [0])
+
+
+def entries(count=3000):
+    rng = np.random.default_rng(0)
+    coords = [rng.integers(0, n, count) for n in SHAPE]
+    for x in coords[:2]:
+        x[500:][rng.random(count - 500) < 0.6] = 7
+    return coords, rng.integers(-99, 99, count).astype(float)
+
+
+def parquet(folder):
+    if folder.exists():
+        return folder
+    folder.mkdir()
+    coords, values = entries()
+    table = pyarrow.table(dict(zip("ijkv", (*coords, values), strict=True)))
+    for k in range(3):
+        pyarrow.parquet.write_table(table[k * 1000 : (k + 1) * 1000], folder / f"{k}.parquet", row_group_size=250)
+    return folder
+
+
+def begun(folder, place=None, work=None):
+    """Begin a build in a folder, or at other places."""
+    options = {"columns": list("ijkv"), "duplicates": "sum", "storage": STORAGE}
+    return plan(
+        parquet(folder / "in"), place or folder / "a.zarr", SHAPE, "dense, sparse(2)", work=work or folder / "work",
+        **options,
+    )  # fmt: skip
+
+
+def whole():
+    return pack(*entries(), SHAPE, "dense, sparse(2)", duplicates="sum")
+
+
+def run_to(work, last):
+    """Run all stages before `last`."""
+    for stage in running.STAGES:
+        if stage == last:
+            return
+        for number in range(total(work, stage)):
+            step(work, stage, number)
+
+
+def total(work, stage):
+    return next(x.total for x in progress(work) if x.name == stage)
+
+
+# As batch systems do
+
+
+STEPS = "import sys, binsparse_levels as bl; [bl.step(sys.argv[1], sys.argv[2], int(k)) for k in sys.argv[3:]]"
+
+
+@pytest.mark.slow
+def test_steps_in_any_order_by_processes_that_know_the_folder_alone(tmp_path):
+    rng, work = np.random.default_rng(0), tmp_path / "work"
+    stages = begun(tmp_path)
+    assert [x.name for x in stages] == list(running.STAGES)
+    while (todo := next((x for x in progress(work) if x.done != x.total), None)).name != "commit":
+        assert todo.done == 0
+        numbers = rng.permutation(todo.total).astype(str).tolist()
+        halves = [x for x in (numbers[::2], numbers[1::2] + numbers[:1]) if x]  # one of them twice
+        runs = [subprocess.Popen([sys.executable, "-c", STEPS, work, todo.name, *x]) for x in halves]
+        assert [run.wait() for run in runs] == [0] * len(runs)
+    commit(work)
+    alike(read(tmp_path / "a.zarr"), whole())
+    assert {x.done for x in progress(work)} == {x.total for x in progress(work)} == {1}
+    commit(work)
+    assert sorted(os.listdir(work)) == ["commit", "plan"]
+
+
+def test_stages_come_one_after_the_other(tmp_path):
+    work = tmp_path / "work"
+    with pytest.raises(FileNotFoundError):
+        progress(work)
+    begun(tmp_path)
+    for later in list(running.STAGES)[1:]:
+        with pytest.raises(IncompleteError, match="0 of 1 steps are done; run the others before"):
+            step(work, later, 0)
+    with pytest.raises(IncompleteError):
+        commit(work)
+    for stage, number in (("nothing", 0), ("", 0), ("../plan", 0), (None, 0), ("sample/0", 0)):
+        with pytest.raises(OptionError, match="stage"):
+            step(work, stage, number)
+    for number in (1, -1, 10**20, 0.0, "0", None, True):
+        with pytest.raises(OptionError, match="count from 0"):
+            step(work, "sample", number)
+    run_to(work, "write")
+    step(work, "write", 1)
+    with pytest.raises(IncompleteError, match="1 of"):
+        commit(work)
+    with pytest.raises(IncompleteError):
+        binsparse_levels.open(tmp_path / "a.zarr")
+    for number in range(total(work, "write")):
+        step(work, "write", number)
+    for number in range(total(work, "write")):
+        step(work, "write", number)
+    for name in ("c/3", "zarr.json"):
+        os.rename(tmp_path / "a.zarr" / "values" / name, tmp_path / "aside")
+        with pytest.raises(IncompleteError, match=f"values/{name}"):
+            commit(work)
+        os.rename(tmp_path / "aside", tmp_path / "a.zarr" / "values" / name)
+    with pytest.raises(IncompleteError):
+        binsparse_levels.open(tmp_path / "a.zarr")
+    commit(work)
+    alike(read(tmp_path / "a.zarr"), whole())
+
+
+def test_what_a_batch_system_cannot_run(tmp_path):
+    for source in (lambda k: None, type("Frame", (), {"to_delayed": 1})()):
+        with pytest.raises(OptionError, match="needs files"):
+            plan(source, tmp_path / "a.zarr", SHAPE, "sparse(3)", work=tmp_path / "work")
+    with pytest.raises(FileNotFoundError):
+        plan(tmp_path / "none", tmp_path / "a.zarr", SHAPE, "sparse(3)", work=tmp_path / "work", columns=list("ijkv"))
+
+
+def test_planned_twice_and_built_on(tmp_path):
+    begun(tmp_path)
+    run_to(tmp_path / "work", "pack")
+    before = progress(tmp_path / "work")
+    assert begun(tmp_path) == before
+    options = {"columns": list("ijkv"), "duplicates": "sum", "chunks": 16, "shards": 64}
+    build(tmp_path / "in", tmp_path / "a.zarr", SHAPE, "dense, sparse(2)", work=tmp_path / "work", **options)
+    alike(read(tmp_path / "a.zarr"), whole())
+
+
+def contents(folder):
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and "plan" not in path.name}
+
+
+def test_steps_that_run_twice_at_once_leave_the_same_bytes(tmp_path):
+    work = tmp_path / "work"
+    begun(tmp_path)
+    for stage in running.STAGES:
+        if stage == "commit":
+            break
+        numbers = range(total(work, stage))
+        for number in numbers:
+            step(work, stage, number)
+        if stage == "join":
+            continue
+        before = contents(tmp_path)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            again = [pool.submit(step, work, stage, number) for number in [*numbers, *numbers]]
+        assert [x.result() for x in again] == [None] * len(again)
+        assert contents(tmp_path) == before
+    commit(work)
+    done = contents(tmp_path / "a.zarr")
+    alike(read(tmp_path / "a.zarr"), whole())
+    shutil.rmtree(tmp_path / "work")
+    shutil.move(tmp_path / "a.zarr", tmp_path / "b.zarr")
+    begun(tmp_path)
+    run_to(work, "commit")
+    commit(work)
+    assert contents(tmp_path / "a.zarr") == done
+
+
+def test_who_is_thought_dead_and_goes_on_harms_nothing(tmp_path):
+    work = tmp_path / "work"
+    begun(tmp_path)
+    run_to(work, "commit")
+    shutil.copytree(work, tmp_path / "other")
+    commit(work)
+    for stage, number in (("join", 0), ("write", 0), ("write", 1)):
+        step(tmp_path / "other", stage, number)
+    alike(read(tmp_path / "a.zarr"), whole())
+
+
+# Hostile folders
+
+
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, ("evil",)
+
+
+SOURCES = [{}, {"kind": "stream"}, {"kind": "evil"}, {"kind": ""}, {"kind": None}, {"function": "a.b"}]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_nothing_is_unpickled(tmp_path, monkeypatch, source):
+    monkeypatch.chdir(tmp_path)
+    begun(tmp_path)
+    path = tmp_path / "work" / "plan"
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "source": source}))
+    evil = pickle.dumps(Evil())
+    for name in ("source", "sample/0", "split/0", "table/0", "join/0"):
+        (tmp_path / "work" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "work" / name).write_bytes(evil)
+    for call in (progress, commit, lambda work: step(work, "partition", 0), lambda work: step(work, "sample", 0)):
+        with pytest.raises(UnsafeError):
+            call(tmp_path / "work")
+    assert not (tmp_path / "evil").exists()
+
+
+def test_objects_that_are_pickles(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    evil = np.array([Evil()], object)
+    file = io.BytesIO()
+    np.savez(file, cuts=evil, keys=evil, rows=evil, tasks=evil, packs=evil)
+    for stage, key in (("split", "sample/0"), ("partition", "split/0"), ("again", "table/0"), ("write", "join/0")):
+        work = tmp_path / "work"
+        begun(tmp_path)
+        run_to(work, stage)
+        for content in (file.getvalue(), pickle.dumps(Evil())):
+            (work / key).write_bytes(content)
+            with pytest.raises(ContainerError, match="damaged"):
+                step(work, stage, 0)
+        shutil.rmtree(work)
+        shutil.rmtree(tmp_path / "a.zarr", ignore_errors=True)
+    assert not (tmp_path / "evil").exists()
+
+
+WRONG = [None, -1, 0, 10**30, 1.5, "x", [], {}, [1], {"a": 1}, True, "V1000000000000", [2**70] * 3, [[1]]]
+
+
+@pytest.mark.parametrize("name", sorted(x.name for x in planning.fields(planning.Plan)))
+def test_plans_with_anything_in_them(tmp_path, name):
+    begun(tmp_path)
+    path = tmp_path / "work" / "plan"
+    given = json.loads(path.read_bytes())
+    for wrong in WRONG:
+        path.write_text(json.dumps({**given, name: wrong}))
+        for call in (progress, lambda work: step(work, "sample", 0), lambda _: begun(tmp_path)):
+            try:
+                call(tmp_path / "work")
+            except BinsparseError:
+                continue
+    path.write_text(json.dumps({key: x for key, x in given.items() if key != name}))
+    with pytest.raises(ContainerError, match="plan"):
+        progress(tmp_path / "work")
+
+
+CONTENTS = [b"", b"{", b"[]", b"null", b"\xff", b"1" * 10**6, b"[" * 10**6, b'{"version": 1}']
+
+
+@pytest.mark.parametrize("content", CONTENTS, ids=range(len(CONTENTS)))
+def test_plans_that_are_none(tmp_path, content):
+    begun(tmp_path)
+    (tmp_path / "work" / "plan").write_bytes(content)
+    for call in (progress, commit, lambda work: step(work, "sample", 0), lambda _: begun(tmp_path)):
+        with pytest.raises(BinsparseError):
+            call(tmp_path / "work")
+
+
+def test_sources_with_anything_in_them(tmp_path):
+    begun(tmp_path)
+    path = tmp_path / "work" / "plan"
+    given = json.loads(path.read_bytes())
+    keys = "files", "columns", "rows", "groups", "states", "more"
+    wrongs = [[[0, 0, 10**9, 5]], [[0, 0]], [["a"] * 4], [[99, 0, 1, 5]], [[0, -1, 5, 5]]]
+    for key, wrong in itertools.product(keys, [*WRONG, *wrongs]):
+        path.write_text(json.dumps({**given, "source": {**given["source"], key: wrong}}))
+        for call in (progress, lambda work: step(work, "sample", 0)):
+            try:
+                call(tmp_path / "work")
+            except BinsparseError:
+                continue
+
+
+def damages(content):
+    """What a disk, a copy or a hand makes of an object."""
+    rng = np.random.default_rng(len(content))
+    yield b""
+    yield content[: len(content) // 2]
+    yield content[:-1]
+    yield content + b"\0" * 8
+    yield rng.bytes(len(content))
+    yield b"\xff" * len(content)
+    for at in rng.integers(0, max(len(content), 1), 6):
+        changed = bytearray(content)
+        if changed:
+            changed[at] ^= 1 << int(rng.integers(8))
+        yield bytes(changed)
+
+
+KEYS = ["sample/0", "split/0", "partition/1", "index", "table/0", "again/0", "pack/1", "join/0"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", KEYS)
+def test_damaged_objects(tmp_path, key):
+    """An error of ours, or the tensor, or one that differs in what no checksum covers: the entries themselves."""
+    work, names = tmp_path / "work", list(running.STAGES)
+    made = "table" if key == "index" else key.partition("/")[0]
+    begun(tmp_path)
+    run_to(work, names[names.index(made) + 1])
+    assert (work / key).exists()
+    shutil.copytree(work, tmp_path / "kept")
+    if made == "join":
+        shutil.copytree(tmp_path / "a.zarr", tmp_path / "begun.zarr")
+    refused, content = 0, (work / key).read_bytes()
+    for changed in [None, *damages(content)]:
+        shutil.rmtree(work)
+        shutil.rmtree(tmp_path / "a.zarr", ignore_errors=True)
+        shutil.copytree(tmp_path / "kept", work)
+        if made == "join":
+            shutil.copytree(tmp_path / "begun.zarr", tmp_path / "a.zarr")
+        if changed is None:
+            (work / key).unlink()
+        else:
+            (work / key).write_bytes(changed)
+        try:
+            for stage in names[names.index(made) + (changed is not None) : -1]:
+                for number in range(total(work, stage)):
+                    step(work, stage, number)
+            commit(work)
+        except BinsparseError:
+            refused += 1
+            continue
+        if changed is None or (changed != content and made not in ("sample", "partition", "again", "pack")):
+            alike(read(tmp_path / "a.zarr"), whole())
+    assert refused >= 3
+
+
+# Stores
+
+
+@pytest.fixture(params=["folder", "s3"])
+def any_store(request, tmp_path):
+    if request.param == "folder":
+        return store._Folder(str(tmp_path / "work"))
+    pytest.importorskip("obstore")
+    return store._Bucket(f"{request.getfixturevalue('s3')}/some/work")
+
+
+def test_objects_of_a_store(any_store):
+    assert any_store.names("") == any_store.names("a") == set()
+    any_store.put("a/1", [b"0123", np.arange(3, dtype=np.uint8).data])
+    any_store.put("a/10", [])
+    any_store.put("ab", [b"x"])
+    assert any_store.get("a/1") == b"0123\0\1\2"
+    assert any_store.names("a") == {"1", "10"}
+    assert any_store.size("a/1") == 7
+    assert any_store.size("a/10") == 0
+    wanted = [("a/1", k % 7, 1) for k in range(50)] + [("a/1", 2, 5), ("a/1", 7, 0), ("a/1", 0, 7)]
+    found = [x.tobytes() for x in any_store.ranges(wanted)]
+    assert found == [b"0123\0\1\2"[start : start + count] for _, start, count in wanted]
+    for start, count in ((0, 8), (6, 2), (7, 1), (100, 1)):
+        with pytest.raises(ContainerError):
+            list(any_store.ranges([("a/1", start, count)]))
+    assert any_store.create("c", b"first")
+    assert not any_store.create("c", b"second")
+    any_store.put("c", [b"third"])
+    assert any_store.get("c") == b"third"
+    for call in (any_store.get, any_store.size, lambda key: list(any_store.ranges([(key, 0, 1)]))):
+        with pytest.raises(FileNotFoundError):
+            call("a/2")
+    any_store.delete("a")
+    any_store.delete("nothing")
+    assert any_store.names("a") == set()
+    assert any_store.get("ab") == b"x"
+    any_store.delete("ab")
+    with pytest.raises(FileNotFoundError):
+        any_store.get("ab")
+
+
+def test_a_store_is_held_by_one(any_store):
+    def held():
+        with any_store.held():
+            return True
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with any_store.held(), pytest.raises(ContainerError, match="another process is building here"):
+            pool.submit(held).result()
+        assert pool.submit(held).result()
+        with pytest.raises(ZeroDivisionError), any_store.held():
+            raise ZeroDivisionError
+        assert pool.submit(held).result()
+
+
+def test_a_lease_of_the_dead_is_taken_over_once(s3, monkeypatch):
+    monkeypatch.setattr(store, "_LEASE", 3.0)
+    one, taken = store._Bucket(f"{s3}/work"), []
+    one.put("lease", [b"dead"])
+    with pytest.raises(ContainerError, match="died less than 3 seconds ago"), one.held():
+        pass
+    time.sleep(4.1)
+
+    def take(number):
+        try:
+            with store._Bucket(f"{s3}/work").held():
+                taken.append(number)
+                time.sleep(5)
+        except ContainerError:
+            return False
+        return True
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        first = list(pool.map(take, range(6)))
+    assert sum(first) == len(taken) == 1  # and it was renewed
+    assert one.names("") == set()
+
+
+def test_who_has_lost_a_lease_leaves_it(s3, monkeypatch):
+    monkeypatch.setattr(store, "_LEASE", 1.0)
+    one = store._Bucket(f"{s3}/work")
+    with one.held():
+        one.put("lease", [b"another"])
+        time.sleep(0.6)
+    assert one.get("lease") == b"another"
+
+
+# Object stores
+
+
+@pytest.mark.parametrize("places", ["target", "work", "both", "all"])
+def test_builds_in_object_stores(tmp_path, s3, places):
+    folder = parquet(tmp_path / "in")
+    place = f"{s3}/a.zarr" if places != "work" else tmp_path / "a.zarr"
+    work = f"{s3}/work" if places != "target" else tmp_path / "work"
+    source = folder
+    if places == "all":
+        inside = store._Bucket(f"{s3}/in")
+        for path in sorted(folder.iterdir()):
+            inside.put(path.name, [path.read_bytes()])
+        source = f"{s3}/in"
+    options = {"columns": list("ijkv"), "duplicates": "sum", "work": work, "chunks": 64, "shards": 1024}
+    build(source, place, SHAPE, "dense, sparse(2)", **options)
+    alike(read(place), whole())
+    if places != "target":
+        assert store._Bucket(f"{s3}/work").names("") == {"plan", "commit/0"}
+    build(source, place, SHAPE, "dense, sparse(2)", **options)
+    if places == "all":
+        store._Bucket(f"{s3}/in").put("1.parquet", [(folder / "0.parquet").read_bytes()])
+        with pytest.raises(ContainerError, match="differs in source"):
+            build(source, place, SHAPE, "dense, sparse(2)", **options)
+        with pytest.raises(FileExistsError):
+            build(source, place, SHAPE, "dense, sparse(2)", **{**options, "work": f"{s3}/other"})
+        more = {**options, "work": f"{s3}/another", "overwrite": True, "chunks": 100, "shards": 100}
+        build(source, place, SHAPE, "sparse(3)", **more)
+        assert read(place).format == parse_format("sparse(3)")
+        assert not [name for name in store._Bucket(place).names("") if "pointers" in name]
+
+
+@pytest.mark.slow
+def test_processes_build_in_object_stores(tmp_path, s3):
+    """A process that is forked from one with the threads of a store crashes."""
+    folder = parquet(tmp_path / "in")
+    options = {"columns": list("ijkv"), "duplicates": "sum", "work": f"{s3}/work", "chunks": 64, "shards": 1024}
+    for method in ("fork", "spawn"):
+        context = multiprocessing.get_context(method)
+        refused = pytest.raises(OptionError, match="forks") if method == "fork" else contextlib.nullcontext()
+        with concurrent.futures.ProcessPoolExecutor(2, context) as pool, refused:
+            build(folder, f"{s3}/a.zarr", SHAPE, "dense, sparse(2)", client=pool, **options)
+    alike(read(f"{s3}/a.zarr"), whole())
+
+
+def test_an_unfinished_target_in_an_object_store(tmp_path, s3):
+    begun(tmp_path, f"{s3}/a.zarr", f"{s3}/work")
+    run_to(f"{s3}/work", "commit")
+    with pytest.raises(IncompleteError):
+        binsparse_levels.open(f"{s3}/a.zarr")
+    commit(f"{s3}/work")
+    alike(read(f"{s3}/a.zarr"), whole())
+
+
+# Many
+
+
+def test_a_hundred_thousand_parts_are_joined(capsys):
+    count, size = 100_000, 10
+    start = time.perf_counter()
+    first = np.arange(count)[:, None] * size
+    parts = joining.Parts(
+        np.full((count, 1), size), first, first, first + size - 1,
+        {"indices_0": np.full(count, size), "values": np.full(count, size)},
+        lambda k, name, a, b: np.arange(a, b) if name == "indices_0" else np.arange(a, b) + 10.0 * k,
+    )  # fmt: skip
+    levels = parse_format("sparse").levels
+    arrays = joining.joined(levels, (count * size,), parts, 0.0, np.dtype(np.int64), np.dtype(float))
+    made = time.perf_counter()
+    last = {name: x[count * size - 1000 :] for name, x in arrays.items()}
+    read_last = time.perf_counter()
+    assert last["indices_0"].tolist() == list(range(count * size - 1000, count * size))
+    assert last["values"].tolist() == [float(x) for x in range(count * size - 1000, count * size)]
+    with capsys.disabled():
+        print(f"\n100,000 parts: joined in {made - start:.3f} s, the last shard in {1000 * (read_last - made):.1f} ms")
+
+
+def test_seventy_thousand_partitions(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    cuts = np.arange(1, 70_000) * 3
+    columns = [rng.integers(0, 210_000, 5000).astype(np.int32), rng.random(5000)]
+    keys = partitions.keys_of(columns[:1], (210_000,))
+    run = b"".join(bytes(x) for x in partitions._scattered(columns, keys, cuts))
+    starts = np.frombuffer(run[-8 * 70_001 :], np.int64)
+    order = np.argsort(keys // 3, kind="stable")
+    for b in (0, 1, 2**16 - 1, 2**16, 69_999, *np.unique(keys // 3)[-5:].tolist()):
+        there = order[np.searchsorted(keys[order] // 3, b) : np.searchsorted(keys[order] // 3, b, "right")]
+        begin, end = starts[b : b + 2]
+        assert end - begin == len(there)
+        piece = run[begin * 12 : end * 12]
+        np.testing.assert_array_equal(np.frombuffer(piece[: 4 * len(there)], np.int32), columns[0][there])
+        np.testing.assert_array_equal(np.frombuffer(piece[4 * len(there) :], float), columns[1][there])
+
+
+def test_tasks_are_small(tmp_path):
+    """Whatever the plan, a task carries the address of the work and a number."""
+    coords = [[0], [0], [0]]
+    names = [f"{tmp_path}/{k}.h5" for k in range(40)]
+    for name in names:
+        write(name, pack(coords, [1.0], SHAPE, "sparse(3)"))
+    plan(names, tmp_path / "a.zarr", SHAPE, "sparse(3)", work=tmp_path / "work", attributes={"long": "x" * 10**5})
+    work = to_store._work_at(tmp_path / "work")
+    assert len(cloudpickle.dumps((running.partial(running.run_step, work, "sample"), 0))) <= 1000
+    assert running.run_step(work, "sample", 0) is None
+    with pytest.raises(ArrayError):
+        run_to(tmp_path / "work", None)
