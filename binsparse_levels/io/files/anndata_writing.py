@@ -16,8 +16,8 @@ from ...containers import hdf5
 from ...containers.base import DEFAULT_STORAGE, Storage, Writer, is_url, touching
 from ...errors import ArrayError, ContainerError, FormatError, OptionError, PathExistsError, Problem
 from ...limits import DEFAULT_LIMITS, Limits
+from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
-from ...tensors.validation import check_representable
 from .anndata_tables import AXES, NAMES, Axes, names_of, opened
 
 Names: TypeAlias = Mapping[str, list[str]]  # by axis
