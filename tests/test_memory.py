@@ -236,7 +236,7 @@ def test_warnings_name_the_line_of_the_caller(tmp_path):
 _SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import numpy as np, scipy.sparse
+import numpy as np, pyarrow, scipy.sparse
 import binsparse_levels as bl
 from binsparse_levels import Tensor, interop
 from attacks import supervise
@@ -271,6 +271,8 @@ calls = {
     "pack dense": lambda: bl.pack([[3]], [1.0], (2**40,), "dense", limits=loose),
     "to_scipy": lambda: bl.to_scipy(matrix),
     "to_sparse": lambda: bl.to_sparse(run()),
+    "to_table": lambda: bl.to_table(run()),
+    "as_tensor": lambda: bl.as_tensor(np.broadcast_to(np.int8(3), n)),
     "to_numpy": lambda: bl.to_numpy(run(), limits=loose),
     "from_numpy": lambda: bl.from_numpy(np.broadcast_to(np.int8(3), n), "sparse"),
     "write": lambda: bl.write("x.mtx", matrix),

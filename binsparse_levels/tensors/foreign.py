@@ -74,8 +74,9 @@ def _converted(thing: Any) -> Tensor:
     if hasattr(thing, "__binsparse__"):
         return _called("protocol", "from_binsparse", thing)
     name = type(thing).__qualname__ if type(thing).__module__ == "builtins" else qualified(thing)
-    hint = _TABLE if hasattr(thing, "__arrow_c_stream__") else _row(_HINTS, type(thing))
-    raise TypeError(f"expected a Tensor or an array of another library, got {name}; {hint or _HINTS['builtins']}")
+    streams = _TABLE if hasattr(thing, "__arrow_c_stream__") else _HINTS["builtins"]
+    hint = _row(_HINTS, type(thing)) or streams
+    raise TypeError(f"expected a Tensor or an array of another library, got {name}; {hint}")
 
 
 def qualified(thing: Any) -> str:

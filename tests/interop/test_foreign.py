@@ -213,3 +213,14 @@ def test_a_missing_library_names_its_extra(module, extra, call, monkeypatch):
     with pytest.raises(ImportError, match=rf"pip install 'binsparse-levels\[{extra}\]'") as caught:
         call()
     assert isinstance(caught.value, bl.OptionError)
+
+
+def test_other_libraries_are_told_what_to_call():
+    xarray = pytest.importorskip("xarray")
+    with pytest.raises(
+        TypeError, match=r"got xarray\.core\.dataarray\.DataArray; call write_dataset, or pass the data"
+    ):
+        bl.as_tensor(xarray.DataArray(DENSE))
+    dask = pytest.importorskip("dask.array")
+    with pytest.raises(TypeError, match=r"got dask\.array\.core\.Array; call from_dask"):
+        bl.as_tensor(dask.from_array(DENSE))
