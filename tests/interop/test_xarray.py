@@ -240,9 +240,11 @@ def test_other_engines_open_the_dense_part(path):
         plain = xr.open_zarr(path)
         trees = [xr.open_datatree(path, engine="zarr")] if "zarr.json" in {x.name for x in path.iterdir()} else []
     assert plain.load().identical(dense.assign_coords(there))
+    plain.close()
     for tree in trees:
         assert set(tree.children) == {"a", "b"}
         assert tree["b"].to_dataset()["values"].sum() == made().b.data.data.sum()
+        tree.close()
 
 
 def test_without_an_engine_a_zarr_store_keeps_its_sparse_variables(path, tmp_path):
