@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .formats.format import parse_format as parse_format
     from .formats.index_map import IndexMap as IndexMap
     from .formats.index_map import parse_map as parse_map
+    from .interop.anndata import register_anndata as register_anndata
     from .interop.arrow import from_table as from_table
     from .interop.arrow import to_table as to_table
     from .interop.dask import from_dask as from_dask
@@ -89,8 +90,9 @@ _MODULES = {
     ],
     "formats.format": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
     "formats.index_map": ["IndexMap", "parse_map"],
-    "interop.dask": ["from_dask", "to_dask"],
+    "interop.anndata": ["register_anndata"],
     "interop.arrow": ["from_table", "to_table"],
+    "interop.dask": ["from_dask", "to_dask"],
     "interop.graphblas": ["from_graphblas", "to_graphblas"],
     "interop.numpy": ["from_numpy", "to_numpy"],
     "interop.protocol": ["from_binsparse"],

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import Array, in_pieces
-from ..containers.base import is_url, split_path
+from ..containers.base import is_url
 from ..containers.replacing import part_of, remove
 from ..engine import joining
 from ..engine.emission import Duplicates
@@ -24,7 +24,7 @@ from ..errors import ContainerError, FormatError, OptionError, Problem, raise_if
 from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import MapLike, parse_map
 from ..io import reading
-from ..io.kinds import Place, in_memory, name_of
+from ..io.kinds import Place, in_memory, name_of, split_place
 from ..io.reading import check_lazy
 from ..io.writing import Progress, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, Limits
@@ -389,9 +389,9 @@ def _begun(folder: str, plan: Plan, source: Any) -> Iterator[Work]:
 @contextlib.contextmanager
 def _scratch(target: Place) -> Iterator[str]:
     """A folder beside the target, or for a URL or an open object a temporary one; removed at the end."""
-    path = split_path(target)[0] if isinstance(target, str | os.PathLike) else ""
+    path, _ = split_place(target)
     try:
-        if not path or is_url(path):
+        if not isinstance(path, str) or is_url(path):
             folder = tempfile.mkdtemp()
         else:
             folder = f"{part_of(os.path.realpath(path))}.d"

@@ -108,6 +108,25 @@ def replacing_folder(
             remove(part)
 
 
+@contextlib.contextmanager
+def same_folder(path: Any) -> Iterator[Callable[[], None]]:
+    """A function that raises ContainerError if another folder replaced this one."""
+    try:
+        handle = os.open(path, os.O_RDONLY) if isinstance(path, str) and os.path.isdir(path) else None
+    except OSError:  # a folder cannot be opened everywhere
+        handle = None
+
+    def unreplaced() -> None:
+        if handle is not None and not (os.path.exists(path) and os.path.samestat(os.fstat(handle), os.stat(path))):
+            raise ContainerError(Problem(path, "was replaced while it was read; read it again"))
+
+    try:  # as long as it is open, no other folder gets its number
+        yield unreplaced
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
 _PATIENCE = 60.0  # seconds that one waits for another
 
 

@@ -26,6 +26,7 @@ from zarr.storage import LocalStore, MemoryStore, StorePath
 
 from ..arrays import Array, LazyArray, Parts, Pieces, Size, lazy
 from ..errors import (
+    BinsparseError,
     ContainerError,
     IncompleteError,
     LimitError,
@@ -36,7 +37,7 @@ from ..errors import (
     UnsafeError,
 )
 from ..formats.json import RESERVED, load_json
-from ..limits import Limits
+from ..limits import DEFAULT_LIMITS, Limits
 from . import zarr_objects
 from .base import Storage, asked_for, bounded_chunk, is_url, touching
 from .checksums import of_header
@@ -44,7 +45,7 @@ from .direct import refuse_links
 from .replacing import refuse_existing, remove, replacing, replacing_folder
 from .zarr_direct import Chunks, chunks_of, keys_of
 from .zarr_objects import ObjectArray, Objects
-from .zarr_stores import Folder, check_store, is_near, opened, undone
+from .zarr_stores import Far, Folder, check_store, is_near, opened, undone
 
 ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
@@ -59,8 +60,9 @@ _MOST_FILES = 2**10  # of one array that grows, as long as they are small
 _MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
 _AT_ONCE = 2**6  # requests to a web server
 
-# The codecs that may run; those of version 2 by their numcodecs names.
+# The codecs that may run; those of version 2 by their numcodecs names. Texts, as AnnData has them, need vlen-utf8.
 _CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "blosc", "lz4", "crc32c", "shuffle"}
+_CODECS |= {"vlen-utf8"}
 
 
 def _direct(array: zarr.Array[Any]) -> Chunks | None:
@@ -106,6 +108,11 @@ class ZarrReader:
         self._arrays: dict[str, zarr.Array[Any]] = {}
         self._objects = Objects(group.store, limits)
 
+    @property
+    def group(self) -> zarr.Group:
+        """The group, for modules that read another layout."""
+        return self._group
+
     def read_header(self) -> Any:
         with touching(ATTRIBUTE):
             attributes = self._strict_attributes() if self._attributes is None else self._attributes
@@ -126,7 +133,7 @@ class ZarrReader:
         """The attributes, from the stored JSON. zarr itself accepts duplicate keys, and metadata of two versions."""
         _refuse_two_versions(self._group, ".zgroup")
         newer = self._group.metadata.zarr_format == 3
-        text = _stored(self._group, "zarr.json" if newer else ".zattrs")
+        text = _stored(self._group.store_path, "zarr.json" if newer else ".zattrs")
         return _attributes(text, newer, self._limits)
 
     def array(self, name: str) -> LazyArray | None:
@@ -231,12 +238,12 @@ def _stored_sizes(arrays: Iterable[zarr.Array[Any]]) -> list[int]:
     return sync(sizes())
 
 
-def _stored(node: zarr.Group | zarr.Array[Any], key: str) -> bytes | None:
-    """The value of a key beside the node, or None. A folder is read without zarr, which takes 0.3 ms a key."""
-    if not isinstance(node.store, Folder):
-        buffer = sync((node.store_path / key).get())
+def _stored(place: StorePath, key: str) -> bytes | None:
+    """The value of a key at a place, or None. A folder is read without zarr, which takes 0.3 ms a key."""
+    if not isinstance(place.store, Folder):
+        buffer = sync((place / key).get())
         return None if buffer is None else buffer.to_bytes()
-    root, path = str(node.store.root), f"{node.path}/{key}".lstrip("/")
+    root, path = str(place.store.root), f"{place.path}/{key}".lstrip("/")
     refuse_links(root, path)
     try:
         with open(os.path.join(root, path), "rb") as file:
@@ -247,7 +254,7 @@ def _stored(node: zarr.Group | zarr.Array[Any], key: str) -> bytes | None:
 
 def _refuse_two_versions(node: zarr.Group | zarr.Array[Any], older: str) -> None:
     """Raise ContainerError for a node with metadata of both versions, of which programs take one or the other."""
-    if _stored(node, older if node.metadata.zarr_format == 3 else "zarr.json") is not None:
+    if _stored(node.store_path, older if node.metadata.zarr_format == 3 else "zarr.json") is not None:
         raise ContainerError(Problem(str(node.store_path), "has metadata of two versions of Zarr"))
 
 
@@ -270,13 +277,22 @@ def _version_2_name(codec: Any) -> str:
 
 
 class ZarrWriter:
-    """A group that is being filled. Chunks of zeros are stored too, so that a missing chunk is detected."""
+    """A group that is being filled. Chunks of zeros are stored too, so that a missing chunk is detected.
 
-    def __init__(self, group: zarr.Group, storage: Storage) -> None:
+    ours: no other program changes the arrays. They have a mark and a fill value, which only hold as long.
+    """
+
+    def __init__(self, group: zarr.Group, storage: Storage, *, ours: bool = True) -> None:
         self._group = group
         self._storage = storage
+        self._ours = ours
         self._made: dict[str, zarr.Array[Any]] = {}
         self.written: list[str] = []
+
+    @property
+    def group(self) -> zarr.Group:
+        """The group, for modules that write another layout."""
+        return self._group
 
     def create(self, name: str, length: int, dtype: np.dtype[Any]) -> zarr.Array[Any]:
         """An array without chunks."""
@@ -290,9 +306,9 @@ class ZarrWriter:
                 name,
                 shape=(length,),
                 dtype=np.dtype(dtype.newbyteorder("<").str),  # zarr knows one of two C names of a type
-                fill_value=_sentinel(name, dtype),
+                fill_value=_sentinel(name, dtype) if self._ours else 0,
                 config={"write_empty_chunks": True},
-                attributes={_COMPLETE: True},
+                attributes={_COMPLETE: True} if self._ours else {},
                 **layout(name, length, compression),
             )
         return self._made[name]
@@ -387,24 +403,40 @@ def _known(store: Any, group: str | None, limits: Limits) -> ZarrReader | None:
 
     Nearer stores are cheap to ask, and give the metadata of the arrays themselves.
     """
-    place = store if isinstance(store, StorePath) else StorePath(store)
-    if is_near(place.store):
+    if not isinstance(store, Far) or (head := _head(store, group)) is None:
         return None
-    place = place / group if group else place
-    for key, version in (("zarr.json", 3), (".zattrs", 2)):
-        text = sync((place / key).get())
-        if text is not None:
-            attributes = _attributes(text.to_bytes(), version == 3, limits)
-            header = attributes.get(ATTRIBUTE)
-            match attributes.get(_ARRAYS):
-                # Another program that replaced the header did not know of the list.
-                case {"header": sum, "arrays": dict(), "bytes": dict()} if isinstance(
-                    header, dict
-                ) and sum == of_header(header):
-                    metadata = {"zarr_format": version, "attributes": attributes}
-                    return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
-            break
+    text, version = head
+    attributes = _attributes(text, version == 3, limits)
+    header = attributes.get(ATTRIBUTE)
+    match attributes.get(_ARRAYS):
+        # Another program that replaced the header did not know of the list.
+        case {"header": sum, "arrays": dict(), "bytes": dict()} if isinstance(header, dict) and sum == of_header(
+            header
+        ):
+            metadata = {"zarr_format": version, "attributes": attributes}
+            place = store / group if group else store
+            return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
     return None
+
+
+def _head(store: Any, group: str | None) -> tuple[bytes, int] | None:
+    """The stored JSON with the attributes of a group, and the version of Zarr; None for a group without attributes."""
+    heads: dict[str | None, tuple[bytes, int] | None] = store.heads if isinstance(store, Far) else {}
+    if group not in heads:
+        place = store if isinstance(store, StorePath) else StorePath(store)
+        place = place / group if group else place
+        texts = ((_stored(place, key), version) for key, version in (("zarr.json", 3), (".zattrs", 2)))
+        heads[group] = next(((text, version) for text, version in texts if text is not None), None)
+    return heads[group]
+
+
+def marks(path: Any, group: str | None) -> set[str]:
+    """The names of the attributes of a group; none for a group that is missing, damaged, or has a header."""
+    with opened(path) as store, contextlib.suppress(BinsparseError), touching(str(path)):
+        text, version = _head(store, group) or (None, 3)
+        found = _attributes(text, version == 3, DEFAULT_LIMITS)
+        return set() if ATTRIBUTE in found else set(found)
+    return set()
 
 
 @contextlib.contextmanager
@@ -615,11 +647,15 @@ def _clear(group: zarr.Group, limits: Limits) -> None:
             del group[name]
 
 
-def list_groups(path: Any, limits: Limits) -> list[str]:
-    """The groups of a store that have a header. The root is an empty string."""
+def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group], bool]] = ()) -> list[str]:
+    """The groups of a store that have a header, or that one of `claims` accepts. The root is an empty string."""
     with opened(path) as store, touching(str(path)):
         root = zarr.open_group(store, mode="r", use_consolidated=False)
         if not root.store.supports_listing:
             raise ContainerError(Problem(str(path), "a web server lists no groups; name one, as in URL:GROUP"))
         groups = [("", root), *((name, member) for name, member in root.members(max_depth=None))]
-        return sorted(name for name, member in groups if isinstance(member, zarr.Group) and ATTRIBUTE in member.attrs)
+        return sorted(
+            name
+            for name, member in groups
+            if isinstance(member, zarr.Group) and (ATTRIBUTE in member.attrs or any(claim(member) for claim in claims))
+        )

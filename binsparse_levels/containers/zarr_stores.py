@@ -43,13 +43,23 @@ def opened(path: Any) -> Iterator[Any]:
         yield Folder(path if isinstance(path, str) else path.root, read_only=True)
         return
     if is_url(path):
-        yield _at_url(path)
-        return
+        path = _at_url(path)
+    if isinstance(path, Store | StorePath) and not isinstance(path, Far):
+        place = path if isinstance(path, StorePath) else StorePath(path)
+        path = path if is_near(place.store) else Far(place.store, place.path)
     if not isinstance(path, str) or not os.path.isfile(path):
         yield path
         return
     with open_zip(path) as archive:
         yield _Zip(archive)
+
+
+class Far(StorePath):
+    """A place in an object store. heads: the metadata of groups, by path, so that each is asked for once."""
+
+    def __init__(self, store: Store, path: str = "") -> None:
+        super().__init__(store, path)
+        self.heads: dict[str | None, tuple[bytes, int] | None] = {}
 
 
 class Folder(LocalStore):

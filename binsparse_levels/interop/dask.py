@@ -216,7 +216,7 @@ def _entries(array: dask.array.Array, order: Sequence[int], fill: Any) -> Iterat
     starts = [np.cumsum([0, *sizes[:-1]]).tolist() for sizes in array.chunks]
     for numbers in itertools.product(*(range(array.numblocks[k]) for k in order)):
         index = tuple(numbers[order.index(k)] for k in range(array.ndim))
-        coords, values = _entries_of(array.blocks[index].compute(), fill)
+        coords, values = _entries_of((array.blocks[index] if index else array).compute(), fill)
         yield [x + starts[k][index[k]] for k, x in enumerate(coords)], values
 
 

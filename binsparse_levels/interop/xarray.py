@@ -7,6 +7,7 @@ sparse variable is a Binsparse tensor in a group of its own beside them. Its hea
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from zarr.storage import LocalStore, StorePath
 from ..containers.base import is_url
 from ..containers.replacing import refuse_existing, replacing, replacing_folder
 from ..containers.zarr_stores import opened
-from ..errors import BinsparseError, OptionError, PathExistsError, Problem, within_memory
+from ..errors import OptionError, PathExistsError, Problem, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..io import list_tensors, write
 from ..io.kinds import Location, Place, resolved, split_place, target_at
@@ -167,13 +168,10 @@ class BinsparseBackend(BackendEntrypoint):
         return found
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether this is a local Zarr store with a sparse variable, which xarray's own engine would leave out."""
+        """Whether a tensor lies right below the root of a local Zarr store: xarray's own engine would leave it out."""
         if not isinstance(filename_or_obj, str | os.PathLike) or not os.path.isdir(filename_or_obj):
             return False
-        with contextlib.suppress(BinsparseError, OSError):
-            path = _path_of(filename_or_obj)
-            return any(placed.tensor.dims for _, placed in _tensors(path, _groups(path)))
-        return False
+        return any(b'"binsparse"' in text for text in _metadata_below(os.fspath(filename_or_obj)))
 
 
 class BinsparseAccessor:
@@ -261,6 +259,14 @@ def _path_of(given: Any) -> str:
     if group is not None:
         raise OptionError(Problem(str(given), "a Dataset is a whole store or file; leave out the group"))
     return str(path) if is_url(path) else os.path.abspath(path)
+
+
+def _metadata_below(folder: str) -> Iterator[bytes]:
+    """The metadata right below the root of a Zarr store of either version."""
+    for key in ("zarr.json", ".zattrs"):
+        for path in glob.iglob(os.path.join(glob.escape(folder), "*", key)):
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                yield file.read()
 
 
 def _groups(path: str) -> list[str]:

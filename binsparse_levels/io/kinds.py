@@ -36,6 +36,8 @@ class Kind(NamedTuple):
     folder, zip: names of files in a folder, or of members of a zip file, by which it is recognised.
     group: names of attributes or members of an HDF5 group, by which it is recognised. The module's `claims(group)`
         tells `list_tensors` for certain.
+    zarr_group: names of attributes of a Zarr group without a header, by which it is recognised. `claims` as above.
+    inner: the field, `group` or `zarr_group`, by which groups of such a file are recognised as of another kind.
     objects: the class of open objects, as "module:class".
     remote: the module opens URLs. It overwrites an open store in place.
     in_memory: the arrays are in memory already.
@@ -52,6 +54,8 @@ class Kind(NamedTuple):
     folder: tuple[str, ...] = ()
     zip: tuple[str, ...] = ()
     group: tuple[str, ...] = ()
+    zarr_group: tuple[str, ...] = ()
+    inner: str = ""
     objects: str = ""
     remote: bool = False
     in_memory: bool = False
@@ -59,7 +63,12 @@ class Kind(NamedTuple):
     def marks(self) -> list[object]:
         """Everything by which a file is recognised, which no other kind may have."""
         signatures = self.signature if isinstance(self.signature, tuple) else (self.signature,)
-        pairs = (("in a folder", self.folder), ("in a zip file", self.zip), ("in a group", self.group))
+        pairs = (
+            ("in a folder", self.folder),
+            ("in a zip file", self.zip),
+            ("in a group", self.group),
+            ("in a Zarr group", self.zarr_group),
+        )
         return [*self.suffixes, *signatures, *((mark, where) for where, marks in pairs for mark in marks)]
 
 
@@ -74,8 +83,13 @@ _ZARR = ("zarr.json", ".zgroup")
 KINDS = {
     "sscdf": _SSCDF,
     "sscdf_json": _SSCDF._replace(suffixes=(), options={"dialect": "json"}, signature=(), objects=""),
-    "hdf5": Kind(".containers.hdf5", (".h5", ".hdf5"), signature=_HDF5, group=("binsparse",), objects="h5py:Group"),
-    "zarr": Kind(".containers.zarr", (".zarr", ".zarr.zip"), folder=_ZARR, zip=_ZARR, remote=True),
+    "hdf5": Kind(
+        ".containers.hdf5", (".h5", ".hdf5"),
+        signature=_HDF5, group=("binsparse",), inner="group", objects="h5py:Group",
+    ),
+    "zarr": Kind(
+        ".containers.zarr", (".zarr", ".zarr.zip"), folder=_ZARR, zip=_ZARR, inner="zarr_group", remote=True
+    ),
     "zarr2": Kind(".containers.zarr", (), {"zarr_format": 2}),
     "npz": Kind(".containers.npz", (".npz",), zip=("binsparse.npy",)),
     "rawarray_directory": Kind(".containers.ra_folder", (".bspra",), folder=("values.ra",)),
@@ -97,8 +111,9 @@ KINDS = {
         tensors=True, folder=("version",), group=("version",),
     ),
     "anndata": Kind(
-        ".io.files.anndata", reads=("group", "duplicates"),
-        tensors=True, group=("encoding-type", "h5sparse_format", "barcodes", "matrix"),
+        ".io.files.anndata", (".h5ad",), reads=("group", "duplicates"),
+        writes=("group", "obs_names", "var_names", "storage", "limits"), tensors=True,
+        group=("encoding-type", "h5sparse_format", "barcodes", "matrix"), zarr_group=("encoding-type",),
     ),
 }  # fmt: skip
 
@@ -145,10 +160,10 @@ class Location:
 
     def within(self, group: str | None) -> Location:
         """A group of this file, which may be of another kind by the marks that it has."""
-        name, marks = self.name, getattr(self.module, "marks", None)
-        if marks is not None:
-            there = marks(self.handle, group)
-            name = next((other for other, kind in KINDS.items() if there.intersection(kind.group)), name)
+        name, inner = self.name, self.kind.inner
+        if inner:
+            there = self.module.marks(self.handle, group)
+            name = next((other for other, kind in KINDS.items() if there.intersection(getattr(kind, inner))), name)
         return replace(self, group=group, name=name)
 
     def options(self, given: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
@@ -193,9 +208,9 @@ def resolved(place: Place, *, whole: bool = False) -> Iterator[Location]:
         yield location if whole else location.within(group)
 
 
-def claims_of_groups() -> list[Callable[[Any], bool]]:
-    """What tells of an HDF5 group whether it is of one of the kinds that groups are recognised as."""
-    modules = [module_of(kind) for kind in KINDS.values() if kind.group]
+def claims_of_groups(inner: str) -> list[Callable[[Any], bool]]:
+    """What tells of a group whether it is of one of the kinds that groups are recognised as. inner: as of Kind."""
+    modules = [module_of(kind) for kind in KINDS.values() if getattr(kind, inner)]
     return [module.claims for module in modules if hasattr(module, "claims")]
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..arrays import LazyArray
 from ..containers.base import ArrayInfo, Reader
+from ..containers.replacing import same_folder
 from ..engine.emission import Duplicates
 from ..engine.tree import Tree
-from ..errors import ArrayError, ContainerError, DialectWarning, Problem, raise_if, within_memory
+from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memory
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..formats.index_map import IndexMap
 from ..limits import DEFAULT_LIMITS, Limits
@@ -65,7 +65,7 @@ def read(
             )
             return tensor
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
-        with _same_folder(location.path) as unreplaced:
+        with same_folder(location.path) as unreplaced:
             try:
                 with _reading(location, limits) as reader:
                     loading = Loading(reader, limits, lenient)
@@ -105,7 +105,7 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
             keep = _Keep()
             tensor = lazy_tensor(stack.enter_context(_looking(location, limits)), keep)
         else:
-            unreplaced = stack.enter_context(_same_folder(location.path))
+            unreplaced = stack.enter_context(same_folder(location.path))
             keep = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
             tensor = keep.lazy_tensor()
             unreplaced()
@@ -229,7 +229,7 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     """
     with resolved(path, whole=True) as file:
         if hasattr(file.module, "list_groups"):
-            claims = {"claims": claims_of_groups()} if hasattr(file.module, "marks") else {}
+            claims = {"claims": claims_of_groups(file.kind.inner)} if file.kind.inner else {}
             return [name or "/" for name in file.module.list_groups(file.handle, limits, **claims)]
         if not file.kind.tensors:
             with _reading(file, limits) as reader:
@@ -251,22 +251,3 @@ def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:
             array.verify()
     problems = tree.check_in_parts(_AT_ONCE, order)
     raise_if(ArrayError, [Problem(f"{name}: {problem.path}", problem.message) for problem in problems])
-
-
-@contextlib.contextmanager
-def _same_folder(path: Any) -> Iterator[Callable[[], None]]:
-    """A function that raises ContainerError if another folder replaced this one."""
-    try:
-        handle = os.open(path, os.O_RDONLY) if isinstance(path, str) and os.path.isdir(path) else None
-    except OSError:  # a folder cannot be opened everywhere
-        handle = None
-
-    def unreplaced() -> None:
-        if handle is not None and not (os.path.exists(path) and os.path.samestat(os.fstat(handle), os.stat(path))):
-            raise ContainerError(Problem(path, "was replaced while it was read; read it again"))
-
-    try:  # as long as it is open, no other folder gets its number
-        yield unreplaced
-    finally:
-        if handle is not None:
-            os.close(handle)

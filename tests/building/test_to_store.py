@@ -296,6 +296,7 @@ def client_of(kind, cluster):
         yield cluster if kind == "dask" else None
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("client", [None, "threads", "processes", "dask"])
 def test_clients(tmp_path, cluster, client):
@@ -314,6 +315,7 @@ def test_clients(tmp_path, cluster, client):
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("client", ["processes", "dask"])
 def test_functions_are_sent_to_processes_anew(tmp_path, cluster, client):
@@ -557,6 +559,7 @@ def test_a_source_that_changes_while_it_is_read(tmp_path):
         build(folder, tmp_path / "a.zarr", SHAPE, "sparse(3)", columns=NAMES, duplicates="sum", progress=changed)
 
 
+@pytest.mark.slow
 def test_a_plan_in_a_relative_folder_is_found_by_others(tmp_path, monkeypatch, cluster):
     monkeypatch.chdir(tmp_path)
     folder = parquet(tmp_path / "in", *entries())
@@ -634,6 +637,7 @@ def test_a_worker_that_is_killed(tmp_path, stage):
 # Two callers
 
 
+@pytest.mark.slow
 def test_two_callers_on_one_folder(tmp_path):
     folder, refused = parquet(tmp_path / "in", *entries()), []
     options = {"columns": NAMES, "duplicates": "sum", "work": tmp_path / "work"}

@@ -43,6 +43,7 @@ from binsparse_levels.engine import joining
 from binsparse_levels.formats.format import parse_format
 
 SHAPE = (50, 60, 70)
+SAMPLED = partitions.sampled
 STORAGE = Storage(chunks=16, shards=64)
 
 
@@ -51,7 +52,7 @@ def small(monkeypatch):
     """Blocks of a few entries, and steps that write a few items; one partition is cut again."""
     monkeypatch.setattr(to_store, "rows_within", lambda *_, **__: 500)
     monkeypatch.setattr(target, "_WRITTEN", 4096)
-    monkeypatch.setattr(partitions, "sampled", lambda work: [0])
+    monkeypatch.setattr(partitions, "sampled", lambda work: SAMPLED(work)[:1])
 
 
 def entries(count=3000):
@@ -106,7 +107,8 @@ STEPS = "import sys, binsparse_levels as bl; [bl.step(sys.argv[1], sys.argv[2], 
 
 
 @pytest.mark.slow
-def test_steps_in_any_order_by_processes_that_know_the_folder_alone(tmp_path):
+def test_steps_in_any_order_by_processes_that_know_the_folder_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(partitions, "sampled", SAMPLED)  # as in those processes
     rng, work = np.random.default_rng(0), tmp_path / "work"
     stages = begun(tmp_path)
     assert [x.name for x in stages] == list(running.STAGES)
@@ -423,6 +425,7 @@ def test_a_store_is_held_by_one(any_store):
         assert pool.submit(held).result()
 
 
+@pytest.mark.slow
 def test_a_lease_of_the_dead_is_taken_over_once(s3, monkeypatch):
     monkeypatch.setattr(store, "_LEASE", 3.0)
     one, taken = store._Bucket(f"{s3}/work"), []

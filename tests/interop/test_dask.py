@@ -78,7 +78,10 @@ def test_any_rank_format_and_fill_value(tmp_path):
     bl.write(tmp_path / "map.h5", bl.pack_dense(cells, "sparse(2)", map="(0 1), 2"))
     assert (dense(bl.to_dask(tmp_path / "map.h5")[1:, 2]) == cells[1:, 2]).all()
     bl.write(tmp_path / "scalar.h5", bl.pack([], [3.5], (), "element"))
-    assert bl.to_dask(tmp_path / "scalar.h5").compute() == 3.5
+    array = bl.to_dask(tmp_path / "scalar.h5")
+    assert array.compute() == 3.5
+    bl.from_dask(array * 2, tmp_path / "twice.h5", "element", memory=2**31)
+    assert bl.read(tmp_path / "twice.h5").to_dense() == 7
 
 
 @pytest.mark.slow

@@ -286,6 +286,24 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path, name):
     assert opened(tmp_path / name).load().identical(made())
 
 
+@pytest.mark.parametrize("name", ["a.zarr", "a.nc"])
+def test_any_rank_type_and_fill_value(tmp_path, name):
+    dataset = xr.Dataset(
+        {
+            "scalar": ((), sparse.COO(np.empty((0, 1), int), np.array([2.5]), shape=())),
+            "fill": ("x", sparse.COO([[0, 2]], [1.0, 2.0], shape=(4,), fill_value=np.nan)),
+            "bool": ("x", sparse.COO([[1]], [True], shape=4)),
+            "complex": (("x", "y"), sparse.COO([[1], [2]], [1 + 2j], shape=(4, 5))),
+            "empty": (("x", "z"), sparse.COO(np.empty((2, 0), int), np.empty(0), shape=(4, 0))),
+        }
+    )
+    bl.write_dataset(tmp_path / name, dataset)
+    assert opened(tmp_path / name).load().identical(dataset)
+    chunked = opened(tmp_path / name, tensor_chunks={"x": 3})
+    bl.write_dataset(tmp_path / f"b-{name}", chunked[["fill", "bool", "complex"]], memory=2**31)
+    assert opened(tmp_path / f"b-{name}").load().identical(dataset[["fill", "bool", "complex"]])
+
+
 def test_tensors_without_names_of_dimensions(tmp_path):
     made()[["dense"]].to_zarr(tmp_path / "a.zarr", consolidated=False)
     tensor = bl.pack([[0], [1]], [3.0], (2, 4), "CSR", attributes={"units": "m"})

@@ -211,7 +211,7 @@ def test_what_would_be_lost_is_refused(tmp_path, tensor, message):
     assert not os.listdir(tmp_path)
 
 
-def test_options(tmp_path):
+def test_options(tmp_path, monkeypatch):
     tensor = pack_dense(np.eye(3), "CSR")
     for name, wrong in [
         ("a", {"version": 3}), ("a", {"version": True}), ("a", {"gzip": 4}), ("a", {"chunks": 10}),
@@ -221,6 +221,7 @@ def test_options(tmp_path):
     ]:  # fmt: skip
         with pytest.raises(OptionError):
             write(tmp_path / name, tensor, kind="bpcells", **wrong)
+    monkeypatch.delattr(anndata, "write")
     with pytest.raises(OptionError, match="only read"):
         write(tmp_path / "a.h5ad", tensor, kind="anndata")
     with pytest.raises(OptionError, match="colour"):

@@ -177,12 +177,12 @@ class Group:
             raise self._missing(name)
         return array
 
-    def one_dimension(self, name: str) -> ArrayInfo:
-        """The metadata of a dataset of one dimension."""
-        info = self.info(name)
-        if len(info.shape) != 1:
-            raise ArrayError(Problem(name, f"expected one dimension, got shape {info.shape}"))
-        return info
+    def one_dimension(self, name: str) -> LazyArray:
+        """A dataset of one dimension."""
+        array = self._array(name)
+        if len(array.shape) != 1:
+            raise ArrayError(Problem(name, f"expected one dimension, got shape {array.shape}"))
+        return array
 
     def items(self, name: str, length: int, dtype: np.dtype[Any], *, view: bool = False) -> LazyArray:
         """The first items of a dataset, as `dtype`; view: their bytes, taken for items of `dtype`."""
@@ -191,7 +191,7 @@ class Group:
         def read(start: int, stop: int) -> Array:
             return stored[start:stop].view(dtype) if view else stored[start:stop].astype(dtype, copy=False)
 
-        return lazy(length, dtype, read, nbytes=stored.nbytes)
+        return lazy(length, dtype, read, nbytes=lambda: stored.nbytes)
 
     def _missing(self, name: str) -> BinsparseError:
         return PathMissingError(Problem(name, f"{self.reader.group.name} has no such dataset"))

@@ -1,0 +1,107 @@
+"""Tensors of any rank as elements of AnnData, in HDF5 and Zarr.
+
+An element is a Binsparse tensor in a group, which every reader of Binsparse opens. anndata finds the functions below by
+the type of an object in memory, and by the group's `encoding-type`. Its registry is private; a test holds it in place.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import zarr
+
+from ..arrays import one_piece
+from ..containers.base import DEFAULT_STORAGE, Storage
+from ..containers.hdf5 import HDF5Writer
+from ..containers.zarr import ZarrWriter
+from ..errors import OptionError, Problem, within_memory
+from ..formats.json import RESERVED
+from ..io import open as open_tensor
+from ..io import read
+from ..tensors.tensor import Tensor
+from .pydata_sparse import from_sparse, to_sparse
+
+if TYPE_CHECKING:
+    import sparse
+
+_SPEC = {"encoding-type": "binsparse", "encoding-version": "0.1.0"}
+_OBJECT = f"{RESERVED}object"  # an attribute: the element becomes this object again
+
+
+@within_memory
+def register_anndata() -> None:
+    """Let anndata write and read tensors of any rank in `uns`, and from version 0.13.1 on a COO of any rank in `obsm`.
+
+    From then on `write_h5ad`, `write_zarr`, `read_h5ad`, `read_zarr` and `write_elem` take a Tensor, and a COO of
+    pydata/sparse where that is installed. Each is read back as the same type. `open("x.h5ad:uns/NAME")` reads such a
+    tensor lazily. Of the options of anndata, `compression="gzip"` counts. A second call changes nothing.
+
+    anndata refuses a file with such elements in a program that has not called this function.
+
+    Raises
+    ------
+    OptionError : anndata is not installed, or its version has another registry.
+
+    >>> import anndata, tempfile
+    >>> from binsparse_levels import open, pack, register_anndata
+    >>> register_anndata()
+    >>> data = anndata.AnnData(shape=(2, 3))
+    >>> data.uns["counts"] = pack([[0, 1], [2, 0], [1, 1]], [1.0, 2.0], (2, 3, 4), "dense, sparse, sparse")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     data.write_h5ad(f"{folder}/a.h5ad")
+    ...     anndata.read_h5ad(f"{folder}/a.h5ad").uns["counts"].shape
+    ...     open(f"{folder}/a.h5ad:uns/counts")[0, 2, 1]
+    (2, 3, 4)
+    np.float64(1.0)
+    """
+    try:
+        from anndata._io.specs.registry import _LAZY_REGISTRY, _REGISTRY
+    except ImportError as error:
+        what = f"the registry of anndata was not found: {error}; install binsparse_levels[anndata]"
+        raise OptionError(Problem("anndata", what)) from None
+    writers: dict[type, Any] = {Tensor: _write_tensor}
+    if importlib.util.find_spec("sparse"):
+        import sparse
+
+        writers[sparse.COO] = _write_coo
+    for group in (h5py.Group, zarr.Group):
+        for kind, writer in writers.items():
+            _REGISTRY.register_write(group, kind, _SPEC)(writer)
+        _REGISTRY.register_read(group, _SPEC)(_read)
+        _LAZY_REGISTRY.register_read(group, _SPEC)(_open)
+
+
+def _write_tensor(
+    place: Any, name: str, tensor: Tensor, *, _writer: Any, dataset_kwargs: Mapping[str, Any] | None = None
+) -> None:
+    """Write a tensor into a new group of an open group."""
+    header, arrays = tensor._stored()
+    group = place.create_group(name)
+    writer: HDF5Writer | ZarrWriter
+    if isinstance(group, h5py.Group):
+        gzip = (dataset_kwargs or {}).get("compression") == "gzip"
+        writer = HDF5Writer(group, Storage("gzip") if gzip else DEFAULT_STORAGE)
+    else:
+        writer = ZarrWriter(group, DEFAULT_STORAGE)
+    for key, array in arrays.items():
+        writer.write(key, one_piece(array))
+    writer.write_header(header)
+
+
+def _write_coo(place: Any, name: str, array: sparse.COO, **options: Any) -> None:
+    _write_tensor(place, name, from_sparse(array), **options)
+    place[name].attrs[_OBJECT] = "sparse.COO"
+
+
+def _read(group: Any, *, _reader: Any) -> Any:
+    """The object in a group."""
+    tensor = read(group)
+    return to_sparse(tensor) if group.attrs.get(_OBJECT) == "sparse.COO" else tensor
+
+
+def _open(group: Any, *, _reader: Any) -> Tensor:
+    """The tensor in a group, lazily."""
+    return open_tensor(group)

@@ -1,0 +1,57 @@
+"""The tables `obs` and `var` of AnnData, whose indices name the rows and columns of its matrices."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import h5py
+
+from ...containers import hdf5
+from ...containers.replacing import same_folder
+from ...errors import ContainerError, PathMissingError
+from ...limits import Limits
+from .sources import Group
+
+Opener: TypeAlias = Callable[[str], Group]
+Axes: TypeAlias = tuple[str | None, str | None]
+
+NAMES = ("row_names", "column_names")  # the attributes of a tensor that hold them
+
+# The tables that name the rows and the columns of a matrix, by the group it is in. Other matrices are of obs and var.
+AXES: dict[str, Axes] = {
+    "obsp": ("obs", "obs"),
+    "varp": ("var", "var"),
+    "obsm": ("obs", None),
+    "varm": ("var", None),
+    "raw": ("obs", "raw/var"),
+}
+
+
+@contextlib.contextmanager
+def opened(path: Any, group: str | None, limits: Limits) -> Iterator[Group]:
+    """A group of an HDF5 file or a Zarr store."""
+    if isinstance(path, h5py.Group) or (isinstance(path, str) and not os.path.isdir(path)):
+        with hdf5.reading(path, group, limits) as found:
+            yield Group(found, limits)
+        return
+    from ...containers import zarr  # HDF5 does without
+    from .zarr_group import ZarrGroup
+
+    folder = str(getattr(path, "root", path))  # of a store
+    with same_folder(folder) as unreplaced, zarr.reading(path, group, limits) as reader:
+        yield ZarrGroup(reader, limits, unreplaced)
+
+
+def names_of(at: Opener, axis: str) -> list[str]:
+    """The names along an axis. Raises ContainerError, ArrayError where they are not stored as texts."""
+    table = at(axis)
+    index = table.attribute_text("_index")
+    try:
+        return table.texts(index)
+    except PathMissingError:
+        raise
+    except ContainerError:  # a group: texts that may be missing, of which an index has none
+        return at(f"{axis}/{index}").texts("values")

@@ -1,0 +1,234 @@
+"""Matrices into AnnData, in HDF5 and Zarr: as a new file, or beside everything else in a file that is there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import h5py
+import numpy as np
+
+from ...arrays import Array, one_piece
+from ...containers import hdf5
+from ...containers.base import DEFAULT_STORAGE, Storage, Writer, is_url, touching
+from ...errors import ArrayError, ContainerError, FormatError, OptionError, PathExistsError, Problem
+from ...limits import DEFAULT_LIMITS, Limits
+from ...tensors.targets import check_representable
+from ...tensors.tensor import Tensor
+from .anndata_tables import AXES, NAMES, Axes, names_of, opened
+
+Names: TypeAlias = Mapping[str, list[str]]  # by axis
+
+_FOLDERS: dict[str, Axes] = {
+    "layers": ("obs", "var"),
+    **{name: AXES[name] for name in ("obsp", "varp", "obsm", "varm")},
+    "uns": (None, None),
+}
+_PLACES = f"X, uns/NAME, {', '.join(f'{name}/NAME' for name in _FOLDERS if name != 'uns')}"
+_DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
+_ROOT = {"encoding-type": "anndata", "encoding-version": "0.1.0"}
+_TEXTS = {"encoding-type": "string-array", "encoding-version": "0.2.0"}
+_TABLE = {"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index", "column-order": []}
+
+
+def write(
+    path: str,
+    tensor: Tensor,
+    *,
+    overwrite: bool = False,
+    group: str | None = None,
+    obs_names: Iterable[str] | None = None,
+    var_names: Iterable[str] | None = None,
+    storage: Storage = DEFAULT_STORAGE,
+    limits: Limits = DEFAULT_LIMITS,
+) -> None:
+    """Write a matrix into a file of AnnData.
+
+    A folder, a URL, and a path that ends with .zarr or .zarr.zip are Zarr. Other paths are HDF5. Without a group, the
+    matrix becomes the X of a new file. The groups X, layers/NAME, obsp/NAME, varp/NAME, obsm/NAME, varm/NAME and
+    uns/NAME are written into the file that is there, which keeps everything else, or into a new file.
+
+    A format that is stored by columns (CSC, DCSC …) becomes a csc_matrix, every other format a csr_matrix. All stored
+    entries are kept. In a file that is there, the shape has to fit `obs` and `var`.
+
+    obs_names, var_names: the names of rows and columns of a new file. By default they are the tensor's attributes
+    `row_names` and `column_names`, else numbers. Names for a file that is there have to be its own.
+
+    Raises FormatError for a tensor that AnnData cannot represent, or that does not fit the file; OptionError,
+    ContainerError, PathExistsError.
+    """
+    place = f"{path}:{group or 'X'}"
+    *folders, name = (group or "X").split("/")
+    axes = _axes_of(place, [*folders, name])
+    matrix = _matrix(tensor, place)
+    names = _known_names(matrix, axes, {"obs": obs_names, "var": var_names})
+    arrays = _arrays_of(matrix)
+    storage.check_names(arrays)
+    with touching(path), _root(path, group is not None, overwrite, limits, storage) as (root, writer_of):
+        if len(root) or len(root.attrs):
+            _check_file(root, place, matrix.shape, axes, names, limits)
+        else:
+            _make_file(root, matrix.shape, axes, names)
+        parent = root
+        for folder in folders:
+            parent = _folder(parent, folder)
+        if name in parent.keys():  # noqa: SIM118 (`in parent` follows links)
+            if not overwrite:
+                raise PathExistsError(Problem(place, "already exists; pass overwrite=True"))
+            del parent[name]
+        made = parent.create_group(name)
+        writer = writer_of(made)
+        for key, array in arrays.items():
+            writer.write(key, one_piece(array))
+        kind = "csc_matrix" if _by_columns(matrix) else "csr_matrix"
+        made.attrs.update({"encoding-type": kind, "encoding-version": "0.1.0", "shape": list(matrix.shape)})
+
+
+def _axes_of(place: str, parts: Sequence[str]) -> Axes:
+    """The tables that name the rows and columns at a place. Raises ContainerError for a place without matrices."""
+    if parts == ["X"]:
+        return "obs", "var"
+    odd = any(not part or part.startswith(".") or part == "zarr.json" for part in parts)
+    if odd or len(parts) < 2 or parts[0] not in _FOLDERS or (len(parts) > 2 and parts[0] != "uns"):
+        raise ContainerError(Problem(place, f"AnnData holds matrices in {_PLACES}; write to one of these"))
+    return _FOLDERS[parts[0]]
+
+
+def _by_columns(tensor: Tensor) -> bool:
+    return tensor.format.order == (1, 0)
+
+
+def _matrix(tensor: Tensor, place: str) -> Tensor:
+    """The tensor as CSR or CSC. Raises FormatError for a tensor that AnnData cannot represent."""
+    if tensor.ndim != 2:
+        what = f"AnnData holds sparse matrices, got {tensor.ndim} dimensions; see register_anndata for tensors in uns"
+        raise FormatError(Problem(place, what))
+    type_fits = tensor.dtype.kind in "biu" or tensor.dtype in (np.float32, np.float64)  # those of scipy
+    check_representable(tensor, "AnnData", place, type_fits=type_fits)
+    return tensor.convert("CSC" if _by_columns(tensor) else "CSR")
+
+
+def _arrays_of(matrix: Tensor) -> dict[str, Array]:
+    """The arrays by their names in AnnData. Both index arrays have the integer type that scipy would choose."""
+    small = max(*matrix.shape, len(matrix.values)) <= np.iinfo(np.int32).max
+    dtype = np.int32 if small else np.int64
+    return {
+        "data": matrix.values,
+        "indices": matrix.arrays["indices_1"].astype(dtype, copy=False),
+        "indptr": matrix.arrays["pointers_to_1"].astype(dtype, copy=False),
+    }
+
+
+def _known_names(matrix: Tensor, axes: Axes, options: Mapping[str, Iterable[str] | None]) -> Names:
+    """The names along obs and var that the options or the attributes of the matrix say."""
+    found: dict[str, list[str]] = {}
+    sizes: dict[str, int] = {}
+    for axis, size, attribute in zip(axes, matrix.shape, NAMES, strict=True):
+        if axis is None:
+            continue
+        if sizes.setdefault(axis, size) != size:
+            raise FormatError(Problem("shape", f"expected as many rows as columns, got {matrix.shape}"))
+        if names := matrix.attributes.get(attribute):
+            found[axis] = _texts(names, f"attributes.{attribute}", FormatError, size)
+    for axis, given in options.items():
+        if given is not None:
+            found[axis] = _texts(given, f"{axis}_names", OptionError, sizes.get(axis))
+    return found
+
+
+def _texts(names: Any, path: str, error: type[FormatError] | type[OptionError], size: int | None) -> list[str]:
+    """Names as a list of texts, of which there are `size`."""
+    texts = [] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+    if not all(isinstance(text, str) for text in texts) or (size is not None and len(texts) != size):
+        wanted = "texts" if size is None else f"{size} texts"
+        raise error(Problem(path, f"expected {wanted}, got {names!r:.60}"))
+    return list(map(str, texts))
+
+
+@contextlib.contextmanager
+def _root(
+    path: str, keep: bool, overwrite: bool, limits: Limits, storage: Storage
+) -> Iterator[tuple[Any, Callable[[Any], Writer]]]:
+    """The root of a new file, or with `keep` of a copy of the file, and a function that gives the writer of a group.
+
+    The new file replaces the old one when the block ends well.
+    """
+    group = "" if keep else None
+    if not _is_zarr(path):
+        with hdf5.writing(path, group, overwrite, limits, storage) as file:
+            yield file.group, lambda place: hdf5.HDF5Writer(place, storage)
+        return
+    import zarr
+
+    from ...containers.zarr import ZarrWriter, writing  # HDF5 does without
+
+    with writing(path, group, overwrite, limits, storage) as store:
+        root = store.group
+        yield root, lambda place: ZarrWriter(place, storage, ours=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # zarr warns that the specification of version 3 does not know it
+            zarr.consolidate_metadata(root.store, path=root.path)
+
+
+def _is_zarr(path: str) -> bool:
+    return is_url(path) or os.path.isdir(path) or path.lower().rstrip("/").endswith((".zarr", ".zarr.zip"))
+
+
+def _check_file(root: Any, place: str, shape: Sequence[int], axes: Axes, names: Names, limits: Limits) -> None:
+    """Raise ContainerError for another file than AnnData's, FormatError for a matrix that does not fit it."""
+    with contextlib.ExitStack() as closing:
+        there: dict[str, list[str]] = {}
+        for axis in ("obs", "var"):
+            try:
+                there[axis] = names_of(lambda name: closing.enter_context(opened(root, name, limits)), axis)
+            except (ContainerError, ArrayError) as error:
+                what = f"the file has no table {axis} with an index ({error}); write to a file of AnnData, or a new one"
+                raise ContainerError(Problem(place, what)) from None
+    for dimension, table in enumerate(axes):
+        if table is not None and len(there[table]) != shape[dimension]:
+            what = f"{table} has {len(there[table])} names, and dimension {dimension} size {shape[dimension]}"
+            raise FormatError(Problem(place, f"{what}; write a matrix that fits"))
+    for axis, given in names.items():
+        if given != there[axis]:
+            pairs = zip(given, there[axis], strict=False)
+            at = next((k for k, (name, other) in enumerate(pairs) if name != other), min(len(given), len(there[axis])))
+            what = f"the names of {axis} in the file differ at {at}; bring the matrix into the order of the file"
+            raise FormatError(Problem(place, what))
+
+
+def _make_file(root: Any, shape: Sequence[int], axes: Axes, names: Names) -> None:
+    """Make an AnnData without matrices."""
+    root.attrs.update(_ROOT)
+    for name in (*_FOLDERS, "obs", "var"):
+        root.create_group(name).attrs.update(_DICT)
+    sizes = {axis: size for axis, size in zip(axes, shape, strict=True) if axis is not None}
+    for axis in ("obs", "var"):
+        texts = names.get(axis, [str(k) for k in range(sizes.get(axis, 0))])
+        root[axis].attrs.update(_TABLE)
+        _write_texts(root[axis], "_index", texts)
+
+
+def _write_texts(group: Any, name: str, texts: list[str]) -> None:
+    if isinstance(group, h5py.Group):
+        array = group.create_dataset(name, (len(texts),), h5py.string_dtype())
+    else:
+        array = group.create_array(name, shape=(len(texts),), dtype=str, chunks=(max(len(texts), 1),))
+    if texts:
+        array[...] = np.array(texts, object)
+    array.attrs.update(_TEXTS)
+
+
+def _folder(parent: Any, name: str) -> Any:
+    """The group of that name, which is made where it is missing."""
+    there = name in parent.keys()  # noqa: SIM118 (`in parent` follows links)
+    with touching(f"{parent.name}/{name}"):
+        found = hdf5.walk(parent, name, make=True) if isinstance(parent, h5py.Group) else parent.require_group(name)
+    said = found.attrs.get("encoding-type", "dict")
+    if not there:
+        found.attrs.update(_DICT)
+    elif said != "dict":
+        raise ContainerError(Problem(found.name, f"is a {said!s:.40}, which holds no matrices; choose another name"))
+    return found

@@ -1,0 +1,521 @@
+"""AnnData in HDF5 and Zarr, held to anndata itself, both ways."""
+
+import os
+import shutil
+import warnings
+
+import anndata
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import zarr
+from zarr.storage import MemoryStore
+
+from binsparse_levels import (
+    ArrayError,
+    BinsparseError,
+    ContainerError,
+    FormatError,
+    LimitError,
+    Limits,
+    OptionError,
+    UnsafeError,
+    append,
+    from_scipy,
+    list_tensors,
+    pack,
+    read,
+    read_all,
+    to_scipy,
+    write,
+)
+from binsparse_levels import open as open_tensor
+from binsparse_levels.containers import hdf5
+from binsparse_levels.containers import zarr as zarr_container
+from binsparse_levels.io import describe
+
+# Of anndata 0.13 with pandas 3.
+pytestmark = pytest.mark.filterwarnings("ignore:The '.*' option is deprecated")
+
+FILES = {"hdf5": "a.h5ad", "zarr2": "2.zarr", "zarr3": "3.zarr"}
+CELLS, GENES = [f"cell {k}" for k in range(30)], [f"gene é{k}" for k in range(20)]
+
+
+def matrix(shape=(30, 20), format="csr", seed=0):
+    return scipy.sparse.random_array(shape, density=0.2, format=format, rng=seed)
+
+
+def equal(found, expected):
+    return found.shape == expected.shape and abs(found - expected).nnz == 0
+
+
+def made():
+    """An AnnData with a matrix in every place."""
+    data = anndata.AnnData(
+        matrix(), obs=pd.DataFrame({"kind": ["a", "b"] * 15}, index=CELLS), var=pd.DataFrame(index=GENES)
+    )
+    data.layers["counts"] = matrix(format="csc", seed=1)
+    data.raw = data.copy()
+    data.obsp["graph"] = matrix((30, 30), seed=2)
+    data.varp["graph"] = matrix((20, 20), seed=3)
+    data.obsm["few"], data.obsm["dense"] = matrix((30, 5), seed=4), np.ones((30, 2))
+    data.varm["few"] = matrix((20, 3), "csc", seed=5)
+    data.uns["tree"] = {"matrix": matrix((7, 9), seed=6), "text": "é", "number": 3}
+    return data
+
+
+def stored(folder, kind):
+    """The path of that AnnData, as anndata writes it."""
+    path = str(folder / FILES[kind])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what will be the default
+        if kind == "hdf5":
+            made().write_h5ad(path)
+        else:
+            with anndata.settings.override(zarr_write_format=int(kind[-1])):
+                made().write_zarr(path)
+    return path
+
+
+def loaded(path):
+    return anndata.read_h5ad(path) if path.endswith(".h5ad") else anndata.read_zarr(path)
+
+
+def content(path):
+    """Every key with its bytes, of a folder or a file."""
+    inner = [os.path.join(at, name) for at, _, names in os.walk(path) for name in names]
+    contents = {}
+    for file in inner or [path]:
+        with open(file, "rb") as opened:
+            contents[file] = opened.read()
+    return contents
+
+
+@pytest.fixture(scope="module", params=FILES)
+def theirs(request, tmp_path_factory):
+    return stored(tmp_path_factory.mktemp("theirs"), request.param)
+
+
+@pytest.fixture
+def copied(theirs, tmp_path):
+    path = str(tmp_path / os.path.basename(theirs))
+    (shutil.copytree if os.path.isdir(theirs) else shutil.copy)(theirs, path)
+    return path
+
+
+PLACES = {
+    "X": lambda data: data.X,
+    "layers/counts": lambda data: data.layers["counts"],
+    "obsm/few": lambda data: data.obsm["few"],
+    "obsp/graph": lambda data: data.obsp["graph"],
+    "raw/X": lambda data: data.raw.X,
+    "uns/tree/matrix": lambda data: data.uns["tree"]["matrix"],
+    "varm/few": lambda data: data.varm["few"],
+    "varp/graph": lambda data: data.varp["graph"],
+}
+NAMES = {
+    "obsm/few": {"row_names": CELLS},
+    "obsp/graph": {"row_names": CELLS, "column_names": CELLS},
+    "uns/tree/matrix": {},
+    "varm/few": {"row_names": GENES},
+    "varp/graph": {"row_names": GENES, "column_names": GENES},
+}
+
+# Reading
+
+
+def test_every_matrix_is_listed_and_read(theirs):
+    assert list_tensors(theirs) == sorted(PLACES)
+    data = made()
+    assert read(theirs).equals(read(f"{theirs}:X"))
+    for place, found in read_all(theirs).items():
+        expected = PLACES[place](data)
+        assert equal(to_scipy(found), expected)
+        assert str(found.format) == expected.format.upper()
+        assert found.attributes == NAMES.get(place, {"row_names": CELLS, "column_names": GENES})
+        described = describe(f"{theirs}:{place}").descriptor
+        assert (described.shape, described.number_of_stored_values) == (expected.shape, expected.nnz)
+
+
+def test_it_is_opened_lazily(theirs, monkeypatch):
+    tensor, csr = open_tensor(f"{theirs}:X"), matrix()
+    assert tensor.load().equals(read(theirs))
+    row = open_tensor(f"{theirs}:X")[3:5]
+    with monkeypatch.context() as context:
+        context.setattr(h5py.Dataset, "__getitem__", None)
+        assert row.shape == (2, 20)
+    assert equal(to_scipy(row.load()), csr[3:5])
+    assert tensor[7, 3] == csr[7, 3]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_row_of_a_store_reads_its_chunks_alone(version, monkeypatch):
+    csr = scipy.sparse.random_array((2000, 500), density=0.1, format="csr", rng=0)
+    store = MemoryStore()
+    root = zarr.create_group(store, zarr_format=version, attributes={"encoding-type": "anndata"})
+    group = root.create_group("X", attributes={"encoding-type": "csr_matrix", "shape": [2000, 500]})
+    for name, array in (("data", csr.data), ("indices", csr.indices), ("indptr", csr.indptr)):
+        group.create_array(name, data=array, chunks=(1000,))
+    monkeypatch.setattr(zarr_container, "_stored_sizes", None)  # no size is counted
+    tensor, seen, get = open_tensor(store), [], MemoryStore.get
+    monkeypatch.setattr(
+        MemoryStore, "get", lambda self, key, *given, **more: seen.append(key) or get(self, key, *given, **more)
+    )
+    assert equal(to_scipy(tensor[100:110].load()), csr[100:110])
+    assert 2 <= len(seen) < 12  # of 203
+
+
+def test_zarr_in_a_zip_file_in_memory_and_as_an_open_group(tmp_path):
+    path = stored(tmp_path, "zarr3")
+    shutil.make_archive(str(tmp_path / "zipped"), "zip", path)
+    os.rename(tmp_path / "zipped.zip", tmp_path / "a.zarr.zip")
+    assert list_tensors(tmp_path / "a.zarr.zip") == sorted(PLACES)
+    assert read(f"{tmp_path}/a.zarr.zip:layers/counts").equals(read(f"{path}:layers/counts"))
+    group = zarr.open_group(path, mode="r")
+    assert read(group["layers/counts"]).format.alias == "CSC"
+    assert read(group["layers/counts"]).attributes == {}
+    assert open_tensor(group["X"])[2].load().equals(read(path)[2].load())
+
+
+def test_a_header_of_ours_in_a_group_wins(tmp_path):
+    tensor = pack([[0, 1], [1, 0]], [1.0, 2.0], (2, 2), "CSR")
+    write(f"{tmp_path}/a.zarr:b", tensor)
+    zarr.open_group(tmp_path / "a.zarr")["b"].attrs["encoding-type"] = "csr_matrix"
+    assert read(f"{tmp_path}/a.zarr:b").equals(tensor)
+    zarr.open_group(tmp_path / "a.zarr").attrs["version"] = "packed-uint-matrix-v2"  # a mark in HDF5 alone
+    with pytest.raises(ContainerError, match="no attribute 'binsparse'"):
+        read(tmp_path / "a.zarr")
+
+
+def test_a_store_that_was_replaced_is_told(tmp_path):
+    path = stored(tmp_path, "zarr3")
+    tensor = open_tensor(path)
+    write(f"{path}:layers/more", read(path))
+    with pytest.raises(ContainerError, match="was replaced"):
+        tensor.load()
+    assert open_tensor(path).load().equals(read(f"{path}:layers/more"))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_faults_in_zarr(tmp_path, version):
+    path = stored(tmp_path, f"zarr{version}")
+
+    def broken(change, message, error=BinsparseError, **options):
+        copy = shutil.copytree(path, tmp_path / "copy.zarr")
+        change(zarr.open_group(copy, mode="r+", use_consolidated=False))
+        with pytest.raises(error, match=message):
+            read(copy, **options)
+        shutil.rmtree(copy)
+
+    def replaced(name, array, **options):
+        def change(root):
+            del root[name]
+            root.create_array(name, data=array, **options)
+
+        return change
+
+    def put(name, key, value):
+        return lambda root: root[name].attrs.__setitem__(key, value)
+
+    broken(lambda root: root["X/indptr"].__setitem__(3, 99), r"indptr\[")
+    broken(lambda root: root["X/indices"].__setitem__(3, -1), r"indices\[3\]")
+    broken(lambda root: root["X/indices"].__setitem__(3, 20), r"indices\[3\]: 20 is outside dimension 1")
+    broken(lambda root: root.__delitem__("X/data"), "data: /X has no such array")
+    broken(replaced("X/data", np.ones((3, 3))), "data: expected one dimension")
+    broken(replaced("X/data", np.ones(3)), "data: expected a length of 120, got 3")
+    broken(replaced("X/indices", np.ones(120)), "indices: expected integers, got float64", ArrayError)
+    broken(replaced("X/data", np.array(["a"] * 120, object).astype("T")), "data: expected numbers", ArrayError)
+    broken(put("X", "shape", [30]), "shape: expected 2 sizes", ContainerError)
+    broken(put("X", "shape", [30.0, 20.0]), "shape: expected integers", ContainerError)
+    broken(put("X", "shape", "30"), "shape: expected integers", ContainerError)
+    broken(put("X", "shape", [-30, 20]), "shape: expected 2 sizes", ContainerError)
+    broken(put("X", "shape", [31, 20]), "indptr: expected a length of 32", ArrayError)
+    broken(put("X", "encoding-type", "array"), "expected csr_matrix or csc_matrix", ContainerError)
+    broken(put("X", "encoding-type", ["csr_matrix"]), "encoding-type: expected a string", ContainerError)
+    broken(lambda root: root["X"].attrs.__delitem__("shape"), "shape", ContainerError)
+    broken(lambda root: root.__delitem__("X"), "expected csr_matrix or csc_matrix, got 'anndata'", ContainerError)
+    broken(lambda root: None, "array_bytes=100", LimitError, limits=Limits(array_bytes=100))
+
+    def other_codec(root):
+        filters = {"filters": [zarr.codecs.numcodecs.Delta(dtype="<f8")]} if version == 3 else {}
+        if version == 2:
+            import numcodecs
+
+            filters = {"filters": [numcodecs.Delta(dtype="<f8")]}
+        replaced("X/data", np.ones(120), **filters)(root)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of codecs beyond the specification
+        broken(other_codec, "the codec .* is not allowed", UnsafeError)
+
+    def without_texts(root):
+        del root["obs/_index"]
+        root.create_array("obs/_index", data=np.arange(30))
+
+    def with_missing_texts(root):  # as anndata stores texts of pandas that may be missing
+        del root["obs/_index"]
+        group = root.create_group("obs/_index", attributes={"encoding-type": "nullable-string-array"})
+        group.create_array("values", shape=(30,), dtype=str)[...] = np.array(CELLS, object)
+        group.create_array("mask", data=np.zeros(30, bool))
+
+    with_missing_texts(zarr.open_group(path, mode="r+", use_consolidated=False))
+    assert read(path).attributes["row_names"] == CELLS
+    write(f"{path}:layers/more", CSR, kind="anndata", obs_names=CELLS)
+    without_texts(zarr.open_group(path, mode="r+", use_consolidated=False))
+    assert read(path).attributes == {"column_names": GENES}
+    with pytest.raises(ContainerError, match="no table obs with an index"):
+        write(f"{path}:layers/other", CSR, kind="anndata")
+
+
+def test_any_damage_to_metadata_is_told(tmp_path):
+    path = stored(tmp_path, "zarr3")
+    generator, refused = np.random.default_rng(0), 0
+    files = [os.path.join(path, *parts, "zarr.json") for parts in (["X"], ["X", "data"], ["X", "indptr"], ["obs"], [])]
+    for _ in range(150):
+        file = files[generator.integers(len(files))]
+        with open(file, "rb") as opened:
+            before = opened.read()
+        data = bytearray(before)
+        data[generator.integers(len(data))] = generator.integers(256)
+        with open(file, "wb") as opened:
+            opened.write(data)
+        try:
+            read(f"{path}:X")
+        except BinsparseError:
+            refused += 1
+        with open(file, "wb") as opened:
+            opened.write(before)
+    assert refused > 30
+
+
+# Writing
+
+
+@pytest.mark.parametrize("name", ["new.h5ad", "new.zarr"])
+@pytest.mark.parametrize("options", [{}, {"compression": "gzip", "chunks": 50}])
+def test_a_new_file(tmp_path, name, options):
+    path = str(tmp_path / name)
+    write(path, from_scipy(matrix()), kind="anndata", obs_names=CELLS, var_names=pd.Index(GENES), **options)
+    data = loaded(path)
+    assert equal(data.X, matrix())
+    assert data.X.format == "csr"
+    assert data.X.indices.dtype == data.X.indptr.dtype == np.int32
+    assert (data.obs_names.tolist(), data.var_names.tolist()) == (CELLS, GENES)
+    found = read(path)
+    assert equal(to_scipy(found), matrix())
+    assert found.attributes == {"row_names": CELLS, "column_names": GENES}
+    for again in (str(tmp_path / "again.h5ad"), str(tmp_path / "again.zarr")):
+        write(again, found, kind="anndata")  # with the names that were read
+        assert loaded(again).obs_names.tolist() == CELLS
+        assert loaded(again).var_names.tolist() == GENES
+    (data.write_h5ad if path.endswith("ad") else lambda to: data.write_h5ad(to))(tmp_path / "theirs.h5ad")
+    assert read(tmp_path / "theirs.h5ad").equals(found)
+
+
+@pytest.mark.parametrize("name", ["new.h5ad", "new.zarr"])
+def test_a_new_file_may_begin_anywhere(tmp_path, name):
+    for number, (place, shape) in enumerate(
+        {"layers/a": (30, 20), "obsp/a": (30, 30), "varp/a": (20, 20), "obsm/a": (30, 4), "varm/a": (20, 4)}.items()
+    ):
+        path = str(tmp_path / f"{number}{name}")
+        write(f"{path}:{place}", from_scipy(matrix(shape)), kind="anndata")
+        data, (folder, key) = loaded(path), place.split("/")
+        assert equal(getattr(data, folder)[key], matrix(shape))
+        assert data.X is None
+        names = data.var_names if folder.startswith("var") else data.obs_names
+        assert names.tolist() == [str(k) for k in range(shape[0])]
+    write(f"{tmp_path}/uns{name}:uns/a/b", from_scipy(matrix()), kind="anndata", obs_names=CELLS)
+    data = loaded(str(tmp_path / f"uns{name}"))
+    assert equal(data.uns["a"]["b"], matrix())
+    assert (data.obs_names.tolist(), data.n_vars) == (CELLS, 0)
+
+
+def test_into_a_file_of_theirs(copied):
+    before, added = loaded(copied), {}
+    for place, shape, format in [
+        ("layers/more", (30, 20), "csc"), ("obsp/more", (30, 30), "csr"), ("varp/more", (20, 20), "csc"),
+        ("obsm/more", (30, 7), "csr"), ("varm/more", (20, 1), "csc"), ("uns/tree/more", (5, 6), "csr"),
+    ]:  # fmt: skip
+        added[place] = matrix(shape, format, seed=len(added))
+        write(f"{copied}:{place}", from_scipy(added[place]), kind="anndata")
+    write(f"{copied}:X", from_scipy(matrix(format="csc", seed=9)), kind="anndata", overwrite=True, obs_names=CELLS)
+    data = loaded(copied)
+    assert equal(data.X, matrix(seed=9))
+    assert data.X.format == "csc"
+    for place, expected in added.items():
+        folder, *rest = place.split("/")
+        found = getattr(data, folder)
+        for key in rest:
+            found = found[key]
+        assert equal(found, expected)
+        assert found.format == expected.format
+    for place in set(PLACES) - {"X"}:
+        assert equal(PLACES[place](data), PLACES[place](before))
+    assert data.obs.equals(before.obs)
+    assert data.var.equals(before.var)
+    assert (data.obsm["dense"] == 1).all()
+    assert data.uns["tree"]["text"] == "é"
+    assert list_tensors(copied) == sorted({*PLACES, *added})
+
+
+def test_backed_and_lazy_readers_agree(copied):
+    write(f"{copied}:layers/more", from_scipy(matrix(format="csc", seed=8)), kind="anndata")
+    write(f"{copied}:X", from_scipy(matrix(seed=9)), kind="anndata", overwrite=True)
+    lazy = anndata.experimental.read_lazy(copied)
+    assert equal(lazy.X.compute(), matrix(seed=9))
+    assert equal(lazy.layers["more"].compute(), matrix(seed=8))
+    assert equal(lazy[5:9].layers["more"].compute(), matrix(seed=8)[5:9])
+    if copied.endswith(".h5ad"):
+        backed = anndata.read_h5ad(copied, backed="r")
+        assert equal(backed.X[3:7], matrix(seed=9)[3:7])
+        assert equal(backed[2:4].to_memory().layers["more"], matrix(seed=8)[2:4])
+        backed.file.close()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_consolidated_metadata_stay_true(tmp_path, version):
+    path = stored(tmp_path, f"zarr{version}")
+    write(f"{path}:layers/more", from_scipy(matrix()), kind="anndata")
+    root = zarr.open_consolidated(path)
+    assert root.metadata.zarr_format == version
+    assert "more" in root["layers"]
+    assert dict(root["layers/more/data"].attrs) == {}
+    assert root["layers/more/indices"].fill_value == 0
+
+
+TYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
+
+
+@pytest.mark.parametrize("name", ["a.h5ad", "a.zarr"])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_types(tmp_path, name, dtype):
+    values = np.arange(1, 4).astype(dtype)
+    tensor = pack([[0, 1, 1], [1, 0, 3]], values, (3, 4), "DCSR")
+    write(tmp_path / name, tensor, kind="anndata")
+    found = loaded(str(tmp_path / name)).X
+    assert found.dtype == dtype
+    assert (found.toarray() == tensor.to_dense()).all()
+    assert read(tmp_path / name).values.tolist() == values.tolist()
+
+
+@pytest.mark.parametrize("name", ["a.h5ad", "a.zarr"])
+def test_formats_and_empty_matrices(tmp_path, name):
+    coords, values = [[0, 1, 1], [1, 0, 3]], [1.0, 2.0, 3.0]
+    rows, columns = ["CSR", "COO", "DMATR", "bitmap(2)"], ["CSC", "DCSC", "COOC"]
+    for number, format in enumerate(rows + columns):
+        write(tmp_path / f"{number}{name}", tensor := pack(coords, values, (3, 4), format), kind="anndata")
+        found = loaded(str(tmp_path / f"{number}{name}")).X
+        assert found.format == ("csc" if format in columns else "csr")
+        assert (found.toarray() == tensor.to_dense()).all()
+    for number, shape in enumerate([(0, 0), (0, 4), (3, 0), (3, 4)]):
+        write(tmp_path / f"empty{number}{name}", pack([[], []], np.empty(0), shape, "CSR"), kind="anndata")
+        assert loaded(str(tmp_path / f"empty{number}{name}")).shape == shape
+    write(tmp_path / f"iso{name}", pack(coords, 7, (3, 4), "CSR"), kind="anndata")
+    assert loaded(str(tmp_path / f"iso{name}")).X.data.tolist() == [7, 7, 7]
+
+
+def named(**attributes):
+    return pack([[0], [0]], [1.0], (30, 20), "CSR", attributes=attributes)
+
+
+CSR = pack([[0, 1], [1, 0]], [1.0, 2.0], (30, 20), "CSR")
+
+
+@pytest.mark.parametrize(
+    ("tensor", "place", "options", "message"),
+    [
+        (pack([[0]], [1.0], 30, "sparse"), "layers/a", {}, "got 1 dimensions"),
+        (pack([[0]] * 3, [1.0], (30, 20, 2), "sparse(3)"), "uns/a", {}, "got 3 dimensions; see register_anndata"),
+        (pack([[0], [0]], [1j], (30, 20), "CSR"), "layers/a", {}, "no complex128 values"),
+        (pack([[0], [0]], np.ones(1, np.float16), (30, 20), "CSR"), "layers/a", {}, "no float16 values"),
+        (pack([[0], [0]], [1.0], (30, 20), "CSR", fill_value=2), "layers/a", {}, "the fill value 2"),
+        (pack([[0], [0]], [1.0], (30, 30), "CSR", structure="symmetric_lower"), "obsp/a", {}, "expand_structure"),
+        (CSR[:7].load(), "layers/a", {}, "obs has 30 names, and dimension 0 size 7"),
+        (CSR[:, :7].load(), "layers/a", {}, "var has 20 names, and dimension 1 size 7"),
+        (CSR, "obsp/a", {}, "as many rows as columns"),
+        (CSR, "varm/a", {}, "var has 20 names, and dimension 0 size 30"),
+        (CSR, "layers/a", {"obs_names": CELLS[::-1]}, "the names of obs in the file differ at 0; bring"),
+        (CSR, "uns/a", {"var_names": GENES[:3]}, "the names of var in the file differ at 3"),
+        (named(column_names=[*GENES[:19], "x"]), "layers/a", {}, "the names of var in the file differ at 19"),
+        (named(row_names=["a"]), "layers/a", {}, "expected 30 texts"),
+        (CSR, "layers/a", {"obs_names": CELLS[1:]}, "obs_names: expected 30 texts"),
+        (CSR, "layers/a", {"obs_names": range(30)}, "obs_names: expected 30 texts"),
+        (CSR, "layers/a", {"var_names": "abc"}, "var_names: expected 20 texts"),
+        (CSR, "layers/a", {"colour": "red"}, "colour"),
+        (CSR, "layers/a", {"chunks": {"values": 3}}, "no array of the name 'values'"),
+        (CSR, "layers/a", {"narrow": True}, "narrow"),
+        (CSR, "layers/counts", {}, "already exists; pass overwrite=True"),
+        (CSR, "X", {}, "already exists; pass overwrite=True"),
+        (CSR, "layers", {}, "AnnData holds matrices in X, uns/NAME"),
+        (CSR, "layers/a/b", {}, "AnnData holds matrices in"),
+        (CSR, "raw/X", {}, "AnnData holds matrices in"),
+        (CSR, "obs/a", {}, "AnnData holds matrices in"),
+        (CSR, "layers/..", {}, "AnnData holds matrices in"),
+        (CSR, "layers/zarr.json", {}, "AnnData holds matrices in"),
+        (CSR, "uns/tree/matrix/a", {}, "is a csr_matrix, which holds no matrices"),
+        (CSR, "uns/tree/text/a", {}, "tree/text"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_and_the_file_stays(copied, tensor, place, options, message):
+    before = content(copied)
+    with pytest.raises(BinsparseError, match=message):
+        write(f"{copied}:{place}", tensor, kind="anndata", **options)
+    assert content(copied) == before
+    assert os.listdir(os.path.dirname(copied)) == [os.path.basename(copied)]
+
+
+def test_a_failing_write_leaves_the_file(copied, monkeypatch):
+    before = content(copied)
+    for writer in (hdf5.HDF5Writer, zarr_container.ZarrWriter):
+
+        def fail(self, name, pieces, real=writer.write):
+            if name == "indptr":
+                raise OSError("the disk is full")
+            real(self, name, pieces)
+
+        monkeypatch.setattr(writer, "write", fail)
+    with pytest.raises(ContainerError, match="the disk is full"):
+        write(f"{copied}:layers/counts", CSR, kind="anndata", overwrite=True)
+    assert content(copied) == before
+    with pytest.raises(ContainerError, match="the disk is full"):
+        write(copied, CSR, kind="anndata", overwrite=True)
+    assert content(copied) == before
+    assert os.listdir(os.path.dirname(copied)) == [os.path.basename(copied)]
+
+
+def test_a_whole_file_is_replaced_when_asked(copied):
+    with pytest.raises(FileExistsError):
+        write(copied, CSR, kind="anndata")
+    write(copied, CSR, kind="anndata", overwrite=True)
+    assert list_tensors(copied) == ["X"]
+    assert loaded(copied).obs_names[2] == "2"
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.zarr"])
+def test_other_files_are_not_written_into(tmp_path, name):
+    write(f"{tmp_path}/{name}:b", CSR)
+    before = content(str(tmp_path / name))
+    with pytest.raises(ContainerError, match="the file has no table obs with an index"):
+        write(f"{tmp_path}/{name}:layers/a", CSR, kind="anndata")
+    with pytest.raises(OptionError, match="not appended to"):
+        append(f"{stored(tmp_path, 'zarr3')}:X", CSR)
+    assert content(str(tmp_path / name)) == before
+
+
+def test_suffixes_zip_files_and_urls(tmp_path):
+    write(f"{tmp_path}/a.h5ad:layers/a", CSR)
+    assert loaded(f"{tmp_path}/a.h5ad").layers["a"].shape == (30, 20)
+    write(tmp_path / "a.zarr.zip", CSR, kind="anndata")
+    assert read(tmp_path / "a.zarr.zip").equals(CSR)
+    with pytest.raises(ContainerError, match="a zip file is written whole"):
+        write(f"{tmp_path}/a.zarr.zip:layers/a", CSR, kind="anndata")
+    url = f"memory://{tmp_path.name}/a.zarr"
+    write(url, CSR, kind="anndata")
+    write(f"{url}:layers/a", CSR.convert("CSC"), kind="anndata")
+    assert list_tensors(url) == ["X", "layers/a"]
+    assert open_tensor(f"{url}:layers/a")[0].load().equals(CSR[0].load())
+    with pytest.raises(FormatError, match="dimension 0 size 7"):
+        write(f"{url}:layers/b", CSR[:7].load(), kind="anndata")
+    assert list_tensors(url) == ["X", "layers/a"]
