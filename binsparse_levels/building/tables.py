@@ -90,6 +90,9 @@ class _Numbers:
         first, self._seen = not self._seen, True
         if self.known is None and pa.types.is_integer(column.type):
             return _numbers(column, self.name)
+        if self.known is None and pa.types.is_floating(column.type):  # as pandas has integers with nulls
+            what = f"holds {column.type}; cast it to integers, or to text for labels"
+            raise ArrayError(Problem(self._path, what))
         if self.known is None and not first:
             raise ArrayError(Problem(self._path, f"holds {column.type} where integers were before; cast one"))
         _refuse_nulls(column, self._path)

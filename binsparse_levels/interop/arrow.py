@@ -40,7 +40,7 @@ def from_table(
 ) -> Tensor:
     """Pack the rows of a table into a Tensor. What is larger than memory goes to a file by `write_from`.
 
-    Integers in a dimension are coordinates. Other columns hold labels: texts, dates, times, numbers, or categories. The
+    Integers in a dimension are coordinates. Other columns hold labels: texts, dates, times or categories. The
     labels are numbered in order of appearance, and categories in their own order. Names and labels are stored with the
     tensor, in every container of this package; `Tensor.dims` and `Tensor.labels` have them.
 
