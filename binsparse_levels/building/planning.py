@@ -31,6 +31,7 @@ from .store import Store, store_at
 _VERSION = 1
 _ALLOWANCE = 3 * 2**25  # bytes of libraries that are still to be loaded, and pieces of arrays on their way
 _LEAST = 2**14  # entries
+_MORE = 2**30  # bytes that a process may use beyond those that it has, by default
 
 
 @dataclass(frozen=True)
@@ -256,10 +257,12 @@ def rows_within(memory: int | None, ndim: int, coordinate: int, value: int, *, u
     """The number of entries that a step may hold in memory.
 
     Each entry needs at most twice its coordinates and its value, three words for sorting, and its share of the fibers'
-    pointers. Many fibers may be empty, so pointers can outnumber the entries. memory: bytes of the whole process.
-    coordinate, value: bytes of each. used: bytes that are taken already. Raises OptionError, LimitError.
+    pointers. Many fibers may be empty, so pointers can outnumber the entries.
+
+    memory: bytes of the whole process; by default, 1 GiB more than `used`. coordinate, value: bytes of each. used:
+    bytes that are taken already. Raises OptionError, LimitError.
     """
-    given = as_integer(memory)
+    given = used + _MORE if memory is None else as_integer(memory)
     if given is None or given < 1:
         raise OptionError(Problem("memory", f"expected a number of bytes, got {memory!r:.40}"))
     each = (2 * coordinate + 2) * ndim + 3 * value + 48

@@ -133,7 +133,7 @@ def write_from(
     shape: int | Sequence[int],
     format: FormatLike,
     *,
-    memory: int,
+    memory: int | None = None,
     duplicates: Duplicates = "error",
     dims: Sequence[str] | None = None,
     values: str | None = None,
@@ -156,8 +156,9 @@ def write_from(
     path, overwrite, limits, options : as for `write`.
     shape, format, fill_value, attributes, map : as for `pack`. What exceeds the memory needs dense and sparse levels.
         A dimension with labels may be larger than their number, which is known at the end.
-    memory : bytes that the whole process may use, such as 2**30; a chunk has to fit too. Chunks in the order of the
-        format are packed as they come. Others need scratch files beside the target, of about three times their size.
+    memory : bytes that the whole process may use, such as 2**30; by default, 1 GiB more than it has. A chunk has to
+        fit too. Chunks in the order of the format are packed as they come. Others need scratch files beside the target,
+        of about three times their size.
     duplicates : as for `pack`, over all chunks, in their order.
     dims, values : the names of the columns with the coordinates, in order, and with the values. Labels in a column,
         such as texts, are numbered in order of appearance, and stored beside the tensor. Meanwhile they stay in memory.
@@ -170,7 +171,7 @@ def write_from(
     >>> import binsparse_levels as bl
     >>> store = {}
     >>> chunks = (([[3 * k, k], [k, k]], [1.0, 2.0]) for k in range(2))
-    >>> bl.write_from(chunks, store, (4, 2), "CSR", memory=2**30, duplicates="sum")
+    >>> bl.write_from(chunks, store, (4, 2), "CSR", duplicates="sum")
     >>> bl.read(store).to_dense().tolist()
     [[3.0, 0.0], [0.0, 2.0], [0.0, 0.0], [0.0, 1.0]]
     """

@@ -46,7 +46,6 @@ from .planning import Plan, Work, begin, rows_within, stored_plan
 from .sources import SOURCES, Tensors, source_of
 from .store import store_at
 
-_MEMORY = 2**30  # bytes, of a process, by default
 _SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
 _WORKER = 5 * 2**25  # bytes of a worker before it does anything
 
@@ -101,7 +100,8 @@ def build(
     duplicates : as for `pack`; the order is that of the source.
     dtype : the type of the values; by default, that of the first chunk.
     fill_value, attributes, limits : as for `pack`.
-    memory : bytes that each process may use; by default 45 % of the limit of a Dask worker's thread, or else 2**30.
+    memory : bytes that each process may use; by default 45 % of the limit of a Dask worker's thread, or else 1 GiB
+        more than the process has.
     progress : called with the name of a stage, how many of its steps are done, and of how many.
     overwrite, compression, chunks, shards : as for `write`. By default, shards grow with the array.
 
@@ -159,7 +159,7 @@ def plan(
     *,
     work: str | os.PathLike[str],
     columns: Sequence[str] | None = None,
-    memory: int = _MEMORY,
+    memory: int | None = None,
     storage: Storage = DEFAULT_STORAGE,
     **options: Any,
 ) -> list[Stage]:
@@ -172,7 +172,7 @@ def plan(
     ----------
     source, target, shape, format, columns : as for `build`; Parquet files, or tensors.
     work : the folder or URL of the work. Every process has to reach it.
-    memory : bytes that each step may use.
+    memory : bytes that each process may use, as for `build`.
     storage : compression, chunks and shards.
     options : `duplicates`, `dtype`, `fill_value`, `attributes`, `map`, `overwrite`, `limits`, as for `build`.
 
@@ -328,7 +328,7 @@ def _begun(
         used = resident() if client is None else _WORKER // (threads or 1)
         index = np.dtype(index_dtype(stored, 0)).itemsize
         value = 8 if dtype is None else np.dtype(dtype).itemsize
-        rows = rows_within(_MEMORY if share is None else share, len(stored), index, value, used=used)
+        rows = rows_within(share, len(stored), index, value, used=used)
     entries = source_of(source, sizes, rows, columns, count)
     if dtype is None and kept is None and not len(entries):
         raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))

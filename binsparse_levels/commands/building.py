@@ -21,7 +21,6 @@ from ..formats.format import coordinates
 from .arguments import BEST, argument, byte_count, flag, format_of, integers, names
 from .terminal import OK, WrongCall, print_json, progress_bars, table, wrong_call_if
 
-_MEMORY = 2**30  # bytes, by default
 _SECONDS = 10  # to wait for a scheduler
 
 
@@ -37,12 +36,12 @@ def convert_table(options: argparse.Namespace) -> int:
     if options.columns is None:
         raise WrongCall("a table needs --columns: the names of the coordinates by dimension, and of the values last")
     *dims, _ = options.columns
-    memory, format = options.memory or _MEMORY, options.format or coordinates(len(dims))
+    format = options.format or coordinates(len(dims))
     given = {"duplicates": options.duplicates or "error", "map": options.map, "overwrite": options.overwrite}
     with progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
         shape = options.shape or _least_shape(options.path, dims)
         chunks = ((coords, values) for *coords, values in file_batches(options.path, options.columns))
-        write_from(chunks, options.out, shape, format, memory=memory, progress=bars, **given)
+        write_from(chunks, options.out, shape, format, memory=options.memory, progress=bars, **given)
     return OK
 
 

@@ -60,9 +60,9 @@ _MOST_FILES = 2**10  # of one array that grows, as long as they are small
 _MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
 _AT_ONCE = 2**6  # requests to a web server
 
-# The codecs that may run; those of version 2 by their numcodecs names. Texts, as AnnData has them, need vlen-utf8.
+# The codecs that may run; those of version 2 by their numcodecs names.
 _CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "blosc", "lz4", "crc32c", "shuffle"}
-_CODECS |= {"vlen-utf8"}
+_TEXTS = {"vlen-utf8"}  # in groups without a header, such as those of AnnData
 
 
 def _direct(array: zarr.Array[Any]) -> Chunks | None:
@@ -149,7 +149,8 @@ class ZarrReader:
         if not isinstance(array, zarr.Array):
             raise ContainerError(Problem(name, "is no array"))
         with touching(name):
-            bad = sorted(_codec_names(array.metadata.to_dict()) - _CODECS)
+            allowed = _CODECS if ATTRIBUTE in self._group.attrs else _CODECS | _TEXTS
+            bad = sorted(_codec_names(array.metadata.to_dict()) - allowed)
             if bad:
                 raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not allowed"))
             if listed is None:

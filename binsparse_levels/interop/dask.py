@@ -171,7 +171,7 @@ def from_dask(
     path: Place,
     format: FormatLike,
     *,
-    memory: int,
+    memory: int | None = None,
     attributes: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     limits: Limits = DEFAULT_LIMITS,
@@ -194,7 +194,7 @@ def from_dask(
     BinsparseError : sizes of blocks are unknown, or as `write_from` raises it.
 
     >>> import binsparse_levels as bl, dask.array, numpy
-    >>> bl.from_dask(dask.array.eye(4, chunks=2), "a.h5", "CSR", memory=2**30)
+    >>> bl.from_dask(dask.array.eye(4, chunks=2), "a.h5", "CSR")
     >>> bl.read("a.h5").number_of_stored_values
     4
     """
