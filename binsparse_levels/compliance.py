@@ -28,6 +28,7 @@ from .io.decoding import Loading
 from .limits import DEFAULT_LIMITS
 from .tensors.packing import pack
 from .tensors.tensor import Tensor
+from .tensors.validation import pad_of
 
 Program: TypeAlias = Callable[[], int]
 
@@ -100,7 +101,7 @@ def binsparse_to_npy(path: str, tensor_path: str, pattern_path: str, fill_path: 
     """Write the dense tensor, the pattern of its stored entries and the fill value as .npy files."""
     tensor, fill, _ = _read(path)
     coords, values = tensor.unpack()
-    fill = np.zeros((), tensor.dtype)[()] if fill is None else fill
+    fill = pad_of(fill, tensor.dtype)
     dense = np.full(tensor.shape, fill, np.result_type(values, fill) if len(values) else fill.dtype)
     pattern = np.zeros(tensor.shape, bool)
     dense[coords if tensor.ndim else ...] = values if tensor.ndim else values[0]

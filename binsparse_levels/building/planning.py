@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from ..formats.json import load_json
 from ..levels import places
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..tensors.encoding import Metadata
-from ..tensors.validation import check_value_type, checked_format, checked_json, checked_sizes
+from ..tensors.validation import check_duplicates, check_value_type, checked_format, checked_json, checked_sizes, pad_of
 from .sources import SOURCES, Source
 from .store import Store, store_at
 
@@ -98,7 +98,7 @@ class Plan:
 
     @property
     def pad(self) -> Any:
-        return np.zeros((), self.dtype)[()] if self.fill is None else self.fill_value
+        return pad_of(self.fill_value, np.dtype(self.dtype))
 
     @property
     def metadata(self) -> Metadata:
@@ -107,6 +107,33 @@ class Plan:
     @property
     def bounds(self) -> Limits:
         return Limits(**self.limits)
+
+    @classmethod
+    def of(
+        cls,
+        source: dict[str, Any],
+        shape: tuple[int, ...],
+        format: Format,
+        dtype: np.dtype[Any],
+        fill: Any,
+        limits: Limits,
+        *,
+        through: IndexMap | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        **rest: Any,
+    ) -> Plan:
+        """A plan of objects that are parsed and checked. rest: the other fields."""
+        return cls(
+            source,
+            shape,
+            str(format),
+            dtype.str,
+            map=None if through is None else str(through),
+            fill=None if fill is None else np.asarray(fill, dtype).tobytes().hex(),
+            attributes=checked_json(attributes, limits),
+            limits=asdict(limits),
+            **rest,
+        )
 
     def text(self) -> str:
         return json.dumps(asdict(self), indent=1)
@@ -226,8 +253,9 @@ def _check(plan: Plan) -> None:
     check_value_type(dtype)
     if plan.fill is not None and len(bytes.fromhex(plan.fill)) != dtype.itemsize:
         raise ValueError("the fill value has another size than the values")
-    if as_integer(plan.rows) is None or plan.rows < 1 or plan.duplicates not in get_args(Duplicates):
-        raise ValueError("rows and duplicates")
+    check_duplicates(plan.duplicates)
+    if as_integer(plan.rows) is None or plan.rows < 1:
+        raise ValueError("the number of rows")
     if not isinstance(plan.source, dict) or not isinstance(plan.target, str | None):
         raise TypeError("the source and the target")
     Storage(**plan.storage)

@@ -33,11 +33,11 @@ from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.foreign import qualified
 from ..tensors.tensor import Tensor
 from ..tensors.validation import (
+    check_duplicates,
     check_value_type,
     checked_entries,
     checked_fill,
     checked_format,
-    checked_json,
     checked_sizes,
     mirror_problems,
 )
@@ -108,21 +108,14 @@ def convert(
     check_lazy(tree, name_of(source), tensor.format.order)
     kept = ordered_dims([order.index(k) for k in parsed.order]) == len(order)
     entries = Tensors([source], rows, limits=asdict(limits))
-    plan = Plan(
-        source=entries.described(),
-        shape=tensor.shape,
-        format=str(parsed),
-        dtype=tensor.dtype.str,
-        rows=rows,
-        fill=np.asarray(tensor._pad()).tobytes().hex(),
-        sorted=kept and all(level.ordered for level in tree.levels),
-        limits=asdict(limits),
-    )
+    ordered = kept and all(level.ordered for level in tree.levels)
+    given = (entries.described(), tensor.shape, parsed, tensor.dtype, tensor._pad(), limits)
+    plan = Plan.of(*given, rows=rows, sorted=ordered)
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
     with _scratch(target) as folder, _begun(folder, plan, entries) as work:
         running.run(work, client, progress)
-        given = {"progress": progress, "overwrite": overwrite, "limits": limits, **options}
-        _write_joined(work, "pack", target, opened._metadata, one, given)
+        rest = {"progress": progress, "overwrite": overwrite, "limits": limits, **options}
+        _write_joined(work, "pack", target, opened._metadata, one, rest)
 
 
 @within_memory
@@ -175,8 +168,7 @@ def write_from(
     >>> bl.read(store).to_dense().tolist()
     [[3.0, 0.0], [0.0, 2.0], [0.0, 0.0], [0.0, 1.0]]
     """
-    if duplicates not in ("error", "sum", "first", "last"):
-        raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
+    check_duplicates(duplicates)
     sizes = checked_sizes(shape)
     through = None if map is None else parse_map(map, sizes)
     parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
@@ -190,17 +182,17 @@ def write_from(
     check_value_type(value_type)
     fill = checked_fill(fill_value, value_type)
     index = np.dtype(index_dtype(stored, 0))
-    plan = Plan(
-        source={"kind": "stream"},
-        shape=sizes,
-        format=str(parsed),
-        dtype=value_type.str,
+    plan = Plan.of(
+        {"kind": "stream"},
+        sizes,
+        parsed,
+        value_type,
+        fill,
+        limits,
+        through=through,
+        attributes=attributes,
         rows=rows_within(memory, len(stored), index.itemsize, value_type.itemsize, used=resident()),
         duplicates=duplicates,
-        map=None if through is None else str(through),
-        fill=None if fill is None else np.asarray(fill, value_type).tobytes().hex(),
-        attributes=checked_json(attributes, limits),
-        limits=asdict(limits),
     )
     rest: dict[str, Any] = {"overwrite": overwrite, "limits": limits, **options}
     blocks = _blocks(plan, (chunk for some in ([first] if first else [], stream) for chunk in some))

@@ -34,12 +34,13 @@ from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..parallel import get_threads, set_threads
 from ..system import resident
 from ..tensors.validation import (
+    check_duplicates,
     check_value_type,
     checked_fill,
     checked_format,
-    checked_json,
     checked_sizes,
     mirror_problems,
+    pad_of,
 )
 from . import running
 from .planning import Plan, Work, begin, rows_within, stored_plan
@@ -307,8 +308,7 @@ def _begun(
     limits: Limits = DEFAULT_LIMITS,
 ) -> Work:
     """The work in a folder, begun or gone on with. Precondition: the folder is held."""
-    if duplicates not in ("error", "sum", "first", "last"):
-        raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
+    check_duplicates(duplicates)
     sizes = checked_sizes(shape)
     through = None if map is None else parse_map(map, sizes)
     parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
@@ -344,23 +344,22 @@ def _begun(
     if structure is not None:
         if through is not None:
             raise FormatError(Problem("map", f"does not go with the structure {structure} of the source; leave it out"))
-        pad = np.zeros((), value_type)[()] if fill is None else fill
-        raise_if(FormatError, mirror_problems(structure, parsed, pad))
-    plan = Plan(
-        source=entries.described(),
-        shape=sizes,
-        format=str(parsed),
-        dtype=value_type.str,
+        raise_if(FormatError, mirror_problems(structure, parsed, pad_of(fill, value_type)))
+    plan = Plan.of(
+        entries.described(),
+        sizes,
+        parsed,
+        value_type,
+        fill,
+        limits,
+        through=through,
+        attributes=attributes,
         rows=rows,
         duplicates=duplicates,
-        map=None if through is None else str(through),
-        fill=None if fill is None else np.asarray(fill, value_type).tobytes().hex(),
         structure=structure,
-        attributes=checked_json(attributes, limits),
         target=path if is_url(path) else os.path.realpath(path),
         overwrite=overwrite,
         storage=asdict(storage),
-        limits=asdict(limits),
         threads=None if isinstance(client, ThreadPoolExecutor | None) else 1,
     )
     if kept is None:

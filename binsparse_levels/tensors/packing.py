@@ -20,6 +20,7 @@ from ..limits import DEFAULT_LIMITS, Limits
 from .encoding import Metadata
 from .tensor import Tensor, entries_of, one_value
 from .validation import (
+    check_duplicates,
     check_value_type,
     checked_array,
     checked_entries,
@@ -28,6 +29,7 @@ from .validation import (
     checked_json,
     checked_sizes,
     mirror_problems,
+    pad_of,
     split_mask,
 )
 
@@ -68,8 +70,7 @@ def pack(
     >>> pack([[1, 0], [0, 2]], [1.5, 2.5], (2, 3), "CSR", fill_value=0).to_dense().tolist()
     [[0.0, 0.0, 2.5], [1.5, 0.0, 0.0]]
     """
-    if duplicates not in ("error", "sum", "first", "last"):
-        raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
+    check_duplicates(duplicates)
     if map is not None:
         through = parse_map(map, checked_sizes(shape))
         columns, stored = checked_entries(coords, values, len(through.shape))
@@ -86,7 +87,7 @@ def pack(
     iso = stored.ndim == 0
     entries = entries_of(parsed, sizes, columns, stored.reshape(-1) if iso else stored, iso)
     fill = checked_fill(fill_value, stored.dtype)
-    pad = np.zeros((), stored.dtype)[()] if fill is None else fill
+    pad = pad_of(fill, stored.dtype)
     metadata = Metadata(fill, structure, checked_json(attributes, limits))
     if structure is not None:
         raise_if(FormatError, mirror_problems(structure, parsed, pad))
@@ -158,7 +159,7 @@ def pack_dense(
     dense = sound_booleans(dense)
     check_value_type(dense.dtype)
     fill = checked_fill(fill_value, dense.dtype)
-    pad = np.zeros((), dense.dtype)[()] if fill is None else fill
+    pad = pad_of(fill, dense.dtype)
     if pattern is None:
         with np.errstate(invalid="ignore"):
             mask = dense != pad if pad == pad else dense == dense

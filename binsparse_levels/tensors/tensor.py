@@ -50,6 +50,7 @@ from .validation import (
     checked_places,
     checked_values,
     mirror_problems,
+    pad_of,
 )
 
 Check: TypeAlias = Literal["full", "trusted", "none"]
@@ -182,7 +183,7 @@ class Tensor:
     def _tree_for(self, places: int) -> Tree:
         """The tree to look up so many places in: of a tensor in a file the lazy tree, until a whole read costs less."""
         held = self._held
-        if not isinstance(held, Tree) or not held.lazy or self.structure is not None:
+        if not isinstance(held, Tree) or not held.lazy or self._metadata.structure is not None:
             return self._tree
         self._looked_up += places
         chunk = max(getattr(array, "chunk", 1) for array in (*held.arrays.values(), held.values))
@@ -476,7 +477,7 @@ class Tensor:
         value = self._value_at(
             [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, self._shape, strict=True))]
         )
-        if isinstance(self._held, Tree) and not self._held.lazy and self.structure is None:
+        if isinstance(self._held, Tree) and not self._held.lazy and self._metadata.structure is None:
             self._reader = value_reader(self._held, self._format.order, self._shape, self._pad())
         return value
 
@@ -484,14 +485,14 @@ class Tensor:
         held = self._held
         if isinstance(held, Through):
             return held.viewed()
-        return held if isinstance(held, View) else view_of(held, self._format.order, self.structure)
+        return held if isinstance(held, View) else view_of(held, self._format.order, self._metadata.structure)
 
     def _viewed(self, view: View, format: Format | None = None) -> Tensor:
         """A view of this tensor. format: by default this tensor's, if the view can keep it."""
-        rest = Metadata(self.fill_value, map=self._metadata.map)
+        rest = Metadata(self._metadata.fill_value, map=self._metadata.map)
         if isinstance(self._held, Through):
             return self._trusted(self._format, view.shape, self._held._replace(view=view), rest)
-        kept = len(view.dimensions) == self.ndim and not any(level.refuses for level in self._format.levels)
+        kept = len(view.dimensions) == len(self._shape) and not any(level.refuses for level in self._format.levels)
         return self._trusted(format or (self._format if kept else view.format()), view.shape, view, rest)
 
     def _value_at(self, place: Sequence[int]) -> Any:
@@ -707,12 +708,12 @@ class Tensor:
     def _entries(self, dtype: npt.DTypeLike) -> tuple[tuple[Array, ...], Array]:
         """As `unpack`, with coordinates of that type."""
         columns, positions = packing.unpack_tree(self._tree, dtype)
-        coords: list[Array] = [columns[0]] * self.ndim if columns else []
+        coords: list[Array] = [columns[0]] * len(self._shape) if columns else []
         for column, dimension in zip(columns, self._format.order, strict=True):
             coords[dimension] = column
         values = items_at(self._tree.values, positions)
-        if self.structure is not None and self._padded:
-            kept = in_triangle(self.structure, coords)
+        if self._metadata.structure is not None and self._padded:
+            kept = in_triangle(self._metadata.structure, coords)
             return tuple(x[kept] for x in coords), values[kept]
         return tuple(coords), values
 
@@ -1013,7 +1014,7 @@ class Tensor:
 
     def _pad(self) -> Any:
         """The value of cells that are not stored: the fill value, or zero."""
-        return np.zeros((), self.dtype)[()] if self.fill_value is None else self.fill_value
+        return pad_of(self._metadata.fill_value, self._source.values.dtype)
 
 
 # Names of other libraries, and what to use here.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from ..engine.emission import Duplicates
 from ..engine.tree import same
 from ..errors import ArrayError, DescriptorError, FormatError, Problem, raise_if
 from ..formats.descriptor import NAMESPACE
@@ -29,6 +30,17 @@ def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limit
     if parsed.rank != len(sizes):
         raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, the shape {sizes}; change one"))
     return parsed, sizes
+
+
+def check_duplicates(duplicates: Duplicates) -> None:
+    """Raise ValueError for another word than those of `pack`."""
+    if duplicates not in get_args(Duplicates):
+        raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
+
+
+def pad_of(fill: Any, dtype: np.dtype[Any]) -> Any:
+    """The value of cells that are not stored: the fill value, or zero where it is None."""
+    return np.zeros((), dtype)[()] if fill is None else fill
 
 
 def checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
