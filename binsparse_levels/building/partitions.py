@@ -16,13 +16,12 @@ from ..errors import ArrayError, Problem, raise_if
 from ..formats.format import range_problems
 from .planning import Plan, Work
 from .sources import Chunk
-from .store import Range
+from .store import AT_ONCE, Range
 
 _SAMPLED = 64  # chunks
 _KEYS = 4096  # of each
 _LOOKED = 64, 4, 256  # runs in which a large partition is sampled, places in each, entries at each place
 _WORD = 63  # bits of a key
-_AT_ONCE = 16  # runs that are asked for their table at a time
 
 
 def sampled(work: Work) -> list[int]:
@@ -165,7 +164,7 @@ def table(work: Work, number: int) -> None:
     plan, runs = work.plan, len(work.source)
     partitions = len(work.load("split/0")["cuts"]) + 1
     index = np.empty((partitions + 1, runs), np.int64)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         for k, starts in enumerate(pool.map(lambda k: starts_of(work, f"partition/{k}", partitions), range(runs))):
             index[:, k] = starts
     index = np.ascontiguousarray(index)
@@ -180,7 +179,7 @@ def table(work: Work, number: int) -> None:
         if found is None:
             packs += [(b, -1)] if sizes[b] else []
             continue
-        packs += [(b, piece) for piece in range(len(found) + int(found[:, -1].sum()) + 1)]
+        packs += [(b, piece) for piece in range(_pieces_at(found))]
         cut_of.append(b)
         cuts.append(found)
         ends = np.cumsum(index[b + 1] - index[b])
@@ -252,7 +251,12 @@ def cuts_of(table: Mapping[str, Array], b: int) -> tuple[Array, int]:
     """The cuts of a partition, as in `_cut_again`, and the number of pieces that they make."""
     which = int(np.flatnonzero(table["cut_of"] == b)[0])
     cuts = table["cuts"][table["cut_ends"][which] : table["cut_ends"][which + 1]]
-    return cuts, len(cuts) + int(cuts[:, -1].sum()) + 1
+    return cuts, _pieces_at(cuts)
+
+
+def _pieces_at(cuts: Array) -> int:
+    """The number of pieces that cuts make: the entries at some of them are a piece of their own."""
+    return len(cuts) + int(cuts[:, -1].sum()) + 1
 
 
 def bounds(work: Work, table: Mapping[str, Array], b: int) -> Array:
@@ -269,13 +273,17 @@ def again(work: Work, number: int) -> None:
     plan, found = work.plan, work.load("table/0")
     b, first, stop = found["tasks"][number].tolist()
     begin, end = bounds(work, found, b)[:, first:stop]
-    row = row_bytes(plan)
-    wanted = [
-        (f"partition/{first + k}", int(begin[k]) * row, int(end[k] - begin[k]) * row) for k in range(stop - first)
-    ]
-    columns = gathered(work, wanted)
+    columns = gathered(work, ranges_of(plan, [f"partition/{k}" for k in range(first, stop)], begin, end))
     numbers, cuts = _numbered(columns[:-1], plan.dims, cuts_of(found, b)[0])
     work.store.put(f"again/{number}", _scattered(columns, numbers, cuts))
+
+
+def ranges_of(plan: Plan, runs: Sequence[str], begin: Array, end: Array) -> list[Range]:
+    """The bytes of entries begin … end - 1 of each of these runs, without those that have none."""
+    row = row_bytes(plan)
+    return [
+        (key, a * row, (z - a) * row) for key, a, z in zip(runs, begin.tolist(), end.tolist(), strict=True) if z > a
+    ]
 
 
 def gathered(work: Work, wanted: Sequence[Range]) -> list[Array]:

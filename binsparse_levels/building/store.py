@@ -25,7 +25,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Range: TypeAlias = tuple[str, int, int]  # a key, the first byte, and how many
 
 _LEASE = 60.0  # seconds after which the holder of an object store's lease counts as dead
-_AT_ONCE = 16  # requests to an object store at a time: one alone takes 10 to 50 ms
+AT_ONCE = 16  # requests to an object store at a time: one alone takes 10 to 50 ms
 
 
 class Store(Protocol):
@@ -54,6 +54,18 @@ class Store(Protocol):
 
     def held(self) -> contextlib.AbstractContextManager[None]:
         """Hold the store alone within the block. Raises ContainerError where another process holds it."""
+
+
+@contextlib.contextmanager
+def _touching(place: str) -> Iterator[None]:
+    """`touching` of an object; PathMissingError where it is not there."""
+    try:
+        with touching(place):
+            yield
+    except ContainerError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise PathMissingError(Problem(place, "is not there; start the build again")) from None
+        raise
 
 
 @lru_cache(8)
@@ -103,38 +115,24 @@ class _Folder:
         return True
 
     def get(self, key: str) -> bytes:
-        try:
-            with touching(self._path(key)), open(self._path(key), "rb") as file:
-                return file.read()
-        except ContainerError as error:
-            raise self._told(key, error) from None
+        with _touching(self._path(key)), open(self._path(key), "rb") as file:
+            return file.read()
 
     def ranges(self, wanted: Sequence[Range]) -> Iterator[Bytes]:
         for key, start, count in wanted:
             found = np.empty(count, np.uint8)
-            try:
-                with touching(self._path(key)), open(self._path(key), "rb", 0) as file:
-                    file.seek(start)
-                    at = 0
-                    while at < count and (more := file.readinto(found[at:].data)):
-                        at += more
-            except ContainerError as error:
-                raise self._told(key, error) from None
+            with _touching(self._path(key)), open(self._path(key), "rb", 0) as file:
+                file.seek(start)
+                at = 0
+                while at < count and (more := file.readinto(found[at:].data)):
+                    at += more
             if at != count:
                 raise ContainerError(Problem(self._path(key), "is shorter than it was; start the build again"))
             yield found
 
     def size(self, key: str) -> int:
-        try:
-            with touching(self._path(key)):
-                return os.path.getsize(self._path(key))
-        except ContainerError as error:
-            raise self._told(key, error) from None
-
-    def _told(self, key: str, error: ContainerError) -> ContainerError:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return PathMissingError(Problem(self._path(key), "no such file; start the build again"))
-        return error
+        with _touching(self._path(key)):
+            return os.path.getsize(self._path(key))
 
     def names(self, prefix: str) -> set[str]:
         try:
@@ -149,16 +147,13 @@ class _Folder:
     def held(self) -> Iterator[None]:
         with touching(self._root):
             os.makedirs(self._root, exist_ok=True)
-        try:
-            lock = hold_lock(os.path.join(self._root, "plan"), 0)
-            lock.__enter__()
-        except ContainerError as error:
-            what = "another process is building here; wait for it, or pass another work="
-            raise ContainerError(Problem(self._root, what)) from error
-        try:
+        with contextlib.ExitStack() as holding:
+            try:
+                holding.enter_context(hold_lock(os.path.join(self._root, "plan"), 0))
+            except ContainerError as error:
+                what = "another process is building here; wait for it, or pass another work="
+                raise ContainerError(Problem(self._root, what)) from error
             yield
-        finally:
-            lock.__exit__(None, None, None)
 
 
 class _Bucket:
@@ -175,15 +170,8 @@ class _Bucket:
         with touching(url):
             self._store: Any = from_url(self._url)
 
-    @contextlib.contextmanager
-    def _touching(self, key: str) -> Iterator[None]:
-        try:
-            with touching(f"{self._url}/{key}"):
-                yield
-        except ContainerError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                raise PathMissingError(Problem(f"{self._url}/{key}", "no such object; start the build again")) from None
-            raise
+    def _touching(self, key: str) -> contextlib.AbstractContextManager[None]:
+        return _touching(f"{self._url}/{key}")
 
     def put(self, key: str, pieces: Iterable[Any]) -> None:
         with self._touching(key):
@@ -217,9 +205,9 @@ class _Bucket:
         if len(wanted) < 2:
             yield from map(read, wanted)
             return
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for at in range(0, len(wanted), _AT_ONCE):
-                yield from pool.map(read, wanted[at : at + _AT_ONCE])
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for at in range(0, len(wanted), AT_ONCE):
+                yield from pool.map(read, wanted[at : at + AT_ONCE])
 
     def size(self, key: str) -> int:
         with self._touching(key):

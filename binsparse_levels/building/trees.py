@@ -15,7 +15,7 @@ from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, Problem
 from ..formats.format import coordinates
 from ..levels import Level, places
-from .partitions import bounds, columns_of, cuts_of, gathered, row_bytes, starts_of
+from .partitions import bounds, columns_of, cuts_of, gathered, ranges_of, row_bytes, starts_of
 from .planning import Plan, Work
 from .store import Range
 
@@ -27,7 +27,6 @@ def pack(work: Work, number: int) -> None:
         return
     found = work.load("table/0")
     b, piece = found["packs"][number].tolist()
-    row = row_bytes(plan)
     if piece < 0:
         begin, end = bounds(work, found, b)
         names = [f"partition/{k}" for k in range(len(begin))]
@@ -36,10 +35,7 @@ def pack(work: Work, number: int) -> None:
         _, pieces = cuts_of(found, b)
         names = [f"again/{k}" for k in tasks]
         begin, end = np.array([starts_of(work, name, pieces)[piece : piece + 2] for name in names]).T
-    wanted = [
-        (name, a * row, (z - a) * row) for name, a, z in zip(names, begin.tolist(), end.tolist(), strict=True) if z > a
-    ]
-    pack_columns(work, f"pack/{number}", _within_memory(work, wanted))
+    pack_columns(work, f"pack/{number}", _within_memory(work, ranges_of(plan, names, begin, end)))
 
 
 def _within_memory(work: Work, wanted: Sequence[Range]) -> list[Array]:
@@ -81,7 +77,7 @@ def packed(plan: Plan, levels: tuple[Level, ...], columns: list[Array], dims: Se
 
 
 def pack_columns(work: Work, key: str, columns: list[Array]) -> None:
-    """Pack these entries, and leave the tree at `key`: its head, as in `_heads`, and the arrays behind each other.
+    """Pack these entries, and leave the tree at `key`: its head, as in `join_heads`, and the arrays behind each other.
 
     Only leading dimensions are cropped, to the range of the coordinates.
     """
