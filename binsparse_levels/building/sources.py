@@ -27,6 +27,7 @@ from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_entries
 from . import tables
+from .store import AT_ONCE
 
 Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dimension, and the values
 
@@ -233,7 +234,7 @@ class Parquet:
                 return [opened.metadata.row_group(k).num_rows for k in range(opened.metadata.num_row_groups)]
 
         found: list[list[int]] = []
-        with ThreadPoolExecutor(16) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             for number, sizes in enumerate(pool.map(rows_of, self._files)):
                 for k, size in enumerate(sizes):
                     if k and found[-1][3] + size <= self._rows:

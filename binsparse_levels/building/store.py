@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..containers.base import is_url, touching
-from ..containers.replacing import hold_lock, remove
+from ..containers.replacing import hold_lock, part_of, remove
 from ..errors import ContainerError, PathMissingError, Problem, needing
+from ..io.kinds import Place, split_place
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Range: TypeAlias = tuple[str, int, int]  # a key, the first byte, and how many
@@ -267,3 +269,23 @@ class _Bucket:
                 return str(self._calls.put(self._store, "lease", uuid.uuid4().bytes, mode=mode)["e_tag"])
             except (AlreadyExistsError, PreconditionError):
                 return None
+
+
+@contextlib.contextmanager
+def scratch(target: Place) -> Iterator[str]:
+    """A folder beside the target, or for a URL or an open object a temporary one; removed at the end."""
+    path, _ = split_place(target)
+    try:
+        if not isinstance(path, str) or is_url(path):
+            folder = tempfile.mkdtemp()
+        else:
+            folder = f"{part_of(os.path.realpath(path))}.d"
+            os.mkdir(folder)
+    except OSError as error:
+        raise ContainerError(
+            Problem(path, f"no folder for scratch files can be made here: {error.strerror}")
+        ) from error
+    try:
+        yield folder
+    finally:
+        remove(folder)

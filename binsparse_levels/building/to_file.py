@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -14,17 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import Array, in_pieces
-from ..containers.base import is_url
-from ..containers.replacing import part_of, remove
 from ..engine import joining
 from ..engine.emission import Duplicates
 from ..engine.packing import ordered_dims, unpack_tree
 from ..engine.tree import Tree, index_dtype
-from ..errors import ContainerError, FormatError, OptionError, Problem, raise_if, within_memory
+from ..errors import FormatError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import MapLike, parse_map
 from ..io import reading
-from ..io.kinds import Place, in_memory, name_of, split_place
+from ..io.kinds import Place, in_memory, name_of
 from ..io.reading import check_lazy
 from ..io.writing import Progress, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, Limits
@@ -44,6 +40,7 @@ from ..tensors.validation import (
 from . import partitions, running, tables, trees
 from .planning import Plan, Work, begin, rows_within
 from .sources import Chunk, Tensors, picked
+from .store import scratch
 
 
 @within_memory
@@ -112,7 +109,7 @@ def convert(
     given = (entries.described(), tensor.shape, parsed, tensor.dtype, tensor._pad(), limits)
     plan = Plan.of(*given, rows=rows, sorted=ordered)
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
-    with _scratch(target) as folder, _begun(folder, plan, entries) as work:
+    with scratch(target) as folder, _begun(folder, plan, entries) as work:
         running.run(work, client, progress)
         rest = {"progress": progress, "overwrite": overwrite, "limits": limits, **options}
         _write_joined(work, "pack", target, opened._metadata, one, rest)
@@ -203,7 +200,7 @@ def write_from(
         return
     if any(level.fused() is None for level in parsed.levels) or not stored:
         raise FormatError(Problem("format", f"{parsed} is not written in parts; take dense and sparse levels"))
-    with _scratch(path) as folder:
+    with scratch(path) as folder:
         spilled = Spilled()
         with _begun(folder, plan, spilled) as work:
             for columns in itertools.chain((one, two), blocks):
@@ -377,26 +374,6 @@ def _begun(folder: str, plan: Plan, source: Any) -> Iterator[Work]:
         yield work
     finally:
         work.forget()
-
-
-@contextlib.contextmanager
-def _scratch(target: Place) -> Iterator[str]:
-    """A folder beside the target, or for a URL or an open object a temporary one; removed at the end."""
-    path, _ = split_place(target)
-    try:
-        if not isinstance(path, str) or is_url(path):
-            folder = tempfile.mkdtemp()
-        else:
-            folder = f"{part_of(os.path.realpath(path))}.d"
-            os.mkdir(folder)
-    except OSError as error:
-        raise ContainerError(
-            Problem(path, f"no folder for scratch files can be made here: {error.strerror}")
-        ) from error
-    try:
-        yield folder
-    finally:
-        remove(folder)
 
 
 def _rows_of(memory: int, tree: Tree) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..containers.base import DEFAULT_STORAGE, Storage, is_url, split_path
-from ..containers.replacing import part_of, remove
+from ..containers.base import DEFAULT_STORAGE, Storage, is_url
 from ..engine.emission import Duplicates
 from ..engine.tree import index_dtype
 from ..errors import (
@@ -29,6 +29,7 @@ from ..errors import (
 )
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike, parse_map
+from ..io.kinds import target_at
 from ..io.writing import Progress
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..parallel import get_threads, set_threads
@@ -45,7 +46,7 @@ from ..tensors.validation import (
 from . import running
 from .planning import Plan, Work, begin, rows_within, stored_plan
 from .sources import SOURCES, Tensors, source_of
-from .store import store_at
+from .store import scratch, store_at
 
 _SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
 _WORKER = 5 * 2**25  # bytes of a worker before it does anything
@@ -124,31 +125,23 @@ def build(
     ...     bl.read(f"{folder}/a.zarr").to_dense().tolist()
     [[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 2.0]]
     """
-    place = os.path.expanduser(target)
-    own = work is None
-    if own and is_url(place):
+    place = _target(target)
+    if work is None and is_url(place):
         raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))
-    folder = f"{part_of(os.path.realpath(place))}.d" if work is None else _folder(work)
-    _check_place(place)
-    threads = get_threads()
-    begun: Work | None = None
-    try:
-        with store_at(folder).held():
-            given: dict[str, Any] = {"client": client, "count": count, "duplicates": duplicates, "dtype": dtype}
-            given |= {"fill_value": fill_value, "attributes": attributes, "map": map}
-            given |= {"overwrite": overwrite, "limits": limits}
-            storage = Storage(compression, chunks, shards)
-            begun = _begun(folder, source, place, shape, format, storage, columns, memory, **given)
-            if not begun.done("commit"):
-                running.run(begun, client, progress)
-            _check_target(begun)
-            _clean(begun)
-    finally:
-        set_threads(threads)
-        if begun is not None:
-            begun.forget()
-        if own:
-            remove(folder)
+    with contextlib.ExitStack() as ending:
+        ending.callback(set_threads, get_threads())
+        folder = ending.enter_context(scratch(place)) if work is None else _folder(work)
+        ending.enter_context(store_at(folder).held())
+        given: dict[str, Any] = {"client": client, "count": count, "duplicates": duplicates, "dtype": dtype}
+        given |= {"fill_value": fill_value, "attributes": attributes, "map": map}
+        given |= {"overwrite": overwrite, "limits": limits}
+        storage = Storage(compression, chunks, shards)
+        begun = _begun(folder, source, place, shape, format, storage, columns, memory, **given)
+        ending.callback(begun.forget)
+        if not begun.done("commit"):
+            running.run(begun, client, progress)
+        _check_target(begun)
+        _clean(begun)
 
 
 @within_memory
@@ -195,10 +188,9 @@ def plan(
     """
     if callable(source) or hasattr(source, "to_delayed"):
         raise OptionError(Problem("source", "a batch system needs files; pass paths, or call build()"))
-    _check_place(os.fspath(target))
-    folder = _folder(work)
+    place, folder = _target(target), _folder(work)
     with store_at(folder).held():
-        begun = _begun(folder, source, os.fspath(target), shape, format, storage, columns, memory, **options)
+        begun = _begun(folder, source, place, shape, format, storage, columns, memory, **options)
     return _stages(begun)
 
 
@@ -315,9 +307,8 @@ def _begun(
     if any(level.fused() is None for level in parsed.levels) or not stored:
         raise FormatError(Problem("format", f"{parsed} is not built in parts; take dense and sparse levels"))
     storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=("zstd", "gzip", "none"))
-    path, store = split_path(target)[0], store_at(work)
     try:
-        kept: Plan | None = stored_plan(store)[0]
+        kept: Plan | None = stored_plan(store_at(work))[0]
     except PathMissingError:
         kept = None
     threads, limit = running.workers(client) if running.is_dask(client) else (None, None)
@@ -357,28 +348,27 @@ def _begun(
         rows=rows,
         duplicates=duplicates,
         structure=structure,
-        target=path if is_url(path) else os.path.realpath(path),
+        target=target,
         overwrite=overwrite,
         storage=asdict(storage),
         threads=None if isinstance(client, ThreadPoolExecutor | None) else 1,
     )
     if kept is None:
-        _clear(str(plan.target), overwrite)
+        _clear(target, overwrite)
     return begin(work, plan, entries, sent=not isinstance(client, ThreadPoolExecutor | None))
 
 
-def _check_place(target: str) -> None:
-    """Raise an error for a target that cannot be a store."""
-    path, group = split_path(target)
-    if group is not None:
-        raise OptionError(Problem(target, "a store is built whole; leave out the group"))
-    if is_url(path):
-        return
-    path = os.path.realpath(path)
-    if not os.path.isdir(os.path.dirname(path)):
-        raise PathMissingError(Problem(os.path.dirname(path), "no such folder; make it first"))
+def _target(place: str | os.PathLike[str]) -> str:
+    """The URL or real path of a place for a store. Raises OptionError, PathMissingError, PathExistsError."""
+    location = target_at(place, "zarr")
+    if location.group is not None:
+        raise OptionError(Problem(str(place), "a store is built whole; leave out the group"))
+    if is_url(location.path):
+        return str(location.path)
+    path: str = os.path.realpath(location.path)
     if os.path.lexists(path) and not os.path.isdir(path):
         raise PathExistsError(Problem(path, "is a file, and a store is a folder; remove it first"))
+    return path
 
 
 def _clear(target: str, overwrite: bool) -> None:

@@ -82,10 +82,8 @@ def pack_columns(work: Work, key: str, columns: list[Array]) -> None:
     Only leading dimensions are cropped, to the range of the coordinates.
     """
     plan = work.plan
-    head = np.zeros(_head_length(plan), np.int64)
     if not len(columns[-1]):
-        head[-1] = zlib.crc32(head[:-1].data)
-        work.store.put(key, [head.data])
+        work.store.put(key, [_sealed(np.zeros(_head_length(plan) - 1, np.int64)).data])
         return
     dims, origin = list(plan.dims), [0] * len(plan.dims)
     for k, x in enumerate(columns[:-1]):
@@ -99,8 +97,7 @@ def pack_columns(work: Work, key: str, columns: list[Array]) -> None:
     tree = packed(plan, plan.parsed.levels, columns, dims, origin)
     arrays = [*(tree.arrays[name] for name in plan.names[:-1]), tree.values]
     item = arrays[0].dtype.itemsize if tree.arrays else 8
-    head[:-1] = [len(columns[-1]), item, *dims, *origin, *ends[0], *ends[1], *map(len, arrays)]
-    head[-1] = zlib.crc32(head[:-1].data)
+    head = _sealed(np.array([len(columns[-1]), item, *dims, *origin, *ends[0], *ends[1], *map(len, arrays)], np.int64))
     work.store.put(key, [head.data, *(np.ascontiguousarray(x).view(np.uint8).data for x in arrays)])
 
 
@@ -118,6 +115,11 @@ def _ends(columns: Sequence[Array], origin: Sequence[int]) -> list[list[int]]:
             coords.append(int(value) + o)
         found.append(coords)
     return found
+
+
+def _sealed(head: Array) -> Array:
+    """A head with its checksum behind it."""
+    return np.append(head, zlib.crc32(head.data))
 
 
 def _head_length(plan: Plan) -> int:
