@@ -6,6 +6,7 @@ import itertools
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -247,6 +248,12 @@ def _among(numbers: Array, known: Array) -> Array:
     return np.searchsorted(known, numbers, "left") + np.searchsorted(known, numbers, "right")
 
 
+@lru_cache(2)
+def cut_table(work: Work) -> dict[str, Array]:
+    """What the step `table` has left, read once in every process: of many partitions it is large."""
+    return work.load("table/0")
+
+
 def cuts_of(table: Mapping[str, Array], b: int) -> tuple[Array, int]:
     """The cuts of a partition, as in `_cut_again`, and the number of pieces that they make."""
     which = int(np.flatnonzero(table["cut_of"] == b)[0])
@@ -270,7 +277,7 @@ def bounds(work: Work, table: Mapping[str, Array], b: int) -> Array:
 
 
 def again(work: Work, number: int) -> None:
-    plan, found = work.plan, work.load("table/0")
+    plan, found = work.plan, cut_table(work)
     b, first, stop = found["tasks"][number].tolist()
     begin, end = bounds(work, found, b)[:, first:stop]
     columns = gathered(work, ranges_of(plan, [f"partition/{k}" for k in range(first, stop)], begin, end))

@@ -15,7 +15,7 @@ from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, Problem
 from ..formats.format import coordinates
 from ..levels import Level, places
-from .partitions import bounds, columns_of, cuts_of, gathered, ranges_of, row_bytes, starts_of
+from .partitions import bounds, columns_of, cut_table, cuts_of, gathered, ranges_of, row_bytes, starts_of
 from .planning import Plan, Work
 from .store import Range
 
@@ -25,7 +25,7 @@ def pack(work: Work, number: int) -> None:
     if plan.sorted:
         pack_columns(work, f"pack/{number}", columns_of(plan, work.source.read(number)))
         return
-    found = work.load("table/0")
+    found = cut_table(work)
     b, piece = found["packs"][number].tolist()
     if piece < 0:
         begin, end = bounds(work, found, b)
