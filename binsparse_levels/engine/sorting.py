@@ -34,6 +34,17 @@ _HEAVY = 2**17  # records of a bucket that is partitioned once more, since it wo
 MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, and compile for longer with each
 
 
+@dataclass(frozen=True)
+class Runs:
+    """A column that is items[k] for the entries pointers[k] … pointers[k + 1]; no run is empty."""
+
+    items: Array
+    pointers: Array
+
+
+Column: TypeAlias = Array | Runs
+
+
 class OutOfRange(Exception):
     """A coordinate lies outside its dimension. The caller finds which one."""
 
@@ -84,6 +95,11 @@ class Layout:
     def tag(self) -> tuple[np.uint64, ...]:
         """A tuple as long as there are words, which tells kernels their number as a constant."""
         return (np.uint64(0),) * self.words
+
+    def fields_of(self, dims: Sequence[int]) -> tuple[Words, Words, Words]:
+        """The fields of some dimensions."""
+        right, left, mask = (tuple(tuple(word[d] for d in dims) for word in field) for field in self.fields)
+        return right, left, mask
 
     def low_bits(self, dims: int) -> int:
         """How many bits the last `dims` dimensions have."""
@@ -152,6 +168,24 @@ def in_order(coords: tuple[Array, ...], keys: Layout) -> bool:
     return not descents and not repeats
 
 
+class _Columns:
+    """Columns of the first dimensions as kernels take them, with the fields of the key: full ones, and those in runs."""
+
+    def __init__(self, coords: Sequence[Column], keys: Layout) -> None:
+        full = [d for d, x in enumerate(coords) if not isinstance(x, Runs)]
+        other = [d for d in range(len(coords)) if d not in full]
+        self.full = tuple(x for x in coords if not isinstance(x, Runs))
+        self.fields = keys.fields_of(full)
+        self.sizes = tuple(keys.sizes[d] for d in full)
+        self._pointers = [x.pointers for x in coords if isinstance(x, Runs)]
+        items = tuple(x.items for x in coords if isinstance(x, Runs))
+        self.runs = (items, tuple(x[1:] for x in self._pointers), keys.fields_of(other)) if other else None
+
+    def runs_at(self, entry: int) -> tuple[np.uint64, ...] | None:
+        """The number of the run of an entry in each column that is in runs."""
+        return tuple(np.uint64(np.searchsorted(x, entry, "right") - 1) for x in self._pointers) or None
+
+
 class Sorting:
     """Entries as records, partitioned into buckets by the first bits of their keys; `runs` of buckets are sorted one by
     one, each as large as stays in the cache until it has been emitted. Equal keys never lie in two runs.
@@ -163,14 +197,14 @@ class Sorting:
 
     def __init__(
         self,
-        coords: tuple[Array, ...],
+        coords: tuple[Column, ...],
         payload: Array | None,
         keys: Layout,
         low_bits: int,
         trusted: bool,
         keep: bool,
     ) -> None:
-        n = len(coords[0])
+        n = max(len(x) for x in coords if not isinstance(x, Runs))
         self._tag = keys.tag
         self._low = min(low_bits, 63)
         self._unique = trusted
@@ -182,13 +216,15 @@ class Sorting:
         records = np.empty(n * (keys.words + 1), np.uint64)
         # Only the first dimensions have bits in the number of a bucket.
         leading = max(sum(end > upper - splits for end in (keys.bits, *keys.ends[:-1])), 1)
-        heads = tuple(tuple(word[:leading] for word in field) for field in keys.fields)
+        heads, everything = _Columns(coords[:leading], keys), _Columns(coords, keys)
 
         def count(begin: int, end: int, counts: Array) -> None:
-            kernels.sorting.histogram(coords[:leading], heads, begin, end, top, counts)
+            given = heads.full or None, heads.fields, heads.runs, heads.runs_at(begin)
+            kernels.sorting.histogram(*given, begin, end, top, counts)
 
         def move(begin: int, end: int, cursor: Array) -> None:
-            if kernels.sorting.partition(coords, payload, keys.fields, keys.sizes, begin, end, top, cursor, records):
+            given = everything.full, payload, everything.fields, everything.sizes, everything.runs
+            if kernels.sorting.partition(*given, everything.runs_at(begin), begin, end, top, cursor, records):
                 raise OutOfRange
 
         starts = self._moved(n, self._counted(n, 1 << splits, count), move)
