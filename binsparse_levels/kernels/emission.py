@@ -9,7 +9,7 @@ keep[·][d]: the bits of the key that distinguish the entries of the level of di
 level. holds[d]: all bits if dimension d is the first of a level with pointers, else 0. sizes[d]: the dimension's size.
 """
 
-from .jit import kernel, put_in_tuple, u8
+from .jit import kernel, put_in_tuple, stream, u8
 from .keys import key_at
 
 
@@ -92,16 +92,19 @@ def emit(records, coords, payload, typed, begin, end, fields, chain, state, poin
             else:
                 q = at[d] + u8(new != zero)
                 at = put_in_tuple(at, d, q)
-                indices[d][q] = x
+                if d == dims - 1:
+                    stream(indices[d], q, x)
+                else:
+                    indices[d][q] = x
                 pointers[d][(p + one) & holds[d]] = q + one
                 p = q
         if values is not None:
             if typed is not None:
                 value = typed[(i * stride + u8(words)) * per_word]
                 total = value if new_high | new_low != zero else total + value
-                values[p * per_word] = total
+                stream(values, p * per_word, total)
             elif records is not None:
-                values[p] = records[i * stride + u8(words)]
+                stream(values, p, records[i * stride + u8(words)])
             if payload is not None:
                 values[p] = payload[i]
         i += one

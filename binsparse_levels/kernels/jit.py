@@ -41,5 +41,56 @@ if config.DISABLE_JIT:
         """`items` with `item` at index `at`. In a compiled kernel the tuple dissolves into registers."""
         return (*items[:at], item, *items[at + 1 :])
 
+    def prefetch(array, i):
+        """Ask for the cache line of array[i], which a loop reads soon. `i` may lie outside the array."""
+
+    def prefetch_for_write(array, i):
+        """Ask for the cache line of array[i], which a loop writes soon. `i` may lie outside the array.
+
+        A processor foresees the next line of about 64 streams of writes. Beyond, each new line costs a full read.
+        """
+
 else:
+    from llvmlite import ir
     from numba.cpython.unsafe.tuple import tuple_setitem as put_in_tuple  # noqa: F401 (for the kernels)
+    from numba.extending import intrinsic
+
+    def _prefetching(for_write):
+        @intrinsic
+        def ask(_, array, i):
+            def code(context, builder, signature, args):
+                data = context.make_array(signature.args[0])(context, builder, args[0]).data
+                byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+                kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+                name = "llvm.prefetch.p0"
+                found = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+                here = builder.bitcast(builder.gep(data, [args[1]]), byte)
+                builder.call(found, [here, word(for_write), word(3), word(1)])  # 3: into all caches; 1: data
+                return context.get_dummy_value()
+
+            return numba.types.void(array, i), code
+
+        return ask
+
+    prefetch, prefetch_for_write = _prefetching(0), _prefetching(1)
+
+if config.DISABLE_JIT or config.BOUNDSCHECK:
+
+    @inlined
+    def stream(array, i, item):
+        """array[i] = item, past the caches: the line is not read first. For items that are written once, in order."""
+        array[i] = item
+
+else:
+
+    @intrinsic
+    def stream(_, array, i, item):
+        def code(context, builder, signature, args):
+            data = context.make_array(signature.args[0])(context, builder, args[0]).data
+            kind = signature.args[0].dtype
+            value = context.cast(builder, args[2], signature.args[2], kind)
+            store = builder.store(context.get_value_as_data(builder, kind, value), builder.gep(data, [args[1]]))
+            store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+            return context.get_dummy_value()
+
+        return numba.types.void(array, i, item), code

@@ -14,13 +14,16 @@ from .jit import kernel, u8
 
 @kernel
 def key_at(coords, i, fields):
-    """The two words of the key of entry i; a key of one word is repeated."""
+    """The two words of the key of entry i; a key of one word is repeated.
+
+    Of a coordinate that is out of range only the bits of its dimension are taken.
+    """
     right, left, mask = fields
     a, b = u8(0), u8(0)
     for d in range(len(coords)):
         x = u8(coords[d][i])
         if len(right) == 1:
-            a |= x << right[0][d]
+            a |= (x & mask[0][d]) << right[0][d]
         else:
             a |= ((x & mask[0][d]) >> left[0][d]) << right[0][d]
             b |= ((x & mask[1 % len(mask)][d]) >> left[1 % len(left)][d]) << right[1 % len(right)][d]

@@ -4,8 +4,14 @@ A record is the words of a key (see `kernels.keys`), followed by one word of pay
 the number of words of a key.
 """
 
-from .jit import i8, inlined, kernel, u4, u8
+from .jit import i8, inlined, kernel, prefetch, prefetch_for_write, u4, u8
 from .keys import key_at, out_of_range
+
+AHEAD = u8(4)  # words behind the cursor of a bucket, whose cache line is fetched
+BEHIND = u8(1024)  # words behind the record that is read: processors do not foresee reads beyond a page
+FEW = 24  # records that `repair` alone sorts as fast
+DIGIT = 11  # bits of the widest digit
+MANY_TIES = 0.08  # of the records: from then on all digits take less time than `repair`
 
 
 @kernel
@@ -38,48 +44,38 @@ def scan(coords, fields, sizes):
 
 
 @kernel
-def histogram(coords, fields, sizes, begin, end, top, count):
-    """Count entries begin … end by the bits `top` and above of their first word; return whether one is out of range."""
-    one, i, stop, bad = u8(1), u8(begin), u8(end), u8(0)
-    inside = u8(count.size - 1)
+def histogram(coords, fields, begin, end, top, count):
+    """Count entries begin … end by the bits `top` and above of their first word."""
+    one, i, stop = u8(1), u8(begin), u8(end)
     while i < stop:
-        key, _ = key_at(coords, i, fields)
-        bad |= out_of_range(coords, i, sizes)
-        count[(key >> top) & inside] += one
+        high, _ = key_at(coords, i, fields)
+        count[high >> top] += one
         i += one
-    return bad >> u8(63)
 
 
 @kernel
-def any_out_of_range(coords, sizes, begin, end):
-    """Whether a coordinate of entries begin … end is out of range. The compiler vectorizes this separate loop."""
-    i, stop, bad = u8(begin), u8(end), u8(0)
-    while i < stop:
-        bad |= out_of_range(coords, i, sizes)
-        i += u8(1)
-    return bad >> u8(63)
-
-
-@kernel
-def partition(coords, payload, fields, begin, end, top, inside, cursor, records):
+def partition(coords, payload, fields, sizes, begin, end, top, cursor, records):
     """Write entries begin … end as records into their buckets, stably; cursor[bucket] is the next free word.
 
-    Precondition: all coordinates are in range; `payload` is None or has a word for each entry.
+    Returns whether a coordinate is out of range. Its record has a bucket all the same.
+    Precondition: the cursors come from `histogram`; `payload` is None or has a word for each entry.
     """
-    one, i, stop = u8(1), u8(begin), u8(end)
+    one, i, stop, bad = u8(1), u8(begin), u8(end), u8(0)
     words = len(fields[0])
     stride = u8(words + 1)
     while i < stop:
         high, low = key_at(coords, i, fields)
-        bucket = (high >> top) & inside
-        place = cursor[bucket]
-        cursor[bucket] = place + stride
+        bad |= out_of_range(coords, i, sizes)
+        place = cursor[high >> top]
+        cursor[high >> top] = place + stride
+        prefetch_for_write(records, place + AHEAD)
         records[place] = high
         if words == 2:
             records[place + one] = low
         if payload is not None:
             records[place + u8(words)] = payload[i]
         i += one
+    return bad >> u8(63)
 
 
 @inlined
@@ -90,6 +86,7 @@ def count_digit(records, words, shift, count):
     while i < end:
         x = records[i]
         vary |= x ^ start
+        prefetch(records, i + BEHIND)
         count[(x >> shift) & inside] += u4(1)
         i += stride
     return vary
@@ -127,6 +124,7 @@ def two_histograms(records, words, word, shift, digit, offsets):
         if len(words) == 2:
             vary_last |= records[i + one] ^ start_last
         x = records[i + at]
+        prefetch(records, i + BEHIND)
         first[(x >> s0) & mask] += u4(1)
         second[(x >> s1) & mask] += u4(1)
         i += stride
@@ -151,6 +149,7 @@ def digit_pass(source, target, words, word, shift, digit, offsets):
         j = (source[i + at] >> s) & mask
         to = u8(offsets[j])
         offsets[j] = to + stride
+        prefetch_for_write(target, to + AHEAD)
         target[to] = source[i]
         target[to + one] = source[i + one]
         if len(words) == 2:
@@ -166,12 +165,14 @@ def digit_for_all(bits):
 
 
 @kernel
-def sort_buckets(records, words, starts, top, low, spare, offsets):
-    """Sort the records of every bucket starts[b] … starts[b + 1] stably; return False if a few remain out of order.
+def sort_buckets(records, words, starts, top, low, spare, target, offsets):
+    """Sort the records of every bucket starts[b] … starts[b + 1] stably into `target`; `repair` places a few of them.
 
     Two digits of the highest bits that vary are sorted, and `repair` places the records that tie. This takes fewer
-    passes than all digits. Where ties are frequent, all digits are sorted, from the lowest up. top: no bit of the first
-    word at or above it varies inside a bucket. low: the number of bits of the last word that are in order already.
+    passes than all digits. Where ties are frequent, all digits are sorted, from the lowest up. Returns whether all
+    records are in order. top: no bit of the first word at or above it varies inside a bucket. low: the number of bits
+    of the last word that are in order already.
+    Precondition: `target` is the place of these records itself, or has no part of them.
     """
     stride = len(words) + 1
     floor = low if len(words) == 1 else 0
@@ -179,43 +180,42 @@ def sort_buckets(records, words, starts, top, low, spare, offsets):
     often = False  # if the previous bucket had many ties, so has this one
     for b in range(starts.size - 1):
         n = starts[b + 1] - starts[b]
-        if n < 2 or (len(words) == 1 and top <= floor):
-            continue
-        if n <= 24:
-            sorted_all = False
-            continue
         bucket = records[starts[b] * stride : starts[b + 1] * stride]
+        out = target[(starts[b] - starts[0]) * stride : (starts[b + 1] - starts[0]) * stride]
+        if n <= FEW or (len(words) == 1 and top <= floor):
+            sorted_all &= n < 2 or (len(words) == 1 and top <= floor)
+            for i in range(bucket.size):
+                out[i] = bucket[i]
+            continue
         work = spare[: n * stride]
-        # About one record in a hundred ties. A pass that writes to fewer places keeps more of them in L1.
-        digit = 11 if n > 24000 else (10 if n > 6000 else (9 if n > 1500 else 8))
+        # A pass that writes to fewer places keeps more of them in L1; a few records in a hundred tie.
+        digit = 11 if n > 2**17 else (10 if n > 2**15 else (9 if n > 2**13 else 8))
         word, shift = 0, max(floor, top - 2 * digit)
         aimed = every = often
         if often:
             shift = low
             digit = digit_for_all(top - low)
+        source = bucket
         while True:
-            vary, vary_last, ties = two_histograms(bucket, words, word, shift, digit, offsets)
+            vary, vary_last, ties = two_histograms(source, words, word, shift, digit, offsets)
             if not aimed:  # the bits that vary may lie lower than expected
                 aimed = True
                 height = 0
                 while height < 64 and vary >> u8(height) != u8(0):
                     height += 1
-                if len(words) == 1 and height <= floor:
-                    break
                 better = max(floor, height - 2 * digit)
                 if better < shift - 3:
                     shift = better
                     continue
-            if not every and ties > 0.03 * n and (len(words) == 2 or shift > floor):
+            if not every and ties > MANY_TIES * n and (len(words) == 2 or shift > floor):
                 every = True
-                word, shift, digit = len(words) - 1, low, 11
+                word, shift, digit = len(words) - 1, low, DIGIT
                 if len(words) == 1:  # no wider than necessary
-                    digit = digit_for_all(height - low)
+                    digit = digit_for_all(max(height - low, 1))
                 continue
-            source, target = bucket, work
-            for k in range(2):
-                digit_pass(source, target, words, word, shift + k * digit, digit, offsets[k])
-                source, target = target, source
+            digit_pass(source, work, words, word, shift, digit, offsets[0])
+            digit_pass(work, out, words, word, shift + digit, digit, offsets[1])
+            source = out
             if not every:
                 sorted_all &= len(words) == 1 and shift == floor
                 break
@@ -233,7 +233,7 @@ def sort_buckets(records, words, starts, top, low, spare, offsets):
 def sort_one_digit(records, words, starts, low, digit, target, offsets):
     """Sort every bucket stably into `target`, by the `digit` bits of the first word from bit `low` up.
 
-    Precondition: no other bits are out of order.
+    Precondition: no other bits are out of order; `target` has no part of the records.
     """
     stride = len(words) + 1
     counts = offsets[0][: 1 << digit]
@@ -247,54 +247,30 @@ def sort_one_digit(records, words, starts, low, digit, target, offsets):
 
 
 @kernel
-def find_descents(records, words, found):
-    """List the records whose key is less than the previous key; return their number and whether neighbours are equal.
+def repair(records, words):
+    """Insert each record that is less than the record before it at its place, stably; return whether keys are equal.
 
-    Precondition: `found` has one slot more than there are descents.
+    Precondition: few records are out of order, and none by far.
     """
-    stride = u8(len(words) + 1)
-    last = u8(len(words) - 1)
-    count, same = u8(0), u8(0)
-    i, j, end = stride, u4(1), u8(records.size)
-    while i < end:
-        a, before = records[i], records[i - stride]
-        below, equal = a < before, a == before
-        if len(words) == 2:
-            b, b_before = records[i + last], records[i + last - stride]
-            below |= equal & (b < b_before)
-            equal &= b == b_before
-        found[count] = j
-        count += u8(below)
-        same |= u8(equal)
-        i += stride
-        j += u4(1)
-    return count, same != u8(0)
-
-
-@kernel
-def repair(records, words, found, count):
-    """Insert each record of `find_descents` at its place, stably; return whether a key was there already."""
-    stride = len(words) + 1
-    last = len(words) - 1
+    stride, tail = len(words) + 1, len(words) - 1
     equal = False
-    for t in range(count):
-        i = i8(found[t]) * stride
-        while i < records.size:
-            high, low = records[i], records[i + last]
-            j = i - stride
-            if not (records[j] > high or (records[j] == high and records[j + last] > low)):
-                equal |= records[j] == high and records[j + last] == low
-                break
-            payload = records[i + stride - 1]
-            while j >= 0 and (records[j] > high or (records[j] == high and records[j + last] > low)):
+    i, end = u8(stride), u8(records.size)
+    while i < end:
+        high, low = records[i], records[i + u8(tail)]
+        before, before_low = records[i - u8(stride)], records[i - u8(stride) + u8(tail)]
+        equal |= (high == before) & (low == before_low)
+        if high < before or (len(words) == 2 and high == before and low < before_low):
+            payload = records[i + u8(stride - 1)]
+            j = i8(i) - stride
+            while j >= 0 and (records[j] > high or (records[j] == high and records[j + tail] > low)):
                 for w in range(len(words) + 1):
                     records[j + stride + w] = records[j + w]
                 j -= stride
-            equal |= j >= 0 and records[j] == high and records[j + last] == low
+            equal |= j >= 0 and records[j] == high and records[j + tail] == low
             records[j + stride] = high
-            records[j + stride + last] = low
+            records[j + stride + tail] = low
             records[j + 2 * stride - 1] = payload
-            i += stride
+        i += u8(stride)
     return equal
 
 
