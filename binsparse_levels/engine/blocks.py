@@ -34,8 +34,8 @@ def read_block(tree: Tree, positions: range, dtype: Any = np.int64) -> tuple[lis
         if found is None:
             raise FormatError(Problem("format", f"a {place.level.kind} level is not read in parts"))
         fibers, counts, coords = found
-        ends = np.arange(1, len(fibers) + 1) * counts if isinstance(counts, int) else np.cumsum(counts)
-        levels.insert(0, (coords or [np.empty(0, np.int64)] * place.level.rank, ends))
+        pointers = np.append(0, np.cumsum(np.broadcast_to(counts, len(fibers))))
+        levels.insert(0, (coords or [np.empty(0, np.int64)] * place.level.rank, pointers))
         children = fibers
     columns = packing.columns_of(levels, len(positions), dtype)
     return columns, np.asarray(tree.values[positions.start : positions.stop])

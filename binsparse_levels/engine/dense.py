@@ -58,10 +58,10 @@ def gather_tree(
 def scatter_tree(tree: Tree, strides: Sequence[int], out: Array) -> None:
     """Write the value of every entry to out[sum of coordinate * stride]; strides by stored dimension, in items."""
     starts = np.zeros(1, np.int64)  # of each position of the level: the sum so far
-    *above, (last, coords, ends, positions) = packing.expand_levels(tree)
+    *above, (last, coords, pointers, positions) = packing.expand_levels(tree)
     for place, found, fibers, reached in above:
         steps = strides[place.depth : place.depth + place.level.rank]
-        starts = np.repeat(starts, np.diff(fibers, prepend=0)) + _linear(found, steps, len(reached))
+        starts = np.repeat(starts, np.diff(fibers)) + _linear(found, steps, len(reached))
     steps = strides[last.depth :]
     if len(coords) == 1:
         columns, step = coords[0], steps[0]
@@ -69,12 +69,18 @@ def scatter_tree(tree: Tree, strides: Sequence[int], out: Array) -> None:
         columns, step = _linear(coords, steps, len(positions)), 1
     values = items_at(tree.values, positions)
     if values.itemsize not in (1, 2, 4, 8):
-        out[np.repeat(starts, np.diff(ends, prepend=0)) + _linear([columns], [step], len(columns))] = values
+        out[np.repeat(starts, np.diff(pointers)) + _linear([columns], [step], len(columns))] = values
         return
     word = f"u{values.itemsize}"
-    given = (starts, kernels.readable(ends), kernels.readable(columns), step, kernels.readable(values).view(word))
-    cuts = [int(np.searchsorted(ends, end)) for _, end in parallel.shares(len(columns))]
-    cuts[-1] = len(ends)
+    given = (
+        starts,
+        kernels.readable(pointers[1:]),
+        kernels.readable(columns),
+        step,
+        kernels.readable(values).view(word),
+    )
+    cuts = [int(np.searchsorted(pointers[1:], end)) for _, end in parallel.shares(len(columns))]
+    cuts[-1] = len(starts)
     parts = list(zip([0, *cuts], cuts, strict=False))
     parallel.each(lambda share: kernels.dense.scatter(*given, *share, out.view(word)), parts)
 

@@ -18,11 +18,11 @@ from ..errors import ArrayError, Problem
 from ..formats.format import range_problems
 from ..levels import Level, Place, places
 from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE
-from ..levels.positions import Array, Positions, Window, as_array, cells, items_at
+from ..levels.positions import Array, Positions, Window, as_array, cells, items_at, repeat_to, words
 from ..limits import Limits
 from . import emission, sorting
 from .emission import Duplicates
-from .parts import expand
+from .parts import listed
 from .sorting import Entries as Entries
 from .tree import Tree, index_dtype, same, shared_dtype
 
@@ -88,9 +88,14 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
     """
     dtype = index_dtype(entries.dims, entries.count) if dtype is None else dtype
     coords = [x.astype(dtype, copy=False) for x in entries.coords]
-    parents: Positions = np.zeros(entries.count, np.int64)
+    codes = [level.fused() for level in levels]
+    if all(codes) and coords and codes[-1] and codes[-1][0] == SPARSE:
+        arrays, _ = _split(levels, entries.dims, coords, limits)
+        values = repeat_one(entries.values, entries.count) if entries.iso else entries.values
+        return Tree(levels, entries.dims, arrays, values, entries.iso)
+    parents: Positions = np.broadcast_to(np.int64(0), entries.count)
     order: Array | None = None  # of the entries, where it is another, or some go because others stand for them
-    arrays: dict[str, Array] = {}
+    arrays = {}
     n = 1
     for place in places(levels, entries.dims):
         level, below = place.level, place.depth + place.level.rank
@@ -102,8 +107,9 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
         made, parents = level.build(place.dims, parents, here, n, **more)
         for role, (name, holds, _) in place.arrays.items():
             arrays[name] = made[role]
-            if holds in INTEGERS and made[role].max(initial=0) <= np.iinfo(dtype).max:
-                arrays[name] = made[role].astype(dtype, copy=False)
+            wide = made[role].dtype != dtype
+            if wide and holds in INTEGERS and made[role].max(initial=0) <= np.iinfo(dtype).max:
+                arrays[name] = made[role].astype(dtype)
         n = level.size(made, place.dims, n)
         if level.shares:  # of what is shared, the first stands for all
             child = as_array(parents)
@@ -130,6 +136,26 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
         values = whole
     tree = Tree(levels, entries.dims, arrays, values)
     return tree.blanked() if padded else tree
+
+
+def _split(
+    levels: Sequence[Level], dims: Sequence[int], coords: Sequence[Array], limits: Limits
+) -> tuple[dict[str, Array], Array | None]:
+    """The arrays of levels by name, and pointers to the entries of each position of the last; None: each has one.
+
+    Precondition: the entries are sorted and unique, and there is at least one level; each has a fused pass.
+    """
+    count = len(coords[0])
+    arrays: dict[str, Array] = {}
+    entries: Array | None = np.array([0, count], coords[0].dtype)
+    for place in places(levels, dims):
+        assert entries is not None
+        below, n = place.depth + place.level.rank, len(entries) - 1
+        emission.hold_dense(place.level.children(place.dims, n, count) or n, count, limits)
+        here = coords[place.depth : below]
+        made, entries = place.level.split(place.dims, entries, here, distinct=below == len(coords))
+        arrays |= {spec.name: made[role] for role, spec in place.arrays.items()}
+    return arrays, entries
 
 
 def _alike_below(above: Sequence[Array], below: Sequence[Array], values: Array) -> tuple[Array, Array]:
@@ -214,41 +240,30 @@ def unpack_tree(tree: Tree, dtype: Any = np.int64, window: Window | None = None)
     """
     levels = list(expand_levels(tree, window))
     positions = levels[-1][3] if levels else range(1)
-    return columns_of([(coords, ends) for _, coords, ends, _ in levels], len(positions), dtype), positions
+    return columns_of([(coords, pointers) for _, coords, pointers, _ in levels], len(positions), dtype), positions
 
 
 def columns_of(levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtype: Any = np.int64) -> list[Array]:
-    """The coordinates of `count` entries, from the coordinates of each level and where each of its fibers ends."""
+    """The coordinates of `count` entries, from the coordinates of each level and pointers to those of each fiber."""
     columns: list[Array] = []
-    below: Array | None = None  # where each child of the level ends among the entries
-    for coords, ends in reversed(levels):
-        columns[:0] = [repeat_to(x, below, count, dtype) for x in coords]
-        below = ends if below is None else np.concatenate(([0], below))[ends]
+    below: Array | None = None  # where the entries of each child of the level begin
+    for coords, pointers in reversed(levels):
+        own = [x.astype(dtype, copy=False) for x in coords]
+        if below is not None and not (len(below) == count + 1 and bool((below[1:] > below[:-1]).all())):
+            own = [repeat_to(x, below, count) for x in own]
+        columns[:0] = own
+        below = pointers if below is None else below[pointers]
     return columns
 
 
 def expand_levels(tree: Tree, window: Window | None = None) -> Iterator[tuple[Place, list[Array], Array, Positions]]:
-    """For each level its coordinates, where each fiber ends among them, and the positions of its children."""
+    """For each level its coordinates, pointers to those of each fiber, and the positions of its children."""
     positions: Positions = range(1)
     whole = [range(size) for size in tree.dims] if window is None else window
     for place, arrays, n in tree.walk():
         here = whole[place.depth : place.depth + place.level.rank]
-        fibers = len(positions)
-        counts, coords, positions = expand(tree, place, arrays, n, positions, here)
-        ends = np.arange(1, fibers + 1) * counts if isinstance(counts, int) else np.cumsum(counts, dtype=np.int64)
-        yield place, coords, ends, positions
-
-
-def repeat_to(items: Array, ends: Array | None, count: int, dtype: Any) -> Array:
-    """`count` items: items[k] is repeated up to offset ends[k]."""
-    items = kernels.readable(items, dtype)
-    if ends is None or (len(items) == count and bool((ends == np.arange(1, count + 1)).all())):
-        return items
-    if not kernels.worth(count):
-        return np.repeat(items, np.diff(ends, prepend=0))
-    out = np.empty(count, dtype)
-    kernels.fibers.fan_out(items, ends, out)
-    return out
+        pointers, coords, positions = listed(tree, place, arrays, n, positions, here)
+        yield place, coords, pointers, positions
 
 
 # Tree → tree
@@ -263,7 +278,7 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     rank = len(tree.dims)
     ordered = ordered_dims(order) if all(level.ordered for level in tree.levels) else 0
     dtype = shared_dtype(tree.arrays, tree.dims, len(tree.values))
-    if ordered == rank and rank and (shared := _around_the_last_level(tree, levels, order, limits, dtype)):
+    if ordered == rank and rank and (shared := _around_shared_levels(tree, levels, order, limits, dtype)):
         return shared
     coords, positions = unpack_tree(tree, dtype)
     iso = tree.iso and bool(coords or len(positions))  # of a scalar that is not there the value goes too
@@ -278,31 +293,49 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     return pack_entries(levels, entries, pad, "error", limits)
 
 
-def _around_the_last_level(
+def _around_shared_levels(
     tree: Tree, levels: tuple[Level, ...], order: Sequence[int], limits: Limits, dtype: Any
 ) -> Tree | None:
-    """Convert the levels above the last level, and share its indices and the values.
+    """Convert the levels above the last ones, which do not change, and share the arrays of these and the values.
 
-    The fibers become entries of the levels above, and their lengths the values. None where the last level changes, or
-    has no pointers.
+    The fibers of the first level that does not change become entries of the levels above, and their lengths the values.
+    None where the last level changes, or is not sparse.
     """
-    *_, (place, arrays, _) = tree.walk()
-    if levels[-1] != place.level or place.pointer is None or (place.level.fused() or (DENSE,))[0] != SPARSE:
+    shared = 0
+    for old, new in zip(tree.levels[:0:-1], levels[:0:-1], strict=False):
+        if old != new or (old.fused() or (DENSE,))[0] != SPARSE:
+            break
+        shared += 1
+    if not shared or not tree.regular or not all(level.ordered and not level.shares for level in levels):
         return None
-    if not tree.regular or not all(level.ordered and not level.shares for level in levels):
+    changed, first = levels[:-shared], tree.places[-shared]
+    if first.pointer is None:
         return None
-    above = Tree(tree.levels[:-1], tree.dims[: place.depth], tree.arrays, tree.values)
-    coords, positions = unpack_tree(above, dtype)
-    lengths = items_at(np.diff(arrays[place.pointer]), positions)
-    there = lengths != 0
-    if not there.all():
-        coords, lengths = [x[there] for x in coords], lengths[there]
-    fibers = Entries(above.dims, tuple(coords), lengths, False, tuple(order[: place.depth]))
-    made = build(levels[:-1], fibers, 0, limits, dtype)
-    pointers = np.zeros(len(made.values) + 1, dtype)
-    np.cumsum(made.values, out=pointers[1:])
-    own = {spec.name: pointers if role == place.pointer else arrays[role] for role, spec in place.arrays.items()}
-    return Tree(levels, tree.dims, {**made.arrays, **own}, tree.values, tree.iso)
+    above = Tree(tree.levels[:-shared], tree.dims[: first.depth], tree.arrays, tree.values)
+    coords, pointers = unpack_tree(above, dtype)[0], tree.arrays[first.arrays[first.pointer].name]
+    coords, pointers = _without_empty(coords, pointers.astype(dtype, copy=False))
+    if all(level.fused() for level in changed):
+        arrays, fibers = _split(changed, above.dims, coords, limits)
+        pointers = pointers if fibers is None else pointers[fibers]
+    else:
+        entries = Entries(above.dims, tuple(coords), np.diff(pointers), False, tuple(order[: first.depth]))
+        made = build(changed, entries, 0, limits, dtype)
+        arrays, pointers = dict(made.arrays), np.append(0, np.cumsum(made.values)).astype(dtype)
+    for old_place, place in zip(tree.places[-shared:], places(levels, tree.dims)[-shared:], strict=True):
+        arrays |= {spec.name: tree.arrays[old_place.arrays[role].name] for role, spec in place.arrays.items()}
+    (name,) = (spec.name for spec in places(levels, tree.dims)[-shared].arrays.values() if spec.dimension is None)
+    return Tree(levels, tree.dims, {**arrays, name: pointers}, tree.values, tree.iso)
+
+
+def _without_empty(coords: Sequence[Array], pointers: Array) -> tuple[list[Array], Array]:
+    """The coordinates of the fibers that have entries, and pointers to these."""
+    if not kernels.worth(len(pointers)):
+        there = pointers[1:] != pointers[:-1]
+        return [x[there] for x in coords], np.append(pointers[:1], pointers[1:][there])
+    kept, filled = np.empty_like(pointers), [np.empty(len(x) + 1, x.dtype) for x in coords]
+    given = words(pointers), tuple(map(words, coords)), words(kept), tuple(map(words, filled))
+    count = int(kernels.fibers.keep_filled(*given))
+    return [x[:count] for x in filled], kept[: count + 1]
 
 
 def ordered_dims(order: Sequence[int]) -> int:

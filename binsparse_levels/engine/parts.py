@@ -7,20 +7,16 @@ from __future__ import annotations
 
 from ..errors import ArrayError, Problem, raise_if
 from ..levels import Place
-from ..levels.base import Array, Expanded
+from ..levels.base import Array, Listed
 from ..levels.positions import Positions, Window, as_array, items_at
 from .tree import Tree, at_name
 
 
-def expand(
-    tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window
-) -> Expanded:
-    """`expand`. Arrays in a file are read and checked first."""
-    if not tree.lazy:
-        return place.level.expand(arrays, place.dims, positions, window)
+def listed(tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window) -> Listed:
+    """`listed` of a level. Arrays in a file are read and checked first."""
     local, children, fibers = part_of(tree, place, arrays, n, positions, window)
-    counts, coords, below = place.level.expand(local, place.dims, fibers, window)
-    return counts, coords, through(children, below)
+    pointers, coords, below = place.level.listed(local, place.dims, fibers, window)
+    return pointers, coords, through(children, below)
 
 
 def part_of(

@@ -21,7 +21,7 @@ from ..levels.positions import Array, Positions, Window, as_array, items_at
 from ..limits import Limits
 from . import packing
 from .packing import Entries
-from .parts import expand, part_of, through
+from .parts import listed, part_of, through
 from .tree import Tree
 from .views import Item, View, kept_rank
 
@@ -60,7 +60,7 @@ def find_in(tree: Tree, coords: Sequence[int]) -> int:
         here = coords[place.depth : place.depth + level.rank]
         if tree.lazy:
             window = [range(x, x + 1) for x in here]
-            _, _, found = expand(tree, place, arrays, n, range(position, position + 1), window)
+            _, _, found = listed(tree, place, arrays, n, range(position, position + 1), window)
             position = int(found[0]) if len(found) else -1
             n = level.size(arrays, place.dims, n)
         else:

@@ -1,4 +1,4 @@
-"""Loops that level kinds share: fan out, number changes, count into pointers, search a fiber."""
+"""Loops that level kinds share: fan out, split fibers, count into pointers, search a fiber."""
 
 import numpy as np
 
@@ -6,16 +6,16 @@ from .jit import i8, inlined, kernel, u8
 
 
 @kernel
-def fan_out(items, ends, out):
-    """Repeat items[k] up to index ends[k] of `out`.
+def fan_out(items, pointers, out):
+    """Repeat items[k] from index pointers[k] to pointers[k + 1] of `out`.
 
     Sixteen copies are stored at once, and the next item overwrites the excess. A loop as short as most fibers costs a
     misprediction for each fiber (10 M entries in fibers of 10: 8.7 ms against 3).
-    Precondition: `ends` never decreases and ends at the length of `out`.
+    Precondition: `pointers` never decrease, begin at 0, and end at the length of `out`.
     """
-    i, k, n, size = u8(0), u8(0), u8(ends.size), u8(out.size)
+    i, k, n, size = u8(0), u8(0), u8(pointers.size - 1), u8(out.size)
     while k < n:
-        item, end = items[k], u8(ends[k])
+        item, end = items[k], u8(pointers[k + u8(1)])
         if i + u8(16) <= size:
             for j in range(16):
                 out[i + u8(j)] = item
@@ -28,39 +28,58 @@ def fan_out(items, ends, out):
 
 
 @kernel
-def count_repeats(columns):
-    """How many entries equal the previous entry in every column."""
-    one, i, n, repeats = u8(1), u8(1), u8(columns[0].size), u8(0)
-    while i < n:
-        same = True
-        for d in range(len(columns)):
-            same &= columns[d][i] == columns[d][i - one]
-        repeats += u8(same)
-        i += one
-    return repeats
+def split(entries, columns, pointers, firsts, below):
+    """Split the entries of each fiber into children, wherever a column changes. The result is the number of children.
+
+    entries[p]: where the entries of fiber p begin. pointers[p]: where its children begin. firsts[d][q]: coordinate d of
+    child q. below[q]: where its entries begin. All pointers have one item more, for the end.
+    Every entry stores, and an entry of the same child overwrites the same slot: no branch.
+    Precondition: the outputs have room for a child of each entry.
+    """
+    zero, one = u8(0), u8(1)
+    i, p, n, children = u8(entries[0]), zero, u8(pointers.size - 1), zero
+    below[0] = i
+    while p < n:
+        pointers[p] = children
+        end = u8(entries[p + one])
+        fresh = i < end
+        if fresh:
+            for d in range(len(columns)):
+                firsts[d][children] = columns[d][i]
+            i += one
+            children += one
+            below[children] = i
+        while i < end:
+            new = False
+            for d in range(len(columns)):
+                new |= columns[d][i] != columns[d][i - one]
+            q = children + u8(new)
+            for d in range(len(columns)):
+                firsts[d][q - one] = columns[d][i]
+            i += one
+            below[q] = i
+            children = q
+        p += one
+    pointers[n] = children
+    return children
 
 
 @kernel
-def number_changes(columns, child):
-    """child[i] = how many times the columns change up to entry i. Precondition: at least one entry."""
-    one, i, n, q = u8(1), u8(1), u8(columns[0].size), u8(0)
-    child[0] = q
-    while i < n:
-        new = False
+def keep_filled(pointers, columns, kept, firsts):
+    """Leave out fibers without an entry. The result is the number of the others.
+
+    columns[d][p]: coordinate d of fiber p. kept, firsts: the same of the fibers that stay.
+    """
+    one, p, q, n = u8(1), u8(0), u8(0), u8(pointers.size - 1)
+    kept[0] = begin = pointers[0]
+    while p < n:
+        end = pointers[p + one]
         for d in range(len(columns)):
-            new |= columns[d][i] != columns[d][i - one]
-        q += u8(new)
-        child[i] = q
-        i += one
-
-
-@kernel
-def take_firsts(column, child, out):
-    """out[q] = column[i] for an entry i with child[i] = q. Precondition: `column` depends on `child` alone."""
-    i, n = u8(0), u8(child.size)
-    while i < n:
-        out[u8(child[i])] = column[i]
-        i += u8(1)
+            firsts[d][q] = columns[d][p]
+        q += u8(end != begin)
+        kept[q] = begin = end
+        p += one
+    return q
 
 
 @kernel

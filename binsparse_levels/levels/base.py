@@ -24,13 +24,16 @@ import numpy as np
 from ..errors import ArrayError, FormatError, LimitError, Problem, raise_if
 from ..limits import as_integers
 from .positions import Array as Array
-from .positions import Positions, Window, as_array, below_fibers, items_at
+from .positions import Positions, Window, as_array, below_fibers, count_owners, items_at
 
 Arrays: TypeAlias = Mapping[str, Array]
 Counted: TypeAlias = tuple[int | None, list[Problem]]  # the number of child positions, lengths that do not fit
 Built: TypeAlias = tuple[dict[str, Array], Positions]  # arrays by role, child positions
 # How many entries each fiber has (one number: all have so many), their coordinates, their child positions.
 Expanded: TypeAlias = tuple[int | Array, list[Array], Positions]
+# Pointers to the coordinates of each fiber, the coordinates, their child positions.
+Listed: TypeAlias = tuple[Array, list[Array], Positions]
+Split: TypeAlias = tuple[dict[str, Array], Array | None]  # arrays by role, pointers to the entries of each child
 Owners: TypeAlias = tuple[range, int | Array, list[Array]]  # parents, how many children each has, their coordinates
 
 MAX_RANK = 2**16  # an upper bound of `Limits.rank`: some objects are made for each dimension
@@ -185,6 +188,25 @@ class Level(ABC):
             raise_if(ArrayError, self.check(whole, dims, n))
             children = int(as_array(self.reached(whole, dims, range(n))).max(initial=-1)) + 1
         return children
+
+    def listed(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Listed:
+        """`expand`, with pointers to the coordinates of each fiber in place of counts."""
+        counts, coords, children = self.expand(arrays, dims, positions, window)
+        fibers = len(positions)
+        if isinstance(counts, int):
+            return np.arange(fibers + 1) * counts, coords, children
+        return np.append(0, np.cumsum(counts, dtype=np.int64)), coords, children
+
+    def split(self, dims: Sequence[int], entries: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
+        """`build` from pointers to the entries of each fiber, which returns pointers to the entries of each child.
+
+        None stands for pointers where each child has one entry. distinct: no two entries of a fiber have the same
+        coordinates. A kind that answers `fused` may override this.
+        """
+        n = len(entries) - 1
+        parents = np.repeat(np.arange(n), np.diff(entries)) if n != 1 else np.broadcast_to(0, len(coords[0]))
+        made, child = self.build(dims, parents, coords, n)
+        return made, count_owners(as_array(child), self.size(made, dims, n), entries.dtype)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         """For each (position, coordinates) the child position, or -1."""

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from .. import kernels
 from ..kernels import Array as Array
 from ..limits import INT64_MAX
 
@@ -95,6 +96,42 @@ def children_of(pointers: Array, at: Array) -> tuple[Array, Array]:
     first = pointers[at].astype(np.int64)
     counts = pointers[at + 1].astype(np.int64) - first
     return counts, ranges(first, counts)
+
+
+def count_owners(owners: Array, n: int, dtype: np.dtype[Any]) -> Array:
+    """Pointers to the items of each of n owners, of items that are sorted by owner.
+
+    >>> count_owners(np.array([0, 2, 2]), 3, np.dtype(int)).tolist()
+    [0, 1, 1, 3]
+    """
+    if not kernels.worth(len(owners)):
+        return np.searchsorted(owners, np.arange(n + 1)).astype(dtype, copy=False)
+    pointers = np.zeros(n + 1, dtype)
+    kernels.fibers.count_into_pointers(words(owners), words(pointers))
+    return pointers
+
+
+def repeat_to(items: Array, pointers: Array, count: int) -> Array:
+    """`count` items: items[k] from offset pointers[k] to pointers[k + 1]. Precondition: integers of 32 or 64 bits.
+
+    >>> repeat_to(np.array([7, 8]), np.array([0, 2, 3]), 3).tolist()
+    [7, 7, 8]
+    """
+    if not kernels.worth(count):
+        return np.repeat(items, np.diff(pointers))
+    out = np.empty(count, items.dtype)
+    kernels.fibers.fan_out(words(items), words(pointers), words(out))
+    return out
+
+
+def words(array: Array) -> Array:
+    """A contiguous integer array as kernels take it that are compiled for few types: unsigned, of 32 or 64 bits.
+
+    >>> words(np.array([1, 2], np.int8)).dtype
+    dtype('uint64')
+    """
+    wide = array if array.itemsize in (4, 8) and array.dtype.isnative else array.astype(np.int64)
+    return np.ascontiguousarray(wide).view(f"u{wide.itemsize}")
 
 
 def times(counts: Array, below: int | Array) -> Array:

@@ -21,8 +21,35 @@ import numpy as np
 from .. import kernels, parallel
 from ..errors import ArrayError, Problem, raise_if
 from ..limits import INT32_MAX
-from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, register, wrong_lengths
-from .positions import Array, Positions, Window, as_array, below_fibers, inside, is_everything, items_at, ranges
+from .base import (
+    CONTINUED,
+    SPARSE,
+    Arrays,
+    ArraySpec,
+    Built,
+    Counted,
+    Expanded,
+    Level,
+    Listed,
+    Owners,
+    Split,
+    register,
+    wrong_lengths,
+)
+from .positions import (
+    Array,
+    Positions,
+    Window,
+    as_array,
+    below_fibers,
+    count_owners,
+    inside,
+    is_everything,
+    items_at,
+    ranges,
+    repeat_to,
+    words,
+)
 
 _FEW_FIBERS = 16  # up to this number, the ends of a window are searched in each fiber; else fibers are read whole
 _AT_ONCE = 512  # items of a file that are read at once, because a search would read more often
@@ -57,21 +84,38 @@ class Sparse(Level):
         return children, wrong_lengths(lengths, wanted)
 
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
-        dtype = coords[0].dtype if n <= INT32_MAX or coords[0].dtype.itemsize == 8 else np.dtype(np.int64)
-        columns = [kernels.readable(x, dtype) for x in coords]
-        owners = [] if n == 1 else [kernels.readable(as_array(parents), dtype)]
-        child: Positions = range(len(coords[0]))
-        if kernels.fibers.count_repeats((*owners, *columns)):
-            child = np.empty(len(coords[0]), np.int64)
-            kernels.fibers.number_changes((*owners, *columns), child)
-            owners, columns = ([_firsts(x, child) for x in group] for group in (owners, columns))
-        pointers = np.zeros(n + 1, dtype)
-        for of_child in owners:
-            kernels.fibers.count_into_pointers(of_child, pointers)
-        if not owners:
-            pointers[1:] = len(columns[0])
-        # Where every entry has a child of its own, the coordinates are the indices, without a copy.
-        return _named(pointers, columns), child
+        dtype = coords[0].dtype
+        entries = np.array([0, len(coords[0])], dtype) if n == 1 else count_owners(as_array(parents), n, dtype)
+        columns = [x.astype(dtype, copy=False) for x in coords]
+        made, below = self.split(dims, entries, columns, distinct=False)
+        assert below is not None
+        children = len(below) - 1
+        if children == len(coords[0]):
+            return _named(made["ptr"], columns), range(children)
+        return made, repeat_to(np.arange(children), below, len(coords[0]))
+
+    def split(self, dims: Sequence[int], entries: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
+        count = len(coords[0])
+        if distinct:  # the coordinates are the indices, without a copy
+            return _named(entries, coords), None
+        if not kernels.worth(count):
+            new = np.zeros(count, bool)
+            new[entries[:-1][np.diff(entries) > 0]] = True
+            for x in coords:
+                new[1:] |= x[1:] != x[:-1]
+            (starts,) = new.nonzero()
+            below = np.append(starts, count).astype(entries.dtype)
+            pointers = np.searchsorted(starts, entries).astype(entries.dtype)
+            return _named(pointers, [x[starts] for x in coords]), below
+        pointers, below = np.empty(len(entries), entries.dtype), np.empty(count + 1, entries.dtype)
+        firsts = [np.empty(count, x.dtype) for x in coords]
+        given = words(entries), tuple(map(words, coords)), words(pointers), tuple(map(words, firsts)), words(below)
+        children = int(kernels.fibers.split(*given))
+        del given  # so that the arrays may change their size
+        below.resize(children + 1, refcheck=False)
+        for x in firsts:
+            x.resize(children, refcheck=False)
+        return _named(pointers, firsts), below
 
     def from_counts(
         self, dims: Sequence[int], counts: int | Array, coords: Sequence[Array], n: int
@@ -88,6 +132,14 @@ class Sparse(Level):
         wanted = inside(window, coords)
         total = np.concatenate(([0], np.cumsum(wanted)))
         return np.diff(total[np.cumsum(counts)], prepend=0), [x[wanted] for x in coords], as_array(child)[wanted]
+
+    def listed(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Listed:
+        if not (isinstance(positions, range) and positions.step == 1 and is_everything(window, dims)):
+            return Level.listed(self, arrays, dims, positions, window)
+        pointers = self._pointers(arrays)[positions.start : positions.stop + 1]
+        children = range(int(pointers[0]), int(pointers[-1]))
+        pointers = pointers - pointers[0] if children.start else pointers
+        return pointers, [x[children.start : children.stop] for x in self._columns(arrays)], children
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
         return below_fibers(self._pointers(arrays), below)
@@ -340,13 +392,6 @@ def _refuse_outside(starts: Array, ends: Array, children: int) -> None:
     if len(bad):
         what = f"a fiber from {starts[bad[0]]} to {ends[bad[0]]}, where there are {children} indices"
         raise ArrayError(Problem("ptr", what))
-
-
-def _firsts(column: Array, child: Array) -> Array:
-    """The items of a column at the first entry of each child."""
-    firsts = np.empty(int(child[-1]) + 1, column.dtype)
-    kernels.fibers.take_firsts(column, child, firsts)
-    return kernels.readable(firsts)
 
 
 def _unsigned(array: Array, narrow: bool) -> Array:

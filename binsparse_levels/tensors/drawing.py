@@ -99,14 +99,14 @@ def draw_tree(tree: Tree, order: Sequence[int]) -> str:
 
 
 def _rows(tree: Tree, order: Sequence[int]) -> Iterator[_Row]:
-    for place, coords, ends, positions in packing.expand_levels(tree):
+    for place, coords, pointers, positions in packing.expand_levels(tree):
         covered = order[place.depth : place.depth + place.level.rank]
         sizes = ", ".join(f"{k} (size {size})" for k, size in zip(covered, place.dims, strict=True))
         at = as_array(positions)
         nodes = zip(*(x.tolist() for x in coords), strict=True) if coords else [()] * len(at)
         labels = [_clipped(", ".join(map(str, node)), 3 * _LONGEST) for node in nodes]
         title = f"{place.level}: {f'dimension {sizes}' if covered else 'no dimension'}"
-        parents = np.searchsorted(ends, np.arange(len(at)), side="right")
+        parents = np.searchsorted(pointers[1:], np.arange(len(at)), side="right")
         yield _Row(title, labels, at, parents, bool(place.arrays))
 
 
@@ -183,10 +183,10 @@ def spy(tree: Tree, order: Sequence[int], dimensions: Sequence[int]) -> str:
 def _density(tree: Tree, stored: Sequence[int], steps: Sequence[int], bins: Sequence[int]) -> Array:
     levels, count = [], 1
     kept: list[int] = []
-    for place, coords, ends, positions in packing.expand_levels(tree):
+    for place, coords, pointers, positions in packing.expand_levels(tree):
         here = [k for k in range(place.level.rank) if place.depth + k in stored]
         kept += [place.depth + k for k in here]
-        levels.append(([coords[k] for k in here], ends))
+        levels.append(([coords[k] for k in here], pointers))
         count = len(positions)
     columns = packing.columns_of(levels, count)
     chosen = [columns[kept.index(k)] for k in stored]
