@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import TypeAlias
 
 import numpy as np
@@ -34,17 +34,6 @@ _HEAVY = 2**17  # records of a bucket that is partitioned once more, since it wo
 MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, and compile for longer with each
 
 
-@dataclass(frozen=True)
-class Runs:
-    """A column that is items[k] for the entries pointers[k] … pointers[k + 1]; no run is empty."""
-
-    items: Array
-    pointers: Array
-
-
-Column: TypeAlias = Array | Runs
-
-
 class OutOfRange(Exception):
     """A coordinate lies outside its dimension. The caller finds which one."""
 
@@ -59,6 +48,8 @@ class Entries:
 
     order: the tensor's dimension at each stored dimension, for messages. ordered_dims: entries that agree in the
     dimensions before the last `ordered_dims` are in order. trusted: coordinates are known to be unique and in range.
+    runs: for each column None, or pointers: coords[k] has an item for each run of entries, and no run is empty. The
+    fused pass alone takes such columns.
     """
 
     dims: tuple[int, ...]
@@ -68,10 +59,12 @@ class Entries:
     order: tuple[int, ...]
     ordered_dims: int = 0
     trusted: bool = False
+    runs: tuple[Array | None, ...] = ()
 
     @property
     def count(self) -> int:
-        return len(self.coords[0]) if self.coords else len(self.values)
+        full = [x for x, pointers in zip_longest(self.coords, self.runs) if pointers is None]
+        return len(full[0]) if full else len(self.values)
 
     def expanded(self) -> Entries:
         """The same entries with a value for each."""
@@ -169,20 +162,21 @@ def in_order(coords: tuple[Array, ...], keys: Layout) -> bool:
 
 
 class _Columns:
-    """Columns of the first dimensions as kernels take them, with the fields of the key: full ones, and those in runs."""
+    """The first columns as kernels take them, full ones and those in runs, with the fields of the key."""
 
-    def __init__(self, coords: Sequence[Column], keys: Layout) -> None:
-        full = [d for d, x in enumerate(coords) if not isinstance(x, Runs)]
-        other = [d for d in range(len(coords)) if d not in full]
-        self.full = tuple(x for x in coords if not isinstance(x, Runs))
+    def __init__(self, coords: Sequence[Array], runs: Sequence[Array | None], keys: Layout) -> None:
+        full = [d for d in range(len(coords)) if not runs or runs[d] is None]
+        others = [d for d in range(len(coords)) if d not in full]
+        self.full = tuple(coords[d] for d in full)
         self.fields = keys.fields_of(full)
         self.sizes = tuple(keys.sizes[d] for d in full)
-        self._pointers = [x.pointers for x in coords if isinstance(x, Runs)]
-        items = tuple(x.items for x in coords if isinstance(x, Runs))
-        self.runs = (items, tuple(x[1:] for x in self._pointers), keys.fields_of(other)) if other else None
+        self._pointers = [x for x in runs[: len(coords)] if x is not None]
+        word = np.result_type(np.uint32, *self._pointers)
+        ends = tuple(kernels.readable(x[1:], word) for x in self._pointers)
+        self.runs = (tuple(coords[d] for d in others), ends, keys.fields_of(others)) if others else None
 
     def runs_at(self, entry: int) -> tuple[np.uint64, ...] | None:
-        """The number of the run of an entry in each column that is in runs."""
+        """In each column that is in runs, the number of the run of an entry."""
         return tuple(np.uint64(np.searchsorted(x, entry, "right") - 1) for x in self._pointers) or None
 
 
@@ -197,26 +191,28 @@ class Sorting:
 
     def __init__(
         self,
-        coords: tuple[Column, ...],
+        coords: tuple[Array, ...],
+        runs: Sequence[Array | None],
         payload: Array | None,
         keys: Layout,
         low_bits: int,
         trusted: bool,
         keep: bool,
     ) -> None:
-        n = max(len(x) for x in coords if not isinstance(x, Runs))
         self._tag = keys.tag
         self._low = min(low_bits, 63)
         self._unique = trusted
         self._keep = keep
         self._scratch = threading.local()
+        everything = _Columns(coords, runs, keys)
+        n = len(everything.full[0])
         upper = keys.bits - keys.spill  # bits of the first word
         splits = max(min(_SPLITS, (n // _BUCKET).bit_length(), keys.bits - low_bits, upper), upper - 63)
         top = np.uint64(upper - splits)
         records = np.empty(n * (keys.words + 1), np.uint64)
         # Only the first dimensions have bits in the number of a bucket.
         leading = max(sum(end > upper - splits for end in (keys.bits, *keys.ends[:-1])), 1)
-        heads, everything = _Columns(coords[:leading], keys), _Columns(coords, keys)
+        heads = _Columns(coords[:leading], runs, keys)
 
         def count(begin: int, end: int, counts: Array) -> None:
             given = heads.full or None, heads.fields, heads.runs, heads.runs_at(begin)
