@@ -189,7 +189,7 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
     stride = len(words) + 1
     floor = low if len(words) == 1 else 0
     sorted_all = True
-    often = False  # if the previous bucket had many ties, so has this one
+    often, wider = False, 0  # if the previous bucket had many ties, so has this one
     for b in range(starts.size - 1):
         n = starts[b + 1] - starts[b]
         bucket = records[starts[b] * stride : starts[b + 1] * stride]
@@ -201,7 +201,7 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
             continue
         work = spare[: n * stride]
         # A pass that writes to fewer places keeps more of them in L1; a few records in a hundred tie.
-        digit = 11 if n > 2**17 else (10 if n > 2**15 else (9 if n > 2**13 else 8))
+        digit = (10 if n > 2**17 else (9 if n > 2**15 else 8)) + wider
         word, shift = 0, max(floor, top - 2 * digit)
         aimed = every = often
         if often:
@@ -219,7 +219,13 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
                 if better < shift - 3:
                     shift = better
                     continue
-            if not every and ties > MANY_TIES * n and (len(words) == 2 or shift > floor):
+            many = not every and ties > MANY_TIES * n and (len(words) == 2 or shift > floor)
+            if many and wider == 0:
+                wider = 1
+                digit += 1
+                shift = max(floor, height - 2 * digit)
+                continue
+            if many:
                 every = True
                 word, shift, digit = len(words) - 1, low, DIGIT
                 if len(words) == 1:  # no wider than necessary
