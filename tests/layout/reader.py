@@ -11,12 +11,11 @@ import h5py
 import numpy as np
 
 OURS = "binsparse_levels:"
-CSR = ["dense", "sparse"]
-PREDEFINED = {  # 4.1
-    "DVEC": (["dense"], None), "CVEC": (["sparse"], None), "DMATR": (["dense"] * 2, None), "DMAT": (["dense"] * 2, None),
-    "DMATC": (["dense"] * 2, [1, 0]), "CSR": (CSR, None), "CSC": (CSR, [1, 0]), "DCSR": (["sparse"] * 2, None),
-    "DCSC": (["sparse"] * 2, [1, 0]), "COOR": (["sparse2"], None), "COO": (["sparse2"], None),
-    "COOC": (["sparse2"], [1, 0]),
+PREDEFINED = {  # the levels, and whether they are of the transposed matrix (4.1)
+    "DVEC": (["dense"], False), "CVEC": (["sparse"], False), "CSR": (["dense", "sparse"], False),
+    "CSC": (["dense", "sparse"], True), "DCSR": (["sparse", "sparse"], False), "DCSC": (["sparse", "sparse"], True),
+    "DMAT": (["dense", "dense"], False), "DMATR": (["dense", "dense"], False), "DMATC": (["dense", "dense"], True),
+    "COO": (["sparse2"], False), "COOR": (["sparse2"], False), "COOC": (["sparse2"], True),
 }  # fmt: skip
 
 
@@ -57,8 +56,9 @@ def decode(header, stored):
 def chain_of(descriptor):
     """The levels from the first on, without the element, and the transpose. (4.1)"""
     if descriptor["format"] != "custom":
-        names, transpose = PREDEFINED[descriptor["format"]]
-        return [{"level_desc": name.rstrip("2"), "rank": 1 + name.endswith("2")} for name in names], transpose
+        names, turned = PREDEFINED[descriptor["format"]]
+        levels = [{"level_desc": name.rstrip("2"), "rank": 1 + name.endswith("2")} for name in names]
+        return levels, [1, 0] if turned else None
     levels, level = [], descriptor["custom"]["level"]
     while level["level_desc"] != "element":
         levels.append(level)
