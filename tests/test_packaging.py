@@ -40,7 +40,8 @@ def test_the_citation():
     demanded = {"authors", "cff-version", "message", "title"}
     known = demanded | {
         "abstract", "commit", "contact", "date-released", "doi", "identifiers", "keywords", "license", "license-url",
-        "preferred-citation", "references", "repository", "repository-artifact", "repository-code", "type", "url", "version",
+        "preferred-citation", "references", "repository", "repository-artifact", "repository-code", "type", "url",
+        "version",
     }  # fmt: skip
     assert demanded <= found.keys() <= known
     assert found["type"] == "software"
