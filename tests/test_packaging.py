@@ -4,7 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
+import jinja2
+import yaml
 
 import binsparse_levels
 
@@ -20,7 +21,6 @@ def requirement(text):
 
 
 def recipe():
-    jinja2, yaml = pytest.importorskip("jinja2"), pytest.importorskip("yaml")
     text = jinja2.Template((ROOT / ".ci/conda/meta.yaml").read_text(), undefined=jinja2.StrictUndefined)
     return yaml.safe_load(text.render(PYTHON="python"))
 
@@ -30,7 +30,6 @@ def test_the_version_stands_once():
 
 
 def test_the_citation():
-    yaml = pytest.importorskip("yaml")
     found = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert found["cff-version"] == "1.2.0"
     assert str(found["version"]) == PROJECT["version"]

@@ -5,6 +5,7 @@ It knows nothing of the package. It is small, not fast, and refuses little.
 
 import itertools
 import json
+import math
 import re
 
 import h5py
@@ -68,78 +69,46 @@ def chain_of(descriptor):
 
 def walk(levels, sizes, arrays):
     """The coordinates in stored order, and the position of the value, of each entry. (4.1, 4.10)"""
-    found, depth, n, above = [((), 0)], 0, 1, []
+    found, depth, above = [((), 0)], 0, []
     for level in levels:
         kind, rank = level["level_desc"].removeprefix(OURS), level["rank"]
-        names = NAMES[kind](depth, rank)
-        prefix = "below_" * len(above) if set(names) & set(itertools.chain(*above)) else ""
-        own = [arrays.get(prefix + name) for name in names]
-        fiber, n = KINDS[kind](level, sizes[depth : depth + rank], n, *own)
-        found = [(coords + tuple(x), q) for coords, p in found for x, q in fiber(p)]
-        above = [] if rank else [*above, [prefix + name for name in names]]
+        prefix = "below_" * len(above) if kind in above else ""
+        given = kind, level, sizes[depth : depth + rank], depth, prefix, arrays
+        found = [(coords + x, q) for coords, p in found for x, q in fiber(p, *given)]
+        above = [] if rank else [*above, kind]
         depth += rank
-    assert n == len(arrays["values"])
     return found
 
 
-def cells(sizes, p):
-    """The cells of a fiber, numbered row by row. (4.2)"""
-    tuples = itertools.product(*map(range, sizes))
-    return zip(tuples, itertools.count(p * int(np.prod(sizes, dtype=object))), strict=False)
-
-
-def dense(level, sizes, n):
-    return lambda p: cells(sizes, p), n * int(np.prod(sizes, dtype=object))
-
-
-def sparse(level, sizes, n, pointers, *indices):
-    ends = [0, len(indices[0])] if pointers is None else pointers
-    return lambda p: [([x[q] for x in indices], q) for q in range(ends[p], ends[p + 1])], len(indices[0])
-
-
-def bitmap(level, sizes, n, flags):
-    return lambda p: [(x, q) for x, q in cells(sizes, p) if flags[q]], len(flags)
-
-
-def bits(level, sizes, n, octets):
-    found = lambda p: [(x, q) for x, q in cells(sizes, p) if octets[q // 8] >> q % 8 & 1]  # noqa: E731
-    return found, n * int(np.prod(sizes, dtype=object))
-
-
-def run(level, sizes, n, pointers, starts, ends):
-    bounds = [0, len(starts)] if pointers is None else pointers
-    return lambda p: [([x], q) for q in range(bounds[p], bounds[p + 1]) for x in range(starts[q], ends[q])], len(starts)
-
-
-def band(level, sizes, n, pointers, starts):
-    return lambda p: [([starts[p] + q - pointers[p]], q) for q in range(pointers[p], pointers[p + 1])], pointers[n]
-
-
-def n_of_m(level, sizes, n, slots):
-    few, many = level["n"], level["m"]
-    each = -(-sizes[0] // many) * few  # slots of a fiber
-    return lambda p: [
-        ([(q - p * each) // few * many + slots[q]], q) for q in range(p * each, (p + 1) * each) if slots[q] < many
-    ], n * each
-
-
-def hashed(level, sizes, n, pointers, keys, ranks):
-    return lambda p: [([keys[s] - 1], ranks[s]) for s in range(pointers[p], pointers[p + 1]) if keys[s]], sum(
-        key != 0 for key in keys
-    )
-
-
-KINDS = {f.__name__: f for f in (dense, sparse, bitmap, bits, run, band, n_of_m, hashed)}
-NAMES = {
-    "dense": lambda d, r: [],
-    "sparse": lambda d, r: [f"pointers_to_{d}", *(f"indices_{d + k}" for k in range(r))],
-    "bitmap": lambda d, r: [f"bitmap_{d}"],
-    "bits": lambda d, r: [f"bits_{d}"],
-    "run": lambda d, r: [f"pointers_to_{d}", f"run_starts_{d}", f"run_ends_{d}"],
-    "band": lambda d, r: [f"pointers_to_{d}", f"band_starts_{d}"],
-    "n_of_m": lambda d, r: [f"slots_{d}"],
-    "hashed": lambda d, r: [f"pointers_to_{d}", f"hash_keys_{d}", f"hash_ranks_{d}"],
-}
+def fiber(p, kind, level, sizes, depth, prefix, arrays):
+    """The coordinates that fiber p stores, and their positions below. (4.2 to 4.9)"""
+    own = lambda name: arrays.get(f"{prefix}{name}_{depth}")  # noqa: E731
+    if kind in ("dense", "bitmap", "bits"):
+        flags, cells = own(kind), math.prod(sizes)
+        for q, x in enumerate(itertools.product(*map(range, sizes)), p * cells):
+            if kind == "dense" or (flags[q] if kind == "bitmap" else flags[q // 8] >> q % 8 & 1):
+                yield x, q
+        return
+    if kind == "n_of_m":
+        slots, n, m = own("slots"), level["n"], level["m"]
+        blocks = -(-sizes[0] // m)
+        for b, k in itertools.product(range(blocks), range(n)):
+            q = (p * blocks + b) * n + k
+            if slots[q] < m:
+                yield (b * m + slots[q],), q
+        return
+    pointers = own("pointers_to") or [0, len(own("indices" if kind == "sparse" else "run_starts"))]
+    for q in range(pointers[p], pointers[p + 1]):
+        if kind == "sparse":
+            yield tuple(arrays[f"indices_{depth + k}"][q] for k in range(len(sizes))), q
+        elif kind == "run":
+            yield from (((x,), q) for x in range(own("run_starts")[q], own("run_ends")[q]))
+        elif kind == "band":
+            yield (own("band_starts")[p] + q - pointers[p],), q
+        elif kind != "hashed":
+            raise ValueError(f"unknown level kind {kind}")
+        elif own("hash_keys")[q]:
+            yield (own("hash_keys")[q] - 1,), own("hash_ranks")[q]
 
 
 def values_of(stored, type):

@@ -63,6 +63,7 @@ def test_nothing_is_left_out_of_the_manifests():
             assert groups == {place for place in manifest if place.startswith(path.name)}
 
 
+@pytest.mark.slow
 def test_this_release_has_its_golden_files(tmp_path):
     make_release.make(tmp_path / "new")
     new, kept = (
