@@ -116,7 +116,10 @@ def described(tensor):
         "structure": tensor.structure,
         "map": None if tensor.map is None else str(tensor.map),
         "attributes": dict(tensor.attributes),
-        "labels": {dim: None if x is None else [x.dtype.str[1:], *map(str, x)] for dim, x in labels.items()},
+        "labels": {
+            dim: None if x is None else ["text" if x.dtype.kind == "T" else x.dtype.name, *map(str, x)]
+            for dim, x in labels.items()
+        },
         "types": {name: array.dtype.name for name, array in tensor.arrays.items()},
     }
 
