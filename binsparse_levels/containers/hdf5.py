@@ -68,11 +68,7 @@ class HDF5Reader:
                 if (number := properties.get_filter(k)[0]) not in _FILTERS:
                     raise UnsafeError(Problem(name, f"the HDF5 filter {number} is not allowed"))
             parts = functools.cache(lambda: self._parts(dataset, name))
-
-            def read(start: int, stop: int) -> Array:
-                self._limits.hold("array_bytes", (stop - start) * dataset.dtype.itemsize, name, "the size in bytes")
-                return parts()(start, stop)
-
+            read = lambda start, stop: parts()(start, stop)  # noqa: E731
             size, chunk = dataset.id.get_storage_size(), math.prod(dataset.chunks or (1,))
             return lazy(dataset.shape or (), dataset.dtype, read, nbytes=size, chunk=chunk)
 
@@ -108,6 +104,7 @@ class HDF5Reader:
                 return parts_of(*place, dataset.dtype, name, self._limits)
 
         def read(start: int, stop: int) -> Array:
+            self._limits.hold("array_bytes", (stop - start) * dataset.dtype.itemsize, name, "the size in bytes")
             with touching(name):
                 whole = hdf5_direct.read_chunks(dataset) if stop - start == dataset.size else None
                 array: Array = dataset[start:stop] if whole is None else whole

@@ -1,6 +1,6 @@
 """Datasets of one dimension, read and written without the HDF5 library, by threads.
 
-They are contiguous, or their chunks are deflated, or shuffled and deflated.
+They are contiguous, or their chunks are plain, deflated, or shuffled and deflated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEVEL = 4  # h5py's own
 
 
 def read_chunks(dataset: h5py.Dataset) -> Array | None:
-    """The array of chunks, whose threads expand them; None where only the library can read it.
+    """The array of chunks, which threads read and expand; None where only the library can read it.
 
     The file is read through the library's own descriptor: it is the same file even if the path changes.
     """
@@ -31,9 +31,9 @@ def read_chunks(dataset: h5py.Dataset) -> Array | None:
     filters = [properties.get_filter(k) for k in range(properties.get_nfilters())]
     numbers = [number for number, *_ in filters]
     shuffled = numbers == [_SHUFFLE, _DEFLATE] and filters[0][2] == (dtype.itemsize,)
-    if (numbers != [_DEFLATE] and not shuffled) or not hasattr(dataset.id, "chunk_iter"):
+    if not (shuffled or numbers in ([], [_DEFLATE])) or not hasattr(dataset.id, "chunk_iter"):
         return None
-    return _read_chunks(dataset, shuffled)
+    return _read_chunks(dataset, numbers)
 
 
 def _is_plain(dataset: h5py.Dataset) -> bool:
@@ -71,14 +71,15 @@ def _within(file: h5py.File, end: int) -> None:
         raise EOFError("the file ends before the array does")
 
 
-def _read_chunks(dataset: h5py.Dataset, shuffled: bool) -> Array | None:
+def _read_chunks(dataset: h5py.Dataset, filters: list[int]) -> Array | None:
     length, (chunk,), item = dataset.size, dataset.chunks, dataset.dtype.itemsize
     found: list[Any] = []
     dataset.id.chunk_iter(found.append)
     places = {info.chunk_offset[0]: (info.byte_offset, info.size) for info in found if info.filter_mask == 0}
     if len(places) * chunk < length or sorted(places) != list(range(0, length, chunk)):
         return None  # some were never written, or are not filtered
-    if max(size for _, size in places.values()) > most_stored(chunk * item):
+    sizes = {size for _, size in places.values()}
+    if max(sizes) > most_stored(chunk * item) or (not filters and sizes != {chunk * item}):
         return None
     _within(dataset.file, max(offset + size for offset, size in places.values()))
     handle = dataset.file.id.get_vfd_handle()
@@ -86,11 +87,14 @@ def _read_chunks(dataset: h5py.Dataset, shuffled: bool) -> Array | None:
 
     def expand(start: int) -> None:
         offset, size = places[start]
+        if not filters:
+            read_into(handle, array[start : start + chunk], offset)
+            return
         stored = np.empty(size, np.uint8)
         read_into(handle, stored, offset)
         data = inflate(stored, chunk * item, zlib.MAX_WBITS)
         out = array[start : start + chunk].view(np.uint8).reshape(-1, item)
-        if shuffled:
+        if _SHUFFLE in filters:
             for k, column in enumerate(data.reshape(item, chunk)):  # 24 ms for 80 MB, 41 as one transposed copy
                 out[:, k] = column[: len(out)]
         else:
