@@ -25,7 +25,7 @@ def read_chunks(dataset: h5py.Dataset) -> Array | None:
 
     The file is read through the library's own descriptor: it is the same file even if the path changes.
     """
-    if not _is_plain(dataset):
+    if not dataset.chunks or not _is_plain(dataset):
         return None
     properties, dtype = dataset.id.get_create_plist(), dataset.dtype
     filters = [properties.get_filter(k) for k in range(properties.get_nfilters())]
