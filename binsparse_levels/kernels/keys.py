@@ -14,15 +14,17 @@ from .jit import kernel, put_in_tuple, u8
 
 @kernel
 def key_at(coords, i, fields):
-    """The two words of the key of entry i; a key of one word is repeated.
-
-    Of a coordinate that is out of range only the bits of its dimension are taken.
-    """
+    """The two words of the key of entry i; a key of one word is repeated."""
+    right, left, mask = fields
     a, b = u8(0), u8(0)
     for d in range(len(coords)):
-        x, y = bits_of(u8(coords[d][i]), d, fields)
-        a, b = a | x, b | y
-    return a, b
+        x = u8(coords[d][i])
+        if len(right) == 1:
+            a |= x << right[0][d]
+        else:
+            a |= ((x & mask[0][d]) >> left[0][d]) << right[0][d]
+            b |= ((x & mask[1 % len(mask)][d]) >> left[1 % len(left)][d]) << right[1 % len(right)][d]
+    return a, a if len(right) == 1 else b
 
 
 @kernel
@@ -46,8 +48,7 @@ def bits_of(x, d, fields):
     """The bits of coordinate x of dimension d in the two words of a key."""
     right, left, mask = fields
     if len(right) == 1:
-        bits = (x & mask[0][d]) << right[0][d]
-        return bits, bits
+        return x << right[0][d], x << right[0][d]
     high = ((x & mask[0][d]) >> left[0][d]) << right[0][d]
     return high, ((x & mask[1 % len(mask)][d]) >> left[1 % len(left)][d]) << right[1 % len(right)][d]
 

@@ -49,7 +49,7 @@ def histogram(coords, fields, runs, at, begin, end, top, count):
 
     coords: columns, or None; runs: columns as `key_in_runs` takes them, or None.
     """
-    one, i, stop = u8(1), u8(begin), u8(end)
+    one, i, stop, inside = u8(1), u8(begin), u8(end), u8(count.size - 1)
     while i < stop:
         high = u8(0)
         if coords is not None:
@@ -57,7 +57,7 @@ def histogram(coords, fields, runs, at, begin, end, top, count):
         if runs is not None:
             more, _, at = key_in_runs(runs, at, i)
             high |= more
-        count[high >> top] += one
+        count[(high >> top) & inside] += one
         i += one
 
 
@@ -65,16 +65,17 @@ def histogram(coords, fields, runs, at, begin, end, top, count):
 def partition(coords, payload, fields, sizes, runs, at, begin, end, top, cursor, records):
     """Write entries begin … end as records into their buckets, stably; cursor[bucket] is the next free word.
 
-    runs: None, or the other columns, as `key_in_runs` takes them. Returns whether a coordinate of `coords` is out of
-    range; its record has a bucket all the same.
+    runs: None, or the other columns, as `key_in_runs` takes them. Stops and returns True at the first coordinate of
+    `coords` that is out of range.
     Precondition: the cursors come from `histogram`; `payload` is None or has a word for each entry.
     """
-    one, i, stop, bad = u8(1), u8(begin), u8(end), u8(0)
+    one, i, stop = u8(1), u8(begin), u8(end)
     words = len(fields[0])
     stride = u8(words + 1)
     while i < stop:
+        if out_of_range(coords, i, sizes) >> u8(63):
+            return True
         high, low = key_at(coords, i, fields)
-        bad |= out_of_range(coords, i, sizes)
         if runs is not None:
             a, b, at = key_in_runs(runs, at, i)
             high, low = high | a, low | b
@@ -87,7 +88,7 @@ def partition(coords, payload, fields, sizes, runs, at, begin, end, top, cursor,
         if payload is not None:
             records[place + u8(words)] = payload[i]
         i += one
-    return bad >> u8(63)
+    return False
 
 
 @inlined
