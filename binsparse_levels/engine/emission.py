@@ -83,7 +83,7 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     plan, values = _plan(codes, entries.dims), None if entries.iso else entries.values
     columns = sorting.unsigned(entries.coords, entries.dims)
     low_bits = plan.layout.low_bits(entries.ordered_dims)
-    in_order = not low_bits and sorting.in_order(columns, plan.layout)
+    in_order = not low_bits and not entries.runs and sorting.in_order(columns, plan.layout)
     stays = in_order and codes[-1] != DENSE  # an entry a position, in the order that they have
     summed = duplicates == "sum" and not in_order
     cargo = None if values is None or stays else _Cargo(values, summed)
@@ -91,7 +91,7 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     if not in_order:
         keep = plan.dense_below or (summed and cargo is not None and cargo.by_number)
         payload = cargo.words() if cargo else None
-        partition = sorting.Sorting(columns, payload, plan.layout, low_bits, entries.trusted, keep)
+        partition = sorting.Sorting(columns, entries.runs, payload, plan.layout, low_bits, entries.trusted, keep)
 
         def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:
             records, begin, end, repeats = partition.sort(run)
@@ -134,7 +134,7 @@ def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims:
     if ordered_dims == len(dims):
         counting.add((None, 0, len(coords[0]), False))
     else:
-        partition = sorting.Sorting(columns, None, plan.layout, plan.layout.low_bits(ordered_dims), True, False)
+        partition = sorting.Sorting(columns, (), None, plan.layout, plan.layout.low_bits(ordered_dims), True, False)
         parallel.in_turn(partition.sort, counting.add, partition.runs)
     return counting.counts()
 

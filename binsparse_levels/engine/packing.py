@@ -261,13 +261,19 @@ def unpack_tree(tree: Tree, dtype: Any = np.int64, window: Window | None = None)
 
 def columns_of(levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtype: Any = np.int64) -> list[Array]:
     """The coordinates of `count` entries, from the coordinates of each level and pointers to those of each fiber."""
-    columns: list[Array] = []
+    columns = columns_in_runs(levels, count, dtype)
+    return [x if pointers is None else repeat_to(x, pointers, count) for x, pointers in columns]
+
+
+def columns_in_runs(
+    levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtype: Any
+) -> list[tuple[Array, Array | None]]:
+    """`columns_of` by run, each with pointers to the entries of each item, or None where each has one entry."""
+    columns: list[tuple[Array, Array | None]] = []
     below: Array | None = None  # where the entries of each child of the level begin
     for coords, pointers in reversed(levels):
-        own = [cast(x, dtype) for x in coords]
-        if below is not None and not (len(below) == count + 1 and bool((below[1:] > below[:-1]).all())):
-            own = [repeat_to(x, below, count) for x in own]
-        columns[:0] = own
+        one_each = below is None or (len(below) == count + 1 and bool((below[1:] > below[:-1]).all()))
+        columns[:0] = [(cast(x, dtype), None if one_each else below) for x in coords]
         below = pointers if below is None else below[pointers]
     return columns
 
@@ -296,14 +302,23 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     dtype = shared_dtype(tree.arrays, tree.dims, len(tree.values))
     if ordered == rank and rank and (shared := _around_shared_levels(tree, levels, order, limits, dtype)):
         return shared
-    coords, positions = unpack_tree(tree, dtype)
-    iso = tree.iso and bool(coords or len(positions))  # of a scalar that is not there the value goes too
+    parts = list(expand_levels(tree))
+    positions = parts[-1][3] if parts else range(1)
+    count = len(positions)
+    columns = columns_in_runs([(coords, pointers) for _, coords, pointers, _ in parts], count, dtype)
+    iso = tree.iso and bool(columns or count)  # of a scalar that is not there the value goes too
     if iso:
         values = tree.values[:1] if len(tree.values) else np.zeros(1, tree.values.dtype)
     else:
         values = items_at(tree.values, positions)
-    dims, columns = tuple(tree.dims[k] for k in order), tuple(coords[k] for k in order)
-    entries = Entries(dims, columns, values, iso, tuple(order), ordered, trusted=True)
+    dims = tuple(tree.dims[k] for k in order)
+    runs: tuple[Array | None, ...] = ()
+    if ordered < rank and kernels.worth(count) and sorting.layout(dims) and all(level.fused() for level in levels):
+        made = [(x, p) if p is None else _filled(x, p) for x, p in columns]
+        coords, runs = [x for x, _ in made], tuple(made[k][1] for k in order)
+    else:
+        coords = [x if p is None else repeat_to(x, p, count) for x, p in columns]
+    entries = Entries(dims, tuple(coords[k] for k in order), values, iso, tuple(order), ordered, True, runs)
     if ordered == rank:
         return build(levels, entries, pad, limits, dtype)
     return pack_entries(levels, entries, pad, "error", limits)
@@ -343,6 +358,14 @@ def _around_shared_levels(
         arrays |= {spec.name: tree.arrays[old_place.arrays[role].name] for role, spec in place.arrays.items()}
     (name,) = (spec.name for spec in places(levels, tree.dims)[-shared].arrays.values() if spec.dimension is None)
     return Tree(levels, tree.dims, {**arrays, name: pointers.view(dtype)}, tree.values, tree.iso)
+
+
+def _filled(items: Array, pointers: Array) -> tuple[Array, Array]:
+    """Runs without the empty ones."""
+    if bool((pointers[1:] > pointers[:-1]).all()):
+        return items, words(pointers)
+    (kept,), pointers = _without_empty([items], pointers)
+    return kept, words(pointers)
 
 
 def _without_empty(coords: Sequence[Array], pointers: Array) -> tuple[list[Array], Array]:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import TypeAlias
 
 import numpy as np
@@ -48,6 +48,8 @@ class Entries:
 
     order: the tensor's dimension at each stored dimension, for messages. ordered_dims: entries that agree in the
     dimensions before the last `ordered_dims` are in order. trusted: coordinates are known to be unique and in range.
+    runs: for each column None, or pointers: coords[k] has an item for each run of entries, and no run is empty. The
+    fused pass alone takes such columns.
     """
 
     dims: tuple[int, ...]
@@ -57,10 +59,12 @@ class Entries:
     order: tuple[int, ...]
     ordered_dims: int = 0
     trusted: bool = False
+    runs: tuple[Array | None, ...] = ()
 
     @property
     def count(self) -> int:
-        return len(self.coords[0]) if self.coords else len(self.values)
+        full = [x for x, pointers in zip_longest(self.coords, self.runs) if pointers is None]
+        return len(full[0]) if full else len(self.values)
 
     def expanded(self) -> Entries:
         """The same entries with a value for each."""
@@ -84,6 +88,11 @@ class Layout:
     def tag(self) -> tuple[np.uint64, ...]:
         """A tuple as long as there are words, which tells kernels their number as a constant."""
         return (np.uint64(0),) * self.words
+
+    def fields_of(self, dims: Sequence[int]) -> tuple[Words, Words, Words]:
+        """The fields of some dimensions."""
+        right, left, mask = (tuple(tuple(word[d] for d in dims) for word in field) for field in self.fields)
+        return right, left, mask
 
     def low_bits(self, dims: int) -> int:
         """How many bits the last `dims` dimensions have."""
@@ -152,6 +161,25 @@ def in_order(coords: tuple[Array, ...], keys: Layout) -> bool:
     return not descents and not repeats
 
 
+class _Columns:
+    """The first columns as kernels take them, full ones and those in runs, with the fields of the key."""
+
+    def __init__(self, coords: Sequence[Array], runs: Sequence[Array | None], keys: Layout) -> None:
+        full = [d for d in range(len(coords)) if not runs or runs[d] is None]
+        others = [d for d in range(len(coords)) if d not in full]
+        self.full = tuple(coords[d] for d in full)
+        self.fields = keys.fields_of(full)
+        self.sizes = tuple(keys.sizes[d] for d in full)
+        self._pointers = [x for x in runs[: len(coords)] if x is not None]
+        word = np.result_type(np.uint32, *self._pointers)
+        ends = tuple(kernels.readable(x[1:], word) for x in self._pointers)
+        self.runs = (tuple(coords[d] for d in others), ends, keys.fields_of(others)) if others else None
+
+    def runs_at(self, entry: int) -> tuple[np.uint64, ...] | None:
+        """In each column that is in runs, the number of the run of an entry."""
+        return tuple(np.uint64(np.searchsorted(x, entry, "right") - 1) for x in self._pointers) or None
+
+
 class Sorting:
     """Entries as records, partitioned into buckets by the first bits of their keys; `runs` of buckets are sorted one by
     one, each as large as stays in the cache until it has been emitted. Equal keys never lie in two runs.
@@ -164,31 +192,35 @@ class Sorting:
     def __init__(
         self,
         coords: tuple[Array, ...],
+        runs: Sequence[Array | None],
         payload: Array | None,
         keys: Layout,
         low_bits: int,
         trusted: bool,
         keep: bool,
     ) -> None:
-        n = len(coords[0])
         self._tag = keys.tag
         self._low = min(low_bits, 63)
         self._unique = trusted
         self._keep = keep
         self._scratch = threading.local()
+        everything = _Columns(coords, runs, keys)
+        n = len(everything.full[0])
         upper = keys.bits - keys.spill  # bits of the first word
         splits = max(min(_SPLITS, (n // _BUCKET).bit_length(), keys.bits - low_bits, upper), upper - 63)
         top = np.uint64(upper - splits)
         records = np.empty(n * (keys.words + 1), np.uint64)
         # Only the first dimensions have bits in the number of a bucket.
         leading = max(sum(end > upper - splits for end in (keys.bits, *keys.ends[:-1])), 1)
-        heads = tuple(tuple(word[:leading] for word in field) for field in keys.fields)
+        heads = _Columns(coords[:leading], runs, keys)
 
         def count(begin: int, end: int, counts: Array) -> None:
-            kernels.sorting.histogram(coords[:leading], heads, begin, end, top, counts)
+            given = heads.full or None, heads.fields, heads.runs, heads.runs_at(begin)
+            kernels.sorting.histogram(*given, begin, end, top, counts)
 
         def move(begin: int, end: int, cursor: Array) -> None:
-            if kernels.sorting.partition(coords, payload, keys.fields, keys.sizes, begin, end, top, cursor, records):
+            given = everything.full, payload, everything.fields, everything.sizes, everything.runs
+            if kernels.sorting.partition(*given, everything.runs_at(begin), begin, end, top, cursor, records):
                 raise OutOfRange
 
         starts = self._moved(n, self._counted(n, 1 << splits, count), move)

@@ -9,7 +9,7 @@ tuple by word of tuples by dimension, and
 The number of words is the length of a tuple, and therefore a constant to the compiler.
 """
 
-from .jit import kernel, u8
+from .jit import kernel, put_in_tuple, u8
 
 
 @kernel
@@ -18,16 +18,38 @@ def key_at(coords, i, fields):
 
     Of a coordinate that is out of range only the bits of its dimension are taken.
     """
-    right, left, mask = fields
     a, b = u8(0), u8(0)
     for d in range(len(coords)):
-        x = u8(coords[d][i])
-        if len(right) == 1:
-            a |= (x & mask[0][d]) << right[0][d]
-        else:
-            a |= ((x & mask[0][d]) >> left[0][d]) << right[0][d]
-            b |= ((x & mask[1 % len(mask)][d]) >> left[1 % len(left)][d]) << right[1 % len(right)][d]
-    return a, a if len(right) == 1 else b
+        x, y = bits_of(u8(coords[d][i]), d, fields)
+        a, b = a | x, b | y
+    return a, b
+
+
+@kernel
+def key_in_runs(runs, at, i):
+    """`key_at` of columns in runs, and the number of the run of each: at[d] for entry i - 1, or for entry i itself.
+
+    Column d is items[d][k] up to entry ends[d][k], which is not one of the run. No run is empty.
+    """
+    items, ends, fields = runs
+    a, b = u8(0), u8(0)
+    for d in range(len(items)):
+        k = at[d] + u8(ends[d][at[d]] <= i)
+        at = put_in_tuple(at, d, k)
+        x, y = bits_of(u8(items[d][k]), d, fields)
+        a, b = a | x, b | y
+    return a, b, at
+
+
+@kernel
+def bits_of(x, d, fields):
+    """The bits of coordinate x of dimension d in the two words of a key."""
+    right, left, mask = fields
+    if len(right) == 1:
+        bits = (x & mask[0][d]) << right[0][d]
+        return bits, bits
+    high = ((x & mask[0][d]) >> left[0][d]) << right[0][d]
+    return high, ((x & mask[1 % len(mask)][d]) >> left[1 % len(left)][d]) << right[1 % len(right)][d]
 
 
 @kernel

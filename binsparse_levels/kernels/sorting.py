@@ -5,7 +5,7 @@ the number of words of a key.
 """
 
 from .jit import i8, inlined, kernel, prefetch, prefetch_for_write, u4, u8
-from .keys import key_at, out_of_range
+from .keys import key_at, key_in_runs, out_of_range
 
 AHEAD = u8(4)  # words behind the cursor of a bucket, whose cache line is fetched
 BEHIND = u8(1024)  # words behind the record that is read: processors do not foresee reads beyond a page
@@ -44,20 +44,29 @@ def scan(coords, fields, sizes):
 
 
 @kernel
-def histogram(coords, fields, begin, end, top, count):
-    """Count entries begin … end by the bits `top` and above of their first word."""
+def histogram(coords, fields, runs, at, begin, end, top, count):
+    """Count entries begin … end by the bits `top` and above of their first word.
+
+    coords: columns, or None; runs: columns as `key_in_runs` takes them, or None.
+    """
     one, i, stop = u8(1), u8(begin), u8(end)
     while i < stop:
-        high, _ = key_at(coords, i, fields)
+        high = u8(0)
+        if coords is not None:
+            high, _ = key_at(coords, i, fields)
+        if runs is not None:
+            more, _, at = key_in_runs(runs, at, i)
+            high |= more
         count[high >> top] += one
         i += one
 
 
 @kernel
-def partition(coords, payload, fields, sizes, begin, end, top, cursor, records):
+def partition(coords, payload, fields, sizes, runs, at, begin, end, top, cursor, records):
     """Write entries begin … end as records into their buckets, stably; cursor[bucket] is the next free word.
 
-    Returns whether a coordinate is out of range. Its record has a bucket all the same.
+    runs: None, or the other columns, as `key_in_runs` takes them. Returns whether a coordinate of `coords` is out of
+    range; its record has a bucket all the same.
     Precondition: the cursors come from `histogram`; `payload` is None or has a word for each entry.
     """
     one, i, stop, bad = u8(1), u8(begin), u8(end), u8(0)
@@ -66,6 +75,9 @@ def partition(coords, payload, fields, sizes, begin, end, top, cursor, records):
     while i < stop:
         high, low = key_at(coords, i, fields)
         bad |= out_of_range(coords, i, sizes)
+        if runs is not None:
+            a, b, at = key_in_runs(runs, at, i)
+            high, low = high | a, low | b
         place = cursor[high >> top]
         cursor[high >> top] = place + stride
         prefetch_for_write(records, place + AHEAD)
