@@ -207,9 +207,11 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
     new = np.ones(count, bool)
     if cells(entries.dims) <= INT64_MAX:
         number = number_cells(entries.dims, np.zeros(count, np.int64), coords)
-        order = number.argsort(kind="stable")
-        number = number[order]
-        np.not_equal(number[1:], number[:-1], out=new[1:])
+        order = number.argsort()
+        there = number[order]
+        if (there[1:] == there[:-1]).any():  # only these need the slower sort, which keeps the order of the input
+            order = number.argsort(kind="stable")
+        np.not_equal(there[1:], there[:-1], out=new[1:])
         coords = tuple([x[order] for x in coords])
     else:
         order = np.lexsort(coords[::-1])

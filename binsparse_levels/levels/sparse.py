@@ -102,12 +102,12 @@ class Sparse(Level):
             return _named(entries, coords), None
         if not kernels.worth(count):
             new = np.zeros(count, bool)
-            new[entries[:-1][np.diff(entries) > 0]] = True
+            new[signed(entries[:-1][entries[1:] > entries[:-1]])] = True
             for x in coords:
                 new[1:] |= x[1:] != x[:-1]
             (starts,) = new.nonzero()
             below = np.append(starts, count).astype(entries.dtype)
-            pointers = np.searchsorted(starts, entries).astype(entries.dtype)
+            pointers = np.append(0, new.cumsum())[signed(entries)].astype(entries.dtype)
             return _named(pointers, [x[starts] for x in coords]), below
         pointers, below = np.empty(len(entries), entries.dtype), np.empty(count + 1, entries.dtype)
         firsts = [np.empty(count, x.dtype) for x in coords]
