@@ -204,21 +204,20 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
     given = zip(coords, entries.dims, strict=True) if count and not entries.trusted else ()
     if any(words(x).max() >= size for x, size in given):
         raise ArrayError(list(_range_problems(entries)))
-    new = np.ones(count, bool)
     if cells(entries.dims) <= INT64_MAX:
         number = number_cells(entries.dims, np.zeros(count, np.int64), coords)
         order = number.argsort()
         there = number[order]
-        if (there[1:] == there[:-1]).any():  # only these need the slower sort, which keeps the order of the input
+        same_before = there[1:] == there[:-1]
+        if same_before.any():  # only these need the slower sort, which keeps the order of the input
             order = number.argsort(kind="stable")
-        np.not_equal(there[1:], there[:-1], out=new[1:])
-        coords = tuple([x[order] for x in coords])
     else:
         order = np.lexsort(coords[::-1])
-        coords = tuple([x[order] for x in coords])
-        new[1:] = np.any([x[1:] != x[:-1] for x in coords], axis=0)
+        same_before = np.all([x[order[1:]] == x[order[:-1]] for x in coords], axis=0)
+    coords = tuple([x[order] for x in coords])
     values = entries.values if entries.iso else entries.values[order]
-    if not new.all():
+    if same_before.any():
+        new = np.append(True, ~same_before)
         if duplicates == "error":
             raise _repeated(entries, [int(x[np.argmin(new)]) for x in coords])
         coords = tuple([x[new] for x in coords])
