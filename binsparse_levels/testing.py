@@ -30,11 +30,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from hypothesis import assume
-from hypothesis import strategies as st
 
 from . import levels
-from .errors import BinsparseError, FormatError
+from .errors import BinsparseError, FormatError, needing
 from .formats.format import ALIASES, Format, coordinates
 from .formats.index_map import Digit, IndexMap
 from .formats.structure import STRUCTURES, in_triangle, structure_problems
@@ -44,6 +42,10 @@ from .levels.base import INTEGERS
 from .levels.positions import Array, Positions, as_array, count_owners
 from .tensors.packing import pack
 from .tensors.tensor import Tensor
+
+with needing("test"):
+    from hypothesis import assume
+    from hypothesis import strategies as st
 
 PLAIN = tuple(kind for kind in levels.OURS if kind.specified)  # the kinds of the specification
 OURS = (*PLAIN, *(kind for kind in levels.OURS if not kind.specified))

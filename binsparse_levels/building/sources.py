@@ -18,7 +18,7 @@ from ..arrays import Array
 from ..containers.base import is_url, split_path, touching
 from ..engine.blocks import read_block
 from ..engine.tree import Tree, index_dtype
-from ..errors import ArrayError, ContainerError, FormatError, OptionError, PathMissingError, Problem, raise_if
+from ..errors import ArrayError, ContainerError, FormatError, OptionError, PathMissingError, Problem, needing, raise_if
 from ..formats.structure import in_triangle, read_problems
 from ..io import reading
 from ..io.kinds import Place, name_of
@@ -182,9 +182,7 @@ def state_of(path: str) -> list[Any]:
     """What changes where a file or an object changes: its size, and its time or tag."""
     if is_url(path):
         with touching(path):
-            import obstore
-
-            told = obstore.head(*_in_store(path))
+            told = _obstore().head(*_in_store(path))
         return [told["size"], told["e_tag"] or str(told["last_modified"])]
     try:
         status = os.stat(path)
@@ -199,12 +197,17 @@ def _hold_state(path: str, known: Any, state: Any) -> None:
         raise ContainerError(Problem(path, "has changed since the build began; pass another work="))
 
 
+def _obstore() -> Any:
+    """The module obstore. Raises PackageMissingError where it is not installed."""
+    with needing("remote"):
+        import obstore.store
+    return obstore
+
+
 def _in_store(url: str) -> tuple[Any, str]:
     """The store that has an object, and its key."""
-    from obstore.store import from_url
-
     folder, _, name = url.rpartition("/")
-    return from_url(folder), name
+    return _obstore().store.from_url(folder), name
 
 
 class Parquet:
@@ -290,10 +293,8 @@ class _Object(io.RawIOBase):
     """An object in a store, as the file that pyarrow reads: each read is one request."""
 
     def __init__(self, url: str) -> None:
-        import obstore
-
-        self._read, self._place = obstore.get_range, _in_store(url)
-        self._size, self._at = obstore.head(*self._place)["size"], 0
+        self._read, self._place = _obstore().get_range, _in_store(url)
+        self._size, self._at = _obstore().head(*self._place)["size"], 0
 
     def readable(self) -> bool:
         return True
@@ -325,12 +326,9 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
     if path.endswith(".parquet") and is_url(path):
         return [path]
     if is_url(path):
-        import obstore
-        from obstore.store import from_url
-
-        root = path.rstrip("/")
+        root, library = path.rstrip("/"), _obstore()
         with touching(path):
-            names = sorted(entry["path"] for page in obstore.list(from_url(root)) for entry in page)
+            names = sorted(entry["path"] for page in library.list(library.store.from_url(root)) for entry in page)
         files = [f"{root}/{name}" for name in names if name.endswith(".parquet")]
     elif os.path.isdir(path):
         files = sorted(glob.glob(os.path.join(glob.escape(os.path.abspath(path)), "**", "*.parquet"), recursive=True))

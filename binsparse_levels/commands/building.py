@@ -16,7 +16,7 @@ from ..building import build, commit, plan, progress, step, write_from
 from ..building.tables import FILES, file_batches
 from ..containers.base import Storage
 from ..engine.emission import Duplicates
-from ..errors import ArrayError, FormatError, PathExistsError, Problem
+from ..errors import ArrayError, FormatError, PackageMissingError, PathExistsError, Problem, needing
 from ..formats.format import coordinates
 from .arguments import BEST, argument, byte_count, flag, format_of, integers, names
 from .terminal import OK, WrongCall, print_json, progress_bars, table, wrong_call_if
@@ -76,10 +76,8 @@ def _client(options: argparse.Namespace) -> Iterator[Any]:
     if options.client is not None and options.processes is not None:
         raise WrongCall("steps run on a cluster or in processes; leave out --client or --processes")
     if options.client is not None:
-        try:
+        with wrong_call_if(PackageMissingError), needing("dask"):
             from distributed import Client
-        except ImportError:
-            raise WrongCall("--client needs Dask; install binsparse_levels[dask]") from None
         with Client(options.client, timeout=_SECONDS) as client:  # type: ignore[no-untyped-call]
             yield client
     elif options.processes is not None:

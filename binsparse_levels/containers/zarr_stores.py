@@ -18,7 +18,7 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, StorePath, WrapperStore, ZipStore
 
-from ..errors import ContainerError, Problem
+from ..errors import ContainerError, Problem, needing
 from .base import is_url, touching
 from .direct import open_zip, refuse_links
 
@@ -121,7 +121,7 @@ class _Web(ObjectStore[Any]):
 
 def _at_url(url: str) -> Any:
     """The store at a URL: obstore's for web servers and for clouds where obstore is installed, else fsspec's."""
-    with touching(url):
+    with touching(url), needing("remote"):
         parts = urlsplit(url)
         if parts.scheme in _CLOUDS and importlib.util.find_spec("obstore"):
             from obstore.store import from_url

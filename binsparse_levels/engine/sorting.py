@@ -269,7 +269,9 @@ class Sorting:
             varying.append(int(vary) | int(records[begin * width] ^ records[0]))
 
         def move(begin: int, end: int, cursor: Array) -> None:
-            kernels.sorting.digit_pass(records[begin * width : end * width], target, self._tag, 0, low, digit, cursor)
+            kernels.sorting.digit_pass(
+                records[begin * width : end * width], target, self._tag, 0, low, digit, cursor, 0
+            )
 
         while top > floor:
             digit = min(_SPLITS, top - floor)
@@ -310,7 +312,7 @@ class Sorting:
         found: tuple[Array, Array, Array] | None = None if new else getattr(self._scratch, "arrays", None)
         if found is None or len(found[0]) < words or len(found[1]) < more:
             sizes = (words, more) if found is None else (max(words, len(found[0])), max(more, len(found[1])))
-            offsets = np.empty((2, 1 << kernels.sorting.DIGIT), np.uint32)
+            offsets = np.empty(2 << kernels.sorting.DIGIT, np.uint32)
             found = (np.empty(sizes[0], np.uint64), np.empty(sizes[1], np.uint64), offsets)
             if not new:
                 self._scratch.arrays = found

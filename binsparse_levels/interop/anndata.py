@@ -17,7 +17,7 @@ from ..arrays import one_piece
 from ..containers.base import DEFAULT_STORAGE, Storage
 from ..containers.hdf5 import HDF5Writer
 from ..containers.zarr import ZarrWriter
-from ..errors import OptionError, Problem, within_memory
+from ..errors import needing, within_memory
 from ..formats.json import RESERVED
 from ..io import open as open_tensor
 from ..io import read
@@ -57,11 +57,8 @@ def register_anndata() -> None:
     (2, 3, 4)
     np.float64(1.0)
     """
-    try:
+    with needing("anndata"):
         from anndata._io.specs.registry import _LAZY_REGISTRY, _REGISTRY
-    except ImportError as error:
-        what = f"the registry of anndata was not found: {error}; install binsparse_levels[anndata]"
-        raise OptionError(Problem("anndata", what)) from None
     writers: dict[type, Any] = {Tensor: _write_tensor}
     if importlib.util.find_spec("sparse"):
         import sparse

@@ -15,7 +15,7 @@ import numpy as np
 from ..building import write_from
 from ..containers.base import is_url
 from ..engine.tree import same
-from ..errors import ContainerError, FormatError, Problem, within_memory
+from ..errors import ContainerError, FormatError, Problem, needing, within_memory
 from ..formats.format import FormatLike
 from ..io import open as open_tensor
 from ..io.kinds import Place, split_place
@@ -137,9 +137,11 @@ def to_dask(place: Place, *, chunks: Any = "auto") -> dask.array.Array:
 
 def dask_of(placed: Placed, chunks: Any) -> dask.array.Array:
     """A Dask array of blocks of a tensor or a view; chunks as for `to_dask`."""
-    import dask.array
-    import sparse
-    from dask.base import tokenize
+    with needing("dask"):
+        import dask.array
+        from dask.base import tokenize
+    with needing("sparse"):
+        import sparse
 
     tensor = placed.tensor
     if isinstance(chunks, str) and chunks == "auto":
@@ -198,7 +200,8 @@ def from_dask(
     >>> bl.read("a.h5").number_of_stored_values
     4
     """
-    import dask.array
+    with needing("dask"):
+        import dask.array
 
     if not isinstance(array, dask.array.Array):
         raise TypeError(f"expected a Dask array, got {qualified(array)}; call dask.array.from_array")

@@ -15,16 +15,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import xarray as xr
-from xarray.backends import BackendEntrypoint
-from xarray.core import indexing
 from zarr import consolidate_metadata, open_group
 from zarr.storage import LocalStore, StorePath
 
 from ..containers.base import is_url
 from ..containers.replacing import refuse_existing, replacing, replacing_folder
 from ..containers.zarr_stores import opened
-from ..errors import OptionError, PathExistsError, Problem, within_memory
+from ..errors import OptionError, PathExistsError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..io import list_tensors, write
 from ..io.kinds import Location, Place, resolved, split_place, target_at
@@ -36,6 +33,11 @@ from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_json
 from .dask import Placed, dask_of, from_dask
 from .pydata_sparse import from_sparse
+
+with needing("xarray"):
+    import xarray as xr
+    from xarray.backends import BackendEntrypoint
+    from xarray.core import indexing
 
 _DECODING = (
     "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "use_cftime", "decode_timedelta",
@@ -83,7 +85,8 @@ class LazySparse(indexing.ExplicitlyIndexedNDArrayMixin):
 
     def _vindex_get(self, indexer: indexing.ExplicitIndexer) -> Any:
         """A COO of points, which is read at once. The dimensions of the points come first."""
-        import sparse
+        with needing("xarray"):
+            import sparse
 
         key = indexer.tuple
         arrays = [k for k, item in enumerate(key) if isinstance(item, np.ndarray)]
@@ -350,7 +353,8 @@ def _is_dask(data: Any) -> bool:
 
 
 def _is_sparse(data: Any) -> bool:
-    import sparse
+    with needing("xarray"):
+        import sparse
 
     return isinstance(data._meta if _is_dask(data) else data, LazySparse | sparse.SparseArray)
 

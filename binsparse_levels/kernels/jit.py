@@ -1,6 +1,7 @@
 """The decorator of all kernels, and the internals of numba that they need, with fallbacks."""
 
 import functools
+import warnings
 
 import numba
 import numpy as np
@@ -27,7 +28,14 @@ def kernel(function, **options):
     try:
         return numba.njit(nogil=True, cache=True, **options)(function)
     except RuntimeError:  # numba finds no writable folder for its cache
+        _warn_of_no_cache()
         return numba.njit(nogil=True, **options)(function)
+
+
+@functools.cache  # one warning for all kernels
+def _warn_of_no_cache():
+    what = "numba has no writable folder for its cache, so that every process compiles the kernels again"
+    warnings.warn(f"{what}; set NUMBA_CACHE_DIR to a writable folder", RuntimeWarning, stacklevel=2)
 
 
 def inlined(function):

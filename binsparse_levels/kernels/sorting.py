@@ -105,29 +105,21 @@ def count_digit(records, words, shift, count):
 
 
 @inlined
-def offsets_of(counts, stride):
-    """Turn counts of records into the offset, in words, of the first record of each digit."""
-    total = u4(0)
-    for j in range(counts.size):
-        c = counts[j]
-        counts[j] = total
-        total += c * u4(stride)
-
-
-@inlined
 def two_histograms(records, words, word, shift, digit, offsets):
     """Count two adjacent digits of one word, from bit `shift` up, and turn the counts into offsets in words.
 
-    Returns the bits that vary in each word, and the expected number of pairs that are equal in both digits.
+    Those of the second digit stand behind those of the first. Returns the bits that vary in each word, and the expected
+    number of pairs that are equal in both digits.
     """
     one, zero = u8(1), u8(0)
     stride, at = u8(len(words) + 1), u8(word)
     size = u8(1) << u8(digit)
     mask = size - one
     s0, s1 = u8(shift), u8(min(shift + digit, 63))
-    first, second = offsets[0], offsets[1]
-    first[:] = u4(0)
-    second[:] = u4(0)
+    j = zero
+    while j < size + size:
+        offsets[j] = u4(0)
+        j += one
     vary, vary_last = zero, zero
     start, start_last = records[0], records[len(words) - 1]
     i, end = zero, u8(records.size)
@@ -137,28 +129,30 @@ def two_histograms(records, words, word, shift, digit, offsets):
             vary_last |= records[i + one] ^ start_last
         x = records[i + at]
         prefetch(records, i + BEHIND)
-        first[(x >> s0) & mask] += u4(1)
-        second[(x >> s1) & mask] += u4(1)
+        offsets[(x >> s0) & mask] += u4(1)
+        offsets[size + ((x >> s1) & mask)] += u4(1)
         i += stride
-    squares, more_squares, j = zero, zero, zero
+    squares, more_squares, place, more_places, j = zero, zero, zero, zero, zero
     while j < size:
-        squares += u8(first[j]) * u8(first[j])
-        more_squares += u8(second[j]) * u8(second[j])
+        count, more = u8(offsets[j]), u8(offsets[size + j])
+        squares += count * count
+        more_squares += more * more
+        offsets[j], offsets[size + j] = place, more_places
+        place += count * stride
+        more_places += more * stride
         j += one
-    offsets_of(first[: i8(size)], stride)
-    offsets_of(second[: i8(size)], stride)
     n = float(end // stride)
     return vary, vary_last, 0.5 * (float(squares) / n) * (float(more_squares) / n)
 
 
 @inlined
-def digit_pass(source, target, words, word, shift, digit, offsets):
-    """One stable pass of a radix sort by `digit` bits of one word, from bit `shift` up, to the given offsets."""
+def digit_pass(source, target, words, word, shift, digit, offsets, begin):
+    """One stable pass of a radix sort by `digit` bits of one word, from bit `shift` up, to offsets[begin:]."""
     one, two, stride = u8(1), u8(2), u8(len(words) + 1)
-    mask, s, at = u8((1 << digit) - 1), u8(min(shift, 63)), u8(word)
+    mask, s, at, first = u8((1 << digit) - 1), u8(min(shift, 63)), u8(word), u8(begin)
     i, end = u8(0), u8(source.size)
     while i < end:
-        j = (source[i + at] >> s) & mask
+        j = first + ((source[i + at] >> s) & mask)
         to = u8(offsets[j])
         offsets[j] = to + stride
         prefetch_for_write(target, to + AHEAD)
@@ -189,19 +183,21 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
     stride = len(words) + 1
     floor = low if len(words) == 1 else 0
     sorted_all = True
-    often = False  # if the previous bucket had many ties, so has this one
+    often, wider = False, 0  # if the previous bucket had many ties, so has this one
     for b in range(starts.size - 1):
         n = starts[b + 1] - starts[b]
         bucket = records[starts[b] * stride : starts[b + 1] * stride]
         out = target[(starts[b] - starts[0]) * stride : (starts[b + 1] - starts[0]) * stride]
         if n <= FEW or (len(words) == 1 and top <= floor):
             sorted_all &= n < 2 or (len(words) == 1 and top <= floor)
-            for i in range(bucket.size):
+            i = u8(0)
+            while i < u8(bucket.size):
                 out[i] = bucket[i]
+                i += u8(1)
             continue
         work = spare[: n * stride]
         # A pass that writes to fewer places keeps more of them in L1; a few records in a hundred tie.
-        digit = 11 if n > 2**17 else (10 if n > 2**15 else (9 if n > 2**13 else 8))
+        digit = (10 if n > 2**17 else (9 if n > 2**15 else 8)) + wider
         word, shift = 0, max(floor, top - 2 * digit)
         aimed = every = often
         if often:
@@ -219,15 +215,22 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
                 if better < shift - 3:
                     shift = better
                     continue
-            if not every and ties > MANY_TIES * n and (len(words) == 2 or shift > floor):
+            many = not every and ties > MANY_TIES * n and (len(words) == 2 or shift > floor)
+            if many and wider == 0:
+                wider = 1
+                digit += 1
+                shift = max(floor, height - 2 * digit)
+                continue
+            if many:
                 every = True
                 word, shift, digit = len(words) - 1, low, DIGIT
                 if len(words) == 1:  # no wider than necessary
                     digit = digit_for_all(max(height - low, 1))
                 continue
-            digit_pass(source, work, words, word, shift, digit, offsets[0])
-            digit_pass(work, out, words, word, shift + digit, digit, offsets[1])
-            source = out
+            for k in range(2):
+                to = out if k else work
+                digit_pass(source, to, words, word, shift + k * digit, digit, offsets, k << digit)
+                source = to
             if not every:
                 sorted_all &= len(words) == 1 and shift == floor
                 break
@@ -247,15 +250,23 @@ def sort_one_digit(records, words, starts, low, digit, target, offsets):
 
     Precondition: no other bits are out of order; `target` has no part of the records.
     """
-    stride = len(words) + 1
-    counts = offsets[0][: 1 << digit]
+    one, stride = u8(1), u8(len(words) + 1)
+    counts = offsets[: 1 << digit]
     for b in range(starts.size - 1):
         if starts[b] < starts[b + 1]:
-            bucket = records[starts[b] * stride : starts[b + 1] * stride]
-            counts[:] = u4(0)
+            bucket = records[u8(starts[b]) * stride : u8(starts[b + 1]) * stride]
+            j = u8(0)
+            while j < u8(counts.size):
+                counts[j] = u4(0)
+                j += one
             count_digit(bucket, words, u8(low), counts)
-            offsets_of(counts, stride)
-            digit_pass(bucket, target[(starts[b] - starts[0]) * stride :], words, 0, low, digit, counts)
+            j, place = u8(0), u8(starts[b] - starts[0]) * stride
+            while j < u8(counts.size):
+                count = u8(counts[j])
+                counts[j] = place
+                place += count * stride
+                j += one
+            digit_pass(bucket, target, words, 0, low, digit, counts, 0)
 
 
 @kernel

@@ -1,0 +1,174 @@
+"""The page on the layout of files is true: its examples, and a reader written from it, agree with the package."""
+
+import ast
+import json
+import re
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import reader
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import binsparse_levels as bl
+from binsparse_levels import testing
+from binsparse_levels.formats.dtypes import CODECS
+from binsparse_levels.levels import OURS
+
+PAGE = (Path(__file__).parents[2] / "docs/reference/file_layout.md").read_text()
+EXAMPLES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+
+
+def plain(tensor):
+    """The entries of a tensor as a dictionary of Python's numbers, the structure expanded."""
+    coords, values = (tensor if tensor.structure is None else tensor.expand_structure()).unpack()
+    places = list(zip(*(x.tolist() for x in coords), strict=True)) if coords else [()] * len(values)
+    assert len(set(places)) == len(places)
+    return dict(zip(places, values.tolist(), strict=True))
+
+
+def same(found, tensor):
+    """Assert that the plain reader found what the package reads. `repr` tells -0.0 from 0.0, and knows NaN."""
+    assert found["shape"] == tensor.shape
+    assert {k: repr(v) for k, v in found["entries"].items()} == {k: repr(v) for k, v in plain(tensor).items()}
+    fill = None if tensor.fill_value is None else tensor.fill_value.tolist()
+    assert repr(found["fill_value"]) == repr(fill)
+    assert list(found["labels"]) == list(tensor.dims or ())
+    for name, labels in found["labels"].items():
+        given = tensor.labels(name)
+        given = given if given is None or given.dtype.kind != "M" else given.view(np.int64)
+        assert labels == (None if given is None else given.tolist())
+
+
+def written(path, tensor, **options):
+    """Assert that the plain reader reads a tensor from a file, and give the tensor that the package reads."""
+    bl.write(path, tensor, overwrite=True, **options)
+    again = bl.read(path)
+    same(reader.tensors_in(path)["/"], again)
+    same(reader.tensors_in(path)["/"], tensor)
+    return again
+
+
+def container(example):
+    """The header and the arrays of an example of the page."""
+    beside = {key: value for key, value in example.items() if key.startswith("binsparse_levels:")}
+    beside |= example.get("user", {})
+    keys = ("format", "custom", "shape", "number_of_stored_values", "data_types", "fill", "structure")
+    descriptor = {"version": "0.1.0", "format": "custom"} | {key: example[key] for key in keys if key in example}
+    arrays = {}
+    for name, data_type in example["data_types"].items():
+        base = re.search(r"\w+(?=\]*$)", data_type)[0]
+        stored = "uint32" if data_type.startswith("bitpacked") else "uint8" if base == "bint8" else base
+        arrays[name] = np.array(example["arrays"][name], stored)
+    return {"binsparse": descriptor, **beside}, arrays
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda x: x["data_types"].keys().__iter__().__next__())
+def test_examples_of_the_page(example):
+    header, arrays = container(example)
+    expected = {tuple(x): complex(*v) if isinstance(v, list) else v for *x, v in example["entries"]}
+    tensor = bl.read({"binsparse": header, **arrays})
+    assert plain(tensor) == expected
+    found = reader.decode(header, arrays)
+    same(found, tensor)
+    assert found["entries"] == expected
+    for name, labels in example.get("labels", {}).items():
+        assert tensor.labels(name).tolist() == labels
+
+
+def test_the_page_has_an_example_of_every_kind_and_names_every_key():
+    text = json.dumps(EXAMPLES)
+    assert not [kind.kind for kind in OURS if kind.kind != "dense" and kind.level_desc() not in text + "sparse"]
+    assert not [word for word in (*CODECS, *bl.ALIASES, *bl.SYNONYMS) if f"`{word}" not in PAGE]
+    package = Path(bl.__file__).parent
+    keys = {key for path in package.rglob("*.py") for key in re.findall(r'RESERVED\}(\w+)"', path.read_text())}
+    assert len(keys) >= 6
+    assert not [key for key in keys if f"`binsparse_levels:{key}`" not in PAGE]
+
+
+def test_the_header_text_and_the_bytes_of_the_page():
+    header, arrays = container(next(x for x in EXAMPLES if "user" in x))
+    rest = {key: value for key, value in header.items() if not key.startswith("binsparse_levels:")}
+    assert f"    {json.dumps(rest, sort_keys=True, separators=(',', ':'))}\n" in PAGE
+    assert arrays["pointers_to_1"].tobytes().hex(" ") in PAGE
+    assert reader.crc32c(b"123456789") == 3808858755
+
+
+def test_the_ra_file_of_the_page(tmp_path):
+    bl.write(tmp_path / "a.bspra", bl.pack_dense([1.0, 2.0], "DVEC"))
+    octets = (tmp_path / "a.bspra/values.ra").read_bytes().hex(" ")
+    assert octets in " ".join(PAGE.split())
+
+
+def test_the_reader_is_plain():
+    tree = ast.parse(Path(reader.__file__).read_text())
+    named = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    named |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert named <= {"h5py", "numpy", *sys.stdlib_module_names}
+
+
+@pytest.mark.slow
+@given(
+    st.data(),
+    st.fixed_dictionaries(
+        {}, optional={"narrow": st.just(True), "bitpacked": st.just(True), "checksum": st.just(True)}
+    ),
+    st.sampled_from([{}, {"compression": "gzip"}, {"chunks": 3}]),
+)
+def test_any_tree(tmp_path_factory, data, options, storage):
+    tensor = data.draw(testing.tensors())
+    written(tmp_path_factory.getbasetemp() / "any.h5", tensor, **options, **storage)
+
+
+@given(st.data())
+def test_any_map(tmp_path_factory, data):
+    shape = tuple(data.draw(st.lists(st.integers(0, 6), max_size=3)))
+    map = data.draw(testing.maps(shape))
+    assume(np.prod(map.stored_shape, dtype=float) < 2**12)
+    places = list(np.ndindex(*shape))
+    chosen = data.draw(st.lists(st.sampled_from(places), unique=True, max_size=8)) if places else []
+    chosen = chosen or places[: not shape]
+    coords = np.array(chosen, np.int64).reshape(len(chosen), len(shape)).T
+    format = data.draw(testing.formats(min_rank=len(map.groups), max_rank=len(map.groups)))
+    tensor = bl.pack(coords, np.arange(1.0, len(chosen) + 1), shape, format, map=map, fill_value=0)
+    again = written(tmp_path_factory.getbasetemp() / "map.h5", tensor)
+    assert str(again.map) == str(map)
+
+
+@pytest.mark.slow
+@given(st.data(), st.sampled_from(["int8", "uint16", "int32", "uint32", "int64", "uint64"]), st.integers(0, 300))
+def test_any_bit_packed_integers(tmp_path_factory, data, dtype, length):
+    info = np.iinfo(dtype)
+    few = st.integers(*data.draw(st.sampled_from([(0, 1), (0, 100), (max(info.min, -50), 50), (info.min, info.max)])))
+    values = np.array(data.draw(st.lists(few, min_size=length, max_size=length)), np.dtype(dtype))
+    for packed in (values, np.sort(values)):
+        tensor = bl.pack_dense(packed, "DVEC")
+        written(tmp_path_factory.getbasetemp() / "packed.h5", tensor, bitpacked=["values"])
+
+
+def test_labels_of_every_type(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    times = pyarrow.array([0, 5], pyarrow.timestamp("ms", "Europe/Berlin"))
+    for labels in (["a", "π𝄞"], [True, False], [3, -9], [0.5, -0.0], times):
+        table = pyarrow.table({"x": labels, "y": ["p", "q"], "v": [1.5, 2.5]})
+        tensor = bl.from_table(table, ["x", "y"], "v", "CSR", labels={"x": labels})
+        again = written(tmp_path / "a.h5", tensor, checksum=True)
+        assert again.dims == ("x", "y")
+
+
+def test_attributes_in_the_checksum_of_the_header(tmp_path):
+    strange = {'π𝄞\x7f\x1f"\\/\b\t': ["\u2028é", 1e16, 1e-5, 0.0001, -0.0, 1e300, 2**70, -3, True, None, {}], "a": 0.1}
+    written(tmp_path / "a.h5", bl.pack_dense([1.5], "DVEC").with_attributes(strange), checksum=True)
+
+
+def test_a_changed_file_is_refused(tmp_path):
+    path = tmp_path / "a.h5"
+    bl.write(path, bl.pack_dense(np.eye(3), "CSR"), checksum=True)
+    with h5py.File(path, "r+") as file:
+        file["indices_1"][1] = 2
+    for read in (bl.read, reader.tensors_in):
+        with pytest.raises(ValueError, match="checksum mismatch"):
+            read(path)

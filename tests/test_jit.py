@@ -1,0 +1,41 @@
+"""Numba's cache where no folder for it can be written. A file stands where a folder would be, which stops root, too."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import binsparse_levels
+
+PACK = """
+import numpy as np, binsparse_levels as bl
+from binsparse_levels import kernels
+kernels._FEW = kernels._WORTH_LOADING = -1
+tensor = bl.pack([np.arange(9), np.arange(9)], np.ones(9), (9, 9), "CSR")
+assert tensor.to_dense().trace() == 9
+kernels.hashing, kernels.check
+print(bl.__file__)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("writable", [False, True])
+def test_says_once_that_there_is_no_folder_for_the_cache(tmp_path, writable):
+    package = tmp_path / "binsparse_levels"
+    shutil.copytree(Path(binsparse_levels.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "kernels" / "__pycache__").touch()
+    nowhere = os.fspath(tmp_path / "file")
+    Path(nowhere).touch()
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "XDG_", "PYTHON"))}
+    environment = kept | {"HOME": nowhere, "PYTHONPATH": os.fspath(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    if writable:
+        environment["NUMBA_CACHE_DIR"] = os.fspath(tmp_path / "numba")
+    command = [sys.executable, "-W", "always", "-c", PACK]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert Path(run.stdout.strip()).parent == package
+    assert run.stderr.count("set NUMBA_CACHE_DIR to a writable folder") == (0 if writable else 1)
+    assert (tmp_path / "numba").exists() == writable
