@@ -374,7 +374,8 @@ def _without_empty(coords: Sequence[Array], pointers: Array) -> tuple[list[Array
     if not kernels.worth(len(pointers)):
         there = pointers[1:] != pointers[:-1]
         return [x[there] for x in coords], np.append(pointers[:1], pointers[1:][there])
-    kept, filled = np.empty_like(pointers), [np.empty(len(x) + 1, x.dtype) for x in coords]
+    kept = np.empty(len(pointers), pointers.dtype.newbyteorder("="))
+    filled = [np.empty(len(x) + 1, x.dtype) for x in coords]
     given = words(pointers), tuple(map(words, coords)), slots(kept), tuple(map(slots, filled))
     count = int(kernels.fibers.keep_filled(*given))
     return [x[:count] for x in filled], kept[: count + 1]
