@@ -39,7 +39,7 @@ from .formats.structure import STRUCTURES, in_triangle, structure_problems
 from .io import open, read, write
 from .levels import LEVELS, Level, places
 from .levels.base import INTEGERS
-from .levels.positions import Array, Positions, as_array
+from .levels.positions import Array, Positions, as_array, count_owners
 from .tensors.packing import pack
 from .tensors.tensor import Tensor
 
@@ -124,6 +124,19 @@ def check_level(case: LevelCase) -> None:
     # a method that the kind overrides gives what the default gives
     assert Level.locate(level, kept, dims, at, coords).tolist() == located.tolist()
     assert level.gaps or Level.size(level, kept, dims, n) == size
+    counts, expanded, reached = level.expand(kept, dims, range(n), everything)
+    pointers, listed, same = level.listed(kept, dims, range(n), everything)
+    assert pointers.tolist() == np.append(0, np.cumsum(np.broadcast_to(counts, n))).tolist()
+    assert _rows(listed, len(same)) == _rows(expanded, len(reached))
+    assert as_array(same).tolist() == as_array(reached).tolist()
+    if level.fused() is not None:
+        entries = count_owners(case.parents, n, np.dtype(np.int64))
+        distinct = len(built) == len(rows)
+        for made, below in [level.split(dims, entries, case.coords, distinct=told) for told in {False, distinct}]:
+            assert {role: made[role].tolist() for role in names} == {role: x.tolist() for role, x in kept.items()}
+            assert (np.arange(size + 1) if below is None else below).tolist() == count_owners(
+                as_array(child), size, np.dtype(np.int64)
+            ).tolist()
     # 7: nbytes is right to the byte
     numbers = {role for role, spec in names.items() if spec.holds in INTEGERS}
     real = sum(len(array) * 4 if role in numbers else array.nbytes for role, array in kept.items())

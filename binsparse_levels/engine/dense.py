@@ -10,10 +10,12 @@ import numpy as np
 from .. import kernels, parallel
 from ..levels import Level, full, listing, places
 from ..levels.base import DENSE, SPARSE
-from ..levels.positions import Array, items_at
+from ..levels.positions import Array, cells, items_at
 from ..limits import Limits
 from . import packing
 from .tree import Tree, index_dtype
+
+_FEW_CELLS = 16  # of a dense array for each entry, from which on the array is taken as zeros from the system
 
 
 def gather_tree(
@@ -55,8 +57,21 @@ def gather_tree(
     return tree if direct else packing.convert_tree(tree, levels, turned, pad, limits)
 
 
-def scatter_tree(tree: Tree, strides: Sequence[int], out: Array) -> None:
-    """Write the value of every entry to out[sum of coordinate * stride]; strides by stored dimension, in items."""
+def scatter_tree(tree: Tree, strides: Sequence[int], shape: Sequence[int], blank: Array) -> Array:
+    """An array of this shape with the value of every entry at the sum of coordinate * stride, and `blank` elsewhere.
+
+    strides: by stored dimension, in items of the flat array. blank: an array without dimensions, of the values' type.
+    """
+    fits = tree.values.itemsize in (1, 2, 4, 8)
+    zero = not any(blank.tobytes())
+    ascending = all(level.ordered for level in tree.levels) and list(strides) == sorted(strides, reverse=True)
+    # Memory that nobody has touched is zero; few entries leave it so.
+    ahead = fits and ascending and not (zero and cells(shape) > _FEW_CELLS * len(tree.values))
+    make = np.empty if ahead else np.zeros
+    dense = make(shape, tree.values.dtype)
+    if not (ahead or zero):
+        dense[...] = blank
+    out = dense.reshape(-1)
     starts = np.zeros(1, np.int64)  # of each position of the level: the sum so far
     *above, (last, coords, pointers, positions) = packing.expand_levels(tree)
     for place, found, fibers, reached in above:
@@ -68,21 +83,21 @@ def scatter_tree(tree: Tree, strides: Sequence[int], out: Array) -> None:
     else:
         columns, step = _linear(coords, steps, len(positions)), 1
     values = items_at(tree.values, positions)
-    if values.itemsize not in (1, 2, 4, 8):
+    if not fits:
         out[np.repeat(starts, np.diff(pointers)) + _linear([columns], [step], len(columns))] = values
-        return
+        return dense
     word = f"u{values.itemsize}"
-    given = (
-        starts,
-        kernels.readable(pointers[1:]),
-        kernels.readable(columns),
-        step,
-        kernels.readable(values).view(word),
-    )
+    given = (starts, kernels.readable(pointers), kernels.readable(columns), step, kernels.readable(values).view(word))
     cuts = [int(np.searchsorted(pointers[1:], end)) for _, end in parallel.shares(len(columns))]
     cuts[-1] = len(starts)
     parts = list(zip([0, *cuts], cuts, strict=False))
-    parallel.each(lambda share: kernels.dense.scatter(*given, *share, out.view(word)), parts)
+    filled = [0, *(int(starts[cut]) for cut in cuts[:-1]), len(out)] if ahead else [0] * (len(parts) + 1)
+
+    def fill(k: int) -> None:
+        kernels.dense.scatter(*given, *parts[k], blank.view(word)[()], *filled[k : k + 2], out.view(word))
+
+    parallel.each(fill, range(len(parts)))
+    return dense
 
 
 def _linear(coords: Sequence[Array], steps: Sequence[int], count: int) -> Array:

@@ -1,7 +1,7 @@
 """The fused pass: entries in any order → all arrays of a chain of dense and sparse levels, one sorted run at a time.
 
 A chain is a code for each dimension: DENSE, SPARSE for the first of a sparse level, CONTINUED for the others of the
-same level. `emit` and `count_prefixes` call kernels; beside each stands the same in numpy, for few entries.
+same level. `count_prefixes_in_numpy` is for few entries; `engine.packing` builds few entries level by level.
 """
 
 from __future__ import annotations
@@ -118,42 +118,6 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     if stays and values is not None:
         chain.values = values.copy()
     return chain
-
-
-def emit_in_numpy(codes: tuple[int, ...], entries: Entries, pad: Any, limits: Limits) -> Chain:
-    """`emit` without kernels, for few entries. Precondition: they are sorted, unique and in range."""
-    dims, coords, count = entries.dims, entries.coords, entries.count
-    new = np.zeros(count, bool)  # whether an entry differs from the one before, in the dimensions so far
-    new[0] = True
-    parent = np.zeros(count, np.int64)
-    pointers: list[Array] = [np.empty(0, np.int64)] * len(dims)
-    indices = list(pointers)
-    n = 1
-    for d, (code, size, x) in enumerate(zip(codes, dims, coords, strict=True)):
-        new[1:] |= x[1:] != x[:-1]
-        if code == DENSE:
-            n *= size
-            hold_dense(n, count, limits)
-            parent = parent * np.int64(size) + x.astype(np.int64, copy=False)
-            continue
-        if code == SPARSE:
-            first = d
-        if d + 1 < len(codes) and codes[d + 1] == CONTINUED:  # the level goes on
-            continue
-        (starts,) = new.nonzero()
-        pointers[first] = np.searchsorted(parent[starts], np.arange(n + 1))
-        for k in range(first, d + 1):
-            indices[k] = coords[k][starts]
-        parent = new.cumsum() - 1
-        n = len(starts)
-    dtype = index_dtype(dims, max(count, *(len(x) for x in indices)))
-    found = Chain([x.astype(dtype) for x in pointers], [x.astype(dtype, copy=False) for x in indices], n, count)
-    if not entries.iso and n == count and codes[-1] != DENSE:
-        found.values = entries.values.copy()
-    elif not entries.iso:
-        found.values = np.full(n, pad, entries.values.dtype)
-        found.values[parent] = entries.values
-    return found
 
 
 def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims: int) -> list[int]:

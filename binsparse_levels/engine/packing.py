@@ -18,8 +18,21 @@ from ..errors import ArrayError, Problem
 from ..formats.format import range_problems
 from ..levels import Level, Place, places
 from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE
-from ..levels.positions import Array, Positions, Window, as_array, cells, items_at, repeat_to, words
-from ..limits import Limits
+from ..levels.positions import (
+    Array,
+    Positions,
+    Window,
+    as_array,
+    cast,
+    cells,
+    items_at,
+    number_cells,
+    repeat_to,
+    signed,
+    slots,
+    words,
+)
+from ..limits import INT64_MAX, Limits
 from . import emission, sorting
 from .emission import Duplicates
 from .parts import listed
@@ -49,13 +62,10 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
             return pack_entries(levels, entries, pad, "error", limits)
         except RepeatedError:
             entries = entries.expanded()
-    layout = sorting.layout(entries.dims) if entries.count else None
-    if layout is None:
-        return build(levels, _sort_by_columns(entries, duplicates), pad, limits)
+    if not entries.count or sorting.layout(entries.dims) is None or not kernels.worth(entries.count):
+        return build(levels, _sort_in_numpy(entries, duplicates), pad, limits)
 
     def fuse(codes: tuple[int, ...], given: Entries) -> emission.Chain:
-        if not kernels.worth(given.count):
-            return emission.emit_in_numpy(codes, _sort_by_columns(given, duplicates), pad, limits)
         try:
             return emission.emit(codes, given, pad, duplicates, limits)
         except sorting.OutOfRange:
@@ -188,27 +198,34 @@ def alike(a: Any, b: Any) -> bool:
     return same(a, b) and repr(a) == repr(b)
 
 
-def _sort_by_columns(entries: Entries, duplicates: Duplicates) -> Entries:
-    """The entries, sorted and unique, by numpy: for few entries, and for keys of more than two words."""
-    problems = list(_range_problems(entries))
-    if problems:
-        raise ArrayError(problems)
-    order = np.lexsort(entries.coords[::-1]) if entries.coords else np.arange(entries.count)
-    coords = [x[order] for x in entries.coords]
+def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
+    """The entries, sorted and unique: for few entries, and for keys of more than two words."""
+    count, coords = entries.count, entries.coords
+    given = zip(coords, entries.dims, strict=True) if count and not entries.trusted else ()
+    if any(words(x).max() >= size for x, size in given):
+        raise ArrayError(list(_range_problems(entries)))
+    if cells(entries.dims) <= INT64_MAX:
+        number = number_cells(entries.dims, np.zeros(count, np.int64), coords)
+        order = number.argsort()
+        there = number[order]
+        same_before = there[1:] == there[:-1]
+        if same_before.any():  # only these need the slower sort, which keeps the order of the input
+            order = number.argsort(kind="stable")
+    else:
+        order = np.lexsort(coords[::-1])
+        same_before = np.all([x[order[1:]] == x[order[:-1]] for x in coords], axis=0)
+    coords = tuple([x[order] for x in coords])
     values = entries.values if entries.iso else entries.values[order]
-    new = np.zeros(entries.count, bool)
-    new[:1] = True
-    for x in coords:
-        new[1:] |= x[1:] != x[:-1]
-    if not new.all():
+    if same_before.any():
+        new = np.append(True, ~same_before)
         if duplicates == "error":
             raise _repeated(entries, [int(x[np.argmin(new)]) for x in coords])
-        coords = [x[new] for x in coords]
+        coords = tuple([x[new] for x in coords])
         if not entries.iso and duplicates == "sum":
             values = emission.add_groups(values, new)
         elif not entries.iso:
             values = values[new if duplicates == "first" else np.append(new[1:], True)]
-    return Entries(entries.dims, tuple(coords), values, entries.iso, entries.order)
+    return Entries(entries.dims, coords, values, entries.iso, entries.order)
 
 
 def _range_problems(entries: Entries) -> Iterator[Problem]:
@@ -257,7 +274,7 @@ def columns_in_runs(
     below: Array | None = None  # where the entries of each child of the level begin
     for coords, pointers in reversed(levels):
         one_each = below is None or (len(below) == count + 1 and bool((below[1:] > below[:-1]).all()))
-        columns[:0] = [(x.astype(dtype, copy=False), None if one_each else below) for x in coords]
+        columns[:0] = [(cast(x, dtype), None if one_each else below) for x in coords]
         below = pointers if below is None else below[pointers]
     return columns
 
@@ -328,18 +345,20 @@ def _around_shared_levels(
         return None
     above = Tree(tree.levels[:-shared], tree.dims[: first.depth], tree.arrays, tree.values)
     coords, pointers = unpack_tree(above, dtype)[0], tree.arrays[first.arrays[first.pointer].name]
-    coords, pointers = _without_empty(coords, pointers.astype(dtype, copy=False))
+    pointers = signed(pointers.astype(dtype, copy=False))
+    if any(set(level.fused() or ()) != {DENSE} for level in changed):
+        coords, pointers = _without_empty(coords, pointers)
     if all(level.fused() for level in changed):
         arrays, fibers = _split(changed, above.dims, coords, limits)
-        pointers = pointers if fibers is None else pointers[fibers]
+        pointers = pointers if fibers is None else pointers.take(signed(fibers), mode="clip")
     else:
         entries = Entries(above.dims, tuple(coords), np.diff(pointers), False, tuple(order[: first.depth]))
         made = build(changed, entries, 0, limits, dtype)
-        arrays, pointers = dict(made.arrays), np.append(0, np.cumsum(made.values)).astype(dtype)
+        arrays, pointers = dict(made.arrays), np.append(0, np.cumsum(made.values)).astype(pointers.dtype)
     for old_place, place in zip(tree.places[-shared:], places(levels, tree.dims)[-shared:], strict=True):
         arrays |= {spec.name: tree.arrays[old_place.arrays[role].name] for role, spec in place.arrays.items()}
     (name,) = (spec.name for spec in places(levels, tree.dims)[-shared].arrays.values() if spec.dimension is None)
-    return Tree(levels, tree.dims, {**arrays, name: pointers}, tree.values, tree.iso)
+    return Tree(levels, tree.dims, {**arrays, name: pointers.view(dtype)}, tree.values, tree.iso)
 
 
 def _filled(items: Array, pointers: Array) -> tuple[Array, Array]:
@@ -355,8 +374,9 @@ def _without_empty(coords: Sequence[Array], pointers: Array) -> tuple[list[Array
     if not kernels.worth(len(pointers)):
         there = pointers[1:] != pointers[:-1]
         return [x[there] for x in coords], np.append(pointers[:1], pointers[1:][there])
-    kept, filled = np.empty_like(pointers), [np.empty(len(x) + 1, x.dtype) for x in coords]
-    given = words(pointers), tuple(map(words, coords)), words(kept), tuple(map(words, filled))
+    kept = np.empty(len(pointers), pointers.dtype.newbyteorder("="))
+    filled = [np.empty(len(x) + 1, x.dtype) for x in coords]
+    given = words(pointers), tuple(map(words, coords)), slots(kept), tuple(map(slots, filled))
     count = int(kernels.fibers.keep_filled(*given))
     return [x[:count] for x in filled], kept[: count + 1]
 

@@ -109,6 +109,8 @@ def locate_in(tree: Tree, coords: Sequence[Array]) -> Array:
             positions = _locate_in_file(tree, place, arrays, n, positions, here)
         else:
             positions = place.level.locate(arrays, place.dims, positions, here)
+        if left is None and place is tree.places[-1]:
+            return positions
         there = positions >= 0
         if not there.all():
             left = np.flatnonzero(there) if left is None else left[there]

@@ -57,7 +57,11 @@ class Tree:
 
         Raises ArrayError where an array is shorter or longer than those positions ask for.
         """
-        return walk(self.places, self.arrays)
+        return walk(self.places, self.arrays) if self.lazy else iter(self._steps)
+
+    @cached_property
+    def _steps(self) -> tuple[tuple[Place, dict[str, Array], int], ...]:
+        return tuple(walk(self.places, self.arrays))
 
     def reached(self) -> Positions:
         """The positions of the last level that have an entry, each once. Precondition: the levels are sound."""
@@ -122,7 +126,7 @@ class Tree:
         reached: Positions = range(1)
         count = 1
         try:
-            for place, arrays, n in self.walk():
+            for place, arrays, n in walk(self.places, self.arrays):
                 problems = list(place.level.check(arrays, place.dims, n, order=order))
                 if has_gaps and not problems:
                     if not place.level.padded and len(reached) < n:

@@ -13,6 +13,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -101,12 +102,12 @@ class Format:
             object.__setattr__(self, "transpose", as_integers(self.transpose))
             raise_if(FormatError, permutation_problems(self.transpose, self.rank))
 
-    @property
+    @cached_property
     def rank(self) -> int:
         """The number of dimensions of a tensor of this format."""
         return sum(level.rank for level in self.levels)
 
-    @property
+    @cached_property
     def order(self) -> tuple[int, ...]:
         """The tensor's dimension at each stored dimension: the transpose, or else the identity."""
         return tuple(range(self.rank)) if self.transpose is None else self.transpose
@@ -127,6 +128,10 @@ class Format:
         >>> print(Format((Dense(2),)).canonical())
         DMATR
         """
+        return self._canonical
+
+    @cached_property
+    def _canonical(self) -> Format:
         levels = tuple(simple for level in self.levels for simple in level.canonical())
         identity = self.order == tuple(range(self.rank))
         return Format(levels, None if identity else self.transpose)
@@ -209,6 +214,7 @@ def named(name: str) -> Format | None:
 _LEVEL = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*(?:\(([^()]*)\))?\s*")
 
 
+@lru_cache(256)  # every call with a notation asks
 def _parse_notation(text: str, rank: int | None) -> Format:
     chain, at, order = text.partition("@")
     name = chain.strip().upper()

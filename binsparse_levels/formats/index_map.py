@@ -481,7 +481,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
         raise TypeError(f"a shape is a sequence of integers, got {shape!r:.60}")
     what = "{} is not in 0 … 2**63 - 1"
     bad = [(k, size) for k, size in enumerate(sizes) if not 0 <= size <= INT64_MAX]
-    raise_if(FormatError, [Problem(f"shape[{k}]", what.format(size)) for k, size in bad])
+    raise_if(FormatError, [Problem(f"shape[{k}]", what.format(size)) for k, size in bad] if bad else ())
     return sizes
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from ..errors import ArrayError, FormatError, LimitError, Problem, raise_if
 from ..limits import as_integers
 from .positions import Array as Array
-from .positions import Positions, Window, as_array, below_fibers, count_owners, items_at
+from .positions import Positions, Window, as_array, below_fibers, count_owners, items_at, signed
 
 Arrays: TypeAlias = Mapping[str, Array]
 Counted: TypeAlias = tuple[int | None, list[Problem]]  # the number of child positions, lengths that do not fit
@@ -204,7 +204,7 @@ class Level(ABC):
         coordinates. A kind that answers `fused` may override this.
         """
         n = len(entries) - 1
-        parents = np.repeat(np.arange(n), np.diff(entries)) if n != 1 else np.broadcast_to(0, len(coords[0]))
+        parents = np.repeat(np.arange(n), np.diff(signed(entries))) if n != 1 else np.broadcast_to(0, len(coords[0]))
         made, child = self.build(dims, parents, coords, n)
         return made, count_owners(as_array(child), self.size(made, dims, n), entries.dtype)
 

@@ -16,8 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import DENSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, register
-from .positions import Array, Positions, Window, cell_range, cells, list_cells, number_cells
+from .base import DENSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, Split, register
+from .positions import Array, Positions, Window, cell_range, cells, count_owners, list_cells, number_cells
 
 
 @register
@@ -49,6 +49,11 @@ class Dense(Level):
         if n == self.rank == 1:
             return {}, coords[0] if coords[0].dtype.kind == "i" else coords[0].astype(np.int64)
         return {}, number_cells(dims, parents, coords)
+
+    def split(self, dims: Sequence[int], entries: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
+        if len(entries) != 2 or self.rank > 1:  # not the root
+            return Level.split(self, dims, entries, coords, distinct=distinct)
+        return {}, count_owners(coords[0], dims[0], entries.dtype)
 
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         return list_cells(dims, positions, window)

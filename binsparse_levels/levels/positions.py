@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from .. import kernels
 from ..kernels import Array as Array
-from ..limits import INT64_MAX
+from ..limits import INT32_MAX, INT64_MAX
 
 # Positions or coordinates: a range wherever they are contiguous, an array only where they are scattered.
 Positions: TypeAlias = range | Array
@@ -104,10 +104,11 @@ def count_owners(owners: Array, n: int, dtype: np.dtype[Any]) -> Array:
     >>> count_owners(np.array([0, 2, 2]), 3, np.dtype(int)).tolist()
     [0, 1, 1, 3]
     """
-    if not kernels.worth(len(owners)):
-        return np.searchsorted(owners, np.arange(n + 1)).astype(dtype, copy=False)
     pointers = np.zeros(n + 1, dtype)
-    kernels.fibers.count_into_pointers(words(owners), words(pointers))
+    if kernels.worth(len(owners)):
+        kernels.fibers.count_into_pointers(words(owners), slots(pointers))
+    else:
+        pointers[1:] = np.cumsum(np.bincount(signed(owners), minlength=n))
     return pointers
 
 
@@ -118,20 +119,47 @@ def repeat_to(items: Array, pointers: Array, count: int) -> Array:
     [7, 7, 8]
     """
     if not kernels.worth(count):
-        return np.repeat(items, np.diff(pointers))
+        return np.repeat(items, np.diff(signed(pointers)))
     out = np.empty(count, items.dtype)
-    kernels.fibers.fan_out(words(items), words(pointers), words(out))
+    short = 2 * len(items) < count < 32 * len(items)
+    fan_out = kernels.fibers.fan_out_short if short else kernels.fibers.fan_out
+    fan_out(words(items), words(pointers), slots(out))
+    return out
+
+
+def cast(items: Array, dtype: Any) -> Array:
+    """Integers as another type, without a copy where they have it.
+
+    >>> cast(np.array([1], np.int32), np.int64).dtype
+    dtype('int64')
+    """
+    if items.dtype != np.int32 or dtype != np.int64 or not kernels.worth(len(items)):
+        return items.astype(dtype, copy=False)
+    out = np.empty(len(items), np.int64)
+    kernels.fibers.widen(kernels.readable(items), out)
     return out
 
 
 def words(array: Array) -> Array:
-    """A contiguous integer array as kernels take it that are compiled for few types: unsigned, of 32 or 64 bits.
+    """Integers as kernels take them that are compiled for few types: unsigned, of 32 or 64 bits, read-only.
 
     >>> words(np.array([1, 2], np.int8)).dtype
     dtype('uint64')
     """
     wide = array if array.itemsize in (4, 8) and array.dtype.isnative else array.astype(np.int64)
-    return np.ascontiguousarray(wide).view(f"u{wide.itemsize}")
+    view = np.ascontiguousarray(wide).view(f"u{wide.itemsize}")
+    view.flags.writeable = False
+    return view
+
+
+def signed(array: Array) -> Array:
+    """Integers as numpy counts and indexes with them: not as uint64, which it mixes with int64 to floats."""
+    return array.view(np.int64) if array.dtype == np.uint64 else array
+
+
+def slots(array: Array) -> Array:
+    """An array as kernels write it: unsigned integers of the same size."""
+    return array.view(f"u{array.itemsize}")
 
 
 def times(counts: Array, below: int | Array) -> Array:
@@ -199,7 +227,7 @@ def list_cells(dims: Sequence[int], positions: Positions, window: Window) -> tup
         return 0, [np.empty(0, np.int64) for _ in dims], range(0)
     coords = []
     for k, w in enumerate(window):
-        x = as_array(w)
+        x = np.arange(w.start, w.stop, w.step, dtype=_smallest(w.stop)) if isinstance(w, range) else w
         if len(window) > 1:
             x = np.tile(np.repeat(x, cells(shape[k + 1 :])), cells(shape[:k]))
         coords.append(x)
@@ -227,6 +255,11 @@ def cell_range(dims: Sequence[int], positions: Positions, window: Window) -> ran
         first = int(positions[0]) * dims[0]
         return range((first + outer.start) * inner, (first + outer.stop) * inner, outer.step)
     return None
+
+
+def _smallest(size: int) -> npt.DTypeLike:
+    """The integer type of coordinates in a dimension of this size."""
+    return np.int32 if size <= INT32_MAX else np.int64
 
 
 def cells(dims: Sequence[int]) -> int:

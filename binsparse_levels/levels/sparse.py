@@ -48,6 +48,8 @@ from .positions import (
     items_at,
     ranges,
     repeat_to,
+    signed,
+    slots,
     words,
 )
 
@@ -100,16 +102,16 @@ class Sparse(Level):
             return _named(entries, coords), None
         if not kernels.worth(count):
             new = np.zeros(count, bool)
-            new[entries[:-1][np.diff(entries) > 0]] = True
+            new[signed(entries[:-1][entries[1:] > entries[:-1]])] = True
             for x in coords:
                 new[1:] |= x[1:] != x[:-1]
             (starts,) = new.nonzero()
             below = np.append(starts, count).astype(entries.dtype)
-            pointers = np.searchsorted(starts, entries).astype(entries.dtype)
+            pointers = np.append(0, new.cumsum())[signed(entries)].astype(entries.dtype)
             return _named(pointers, [x[starts] for x in coords]), below
         pointers, below = np.empty(len(entries), entries.dtype), np.empty(count + 1, entries.dtype)
         firsts = [np.empty(count, x.dtype) for x in coords]
-        given = words(entries), tuple(map(words, coords)), words(pointers), tuple(map(words, firsts)), words(below)
+        given = words(entries), tuple(map(words, coords)), slots(pointers), tuple(map(slots, firsts)), slots(below)
         children = int(kernels.fibers.split(*given))
         del given  # so that the arrays may change their size
         below.resize(children + 1, refcheck=False)
@@ -136,7 +138,7 @@ class Sparse(Level):
     def listed(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Listed:
         if not (isinstance(positions, range) and positions.step == 1 and is_everything(window, dims)):
             return Level.listed(self, arrays, dims, positions, window)
-        pointers = self._pointers(arrays)[positions.start : positions.stop + 1]
+        pointers = signed(self._pointers(arrays)[positions.start : positions.stop + 1])
         children = range(int(pointers[0]), int(pointers[-1]))
         pointers = pointers - pointers[0] if children.start else pointers
         return pointers, [x[children.start : children.stop] for x in self._columns(arrays)], children

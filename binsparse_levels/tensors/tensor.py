@@ -15,6 +15,7 @@ from ..arrays import repeat_one
 from ..engine import packing
 from ..engine.blocks import read_slab, slab_ranges
 from ..engine.dense import scatter_tree
+from ..engine.mirroring import mirror_tree
 from ..engine.packing import Entries
 from ..engine.selection import find_in, load, locate_in, match, value_reader
 from ..engine.tree import Tree, count_positions, index_dtype, same
@@ -746,13 +747,8 @@ class Tensor:
             return self.convert(coordinates(2)).expand_structure().to_dense(rest, limits=limits)
         blank = np.zeros((), self.dtype)
         blank[...] = rest
-        if any(blank.tobytes()):
-            dense = np.full(self._shape, rest, self.dtype)
-        else:  # memory that nobody has touched is zero
-            dense = np.zeros(self._shape, self.dtype)
         steps = [math.prod(self._shape[k + 1 :]) for k in self._format.order]
-        scatter_tree(self._tree, steps, dense.reshape(-1))
-        return dense
+        return scatter_tree(self._tree, steps, self._shape, blank)
 
     def with_map(self, map: IndexMap) -> Tensor:
         """See this tensor through a map: a tensor of shape `map.shape` that stores the same arrays.
@@ -948,6 +944,9 @@ class Tensor:
         # All mirror images stand before or behind the entries, in order within each fiber. Only the first stored
         # dimension has to be sorted.
         above = STRUCTURES[self.structure].lower != (self._format.order == (0, 1))
+        mirrored = STRUCTURES[self.structure].mirrored
+        if (whole := mirror_tree(self._tree, mirrored, above=above, limits=DEFAULT_LIMITS)) is not None:
+            return self._with(self._format, whole, structure=None)
         given = self._entries(index_dtype(self._shape, 2 * len(self._tree.values)))
         coords, values = expand(self.structure, *given, mirrored_first=above)
         iso = self.iso and bool(len(values) == 0 or (values == values[0]).all())

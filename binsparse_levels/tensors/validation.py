@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, get_args
 
 import numpy as np
@@ -21,6 +22,8 @@ from ..formats.structure import STRUCTURES
 from ..levels.base import Array
 from ..limits import Limits, as_integer
 
+_DUPLICATES = get_args(Duplicates)
+
 
 def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limits) -> tuple[Format, tuple[int, ...]]:
     """The format and the sizes of the dimensions. Raises FormatError where their ranks differ, LimitError."""
@@ -34,7 +37,7 @@ def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limit
 
 def check_duplicates(duplicates: Duplicates) -> None:
     """Raise ValueError for another word than those of `pack`."""
-    if duplicates not in get_args(Duplicates):
+    if duplicates not in _DUPLICATES:
         raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
 
 
@@ -45,7 +48,7 @@ def pad_of(fill: Any, dtype: np.dtype[Any]) -> Any:
 
 def checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
     """The sizes of the dimensions; a number is the size of one dimension. Raises FormatError, TypeError."""
-    several = as_integer(shape) is None and isinstance(shape, Sequence | np.ndarray)
+    several = type(shape) is tuple or (as_integer(shape) is None and isinstance(shape, Sequence | np.ndarray))
     return checked_shape(shape if several else (shape,))
 
 
@@ -181,6 +184,10 @@ def checked_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     """The fill value as a scalar of the type. Raises ArrayError where the cast would change it."""
     if fill_value is None:
         return None
+    return (_integer_as if type(fill_value) is int else _cast_fill)(fill_value, dtype)
+
+
+def _cast_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     given = sound_booleans(checked_array(fill_value, "fill_value"))
     if given.ndim:
         raise ArrayError(Problem("fill_value", f"expected a scalar, got shape {given.shape}"))
@@ -195,6 +202,9 @@ def checked_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not same(cast, given[()]):
         raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}: it would become {cast!r}; give one"))
     return cast
+
+
+_integer_as = lru_cache(256)(_cast_fill)  # most fill values are 0
 
 
 def mirror_problems(structure: str, format: Format, pad: Any) -> list[Problem]:

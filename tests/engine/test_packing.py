@@ -108,7 +108,7 @@ def test_the_fused_pass_and_build_make_the_same(case):
     given_entries = packing.Entries(dims, tuple(case.coords[k] for k in order), case.values, False, order)
     pad = np.zeros((), case.values.dtype)[()]
     tree = packing.pack_entries(levels, given_entries, pad, "error", Limits())
-    by_levels = packing.build(levels, packing._sort_by_columns(given_entries, "error"), pad, Limits())
+    by_levels = packing.build(levels, packing._sort_in_numpy(given_entries, "error"), pad, Limits())
     assert tree.arrays.keys() == by_levels.arrays.keys()
     for name, array in tree.arrays.items():
         assert array.dtype == by_levels.arrays[name].dtype
@@ -351,7 +351,7 @@ def test_threads_and_heavy_buckets_change_nothing(small_steps, dims, format, dty
         flat = generator.permutation(flat)
         coords, values = [x[flat] for x in coords], values[flat]
     packed = pack(coords, values, dims, format, duplicates=duplicates)
-    expected = packing._sort_by_columns(packing.Entries(dims, tuple(coords), values, False, (0, 1)), duplicates)
+    expected = packing._sort_in_numpy(packing.Entries(dims, tuple(coords), values, False, (0, 1)), duplicates)
     assert_same_entries(packed, expected, packed.format.padded)
     for target in ("dense, sparse", "sparse, sparse @ 1, 0"):
         if "dense" not in target or max(dims) <= 2**20:
