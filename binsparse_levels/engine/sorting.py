@@ -34,6 +34,9 @@ _HEAVY = 2**17  # records of a bucket that is partitioned once more, since it wo
 MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, and compile for longer with each
 
 
+MAX_RUNS = 4  # columns in runs: with six, the compiler does not unroll the loop over them, and a key takes 200 ns
+
+
 class OutOfRange(Exception):
     """A coordinate lies outside its dimension. The caller finds which one."""
 

@@ -92,10 +92,7 @@ def emit(records, coords, payload, typed, begin, end, fields, chain, state, poin
             else:
                 q = at[d] + u8(new != zero)
                 at = put_in_tuple(at, d, q)
-                if d == dims - 1:
-                    stream(indices[d], q, x)
-                else:
-                    indices[d][q] = x
+                indices[d][q] = x
                 pointers[d][(p + one) & holds[d]] = q + one
                 p = q
         if values is not None:

@@ -33,24 +33,18 @@ def key_in_runs(runs, at, i):
 
     Column d is items[d][k] up to entry ends[d][k], which is not one of the run. No run is empty.
     """
-    items, ends, fields = runs
+    items, ends, (right, left, mask) = runs
     a, b = u8(0), u8(0)
     for d in range(len(items)):
         k = at[d] + u8(ends[d][at[d]] <= i)
         at = put_in_tuple(at, d, k)
-        x, y = bits_of(u8(items[d][k]), d, fields)
-        a, b = a | x, b | y
-    return a, b, at
-
-
-@kernel
-def bits_of(x, d, fields):
-    """The bits of coordinate x of dimension d in the two words of a key."""
-    right, left, mask = fields
-    if len(right) == 1:
-        return x << right[0][d], x << right[0][d]
-    high = ((x & mask[0][d]) >> left[0][d]) << right[0][d]
-    return high, ((x & mask[1 % len(mask)][d]) >> left[1 % len(left)][d]) << right[1 % len(right)][d]
+        x = u8(items[d][k])
+        if len(right) == 1:
+            a |= x << right[0][d]
+        else:
+            a |= ((x & mask[0][d]) >> left[0][d]) << right[0][d]
+            b |= ((x & mask[1 % len(mask)][d]) >> left[1 % len(left)][d]) << right[1 % len(right)][d]
+    return a, a if len(right) == 1 else b, at
 
 
 @kernel
