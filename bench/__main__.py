@@ -30,6 +30,7 @@ _LIBRARIES = (
     "numpy", "numba", "h5py", "zarr", "scipy", "sparse", "python-graphblas", "torch", "polars", "pyarrow", "binsparse",
 )  # fmt: skip
 _BYTES = 240  # that the largest row touches for each of its entries
+_FEW = 10**6  # entries, up to which a call before that of the peak takes no time
 
 
 def main() -> None:
@@ -49,6 +50,7 @@ def main() -> None:
         "processor": machine.processor(),
         "speeds": machine.speeds(),
         "date": datetime.date.today().isoformat(),
+        "commit": results.commit(),
         "rounds": options.rounds,
         "load": load,
         "versions": _versions(),
@@ -176,7 +178,10 @@ def _peaks(rows: list[Row]) -> list[dict[str, int]]:
     for row in [*rows[:1], *rows]:
         with tempfile.TemporaryDirectory() as folder:
             calls = _calls(row, folder, set())[0] if row.threaded else {}
-            measured = {name: peak(call) for name, call in calls.items() if name not in row.limits}
+            called = {name: call for name, call in calls.items() if name not in row.limits}
+            for call in called.values() if row.entries <= _FEW else ():  # libraries and kernels are loaded at some size
+                call()
+            measured = {name: peak(call) for name, call in called.items()}
             found.append({name: size for name, size in measured.items() if size is not None})
     return found[1:]
 
@@ -193,7 +198,8 @@ def _versions() -> dict[str, str]:
 
 def _introduction(head: dict[str, Any], *, growing: bool) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in head["versions"].items())
-    where = f"{machine.described(head['processor'], head['speeds'])}; load {head['load'][0]:.1f}; {versions}."
+    when = f"{head['date']}, commit {head['commit']}, load {head['load'][0]:.1f}"
+    where = f"{machine.described(head['processor'], head['speeds'])}; {when}; {versions}."
     if growing:
         return (
             f"{where} A cell: ns an entry with one thread / with two / bytes of memory an entry at the peak of a call. "

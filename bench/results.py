@@ -18,11 +18,11 @@ def keep(head: dict[str, Any], found: Sequence[dict[str, Any]], folder: Path) ->
     """Write the file of this processor. Rows that were not measured now stay as they are; each tells its commit."""
     path = folder / f"{slug(head['processor'])}.json"
     kept = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-    here = commit()
+    here = head["commit"]
     rows = {(row["row"], row["entries"]): row for row in kept}
     rows |= {(row["row"], row["entries"]): condensed(row) | {"commit": here} for row in found}
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({**head, "commit": here, "rows": list(rows.values())}, indent=1, ensure_ascii=False)
+    text = json.dumps({**head, "rows": list(rows.values())}, indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
     return path
 

@@ -102,8 +102,6 @@ def test_bytes_that_an_operation_moves():
 
 
 def test_before_and_after(tmp_path):
-    found = json.loads(bench("--rows", "unpack, uniform, CSR", "--json", "--against", str(ROOT)))["rows"]
-    assert [row["times"]["before"]["minimum"] > 0 for row in found] == [True]
     lines = bench("--rows", "unpack, uniform, CSR", "--against", str(ROOT)).splitlines()
     assert lines[2].endswith("| before | before → ours |")
     assert " ×, ratio " in lines[4]
