@@ -22,9 +22,17 @@ def keep(head: dict[str, Any], found: Sequence[dict[str, Any]], folder: Path) ->
     rows = {(row["row"], row["entries"]): row for row in kept}
     rows |= {(row["row"], row["entries"]): condensed(row) | {"commit": here} for row in found}
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({**head, "rows": list(rows.values())}, indent=1, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    path.write_text(as_text({**head, "rows": list(rows.values())}), encoding="utf-8")
     return path
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """JSON with a line for each field and each row, so that changes are seen line by line."""
+    lines = [
+        f"{json.dumps(key)}: {json.dumps(told, ensure_ascii=False)}" for key, told in found.items() if key != "rows"
+    ]
+    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in found["rows"])
+    return "{\n" + ",\n".join(lines) + f',\n"rows": [\n{rows}\n]}}\n'
 
 
 def condensed(row: dict[str, Any]) -> dict[str, Any]:
