@@ -315,11 +315,11 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     dims = tuple(tree.dims[k] for k in order)
     runs: tuple[Array | None, ...] = ()
     if ordered < rank and kernels.worth(count) and sorting.layout(dims) and all(level.fused() for level in levels):
-        repeated = [k for k, (_, p) in enumerate(columns) if p is not None]
-        for k in repeated[: -sorting.MAX_RUNS]:  # the outer ones, whose runs are the longest
-            x, pointers = columns[k]
-            columns[k] = (repeat_to(x, pointers, count), None)
-        made = [(x, p) if p is None else _filled(x, p) for x, p in columns]
+        inner = [k for k, (_, p) in enumerate(columns) if p is not None][-sorting.MAX_RUNS :]
+        made: list[tuple[Array, Array | None]] = [
+            (x, None) if p is None else _filled(x, p) if k in inner else (repeat_to(x, p, count), None)
+            for k, (x, p) in enumerate(columns)
+        ]
         coords, runs = [x for x, _ in made], tuple(made[k][1] for k in order)
     else:
         coords = [x if p is None else repeat_to(x, p, count) for x, p in columns]
