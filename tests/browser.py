@@ -13,8 +13,8 @@ import pytest
 
 # As root there is no sandbox. Without the others, it looks for hosts of its own at every start.
 _WORDS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
 ]  # fmt: skip
 _NEEDED = ("chromium", "chromedriver")
 
@@ -144,7 +144,7 @@ def browser():
         ["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:
-        port = next(found[1] for line in driver.stdout if (found := re.search(r"on port (\d+)", line)))
+        port = next(found[1] for line in driver.stdout if (found := re.search(r"successfully on port (\d+)", line)))
         made = Browser(f"http://127.0.0.1:{port}")
         try:
             yield made

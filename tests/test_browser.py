@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow
 import pytest
 from browser import browser
 
@@ -39,6 +40,10 @@ PAGES = {
     "rank 4": lambda folder: entries((40, 2600, 26, 300), 30000).convert("dense, sparse, sparse(2)").report(),
     "hostile": lambda folder: entries((5, 6), 9).with_attributes({HOSTILE: [HOSTILE] * 3, "long": "x" * 5000}).report(),
     "rank 24": lambda folder: entries((3,) * 24, 500).convert("CSF").report(),
+    "huge": lambda folder: bl.pack([[0, 2**61], [5, 2**40]], [1e300, -1e-300], (2**62, 2**41), "DCSR").report(),
+    "labels": lambda folder: bl.from_table(
+        pyarrow.table({"x" * 70: ["a", "b"], HOSTILE: [HOSTILE, "c"], "v": [1, 2]}), ["x" * 70, HOSTILE], "v", "CSR"
+    ).report(),
     "faulty": lambda folder: report(faulty(folder)),
     "one value": lambda folder: bl.pack_dense(np.ones((2, 2)), "dense, band").report(),
 }

@@ -23,6 +23,7 @@ from .terminal import (
     progress_bars,
     say,
     table,
+    tell_written,
     write_text,
     wrong_call_if,
 )
@@ -74,6 +75,7 @@ def _draw(options: argparse.Namespace) -> int:
     with wrong_call_if(IndexError, OptionError, option="--dimensions"):
         drawn = tensor.draw(options.dimensions)
     write_text(options, options.out, drawn)
+    tell_written(options, options.out)
     return OK
 
 
@@ -88,7 +90,8 @@ def _report(options: argparse.Namespace) -> int:
         made = report(options.path)
     out = options.output or f"{os.path.splitext(os.path.basename(options.path.rstrip('/')))[0]}.html"
     faults = [str(fault) for fault in made.faults]
-    write_text(options, out, made.html, faults=faults)
+    write_text(options, out, made.html)
+    tell_written(options, out, faults=faults)
     if faults and not options.json:
         count = len(faults)
         say(f"error: {options.path}: {count} fault{'s' * (count > 1)}; the report lists them")

@@ -100,8 +100,8 @@ def is_standard(path: str | None) -> bool:
     return path in _STANDARD
 
 
-def write_text(options: argparse.Namespace, path: str, text: str, **found: Any) -> None:
-    """Write text to a path, or to standard output, and tell so. found: more to tell with --json."""
+def write_text(options: argparse.Namespace, path: str, text: str) -> None:
+    """Write text to a path, or to standard output."""
     if is_standard(path):
         if options.json:
             raise WrongCall("--json and - both write to standard output; leave one out")
@@ -109,7 +109,12 @@ def write_text(options: argparse.Namespace, path: str, text: str, **found: Any) 
         return
     with wrong_call_if(OSError), open(path, "w" if options.overwrite else "x", encoding="utf-8") as file:
         file.write(text)
-    tell(options, {"path": path, "bytes": os.path.getsize(path), **found}, f"wrote {path}")
+
+
+def tell_written(options: argparse.Namespace, path: str, **found: Any) -> None:
+    """Tell that a file was written. found: more to tell with --json."""
+    if not is_standard(path):
+        tell(options, {"path": path, "bytes": size_at(path), **found}, f"wrote {path}")
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import packing
-from ..engine.blocks import read_blocks
+from ..engine.blocks import read_block
 from ..engine.tree import Tree
 from ..levels import Level, Place
 from ..levels.positions import Array
@@ -32,16 +32,22 @@ def in_parts(tree: Tree) -> bool:
     return tree.regular and all(type(level).above is not Level.above for level in tree.levels)
 
 
-def blocks(tensor: Tensor, size: int = _AT_ONCE) -> Iterator[tuple[Sequence[Array], Array]]:
-    """The entries of a tensor, about `size` at a time: coordinates by dimension, and values."""
+def blocks(tensor: Tensor, size: int = _AT_ONCE, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
+    """The entries of a tensor, about `size` at a time: coordinates by dimension, and values.
+
+    most: of a tensor that is read in parts and has more entries, parts of so many together.
+    """
     held = tensor._held
     if isinstance(held, Through) and held.view is None:
-        for coords, values in blocks(held.stored, size):
+        for coords, values in blocks(held.stored, size, most):
             yield held._seen(coords, values)
         return
     if isinstance(held, Tree) and in_parts(held) and not (tensor.structure is not None and tensor._padded):
         stored_at = np.argsort(tensor.format.order)
-        for columns, values in read_blocks(held, size):
+        count = len(held.values)
+        starts = range(0, max(count, 1), size)
+        for start in starts if most is None or count <= most else starts[:: -(-count // most)]:
+            columns, values = read_block(held, range(start, min(start + size, count)))
             yield [columns[k] for k in stored_at], values
         return
     coords, values = tensor.unpack()
@@ -168,7 +174,7 @@ def fibers_of(tree: Tree) -> Iterator[Fibers]:
             yield found
         return
     walked = list(tree.walk())
-    counts = [*(n for _, _, n in walked[1:]), len(tree.values)]
+    counts = [*(n for _, _, n in walked), len(tree.values)][1:]
     for (place, arrays, n), children in zip(walked, counts, strict=True):
         found = Fibers(place, n, children)
         if place.arrays:

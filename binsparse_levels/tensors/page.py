@@ -48,6 +48,8 @@ background:#1a7f37;white-space:nowrap}
 vertical-align:top;color:inherit;white-space:normal}
 .bsp-report th{color:var(--soft);font-weight:500}
 .bsp-report .n{text-align:right;font-variant-numeric:tabular-nums;overflow-wrap:normal}
+.bsp-report .v{text-align:right}
+.bsp-report .short{max-width:560px}
 .bsp-report tr.me td{background:var(--card);font-weight:600}
 .bsp-report .chart{width:34%;white-space:nowrap}
 .bsp-report .narrow{width:18%}
@@ -135,9 +137,11 @@ def histogram(counts: Sequence[int], first: str, last: str, label: str) -> str:
 
 
 def shaded(counts: Array, label: str) -> str:
-    """A picture of cells, whose shade is the logarithm of the count. It takes at most five kilobytes."""
-    logs = np.log(np.maximum(counts, 1)) / np.log(max(int(counts.max(initial=0)), 1) + 1)
-    shades = np.where(counts > 0, 1 + np.minimum(_SHADES - 1, _SHADES * logs), 0)
+    """A picture of cells, whose shade is the logarithm of the count. It takes at most six kilobytes."""
+    logs = np.log(np.maximum(counts, 1))
+    least, most = np.min(logs, initial=np.inf, where=counts > 0), logs.max(initial=0)
+    share = (logs - least) / (most - least) if most > least else np.ones(counts.shape)
+    shades = np.where(counts > 0, 1 + np.minimum(_SHADES - 1, _SHADES * share), 0)
     data = base64.b64encode(_png(shades.astype(np.uint8))).decode()
     return f'<img alt="{escaped(label)}" src="data:image/png;base64,{data}">'
 

@@ -30,7 +30,9 @@ _HEAD = 8  # entries that are listed
 _FAULTS = 50  # faults that are listed
 _LONGEST = 4000  # characters of the attributes
 _LEVELS = 16  # levels that are listed
+_COMPARED = 6  # formats that are listed, beside the usual ones
 _SORTED, _SORTS = 2**24, 2**27  # entries whose formats are compared, in seconds, and in a gigabyte of memory
+_COUNTED = 2**26  # entries that are counted in half a minute; of more, some parts
 _MARK = {True: '<span class="badge">✓ sound</span>', False: '<span class="badge bad">✗ faulty</span>'}
 
 
@@ -87,18 +89,18 @@ def report_on(
             raise
         except BinsparseError as error:  # such as values whose chunks are damaged
             faults = error.problems
-    parts = [_head(title, tensor, False), section("Faults", listed(faults)), section("Levels", _levels(tensor, None))]
+    parts = [_head(title, tensor, False), section("Faults", _listed(faults)), section("Levels", _levels(tensor, None))]
     parts += [_on_disk(tensor, stored), _attributes(tensor), _foot(place)]
     return Report(title, "".join(parts), tuple(faults))
 
 
 def report_on_faults(title: str, faults: Sequence[Problem], place: str = "") -> Report:
     """The report on a file of which not even the header can be read."""
-    body = f"<h1>{escaped(clipped(title, 200))} {_MARK[False]}</h1>{section('Faults', listed(faults))}{_foot(place)}"
+    body = f"<h1>{escaped(clipped(title, 200))} {_MARK[False]}</h1>{section('Faults', _listed(faults))}{_foot(place)}"
     return Report(title, body, tuple(faults))
 
 
-def listed(faults: Sequence[Problem]) -> str:
+def _listed(faults: Sequence[Problem]) -> str:
     rows = [
         f"<tr>{cell(f'<code>{escaped(clipped(x.path, 400))}</code>')}{cell(escaped(clipped(x.message, 1000)))}</tr>"
         for x in faults[:_FAULTS]
@@ -150,15 +152,18 @@ def _sections(tensor: Tensor, stored: Mapping[str, int] | None) -> Iterator[str]
     tensor = _apart(tensor)
     source = tensor._source if in_parts(tensor._source) else tensor.stored._tree
     where, spread, first = Places(tensor.shape), Spread(), None
-    for coords, values in blocks(tensor):
+    for coords, values in blocks(tensor, most=_COUNTED):
         where.add(coords)
         spread.add(values)
         if first is None:
             first = [x[:_HEAD].copy() for x in (*coords, values)]
     fibers = list(fibers_of(source))
-    formats, why = _formats(tensor, spread.count)
+    entries = len(source.values) if len(source.values) > _COUNTED else spread.count
+    formats, why = _formats(tensor, entries)
     yield _verdict(tensor, formats)
-    yield _cards(tensor, spread.count, formats)
+    yield _cards(tensor, entries, formats)
+    if entries > spread.count:
+        yield f"<p>Places and values below are those of {spread.count:,} entries, in parts of the whole.</p>"
     yield section("Levels", _levels(tensor, fibers))
     yield section("Positions from level to level", _positions(fibers))
     yield section("Entries along each dimension", _marginals(tensor, where))
@@ -197,7 +202,9 @@ def _cards(tensor: Tensor, entries: int, formats: Sequence[Candidate]) -> str:
     if formats:
         facts.append(("smallest format", f"{clipped(formats[0].format, 60)}, {size_of(formats[0].nbytes)}"))
     cards = [f'<div class="wide"><small>shape</small><b>{escaped(shape or "scalar")}</b></div>']
-    cards += [f"<div><small>{name}</small><b>{escaped(text)}</b></div>" for name, text in facts]
+    for name, text in facts:
+        wide = ' class="wide"' if len(text) > 24 else ""
+        cards.append(f"<div{wide}><small>{name}</small><b>{escaped(text)}</b></div>")
     return f'<div class="cards">{"".join(cards)}</div>'
 
 
@@ -246,8 +253,8 @@ def _positions(fibers: Sequence[Fibers]) -> str:
     for x in shown:
         style = "stored" if x.place.arrays else "computed"
         share = 100 * math.log10(x.children + 1) / top
-        mean, level = _ratio(x.children, x.count), escaped(clipped(x.place.level, 60))
-        rows.append(f"<p><code>{level}</code>: {mean:,.3g} for each fiber</p>")
+        mean, level = _mean(x.children, x.count), escaped(clipped(x.place.level, 60))
+        rows.append(f"<p><code>{level}</code>: {mean} for each fiber</p>")
         rows.append(f'<div class="{style}" style="width:{share:.1f}%"></div><p>{x.children:,}</p>')
     return f'<div class="tree">{"".join(rows)}</div>' if rows else ""
 
@@ -268,7 +275,7 @@ def _lengths(fibers: Fibers) -> str:
     used = counts[: max((k for k, count in enumerate(counts) if count), default=0) + 1]
     empty = 100 * _ratio(counts[0], fibers.count)
     said = (
-        f"{fibers.count:,} fibers, {_ratio(fibers.children, fibers.count):.3g} on average, {fibers.longest:,} at most, "
+        f"{fibers.count:,} fibers, {_mean(fibers.children, fibers.count)} on average, {fibers.longest:,} at most, "
         f"{empty:.0f} % empty; each bar doubles the length"
     )
     drawn = page.histogram(used, "0", f"{fibers.longest:,}", "fiber lengths")
@@ -292,7 +299,7 @@ def _formats(tensor: Tensor, entries: int) -> tuple[list[Candidate], str]:
         return [], ""
     if rank > MAX_RANK or entries > _SORTED or entries * math.comb(rank, rank // 2) > _SORTS:
         return [], "<p>To compare formats, too many entries would be sorted here; call <code>advise</code>.</p>"
-    advice = advise(tensor)
+    advice = advise(_apart(tensor), count=_COMPARED)
     found = {c.format.canonical(): c for c in (*advice.candidates, *advice.compared)}
     return sorted(found.values(), key=lambda c: c.nbytes), ""
 
@@ -301,7 +308,7 @@ def _format_table(tensor: Tensor, formats: Sequence[Candidate]) -> str:
     if not formats:
         return ""
     own, smallest = tensor.stored.format.canonical(), max(formats[0].nbytes, 1)
-    longest = min(formats[-1].nbytes, 4 * smallest) or 1
+    longest = min(formats[-1].nbytes, 3 * smallest) or 1
     rows = []
     for c in formats:
         rest = c.nbytes - c.values_nbytes
@@ -322,7 +329,7 @@ def _values(tensor: Tensor, spread: Spread, first: Sequence[Any]) -> str:
     facts = []
     if spread.least is not None and kind != "b":
         found = (("least", spread.least), ("greatest", spread.greatest), ("mean", spread.mean))
-        facts += [(name, f"{value:.6g}") for name, value in found]
+        facts += [(name, f"{value:.4g}") for name, value in found]
     if kind in "biufc":
         facts += [("explicit zeros", f"{spread.zeros:,}"), ("negative", f"{spread.negative:,}")]
     if kind in "fc":
@@ -338,14 +345,16 @@ def _values(tensor: Tensor, spread: Spread, first: Sequence[Any]) -> str:
         ends = (f"{2.0 ** (there[0] - 1):.3g}", f"{2.0 ** min(there[-1], 1023):.3g}")
         what = "each bar doubles the absolute value" if width == 1 else f"a bar for {width} binary exponents"
         drawn = figure("magnitudes", what, page.histogram(counts, *ends, "magnitudes of the values"))
-    heads = _heads(*((escaped(_name(tensor, k)), "n") for k in range(min(tensor.ndim, 12))), ("value", "n"))
+    names = clipped(", ".join(_name(tensor, k) for k in range(tensor.ndim)), 300)
     *coords, values = first
     rows = []
     for k, value in enumerate(values):
-        place = "".join(cell(f"{int(x[k])}", "n") for x in coords[:12])
-        rows.append(f"<tr>{place}{cell(escaped(clipped(value, 60)), 'n')}</tr>")
+        place = clipped(", ".join(f"{int(x[k])}" for x in coords), 300)
+        rows.append(f"<tr>{cell(place)}{cell(escaped(clipped(value, 60)), 'v')}</tr>")
+    heads = _heads(escaped(names), ("value", "v"))
     cards = f'<div class="cards">{cards}</div>' if cards else ""
-    return cards + drawn + (f"<p>The first entries:</p>{page.table(heads, rows)}" if rows else "")
+    entries = f'<p>The first entries:</p><div class="short">{page.table(heads, rows)}</div>' if rows else ""
+    return cards + drawn + entries
 
 
 def _on_disk(tensor: Tensor, stored: Mapping[str, int] | None) -> str:
@@ -403,6 +412,11 @@ def _name(tensor: Tensor, k: int) -> str:
 def _heads(*heads: str | tuple[str, str]) -> list[str]:
     """Cells of the head of a table, from their text, with their style where they have one."""
     return [cell(head, "", "th") if isinstance(head, str) else cell(*head, "th") for head in heads]
+
+
+def _mean(part: int, whole: int) -> str:
+    mean = _ratio(part, whole)
+    return f"{mean:,.0f}" if mean >= 100 else f"{mean:.3g}"
 
 
 def _ratio(part: int, whole: int) -> float:
