@@ -60,7 +60,7 @@ def _facts(first: Tensor, second: Tensor) -> Iterator[dict[str, str]]:
     if first.shape != second.shape:
         yield {"what": "shape", "first": times(first.shape), "second": times(second.shape)}
     if not alike:
-        said = ["none" if fill is None else clipped(fill, _LONGEST) for fill in fills]
+        said = ["none" if fill is None else clipped(str(fill), _LONGEST) for fill in fills]
         yield {"what": "fill value", "first": said[0], "second": said[1]}
 
 
@@ -103,7 +103,7 @@ def _place(coords: Sequence[Array], k: int) -> tuple[int, ...]:
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None else clipped(value, _LONGEST)
+    return None if value is None else clipped(str(value), _LONGEST)
 
 
 COMMANDS: dict[str, tuple[Any, ...]] = {

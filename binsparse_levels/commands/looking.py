@@ -170,7 +170,7 @@ def _labelled(coordinate: int, known: Any) -> str:
 
 
 def _short(item: Any) -> str:
-    return escaped(clipped(item, _LONGEST))
+    return escaped(clipped(str(item), _LONGEST))
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -88,6 +88,7 @@ def progress_bars() -> Iterator[Callable[..., None]]:
                             if task.total is None:
                                 bars.update(task.id, total=1, completed=1)
                         stages[stage] = bars.add_task(stage, total=total)
+                    done, total = (1, 1) if total == 0 else (done, total)  # nothing to do is done
                     bars.update(stages[stage], completed=done, total=total)
 
                 yield show

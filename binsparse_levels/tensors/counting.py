@@ -32,7 +32,7 @@ def in_parts(tree: Tree) -> bool:
     return tree.regular and all(type(level).above is not Level.above for level in tree.levels)
 
 
-def blocks(tensor: Tensor, size: int = _AT_ONCE, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
+def blocks(tensor: Tensor, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
     """The entries of a tensor, about `size` at a time: coordinates by dimension, and values.
 
     most: of a tensor that is read in parts and has more entries, parts of so many together.

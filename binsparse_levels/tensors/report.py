@@ -25,7 +25,7 @@ from .mapping import Through
 from .page import bar, cell, figure, grid, section, size_of
 from .tensor import Tensor
 
-_AT_ONCE = 2**20  # items that are checked at once
+_AT_ONCE = 2**20  # items that are checked, and entries that are counted, at once
 _HEAD = 8  # entries that are listed
 _FAULTS = 50  # faults that are listed
 _LONGEST = 4000  # characters of the attributes
@@ -152,7 +152,7 @@ def _sections(tensor: Tensor, stored: Mapping[str, int] | None) -> Iterator[str]
     tensor = _apart(tensor)
     source = tensor._source if in_parts(tensor._source) else tensor.stored._tree
     where, spread, first = Places(tensor.shape), Spread(), None
-    for coords, values in blocks(tensor, most=_COUNTED):
+    for coords, values in blocks(tensor, _AT_ONCE, _COUNTED):
         where.add(coords)
         spread.add(values)
         if first is None:

@@ -1,6 +1,8 @@
 """Reports: right numbers, escaped text, a bounded size, faults that are told, and files that are read in parts."""
 
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -118,7 +120,7 @@ def test_values_of_any_type(dtype):
     spread = counting.Spread()
     for part in np.array_split(values, 3):
         spread.add(part)
-    pack_dense(values, "DVEC").report()
+    assert pack([range(5)], values, 5, "CVEC").report().faults == ()
     numbers = values.dtype.kind in "biufc"
     finite = np.abs(values[np.isfinite(values)]) if numbers else np.zeros(0)
     assert (spread.count, spread.nans, spread.infinite) == (5, *((1, 1) if values.dtype.kind in "fc" else (0, 0)))
@@ -191,17 +193,17 @@ def test_a_page_is_written_once(tmp_path):
 # Views and maps
 
 
-@pytest.mark.parametrize("map", [None, "0/2, 1/4, 0%2, 1%4", "(0 1)"])
+MAPS = [None, "0/2, 1/4, 0%2, 1%4", "(0 1)"]
+
+
+@pytest.mark.parametrize("map", MAPS)
 def test_views_and_maps(map):
     cells = np.arange(48).reshape(6, 8) % 5
     tensor = pack_dense(cells, "COO", map=map) if map else pack_dense(cells, "COO")
     count = np.count_nonzero(cells)
     page = Page(tensor.report().html)
     assert f"shape 6 × 8 entries {count} " in page.text
-    assert (", map  0/2, 1/4" in page.text, ", map  (0 1)" in page.text) == (
-        map == "0/2, 1/4, 0%2, 1%4",
-        map == "(0 1)",
-    )
+    assert [words in page.text for words in (", map  0/2, 1/4", ", map  (0 1)")] == [map == x for x in MAPS[1:]]
     viewed = tensor[1:, ::2]
     assert f"shape 5 × 4 entries {np.count_nonzero(cells[1:, ::2])} " in Page(viewed.report().html).text
 
@@ -270,6 +272,40 @@ def test_a_report_finds_the_faults_that_read_finds(tensor):
         made = report(changed)
         assert (made.faults == ()) == sound
         Page(made.html)
+
+
+def test_more_entries_than_are_counted_are_counted_in_parts(monkeypatch):
+    monkeypatch.setattr("binsparse_levels.tensors.report._AT_ONCE", 100)
+    monkeypatch.setattr("binsparse_levels.tensors.report._COUNTED", 1000)
+    random = np.random.default_rng(0)
+    coords = [random.integers(0, 900, 5000) for _ in range(2)]
+    tensor = pack(coords, np.ones(5000), (900, 900), "CSR", duplicates="sum")
+    text = Page(tensor.report().html).text
+    assert f"entries {len(tensor.values):,} " in text
+    counted = int(re.search(r"those of ([\d,]+) entries", text)[1].replace(",", ""))
+    assert 500 <= counted <= 1000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the system tells no peak of a process")
+def test_the_report_on_a_file_takes_bounded_memory_and_seconds(tmp_path):
+    """Without the comparison of formats, which takes memory by the entries up to a bound."""
+    random = np.random.default_rng(0)
+    cells = random.permutation(2**25)[: 6 * 10**6]
+    write = {"values": np.ones(len(cells)), "shape": (2**12, 2**13), "format": "CSR"}
+    bl.write(tmp_path / "a.h5", pack([cells >> 13, cells & (2**13 - 1)], **write))
+    code = (
+        "import sys, time; from pathlib import Path; from binsparse_levels.io.reporting import report;"
+        "from binsparse_levels.tensors import report as page; page._SORTED = 0; began = time.monotonic();"
+        "assert not report(sys.argv[1]).faults; print(time.monotonic() - began,"
+        "Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "a.h5"], capture_output=True, text=True, timeout=280, check=True
+    )
+    seconds, kilobytes = map(float, found.stdout.split())
+    assert kilobytes < 280 * 1024  # the entries alone would take 144 MB more
+    assert seconds < 60
 
 
 def test_a_missing_file_has_no_report(tmp_path):
