@@ -90,7 +90,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
 
 def _similar(word: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(word, known, 1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _arguments(command: str) -> list[tuple[str, dict[str, Any]]]:

@@ -385,7 +385,7 @@ def test_pictures_are_svg_alone(run, path, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["convert", "{a}", "{b}", "--formt", "CSR"], "'--formt' is not known; did you mean --format?"),
+        (["convert", "{a}", "{b}", "--formt", "CSR"], "'--formt' is not known (did you mean --format?)"),
         (["convert", "{a}", "{b}", "--overwrit=1"], "--overwrite"),
         (["conver", "{a}"], "did you mean convert?"),
         (["convert", "{a}", "{b}", "--duplicates", "summ"], "did you mean sum?"),

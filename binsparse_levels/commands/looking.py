@@ -46,7 +46,7 @@ def _info(options: argparse.Namespace) -> int:
     cells = descriptor.number_of_stored_values
     alias = descriptor.format.alias
     rows = [
-        ["format", str(descriptor.format) + ("" if alias is None else f" ({alias})")],
+        ["format", str(descriptor.format) + ("" if alias in (None, str(descriptor.format)) else f" ({alias})")],
         ["shape", times(descriptor.shape)],
         ["stored values", "unknown" if cells is None else str(cells)],
         ["data type", str(descriptor.data_types["values"])],

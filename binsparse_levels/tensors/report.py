@@ -203,7 +203,7 @@ def _cards(tensor: Tensor, entries: int, formats: Sequence[Candidate]) -> str:
         facts.append(("smallest format", f"{clipped(formats[0].format, 60)}, {size_of(formats[0].nbytes)}"))
     cards = [f'<div class="wide"><small>shape</small><b>{escaped(shape or "scalar")}</b></div>']
     for name, text in facts:
-        wide = ' class="wide"' if len(text) > 24 else ""
+        wide = ' class="wide"' if len(text) > 16 else ""
         cards.append(f"<div{wide}><small>{name}</small><b>{escaped(text)}</b></div>")
     return f'<div class="cards">{"".join(cards)}</div>'
 
