@@ -17,6 +17,7 @@ from ..arrays import LazyArray
 from ..engine.tree import Tree
 from ..errors import BinsparseError, LimitError, PathExistsError, Problem
 from ..formats.descriptor import VERSION
+from ..levels import LEVELS
 from . import page
 from .advice import MAX_RANK, Candidate, advise
 from .counting import Fibers, Places, Spread, blocks, fibers_of, in_parts
@@ -299,20 +300,24 @@ def _formats(tensor: Tensor, entries: int) -> tuple[list[Candidate], str]:
         return [], ""
     if rank > MAX_RANK or entries > _SORTED or entries * math.comb(rank, rank // 2) > _SORTS:
         return [], "<p>To compare formats, too many entries would be sorted here; call <code>advise</code>.</p>"
-    advice = advise(_apart(tensor), count=_COMPARED)
-    found = {c.format.canonical(): c for c in (*advice.candidates, *advice.compared)}
-    return sorted(found.values(), key=lambda c: c.nbytes), ""
+    specified = [name for name, kind in LEVELS.items() if kind.specified]  # which other programs read too
+    advice = advise(_apart(tensor), count=_COMPARED, kinds=specified)
+    own = Candidate(tensor.stored.format, tensor.nbytes, _value_bytes(tensor._source), None)
+    others = {c.format.canonical(): c for c in (*advice.candidates, *advice.compared)}
+    if tensor.map is None:
+        others.pop(own.format.canonical(), None)
+    return sorted([own, *others.values()], key=lambda c: c.nbytes), ""
 
 
 def _format_table(tensor: Tensor, formats: Sequence[Candidate]) -> str:
     if not formats:
         return ""
-    own, smallest = tensor.stored.format.canonical(), max(formats[0].nbytes, 1)
+    smallest = max(formats[0].nbytes, 1)
     longest = min(formats[-1].nbytes, 3 * smallest) or 1
     rows = []
     for c in formats:
         rest = c.nbytes - c.values_nbytes
-        me = ' class="me"' if tensor.map is None and c.format.canonical() == own else ""
+        me = ' class="me"' if c.format is tensor.stored.format else ""
         beyond = "…" if c.nbytes > longest else ""
         bars = bar(min(rest / longest, 0.9), "two") + bar(min(c.values_nbytes / longest, max(0.9 - rest / longest, 0)))
         name = f"<code>{escaped(clipped(c.format, 300))}</code>{' ← this one' if me else ''}"
@@ -321,7 +326,10 @@ def _format_table(tensor: Tensor, formats: Sequence[Candidate]) -> str:
             f"{cell(f'{c.nbytes / smallest:.2f}', 'n')}{cell(bars + beyond, 'chart wide-only')}</tr>"
         )
     key = '<span class="key two"></span>indices and pointers <span class="key"></span>values'
-    return page.table([*_heads("format", ("bytes", "n"), ("ratio", "n")), cell(key, "chart wide-only", "th")], rows)
+    said = "<p>This format, and formats of levels that all programs read:</p>"
+    return said + page.table(
+        [*_heads("format", ("bytes", "n"), ("ratio", "n")), cell(key, "chart wide-only", "th")], rows
+    )
 
 
 def _values(tensor: Tensor, spread: Spread, first: Sequence[Any]) -> str:
