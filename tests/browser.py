@@ -130,7 +130,7 @@ def _install():
     """Install what is missing, where this is a machine for tests and we may."""
     if _missing() and os.environ.get("CI") and shutil.which("apt-get") and os.geteuid() == 0:
         waiting = ["-q", "-y", "-o", "DPkg::Lock::Timeout=200"]
-        for words in (["update"], ["install", "--no-install-recommends", "chromium", "chromium-driver"]):
+        for words in (["update"], ["install", "chromium", "chromium-driver"]):
             subprocess.run(["apt-get", *waiting, *words], capture_output=True, timeout=280, check=False)
 
 

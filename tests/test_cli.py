@@ -238,6 +238,10 @@ def test_list_and_info_of_a_file_of_groups(run, groups, path):
         assert json.loads(run(command, groups, "--json")[1])["tensors"][1] == {
             "group": "b/c", "shape": [3, 4], "format": "CSR", "number_of_stored_values": 2, "bytes": 40
         }  # fmt: skip
+    for place in (f"{groups}:b", f"{groups}:none"):
+        status, out, err = run("info", place)
+        assert (status, out) == (1, "")
+        assert err.count(place) == 1
     assert run("list", path)[1].splitlines()[2].split()[:4] == ["/", "3", "×", "4"]
 
 

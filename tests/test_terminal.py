@@ -1,16 +1,13 @@
 """The command line in a terminal: a pseudo-terminal of the system, whose screen pyte draws as a real one would."""
 
 import contextlib
-import fcntl
 import json
 import os
-import pty
 import select
 import signal
 import struct
 import subprocess
 import sys
-import termios
 import time
 
 import numpy as np
@@ -18,6 +15,8 @@ import pyte
 import pytest
 
 from binsparse_levels import pack, write
+
+fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))  # not on Windows
 
 pytestmark = pytest.mark.slow
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
+from ..containers.base import split_path
 from ..errors import BinsparseError, OptionError, PathMissingError
 from ..formats.format import Format
 from ..formats.index_map import KEY
@@ -31,11 +32,10 @@ def _info(options: argparse.Namespace) -> int:
     except PathMissingError:
         raise
     except BinsparseError:
-        groups = _groups(options.path)
-        if not groups or groups == ["/"]:
+        groups = [] if split_path(options.path)[1] else _groups(options.path)
+        if not groups or "/" in groups:
             raise
-        _print_groups(options, groups)  # the tensors are in groups, of which none was named
-        return OK
+        return _print_groups(options, groups)  # no group was named
     for text in found.repairs:
         say(f"warning: {text}")
     summary = _summary(options.path, found)

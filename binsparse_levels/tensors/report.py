@@ -327,9 +327,8 @@ def _format_table(tensor: Tensor, formats: Sequence[Candidate]) -> str:
         )
     key = '<span class="key two"></span>indices and pointers <span class="key"></span>values'
     said = "<p>This format, and formats of levels that all programs read:</p>"
-    return said + page.table(
-        [*_heads("format", ("bytes", "n"), ("ratio", "n")), cell(key, "chart wide-only", "th")], rows
-    )
+    heads = [*_heads("format", ("bytes", "n"), ("ratio", "n")), cell(key, "chart wide-only", "th")]
+    return said + page.table(heads, rows)
 
 
 def _values(tensor: Tensor, spread: Spread, first: Sequence[Any]) -> str:
