@@ -33,7 +33,7 @@ _JSON = flag("--json", "print one JSON object, also for an error")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status.
+    """Run one command and return its exit status. Raises SystemExit for words that are no command.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warnings.simplefilter("always", DialectWarning)
         warnings.showwarning = lambda message, *_: say(f"warning: {message}")
         try:
-            options = _parsed(words)
+            options = _parsed(words, as_json)
             if options.plugin:
                 load_plugins(*options.plugin)
             given = vars(options)
@@ -78,13 +78,16 @@ class _Parser(argparse.ArgumentParser):
         raise WrongCall(f"{message}; see {self.prog} --help")
 
 
-def _parsed(words: Sequence[str]) -> argparse.Namespace:
-    parser = _parser()
-    options, unknown = parser.parse_known_args(words)
-    if unknown:
-        known = [name for name, _ in _arguments(options.command) if name.startswith("-")]
-        meant = _similar(unknown[0].partition("=")[0], known)
-        raise WrongCall(f"{unknown[0]!r} is not known{meant}; see {PROGRAM} {options.command} --help")
+def _parsed(words: Sequence[str], as_json: bool) -> argparse.Namespace:
+    """The arguments. Says what is wrong with them and raises SystemExit, as argparse does."""
+    try:
+        options, unknown = _parser().parse_known_args(words)
+        if unknown:
+            known = [name for name, _ in _arguments(options.command) if name.startswith("-")]
+            meant = _similar(unknown[0].partition("=")[0], known)
+            raise WrongCall(f"{unknown[0]!r} is not known{meant}; see {PROGRAM} {options.command} --help")
+    except WrongCall as error:
+        raise SystemExit(fail(error, WRONG_CALL, json=as_json)) from None
     return options
 
 

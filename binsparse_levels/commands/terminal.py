@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..containers.base import split_path
+from ..system import STANDARD_OUTPUT
 
 OK, FAULTY_INPUT, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
 STATUSES = {
@@ -22,7 +23,6 @@ STATUSES = {
     INTERRUPTED: "interrupted by Ctrl-C",
 }
 PROGRAM = "binsparse-levels"
-_STANDARD = ("-", "/dev/stdout")
 
 
 class WrongCall(Exception):
@@ -98,7 +98,7 @@ def progress_bars() -> Iterator[Callable[..., None]]:
 
 def is_standard(path: str | None) -> bool:
     """Whether a path means standard output."""
-    return path in _STANDARD
+    return path in ("-", STANDARD_OUTPUT)
 
 
 def write_text(options: argparse.Namespace, path: str, text: str) -> None:
