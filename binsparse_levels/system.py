@@ -10,6 +10,7 @@ import sys
 import threading
 from typing import IO, Any
 
+STANDARD_OUTPUT = "/dev/stdout"  # its path, where it has one
 _MOST = 2**30  # bytes of one read: macOS refuses 2**31 and more
 _seeking = threading.Lock()
 

@@ -1,17 +1,22 @@
 """The command line as a user calls it: exit status, what goes where, no tracebacks."""
 
+import contextlib
+import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
-from binsparse_levels import pack, read, write
-from binsparse_levels.cli import main
+from binsparse_levels import from_table, pack, read, testing, write
+from binsparse_levels.cli import _parser, main
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "tests" / "data"
@@ -213,6 +218,279 @@ def test_as_a_module_and_without_numba():
         [sys.executable, "-m", "binsparse_levels", "--version"], capture_output=True, text=True, timeout=60
     )
     assert run.stdout.startswith("binsparse-levels 0.")
+
+
+# Looking into files
+
+
+@pytest.fixture
+def groups(tmp_path):
+    for name in ("a", "b/c"):
+        write(f"{tmp_path}/g.h5:{name}", pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    return tmp_path / "g.h5"
+
+
+def test_list_and_info_of_a_file_of_groups(run, groups, path):
+    for command in ("list", "info"):
+        status, text, err = run(command, groups)
+        assert (status, err) == (0, "")
+        assert [line.split()[0] for line in text.splitlines()[2:]] == ["a", "b/c"]
+        assert json.loads(run(command, groups, "--json")[1])["tensors"][1] == {
+            "group": "b/c", "shape": [3, 4], "format": "CSR", "number_of_stored_values": 2, "bytes": 40
+        }  # fmt: skip
+    for place in (f"{groups}:b", f"{groups}:none"):
+        status, out, err = run("info", place)
+        assert (status, out) == (1, "")
+        assert err.count(place) == 1
+    assert run("list", path)[1].splitlines()[2].split()[:4] == ["/", "3", "×", "4"]
+
+
+def test_list_shows_faulty_tensors(run, groups):
+    import h5py
+
+    with h5py.File(groups, "r+") as file:
+        del file["a/indices_1"]
+    status, text, _ = run("list", groups)
+    assert status == 1
+    assert "faulty" in text.splitlines()[2]
+    assert json.loads(run("list", groups, "--json")[1])["tensors"][0]["error"] == "ArrayError"
+
+
+def test_head(run, tmp_path):
+    status, text, err = run("head", TRIGRAMS, "--count", "3")
+    assert (status, err) == (0, "")
+    assert len(text.splitlines()) == 5
+    coords, values = read(TRIGRAMS).unpack()
+    told = json.loads(run("head", TRIGRAMS, "--json")[1])["entries"]
+    assert [entry["coordinates"] for entry in told] == np.array(coords)[:, :10].T.tolist()
+    assert [entry["value"] for entry in told] == list(map(str, values[:10]))
+    write(tmp_path / "empty.h5", pack([[], []], [], (3, 4), "CSR"))
+    assert run("head", tmp_path / "empty.h5")[0] == 0
+    assert run("head", TRIGRAMS, "--count", "0")[0] == 2
+
+
+def test_head_shows_labels(run, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"item": ["pen", "ink\x1b[1m"], "user": [7, 9], "value": [1.5, 2.5]})
+    write(tmp_path / "a.h5", from_table(table, ["item", "user"], "value", "CSR"))
+    lines = run("head", tmp_path / "a.h5")[1].splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        ["item", "user", "value"], ["pen", "7", "1.5"], ["ink\\x1b[1m", "9", "2.5"]
+    ]  # fmt: skip
+
+
+# Comparing
+
+
+def test_equal_tensors_in_other_formats_do_not_differ(run, tmp_path):
+    write(tmp_path / "a.npz", read(TRIGRAMS).convert("CSF"))
+    assert run("diff", TRIGRAMS, tmp_path / "a.npz") == (0, "", "")
+    told = json.loads(run("diff", TRIGRAMS, tmp_path / "a.npz", "--json")[1])
+    assert (told["equal"], told["differing_entries"]) == (True, 0)
+
+
+def test_differing_entries_are_told_in_order(run, tmp_path):
+    first = pack([[0, 1, 2, 2], [1, 0, 0, 3]], [1.0, 2.0, np.nan, 4.0], (3, 4), "CSR")
+    second = pack([[0, 1, 1, 2], [1, 0, 3, 0]], [1.0, 5.0, 6.0, np.nan], (3, 4), "CSC", fill_value=0)
+    write(tmp_path / "a.h5", first)
+    write(tmp_path / "b.h5", second)
+    status, text, err = run("diff", tmp_path / "a.h5", tmp_path / "b.h5")
+    assert (status, err) == (1, "")
+    assert text.splitlines() == [
+        "fill value: none | 0.0", "< (1, 0) 2.0", "> (1, 0) 5.0", "> (1, 3) 6.0", "< (2, 3) 4.0"
+    ]  # fmt: skip
+    status, text, err = run("diff", tmp_path / "a.h5", tmp_path / "b.h5", "--count", "1")
+    assert (status, len(text.splitlines())) == (1, 3)
+    assert "2 of 3 entries that differ are not shown" in err
+
+
+@settings(deadline=None)
+@given(testing.tensors(max_rank=3, dtypes=("int8",)), testing.tensors(max_rank=3, dtypes=("int8",)))
+def test_diff_agrees_with_equals(first, second):
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [f"{folder}/a.npz", f"{folder}/b.npz"]
+        for path, tensor in zip(paths, (first, second), strict=True):
+            write(path, tensor)
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert main(["diff", *paths]) == int(not first.equals(second))
+            assert main(["diff", paths[0], paths[0]]) == 0
+
+
+def test_trouble_of_diff_is_a_wrong_call(run, path, tmp_path):
+    for other in (tmp_path / "none.h5", DATA / "golden" / "malformed" / "ptr_negative.bsp.h5"):
+        status, out, err = run("diff", path, other)
+        assert (status, out) == (2, "")
+        assert err.count(str(other)) == 1
+    write(tmp_path / "c.h5", pack([[0], [0]], [1.0], (5, 5), "CSR"))
+    status, text, _ = run("diff", path, tmp_path / "c.h5")
+    assert status == 1
+    assert "shape: 3 × 4 | 5 × 5" in text
+
+
+# Output: files, standard output, JSON, errors
+
+
+def test_report(run, path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("report", path) == (0, "", "")
+    assert "✓ sound" in (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert run("report", path)[0] == 2  # it exists
+    assert run("report", path, "-o", "-")[1].startswith("<!doctype html>")
+    faulty = DATA / "golden" / "malformed" / "ptr_negative.bsp.h5"
+    status, _, err = run("report", faulty, "-o", tmp_path / "b.html")
+    assert status == 1
+    assert "1 fault" in err
+    assert "pointers_to_1[3]" in (tmp_path / "b.html").read_text(encoding="utf-8")
+    status, text, err = run("report", faulty, "-o", tmp_path / "b.html", "--overwrite", "--json")
+    assert (status, err) == (1, "")
+    assert "pointers_to_1[3]" in json.loads(text)["faults"][0]
+    assert run("report", tmp_path / "none.h5")[0] == 1
+
+
+@pytest.mark.parametrize("word", ["-", "/dev/stdout"])
+def test_what_goes_to_standard_output(path, tmp_path, word):
+    def call(*words):
+        command = [sys.executable, "-m", "binsparse_levels", *map(str, words)]
+        return subprocess.run(command, capture_output=True, timeout=60)
+
+    assert call("draw", path, word).stdout.startswith(b"<svg")
+    (tmp_path / "b.h5").write_bytes(call("convert", path, word, "--kind", "hdf5", "--format", "CSR").stdout)
+    assert read(tmp_path / "b.h5").equals(read(path))
+    assert call("convert", path, word, "--kind", "matrix_market").stdout.startswith(b"%%MatrixMarket")
+    for wrong in ((), ("--kind", "zarr"), ("--kind", "hdf5", "--json")):
+        found = call("convert", path, word, *wrong)
+        assert found.returncode == 2, found
+
+
+def test_convert_has_the_options_of_write(run, path, tmp_path):
+    out = tmp_path / "b.zarr"
+    words = ("--compression", "gzip", "--chunks", "2", "--shards", "4", "--checksum", "--spec-version", "0.1")
+    assert run("convert", path, out, *words) == (0, "", "")
+    assert read(out).equals(read(path))
+    assert json.loads(run("info", out, "--json")[1])["version"] == "0.1"
+    metadata = (out / "values" / "zarr.json").read_text()
+    assert "gzip" in metadata
+    assert "crc32c" in metadata
+    assert run("convert", path, tmp_path / "c.xyz", "--kind", "npz", "--memory", "1G") == (0, "", "")
+    assert read(tmp_path / "c.xyz").equals(read(path))
+    told = json.loads(run("convert", path, tmp_path / "d.h5", "--json")[1])
+    assert told["bytes"] == (tmp_path / "d.h5").stat().st_size
+    assert told["seconds"] >= 0
+
+
+def test_pictures_are_svg_alone(run, path, tmp_path):
+    for words in (["draw", path, tmp_path / "a.png"], ["advise", path, "--picture", tmp_path / "a.PDF"]):
+        status, _, err = run(*words)
+        assert status == 2
+        assert "SVG" in err
+    assert [x.name for x in tmp_path.iterdir()] == ["a.h5"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["convert", "{a}", "{b}", "--formt", "CSR"], "'--formt' is not known (did you mean --format?)"),
+        (["convert", "{a}", "{b}", "--overwrit=1"], "--overwrite"),
+        (["conver", "{a}"], "did you mean convert?"),
+        (["convert", "{a}", "{b}", "--duplicates", "summ"], "did you mean sum?"),
+        (["info"], "see binsparse-levels info --help"),
+        (["draw", "{a}", "{b}", "--dimensions", "7"], "--dimensions: there is no dimension 7"),
+        (["draw", "{a}", "{b}", "--dimensions", "0,0"], "--dimensions: expected one or two different"),
+        (["advise", "{a}", "--slices-by", "7"], "--slices-by: there is no dimension 7"),
+        (["convert", "{a}", "{a}"], "already exists; pass --overwrite"),
+        (["repair", "{a}", "{a}"], "already exists"),
+    ],
+)
+def test_wrong_calls_say_what_was_meant(run, path, words, said):
+    words = [word.format(a=path, b=path.parent / "b.h5") for word in words]
+    status, out, err = run(*words)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+    status, out, err = run(*words, "--json")
+    assert (status, err) == (2, "")
+    told = json.loads(out)
+    assert (told["ok"], bool(told["error"])) == (False, True)
+    assert said.removeprefix("--dimensions: ") in " ".join(fault["message"] for fault in told["problems"])
+
+
+def test_errors_begin_with_the_path_once(run, tmp_path):
+    (tmp_path / "text.h5").write_bytes(b"hello")
+    malformed = DATA / "golden" / "malformed"
+    for path in (tmp_path / "none.h5", tmp_path / "text.h5", malformed / "idx_unsorted.bsp.h5"):
+        for words in (["check"], ["convert", tmp_path / "b.h5"], ["head"], ["advise"], ["draw", tmp_path / "b.svg"]):
+            status, _, err = run(words[0], path, *words[1:])
+            if status:
+                assert status == 1
+                assert err.startswith(f"binsparse-levels: error: {path}: ")
+                assert err.count(str(path)) == 1
+
+
+def test_every_command_prints_json(run, path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "a.parquet")
+    calls = {
+        "info": [path], "list": [path], "head": [path], "check": [path], "diff": [path, path],
+        "convert": [path, "b.h5"], "repair": [path, "c.h5"], "clean": ["."], "advise": [path], "draw": [path, "a.svg"],
+        "report": [path], "formats": [], "build": ["a.parquet", "a.zarr", *SUMS],
+        "plan": ["a.parquet", "b.zarr", *SUMS, "--work", "work"], "progress": ["work"], "step": ["work", "sample"],
+    }  # fmt: skip
+    every = next(action.choices for action in _parser()._actions if isinstance(action.choices, dict))
+    assert set(every) - set(calls) == {"commit", "completion", "warm-up"}
+    for command, words in calls.items():
+        status, out, err = run(command, *words, "--json")
+        assert (status, err) == (0, ""), command
+        json.loads(out)
+    status, out, err = run("commit", "work", "--json")
+    assert (status, err) == (1, "")
+    assert json.loads(out)["error"]
+
+
+def test_the_exit_statuses_are_in_the_help(run):
+    status, text, _ = run("--help")
+    assert status == 0
+    assert [line.split()[0] for line in text.partition("exit status:")[2].splitlines()[1:]] == ["0", "1", "2", "130"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion(run, shell):
+    pytest.importorskip("shtab")
+    status, text, _ = run("completion", shell)
+    assert status == 0
+    for word in ("convert", "warm-up", "slices-by"):
+        assert word in text
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_completion_in_a_shell(run, tmp_path):
+    pytest.importorskip("shtab")
+    (tmp_path / "script").write_text(run("completion", "bash")[1])
+    asked = 'COMP_WORDS=(binsparse-levels convert --over) COMP_CWORD=2; _shtab_binsparse_levels; echo "${COMPREPLY[@]}"'
+    found = subprocess.run(
+        ["bash", "-c", f". {tmp_path}/script; {asked}"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert found.stdout.strip() == "--overwrite", found.stderr
+
+
+@pytest.mark.slow
+def test_what_was_warmed_up_is_not_compiled_again(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def call(*words):
+        command = [sys.executable, *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, check=True).stdout
+
+    told = json.loads(call("-m", "binsparse_levels", "warm-up", "--json"))
+    assert told["cache"] == str(tmp_path)
+
+    def compiled():
+        return sorted(path.name for path in tmp_path.rglob("*.nbc"))
+
+    before = compiled()
+    assert len(before) > 20
+    call("-c", "import numba, numpy as np, binsparse_levels as bl; x = np.arange(5000) % 999;"
+         "t = bl.pack([x, np.arange(5000)], np.ones(5000), (999, 5000), 'CSR'); t.convert('CSC').check()")  # fmt: skip
+    assert compiled() == before
 
 
 # Tables, and builds by many processes

@@ -1,1 +1,1 @@
-"""Commands beside those in cli.py, and what all of them share."""
+"""The commands, and what all of them share."""

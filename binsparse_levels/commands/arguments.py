@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import FormatError
 from ..formats.format import parse_format
+from ..io.kinds import KINDS
 
 BEST = "best"
 
@@ -46,3 +47,26 @@ def integers(text: str) -> tuple[int, ...]:
 
 def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
+
+
+PATH = argument("path", "PATH[:GROUP]", metavar="PATH")
+IN = argument("path", "PATH[:GROUP]", metavar="IN")
+LENIENT = flag("--lenient", "repair known deviations of other programs, and warn about each")
+OVERWRITE = flag("--overwrite", "replace OUT if it exists")
+STORAGE: tuple[Any, ...] = (
+    argument("--compression", "of the arrays; the kind of file says the default", choices=["zstd", "gzip", "none"]),
+    argument("--chunks", "items of a chunk", type=int),
+    argument("--shards", "items of a shard", type=int),
+)
+WRITTEN: tuple[Any, ...] = (
+    *STORAGE,
+    argument("--checksum", "store checksums of the header and of every array", action="store_true", default=None),
+    argument("--kind", "of file; by default, the suffix of OUT says it", choices=sorted(KINDS), metavar="KIND"),
+    argument("--spec-version", "that the descriptor names, such as 0.1 for programs that read no other"),
+)
+
+
+def written_options(options: argparse.Namespace) -> dict[str, Any]:
+    """The options of `write` among these."""
+    wanted = ("compression", "chunks", "shards", "checksum", "kind", "spec_version")
+    return {name: getattr(options, name) for name in wanted if getattr(options, name) is not None}

@@ -18,8 +18,18 @@ from ..containers.base import Storage
 from ..engine.emission import Duplicates
 from ..errors import ArrayError, FormatError, PackageMissingError, PathExistsError, Problem, needing
 from ..formats.format import coordinates
-from .arguments import BEST, argument, byte_count, flag, format_of, integers, names
-from .terminal import OK, WrongCall, print_json, progress_bars, table, wrong_call_if
+from .arguments import (
+    BEST,
+    OVERWRITE,
+    STORAGE,
+    argument,
+    byte_count,
+    format_of,
+    integers,
+    names,
+    written_options,
+)
+from .terminal import OK, WrongCall, print_json, progress_bars, table, tell, wrong_call_if
 
 _SECONDS = 10  # to wait for a scheduler
 
@@ -29,7 +39,7 @@ def is_table(path: str) -> bool:
     return os.path.splitext(path)[1].lower() in FILES
 
 
-def convert_table(options: argparse.Namespace) -> int:
+def convert_table(options: argparse.Namespace, out: str) -> None:
     """Write the entries in a table."""
     if options.format == BEST or options.lenient or options.narrow or options.bitpacked:
         raise WrongCall("a table has no --format best, --lenient, --narrow, --bitpacked; leave them out")
@@ -41,8 +51,8 @@ def convert_table(options: argparse.Namespace) -> int:
     with progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
         shape = options.shape or _least_shape(options.path, dims)
         chunks = ((coords, values) for *coords, values in file_batches(options.path, options.columns))
-        write_from(chunks, options.out, shape, format, memory=options.memory, progress=bars, **given)
-    return OK
+        given |= written_options(options)
+        write_from(chunks, out, shape, format, memory=options.memory, progress=bars, **given)
 
 
 def _least_shape(path: str, dims: Sequence[str]) -> list[int]:
@@ -60,6 +70,7 @@ def _build(options: argparse.Namespace) -> int:
     storage = {"compression": options.compression, "chunks": options.chunks, "shards": options.shards}
     with _client(options) as client, progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
         build(client=client, work=options.work, progress=bars, **_given(options), **storage)
+    tell(options, {"path": options.target}, f"built {options.target}")
     return OK
 
 
@@ -91,12 +102,14 @@ def _plan(options: argparse.Namespace) -> int:
     storage = Storage(options.compression, options.chunks, options.shards)
     with wrong_call_if(FormatError, PathExistsError):
         plan(work=options.work, storage=storage, **_given(options))
+    tell(options, {"work": options.work}, f"planned; run the steps that `progress {options.work}` lists")
     return OK
 
 
 def _step(options: argparse.Namespace) -> int:
     for number in options.numbers:
         step(options.work, options.stage, number)
+    tell(options, {"work": options.work, "stage": options.stage, "numbers": options.numbers}, f"{options.stage}: done")
     return OK
 
 
@@ -112,6 +125,7 @@ def _progress(options: argparse.Namespace) -> int:
 
 def _commit(options: argparse.Namespace) -> int:
     commit(options.work)
+    tell(options, {"work": options.work}, "committed")
     return OK
 
 
@@ -137,10 +151,8 @@ _BUILT: tuple[Any, ...] = (
     argument("--fill-value", "value of what is not stored", type=_number),
     argument("--map", "an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4"),
     argument("--memory", "bytes that a process may use, such as 1500M", type=byte_count),
-    argument("--compression", "of the target; zstd by default", choices=["zstd", "gzip", "none"]),
-    argument("--chunks", "items of a chunk", type=int),
-    argument("--shards", "items of a shard; by default they grow with the array", type=int),
-    flag("--overwrite", "replace the target if it exists"),
+    *STORAGE,
+    OVERWRITE,
 )
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
@@ -154,10 +166,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         _plan, "begin a build whose steps a batch system runs", *_BUILT,
         argument("--work", "folder or URL between the steps, which every process reaches", required=True),
     ),
-    "progress": (
-        _progress, "list the stages of a build, and how many of their steps are done", _WORK,
-        flag("--json", "print one JSON object"),
-    ),
+    "progress": (_progress, "list the stages of a build, and how many of their steps are done", _WORK),
     "step": (
         _step, "run steps of a stage of a build, in any order and side by side", _WORK,
         argument("stage", "as progress lists it", metavar="STAGE"),

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
+import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-OK, FAULTY_INPUT, WRONG_CALL = 0, 1, 2
+from ..containers.base import split_path
+from ..system import STANDARD_OUTPUT
+
+OK, FAULTY_INPUT, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
+STATUSES = {
+    OK: "success; diff: both tensors are equal",
+    FAULTY_INPUT: "a faulty or missing input; diff: the tensors differ",
+    WRONG_CALL: "a wrong call, or a target that exists; diff: also a faulty or missing input",
+    INTERRUPTED: "interrupted by Ctrl-C",
+}
 PROGRAM = "binsparse-levels"
 
 
@@ -17,16 +30,18 @@ class WrongCall(Exception):
 
 
 @contextlib.contextmanager
-def wrong_call_if(*errors: type[Exception]) -> Iterator[None]:
-    """Turn errors of these classes into WrongCall."""
+def wrong_call_if(*errors: type[Exception], option: str = "") -> Iterator[None]:
+    """Turn errors of these classes into WrongCall. option: what the message begins with."""
     try:
         yield
     except errors as error:
-        raise WrongCall(said(error)) from None
+        text = said(error).removeprefix(option.lstrip("-") + ": ")
+        raise WrongCall(f"{option}: {text}" if option and option not in text else text) from None
 
 
-def said(error: Exception) -> str:
-    return "; ".join(map(str, getattr(error, "problems", [error])))
+def said(error: BaseException) -> str:
+    text = "; ".join(map(str, getattr(error, "problems", [error])))
+    return text.replace("overwrite=True", "--overwrite")
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -55,7 +70,7 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
 @contextlib.contextmanager
 def progress_bars() -> Iterator[Callable[..., None]]:
     """A function (stage, done, total) that draws a bar for each stage, if rich is installed and standard error is a
-    terminal.
+    terminal. A stage without a total moves until the next one begins.
     """
     if sys.stderr.isatty():
         try:
@@ -69,12 +84,65 @@ def progress_bars() -> Iterator[Callable[..., None]]:
 
                 def show(stage: str, done: int = 0, total: int | None = None) -> None:
                     if stage not in stages:
+                        for task in bars.tasks:
+                            if task.total is None:
+                                bars.update(task.id, total=1, completed=1)
                         stages[stage] = bars.add_task(stage, total=total)
+                    done, total = (1, 1) if total == 0 else (done, total)  # nothing to do is done
                     bars.update(stages[stage], completed=done, total=total)
 
                 yield show
             return
     yield lambda *_: None
+
+
+def is_standard(path: str | None) -> bool:
+    """Whether a path means standard output."""
+    return path in ("-", STANDARD_OUTPUT)
+
+
+def write_text(options: argparse.Namespace, path: str, text: str) -> None:
+    """Write text to a path, or to standard output."""
+    if is_standard(path):
+        if options.json:
+            raise WrongCall("--json and - both write to standard output; leave one out")
+        print(text, end="")
+        return
+    with wrong_call_if(OSError), open(path, "w" if options.overwrite else "x", encoding="utf-8") as file:
+        file.write(text)
+
+
+def tell_written(options: argparse.Namespace, path: str, **found: Any) -> None:
+    """Tell that a file was written. found: more to tell with --json."""
+    if not is_standard(path):
+        tell(options, {"path": path, "bytes": size_at(path), **found}, f"wrote {path}")
+
+
+@contextlib.contextmanager
+def written(options: argparse.Namespace) -> Iterator[str]:
+    """The path to write a tensor to: OUT, or a temporary one that is copied to standard output at the end."""
+    if not is_standard(options.out):
+        yield options.out
+        return
+    if options.kind is None:
+        raise WrongCall("standard output has no suffix; pass --kind")
+    if options.json:
+        raise WrongCall("--json and - both write to standard output; leave one out")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "tensor")
+        yield path
+        if not os.path.isfile(path):
+            raise WrongCall(f"--kind {options.kind} makes a folder; give a path instead of {options.out}")
+        with open(path, "rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+
+
+def size_at(path: str) -> int | None:
+    """The bytes of a local file or folder; None of what is elsewhere."""
+    if os.path.isfile(path):
+        return os.path.getsize(path)
+    files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+    return sum(map(os.path.getsize, files)) if files else None
 
 
 def times(shape: Sequence[int]) -> str:
@@ -94,6 +162,25 @@ def say(text: str) -> None:
     print(f"{PROGRAM}: {escaped(text)}", file=sys.stderr)
 
 
-def fail(text: str, status: int) -> int:
-    say(f"error: {text}")
+def tell(options: argparse.Namespace, found: dict[str, Any], text: str) -> None:
+    """Say what was done: as JSON with --json, as text at a terminal, and else not at all."""
+    if options.json:
+        print_json(found)
+    elif sys.stderr.isatty():
+        say(text)
+
+
+def fail(error: BaseException, status: int, *, json: bool = False, paths: Sequence[str] = ()) -> int:
+    """Say an error, as JSON on standard output, or else on standard error behind the path that it is about.
+
+    paths: those of the call. An error that names none of them is about the first.
+    """
+    if json:
+        faults = [{"path": x.path, "message": x.message} for x in getattr(error, "problems", ())]
+        faults = faults or [{"path": "", "message": said(error)}]
+        print_json({"path": next(iter(paths), None), "ok": False, "error": type(error).__name__, "problems": faults})
+        return status
+    text = said(error)
+    named = not paths or any(split_path(path)[0] in text for path in paths)
+    say(f"error: {text}" if named else f"error: {paths[0]}: {text}")
     return status

@@ -16,14 +16,16 @@ from ..engine import packing
 from ..engine.tree import Tree
 from ..levels.positions import Array, as_array, cells, items_at
 
+# Inside a page, the colours are those of the page: JupyterLab and VS Code name them. A file has those of the system.
 _STYLE = """
-.bsp text { font: 12px sans-serif; fill: #24292f; stroke: none } .bsp .mono { font-family: monospace }
+.bsp { color: var(--jp-content-font-color1, var(--vscode-editor-foreground, currentColor)) }
+.bsp:root { color: #24292f; color-scheme: light dark }
+@media (prefers-color-scheme: dark) { .bsp:root { color: #e6edf3 } }
+.bsp text { font: 12px sans-serif; fill: currentColor; stroke: none } .bsp .mono { font-family: monospace }
 .bsp .small { font-size: 10px } .bsp .mid { text-anchor: middle } .bsp .end { text-anchor: end }
-.bsp rect, .bsp line { stroke: #57606a; fill: none } .bsp .soft { stroke-dasharray: 3 2 }
-.bsp .pointer { stroke: #0969da } .bsp .ink { stroke: none; fill: #0550ae } .bsp .rest { stroke: none; fill: #d4a72c }
-@media (prefers-color-scheme: dark) {
-.bsp text { fill: #e6edf3 } .bsp rect, .bsp line { stroke: #8c959f } .bsp .pointer { stroke: #54aeff }
-.bsp .ink { fill: #79c0ff } .bsp .rest { fill: #d4a72c } }
+.bsp rect, .bsp line { stroke: currentColor; stroke-opacity: 0.55; fill: none } .bsp .soft { stroke-dasharray: 3 2 }
+.bsp .pointer { stroke: #3b82f6; stroke-opacity: 1 }
+.bsp .ink { stroke: none; fill: #3b82f6 } .bsp .rest { stroke: none; fill: #c98a1b }
 """
 _SMALL = 64  # items of any array, and nodes of any level, that are drawn one by one
 _SMALL_RANK = 16
@@ -63,7 +65,7 @@ def draw_tree(tree: Tree, order: Sequence[int]) -> str:
     its fiber in the next array. order: the tensor's dimension at each stored one. Precondition: the tree is small.
     """
     rows = list(_rows(tree, order))
-    leaves = [_clipped(x) for x in items_at(tree.values, rows[-1].positions if rows else np.zeros(1, int))]
+    leaves = [clipped(x) for x in items_at(tree.values, rows[-1].positions if rows else np.zeros(1, int))]
     arrays = _arrays(tree)
     words = [*leaves, *(label for row in rows for label in row.labels), *(x for _, items, _ in arrays for x in items)]
     pitch = max([2, *map(len, words)]) * _CHARACTER + 10
@@ -104,7 +106,7 @@ def _rows(tree: Tree, order: Sequence[int]) -> Iterator[_Row]:
         sizes = ", ".join(f"{k} (size {size})" for k, size in zip(covered, place.dims, strict=True))
         at = as_array(positions)
         nodes = zip(*(x.tolist() for x in coords), strict=True) if coords else [()] * len(at)
-        labels = [_clipped(", ".join(map(str, node)), 3 * _LONGEST) for node in nodes]
+        labels = [clipped(", ".join(map(str, node)), 3 * _LONGEST) for node in nodes]
         title = f"{place.level}: {f'dimension {sizes}' if covered else 'no dimension'}"
         parents = np.searchsorted(pointers[1:], np.arange(len(at)), side="right")
         yield _Row(title, labels, at, parents, bool(place.arrays))
@@ -140,8 +142,8 @@ def _arrays(tree: Tree) -> list[tuple[str, list[str], Any]]:
         roles = sorted(arrays, key=lambda role: 1 if role in pointers else 2 * (len(arrays[role]) in ends))
         for role in roles:
             points = arrays[role].tolist() if role in pointers else None
-            found.append((place.arrays[role].name, [_clipped(x) for x in arrays[role]], points))
-    values = [_clipped(x) for x in (tree.values[:1] if tree.iso else tree.values)]
+            found.append((place.arrays[role].name, [clipped(x) for x in arrays[role]], points))
+    values = [clipped(x) for x in (tree.values[:1] if tree.iso else tree.values)]
     return [*found, ("values (iso)" if tree.iso else "values", values, None)]
 
 
@@ -246,11 +248,18 @@ def escaped(text: str) -> str:
     return html.escape(_printable(text))
 
 
+def shown(text: str, picture: str = "") -> str:
+    """Text and a picture as HTML, for notebooks. The text wraps, and a wide picture scrolls."""
+    pre = f'<pre style="white-space: pre-wrap; overflow-wrap: anywhere">{escaped(text)}</pre>'
+    return pre + (f'<div style="overflow-x: auto">{picture}</div>' if picture else "")
+
+
 def _printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
-def _clipped(item: Any, longest: int = _LONGEST) -> str:
+def clipped(item: Any, longest: int = _LONGEST) -> str:
+    """An item as text of at most so many characters, without control characters."""
     if isinstance(item, np.floating) and math.isfinite(item):
         item = f"{item:.6g}"
     text = _printable(str(item))

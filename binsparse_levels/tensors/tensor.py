@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,9 @@ from .validation import (
     mirror_problems,
     pad_of,
 )
+
+if TYPE_CHECKING:
+    from .report import Report
 
 Check: TypeAlias = Literal["full", "trusted", "none"]
 
@@ -351,13 +354,32 @@ class Tensor:
         return "\n".join([self._head(), *lines])
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the text, and a picture of a tensor that is small and in memory."""
+        """What a notebook shows: the text, and a picture of a tensor that is small and in memory. No array is read."""
         viewed = isinstance(self._held, Through) and self._held.view is not None
         held = self._whole._held
-        if viewed or not isinstance(held, Tree) or held.lazy:
-            return f"<pre>{drawing.escaped(self._head())}</pre>"
-        drawn = self.draw() if self.number_of_stored_values <= _DRAWN_UNASKED else ""
-        return f"<pre>{drawing.escaped(repr(self))}</pre>{drawn}"
+        unread = viewed or not isinstance(held, Tree) or held.lazy
+        drawn = "" if unread or self.number_of_stored_values > _DRAWN_UNASKED else self.draw()
+        return drawing.shown(repr(self), drawn)
+
+    def report(self) -> Report:
+        """A report, which a notebook shows and `write` makes an HTML page of.
+
+        The report tells the shape, the levels with their bytes, where the entries lie, how long the fibers are, which
+        formats take fewer bytes, and faults. A tensor in a file is read in parts where its levels allow it.
+
+        Raises
+        ------
+        LimitError : memory does not suffice.
+
+        >>> from binsparse_levels import pack_dense
+        >>> report = pack_dense([[0, 2], [3, 0]], "CSR").report()
+        >>> report.write("a.html")
+        >>> report.faults
+        ()
+        """
+        from .report import report_on
+
+        return report_on(self)
 
     def draw(self, dimensions: Sequence[int] | None = None) -> str:
         """Draw the tensor as an SVG: a small one as its level tree, a large one as a spy plot.
@@ -401,15 +423,22 @@ class Tensor:
 
     def _tree_lines(self) -> list[str]:
         lines = []
-        assert isinstance(self._held, Tree)
-        for depth, (place, arrays, n) in enumerate(self._held.walk()):
-            first = place.depth
-            covered = ", ".join(f"{self._format.order[first + k]} (size {size})" for k, size in enumerate(place.dims))
-            held = ", ".join(f"{place.arrays[role].name}[{len(array)}]" for role, array in arrays.items())
-            fibers = f"{n} fiber{'s' if n != 1 else ''}"
-            covered = f"dimension {covered}" if covered else "no dimension"
-            lines.append(f"{'  ' * depth}└ {place.level}: {covered}, {fibers}{', ' + held if held else ''}")
-        lines.append(f"{'  ' * len(self._format.levels)}└ element: values[{len(self._held.values)}]")
+        tree = self._held
+        assert isinstance(tree, Tree)
+        n: int | None = 1
+        for depth, place in enumerate(tree.places):
+            arrays = {role: tree.arrays[spec.name] for role, spec in place.arrays.items()}
+            covered = self._format.order[place.depth : place.depth + place.level.rank]
+            sizes = ", ".join(f"{k} (size {size})" for k, size in zip(covered, place.dims, strict=True))
+            fibers = "" if n is None else f", {n} fiber{'s' if n != 1 else ''}"
+            held = "".join(f", {place.arrays[role].name}[{len(array)}]" for role, array in arrays.items())
+            said = f"dimension {sizes}" if sizes else "no dimension"
+            lines.append(f"{'  ' * depth}└ {place.level}: {said}{fibers}{held}")
+            below, _ = place.level.lengths({role: len(array) for role, array in arrays.items()}, place.dims, n)
+            if below is None and n is not None and not tree.lazy:  # no array of a file is read for this
+                below = place.level.size(arrays, place.dims, n)
+            n = below
+        lines.append(f"{'  ' * len(self._format.levels)}└ element: values[{len(tree.values)}]")
         return lines
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:

@@ -160,15 +160,29 @@ def test_wrong_dimensions():
         pack((), [1], (), "element").draw([])
 
 
-def test_what_was_not_read_shows_its_head_alone(tmp_path):
-    tensor = pack_dense(np.eye(4), "CSR")
+def pre(text):
+    return f'<pre style="white-space: pre-wrap; overflow-wrap: anywhere">{html.escape(text)}</pre>'
+
+
+@pytest.mark.parametrize("format", ["CSR", "dense, band", "dense, hashed", "bitmap(2)", "run, run"])
+def test_what_was_not_read_shows_text_alone_and_reads_nothing(tmp_path, monkeypatch, format):
+    tensor = pack_dense(np.eye(4), format)
     bl.write(tmp_path / "a.h5", tensor)
-    lazy = bl.open(tmp_path / "a.h5")
-    for shown in (lazy, lazy[1:], tensor[:, 1:]):
+    bl.write(tmp_path / "b.h5", pack_dense(np.eye(4), "sparse(3)", map="0/2, 1, 0%2"))
+    lazy, mapped = bl.open(tmp_path / "a.h5"), bl.open(tmp_path / "b.h5")
+
+    def refuse(*_):
+        raise AssertionError("an array of the file was read")
+
+    monkeypatch.setattr("binsparse_levels.arrays.LazyArray.__getitem__", refuse)
+    for shown in (lazy, lazy[1:], mapped, mapped[1:], tensor[:, 1:]):
         before = shown._held
         text = shown._repr_html_()
         assert shown._held is before
-        assert text == f"<pre>{html.escape(repr(shown).splitlines()[0])}</pre>"
+        assert text == pre(repr(shown))
+    assert pre(repr(lazy[1:])).count("\n") == 0  # a view has a head alone
+    for name in tensor.arrays:
+        assert name in lazy._repr_html_()
     assert lazy._held.lazy
     assert "<svg" in tensor._repr_html_()
 

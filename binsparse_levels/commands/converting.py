@@ -1,0 +1,151 @@
+"""The commands that write tensors of others: convert, repair, clean."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any, get_args
+
+from ..building import convert
+from ..building.tables import FILES
+from ..containers.replacing import clean_folder
+from ..engine.emission import Duplicates
+from ..errors import ContainerError, FormatError
+from ..formats.format import coordinates
+from ..formats.index_map import IndexMap, parse_map
+from ..io import open as open_tensor
+from ..io import read, repair, write
+from ..levels import LEVELS
+from ..tensors.advice import advise
+from ..tensors.page import size_of
+from . import building
+from .arguments import (
+    BEST,
+    IN,
+    LENIENT,
+    OVERWRITE,
+    WRITTEN,
+    argument,
+    byte_count,
+    flag,
+    format_of,
+    integers,
+    written_options,
+)
+from .terminal import (
+    OK,
+    WrongCall,
+    escaped,
+    is_standard,
+    print_json,
+    progress_bars,
+    say,
+    size_at,
+    tell,
+    written,
+    wrong_call_if,
+)
+
+_DUPLICATES = get_args(Duplicates)  # the first is "error"
+
+
+def _convert(options: argparse.Namespace) -> int:
+    began = time.monotonic()
+    with written(options) as out:
+        if building.is_table(options.path):
+            building.convert_table(options, out)
+        elif options.columns is not None:
+            raise WrongCall(f"--columns are those of a table, which ends with {', '.join(FILES)}; leave them out")
+        elif options.memory is not None:
+            _convert_in_parts(options, out)
+        else:
+            _convert_in_memory(options, out)
+    if not is_standard(options.out):
+        seconds, size = round(time.monotonic() - began, 2), size_at(options.out)
+        found = {"path": options.out, "bytes": size, "seconds": seconds}
+        tell(options, found, f"{options.out}{'' if size is None else ', ' + size_of(size)}, in {seconds} s")
+    return OK
+
+
+def _convert_in_parts(options: argparse.Namespace, out: str) -> None:
+    best, format = options.format == BEST, options.format
+    in_memory = (options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates, options.map)
+    if best or any(in_memory):
+        raise WrongCall(
+            "--memory goes with --format (but not best), --overwrite and how arrays are stored; leave out the others"
+        )
+    open_tensor(options.path)  # a faulty source is not a wrong call
+    given = {"memory": options.memory, "overwrite": options.overwrite, **written_options(options)}
+    with progress_bars() as progress, wrong_call_if(FormatError, ContainerError):
+        convert(options.path, out, format, progress=progress, **given)
+
+
+def _convert_in_memory(options: argparse.Namespace, out: str) -> None:
+    best, format = options.format == BEST, options.format
+    with progress_bars() as step:
+        step("reading")
+        tensor = read(options.path, lenient=options.lenient, shape=options.shape, duplicates=options.duplicates)
+        if best:
+            step("counting")
+            specified = [name for name, kind in LEVELS.items() if kind.specified]  # which other programs read too
+            format = advise(tensor, count=1, kinds=specified).best
+            say(f"best format: {format}")
+        with wrong_call_if(FormatError, ContainerError):
+            if options.map is not None:
+                step(f"packing through {options.map}")
+                chosen = parse_map(options.map, tensor.shape)
+                format = format or coordinates(len(chosen.groups))
+                straight = chosen == IndexMap.transpose(tensor.shape)
+                whole = tensor.expand_structure()
+                tensor = whole.without_map(format) if straight else whole.convert(format, map=chosen)
+            elif format is not None:
+                step(f"packing as {format}")
+                tensor = tensor.convert(format)
+            step("writing")
+            given = {"narrow": options.narrow, "bitpacked": options.bitpacked, **written_options(options)}
+            write(out, tensor, overwrite=options.overwrite, **given)
+
+
+def _repair(options: argparse.Namespace) -> int:
+    mended = repair(options.path, options.out, duplicates=options.duplicates)
+    if options.json:
+        print_json({"path": options.out, "repairs": mended})
+        return OK
+    for text in mended or ["no faults found"]:
+        print(escaped(text))
+    return OK
+
+
+def _clean(options: argparse.Namespace) -> int:
+    found = [(path, outcome) for folder in options.folders for path, outcome in clean_folder(folder)]
+    if options.json:
+        print_json([{"path": str(path), "outcome": outcome} for path, outcome in found])
+        return OK
+    for path, outcome in found:
+        print(escaped(f"{path}: {outcome}"))
+    return OK
+
+
+COMMANDS: dict[str, tuple[Any, ...]] = {
+    "convert": (
+        _convert, "convert a tensor, or a table of entries, from any kind of file to any other", IN, LENIENT, OVERWRITE,
+        argument("out", "PATH[:GROUP], whose suffix selects the kind of file; or -, with --kind", metavar="OUT"),
+        argument("--format", "such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best for the smallest", type=format_of),
+        argument("--map", "an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4; '0, 1' removes a map"),
+        flag("--narrow", "store indices in the smallest integers that hold them"),
+        flag("--bitpacked", "store indices in as few bits as possible; only this package reads them"),
+        argument("--memory", "convert in parts, within this memory, such as 1G, as for a table", type=byte_count),
+        argument("--shape", "shape of a .tns file or a table, such as 125,1790,112765", type=integers),
+        argument("--duplicates", "how to merge duplicates of text and tables; error by default", choices=_DUPLICATES),
+        building.COLUMNS, *WRITTEN,
+    ),
+    "repair": (
+        _repair, "repair a file that a strict reader refuses: write a new file and list the repairs", IN,
+        argument("out", "a new path; its suffix selects the kind of file", metavar="OUT"),
+        argument("--duplicates", "how to merge duplicates; an error by default", choices=_DUPLICATES[1:]),
+    ),
+    "clean": (
+        _clean, "remove temporary files that interrupted writes left behind",
+        argument("folders", None, metavar="FOLDER", nargs="+"),
+    ),
+}  # fmt: skip

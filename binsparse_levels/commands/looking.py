@@ -1,0 +1,212 @@
+"""The commands that look at a file: info, list, head, check."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+from ..containers.base import split_path
+from ..errors import BinsparseError, OptionError, PathMissingError
+from ..formats.format import Format
+from ..formats.index_map import KEY
+from ..io import Description, describe, list_tensors, read
+from ..io import open as open_tensor
+from ..levels import places
+from ..tensors import labels
+from ..tensors.counting import blocks
+from ..tensors.drawing import clipped
+from ..tensors.tensor import Tensor
+from .arguments import LENIENT, PATH, argument
+from .terminal import FAULTY_INPUT, OK, WrongCall, escaped, print_json, say, table, times, wrong_call_if
+
+_LONGEST = 40  # characters of a label or a value
+
+
+def _info(options: argparse.Namespace) -> int:
+    try:
+        found = describe(options.path, lenient=options.lenient)
+    except PathMissingError:
+        raise
+    except BinsparseError:
+        groups = [] if split_path(options.path)[1] else _groups(options.path)
+        if not groups or "/" in groups:
+            raise
+        return _print_groups(options, groups)  # no group was named
+    for text in found.repairs:
+        say(f"warning: {text}")
+    summary = _summary(options.path, found)
+    if options.json:
+        print_json(summary)
+        return OK
+    descriptor = found.descriptor
+    cells = descriptor.number_of_stored_values
+    alias = descriptor.format.alias
+    rows = [
+        ["format", str(descriptor.format) + ("" if alias in (None, str(descriptor.format)) else f" ({alias})")],
+        ["shape", times(descriptor.shape)],
+        ["stored values", "unknown" if cells is None else str(cells)],
+        ["data type", str(descriptor.data_types["values"])],
+        ["fill value", "in the array fill_value" if descriptor.fill else "none"],
+        ["structure", descriptor.structure or "none"],
+        ["version", descriptor.version],
+    ]
+    if found.map is not None:
+        rows.insert(2, ["map", f"{found.map}, of a tensor of shape {times(found.map.shape)}"])
+    table(escaped(str(options.path)), [], rows)
+    table("level tree", [], _tree_rows(descriptor.format, descriptor.dims))
+    arrays = [
+        [name, str(descriptor.data_types[name]), *map(str, (*a.shape, a.nbytes))] for name, a in found.arrays.items()
+    ]
+    total = str(summary["bytes"])
+    table("arrays", ["array", "type", "length", "bytes"], [*arrays, ["all", "", "", total]])
+    if summary["attributes"]:
+        print("attributes", escaped(json.dumps(summary["attributes"], ensure_ascii=False)))
+    return OK
+
+
+def _summary(path: str, found: Description) -> dict[str, Any]:
+    descriptor = found.descriptor
+    return {
+        "path": str(path),
+        "version": descriptor.version,
+        "format": str(descriptor.format),
+        "alias": descriptor.format.alias,
+        "levels": [str(level) for level in descriptor.format.levels],
+        "transpose": descriptor.format.transpose,
+        "shape": descriptor.shape,
+        "number_of_stored_values": descriptor.number_of_stored_values,
+        "structure": descriptor.structure,
+        "fill": descriptor.fill,
+        "arrays": {
+            name: {"data_type": str(descriptor.data_types[name]), "length": info.shape[0], "bytes": info.nbytes}
+            for name, info in found.arrays.items()
+        },
+        "bytes": sum(info.nbytes for info in found.arrays.values()),
+        "map": None if found.map is None else found.map.header(),
+        "attributes": {key: value for key, value in descriptor.user.items() if key not in (KEY, labels.KEY)},
+        "repairs": list(found.repairs),
+    }
+
+
+def _tree_rows(format: Format, dims: Sequence[int]) -> list[list[str]]:
+    rows = []
+    for depth, place in enumerate(places(format.levels, dims)):
+        covered = format.order[place.depth : place.depth + place.level.rank]
+        sizes = ", ".join(f"{k} (size {size})" for k, size in zip(covered, place.dims, strict=True))
+        said = f"dimension{'s' if len(covered) > 1 else ''} {sizes}" if covered else "no dimension"
+        rows.append([f"{'  ' * depth}└ {place.level}", said])
+    return [*rows, [f"{'  ' * len(format.levels)}└ element", "values"]]
+
+
+def _groups(path: str) -> list[str]:
+    try:
+        return list_tensors(path)
+    except BinsparseError:  # the first error says more
+        return []
+
+
+def _list(options: argparse.Namespace) -> int:
+    return _print_groups(options, list_tensors(options.path))
+
+
+def _print_groups(options: argparse.Namespace, groups: Sequence[str]) -> int:
+    """Print a line for each tensor in a file."""
+    found: list[dict[str, Any]] = []
+    for group in groups:
+        try:
+            told = _summary(options.path, describe(options.path if group == "/" else f"{options.path}:{group}"))
+            wanted = ("shape", "format", "number_of_stored_values", "bytes")
+            found.append({"group": group} | {name: told[name] for name in wanted})
+        except BinsparseError as error:
+            found.append({"group": group, "error": type(error).__name__, "problems": list(map(str, error.problems))})
+    faulty = any("error" in line for line in found)
+    if options.json:
+        print_json({"path": str(options.path), "tensors": found})
+        return FAULTY_INPUT if faulty else OK
+    rows = []
+    for line in found:
+        if "error" in line:
+            rows.append([escaped(line["group"]), "faulty", escaped(clipped(line["problems"][0], 60)), "", ""])
+        else:
+            count = line["number_of_stored_values"]
+            numbers = ["?" if count is None else f"{count:,}", f"{line['bytes']:,}"]
+            rows.append([escaped(line["group"]), times(line["shape"]), clipped(line["format"], 60), *numbers])
+    table(escaped(str(options.path)), ["group", "shape", "format", "stored values", "bytes"], rows)
+    return FAULTY_INPUT if faulty else OK
+
+
+def _head(options: argparse.Namespace) -> int:
+    if options.count < 1:
+        raise WrongCall(f"--count: expected a number from 1 on, got {options.count}")
+    with wrong_call_if(OptionError), open_tensor(options.path) as tensor:
+        names = tensor.dims or tuple(f"dimension {k}" for k in range(tensor.ndim))
+        rows = first_entries(tensor, options.count)
+        if options.json:
+            entries = [{"coordinates": list(coords), "value": str(value)} for coords, value in rows]
+            print_json({"path": str(options.path), "dimensions": list(names), "entries": entries})
+            return OK
+        known = {k: tensor.labels(name) for k, name in enumerate(tensor.dims or ())}
+        shown = [[*(_labelled(x, known.get(k)) for k, x in enumerate(coords)), _short(v)] for coords, v in rows]
+        table(escaped(str(options.path)), [*map(_short, names), "value"], shown)
+    return OK
+
+
+def first_entries(tensor: Tensor, count: int) -> list[tuple[tuple[int, ...], Any]]:
+    """The first stored entries: coordinates, and the value."""
+    entries = (
+        (tuple(int(x[k]) for x in coords), values[k])
+        for coords, values in blocks(tensor, min(count, 2**20))
+        for k in range(len(values))
+    )
+    return list(islice(entries, count))
+
+
+def _labelled(coordinate: int, known: Any) -> str:
+    return str(coordinate) if known is None or coordinate >= len(known) else _short(known[coordinate])
+
+
+def _short(item: Any) -> str:
+    return escaped(clipped(str(item), _LONGEST))
+
+
+def _check(options: argparse.Namespace) -> int:
+    path = str(options.path)
+    try:
+        tensor = read(options.path, lenient=options.lenient)
+    except OptionError:
+        raise
+    except BinsparseError as error:
+        if options.json:
+            problems = [asdict(problem) for problem in error.problems]
+            print_json({"path": path, "ok": False, "error": type(error).__name__, "problems": problems})
+            return FAULTY_INPUT
+        for problem in error.problems:
+            text = str(problem)
+            print(escaped(text if text.startswith(path) else f"{path}: {text}"))
+        count = len(error.problems)
+        say(f"error: {path}: {count} fault{'s' * (count > 1)}")
+        return FAULTY_INPUT
+    if options.json:
+        print_json({"path": path, "ok": True, "problems": []})
+    else:
+        count = tensor.number_of_stored_values
+        print(escaped(f"{path}: sound, {tensor.format}, {times(tensor.shape)}, {count} stored values"))
+    return OK
+
+
+COMMANDS: dict[str, tuple[Any, ...]] = {
+    "info": (_info, "describe a tensor from its header: format, level tree, shape, bytes per array", PATH, LENIENT),
+    "list": (
+        _list, "list the tensors of a file: groups, shapes, formats",
+        argument("path", "a file or a store", metavar="PATH"),
+    ),
+    "head": (
+        _head, "print the first stored entries, with their labels if there are any", PATH,
+        argument("--count", "number of entries; 10 by default", type=int, default=10),
+    ),
+    "check": (_check, "read a tensor, check everything, and list every fault", PATH, LENIENT),
+}  # fmt: skip

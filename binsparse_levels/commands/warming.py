@@ -1,0 +1,57 @@
+"""The command warm-up: compile the usual kernels, which numba keeps on disk, as for an image of a container."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+
+from ..tensors.advice import advise
+from ..tensors.packing import pack, pack_dense
+from .terminal import OK, print_json, progress_bars
+
+_ENTRIES = 2000  # kernels are used from some hundred on
+_FORMATS = {1: ("CVEC",), 2: ("CSR", "CSC", "DCSR", "COO"), 3: ("CSF", "COO"), 4: ("CSF", "COO")}
+_TYPES = ("float64", "float32", "int64")
+
+
+def _warm_up(options: argparse.Namespace) -> int:
+    from numba import config
+
+    began = time.monotonic()
+    with progress_bars() as step:
+        for k, dtype in enumerate(_TYPES):
+            step("compiling", k, len(_TYPES))
+            _use(np.dtype(dtype))
+    seconds = round(time.monotonic() - began, 1)
+    folder = getattr(config, "CACHE_DIR", "") or "__pycache__ of the package"
+    if options.json:
+        print_json({"seconds": seconds, "cache": folder})
+    else:
+        print(f"compiled in {seconds} s; kept in {folder}")
+    return OK
+
+
+def _use(dtype: np.dtype[Any]) -> None:
+    """Pack, convert, check, select and advise with values of this type."""
+    generator = np.random.default_rng(0)
+    for rank, formats in _FORMATS.items():
+        shape = (_ENTRIES if rank == 1 else 200,) * rank
+        coords = [generator.integers(0, size, _ENTRIES) for size in shape]
+        tensor = pack(coords, np.ones(_ENTRIES, dtype), shape, formats[-1], duplicates="sum")
+        for name in formats:
+            made = tensor.convert(name)
+            made.check()
+            made.permute(range(rank)[::-1]).convert(name)
+            made[1:].load()
+            made.locate(coords)
+            if rank < 4:
+                pack_dense(made.to_dense()[:100], "COO")
+        advise(tensor)
+
+
+COMMANDS: dict[str, tuple[Any, ...]] = {
+    "warm-up": (_warm_up, "compile the usual kernels now, so that no later call waits for them"),
+}

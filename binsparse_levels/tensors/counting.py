@@ -1,0 +1,204 @@
+"""What one pass over the entries tells: where they lie, how long the fibers are, how the values are spread.
+
+A tensor in a file is read in parts where its levels allow it, so that memory is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from ..engine import packing
+from ..engine.blocks import read_block
+from ..engine.tree import Tree
+from ..levels import Level, Place
+from ..levels.positions import Array
+from .mapping import Through
+from .tensor import Tensor
+
+BINS, SIDE = 128, 64  # the most bins of a dimension, and along a side of a pair
+DIMENSIONS, PAIRS = 8, 6  # the most that are counted
+_AT_ONCE = 2**20  # entries in memory at a time
+_CLASSES = 64  # of lengths, by their bits
+_LOWEST = 1074  # the exponent of the least float64 is -1073
+
+
+def in_parts(tree: Tree) -> bool:
+    """Whether the entries of a tree are read in parts; a tree of other kinds is read whole."""
+    return tree.regular and all(type(level).above is not Level.above for level in tree.levels)
+
+
+def blocks(tensor: Tensor, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
+    """The entries of a tensor, about `size` at a time: coordinates by dimension, and values.
+
+    most: of a tensor that is read in parts and has more entries, parts of so many together.
+    """
+    held = tensor._held
+    if isinstance(held, Through) and held.view is None:
+        for coords, values in blocks(held.stored, size, most):
+            yield held._seen(coords, values)
+        return
+    if isinstance(held, Tree) and in_parts(held) and not (tensor.structure is not None and tensor._padded):
+        stored_at = np.argsort(tensor.format.order)
+        count = len(held.values)
+        starts = range(0, max(count, 1), size)
+        for start in starts if most is None or count <= most else starts[:: -(-count // most)]:
+            columns, values = read_block(held, range(start, min(start + size, count)))
+            yield [columns[k] for k in stored_at], values
+        return
+    coords, values = tensor.unpack()
+    for start in range(0, max(len(values), 1), size):
+        yield [x[start : start + size] for x in coords], values[start : start + size]
+
+
+# Where the entries lie
+
+
+class Places:
+    """The number of entries in bins of each dimension, and in bins of pairs of dimensions.
+
+    steps: how many coordinates a bin has. pairs: by two dimensions.
+    """
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        sizes = shape[:DIMENSIONS]
+        self.steps = [max(-(-size // BINS), 1) for size in sizes]
+        self.bins = [np.zeros(-(-size // step), np.int64) for size, step in zip(sizes, self.steps, strict=True)]
+        # Two bins of a dimension are one of a pair, where there are too many.
+        self.joined = [1 if len(bins) <= SIDE else 2 for bins in self.bins]
+        sides = [-(-len(bins) // joined) for bins, joined in zip(self.bins, self.joined, strict=True)]
+        chosen = list(combinations(range(len(sizes)), 2))[:PAIRS]
+        self.pairs = {(a, b): np.zeros((sides[a], sides[b]), np.int64) for a, b in chosen}
+
+    def add(self, coords: Sequence[Array]) -> None:
+        at = [x // step for x, step in zip(coords, self.steps, strict=False)]
+        for bins, x in zip(self.bins, at, strict=True):
+            bins += np.bincount(x, minlength=len(bins))
+        at = [x // joined for x, joined in zip(at, self.joined, strict=True)]
+        for (a, b), counts in self.pairs.items():
+            counts += np.bincount(at[a] * counts.shape[1] + at[b], minlength=counts.size).reshape(counts.shape)
+
+
+# How the values are spread
+
+
+@dataclass
+class Spread:
+    """The values: the least and the greatest, how many are zero, negative, NaN and infinite, and their magnitudes.
+
+    Of complex values, these are absolute values. magnitudes: how many values have each binary exponent. Values that are
+    no numbers are only counted.
+    """
+
+    count: int = 0
+    zeros: int = 0
+    negative: int = 0
+    nans: int = 0
+    infinite: int = 0
+    least: Any = None
+    greatest: Any = None
+    total: float = 0.0
+    magnitudes: Array = field(default_factory=lambda: np.zeros(2 * _LOWEST, np.int64))
+
+    def add(self, values: Array) -> None:
+        self.count += len(values)
+        if values.dtype.kind not in "biufc" or not len(values):
+            return
+        real = np.abs(values) if values.dtype.kind == "c" else values
+        with np.errstate(all="ignore"):
+            numbers = real.astype(np.float64)
+        there = ~np.isnan(numbers)
+        self.nans += len(values) - int(np.count_nonzero(there))
+        if not there.all():
+            real, numbers = real[there], numbers[there]
+        if not len(real):
+            return
+        self.least = real.min() if self.least is None else min(self.least, real.min())
+        self.greatest = real.max() if self.greatest is None else max(self.greatest, real.max())
+        finite = numbers[np.isfinite(numbers)]
+        self.infinite += len(numbers) - len(finite)
+        self.negative += int(np.count_nonzero(numbers < 0))
+        self.zeros += int(np.count_nonzero(numbers == 0))
+        self.total += float(finite.sum())
+        exponents = np.frexp(finite[finite != 0])[1] + _LOWEST
+        self.magnitudes += np.bincount(exponents, minlength=len(self.magnitudes))
+
+    @property
+    def mean(self) -> float:
+        """The mean of the finite values; NaN where there is none."""
+        finite = self.count - self.nans - self.infinite
+        return self.total / finite if finite else float("nan")
+
+    def exponents(self) -> range:
+        """The binary exponents that occur, from the least: magnitudes of 2**(k - 1) up to 2**k."""
+        (there,) = self.magnitudes.nonzero()
+        return range(int(there[0]) - _LOWEST, int(there[-1]) + 1 - _LOWEST) if len(there) else range(0)
+
+    def of(self, exponent: int) -> int:
+        return int(self.magnitudes[exponent + _LOWEST])
+
+
+# How long the fibers are
+
+
+@dataclass
+class Fibers:
+    """The fibers of a level: how many there are, how many children they have, and their lengths.
+
+    classes: how many fibers have a length of 0, of 1, of 2 or 3, of 4 to 7, and so on.
+    """
+
+    place: Place
+    count: int
+    children: int
+    longest: int = 0
+    classes: Array = field(default_factory=lambda: np.zeros(_CLASSES, np.int64))
+
+    def add(self, lengths: Array) -> None:
+        if len(lengths):
+            self.longest = max(self.longest, int(lengths.max()))
+            bits = np.frexp(lengths.astype(np.float64))[1]
+            self.classes += np.bincount(bits, minlength=_CLASSES)
+
+
+def fibers_of(tree: Tree) -> Iterator[Fibers]:
+    """The fibers of each level. Precondition: the tree is sound, and in memory unless it is read in parts."""
+    if not in_parts(tree):
+        for place, _, ends, positions in packing.expand_levels(tree):
+            found = Fibers(place, len(ends), len(positions))
+            found.add(np.diff(ends, prepend=0))
+            yield found
+        return
+    walked = list(tree.walk())
+    counts = [*(n for _, _, n in walked), len(tree.values)][1:]
+    for (place, arrays, n), children in zip(walked, counts, strict=True):
+        found = Fibers(place, n, children)
+        if place.arrays:
+            _add_in_parts(found, arrays)
+        elif n:
+            found.longest = children // n
+            found.classes[found.longest.bit_length()] += n
+        yield found
+
+
+def _add_in_parts(found: Fibers, arrays: dict[str, Any]) -> None:
+    """Add the lengths of the fibers, from their children in parts. The last fiber of a part may go on in the next."""
+    last, carried = -1, 0
+    for start in range(0, found.children, _AT_ONCE):
+        part = range(start, min(start + _AT_ONCE, found.children))
+        owners = found.place.level.above(arrays, found.place.dims, found.count, part)
+        assert owners is not None, "the tree is read in parts"
+        fibers, counts, _ = owners
+        lengths = np.full(len(fibers), counts) if isinstance(counts, int) else counts.copy()
+        if fibers[0] == last:
+            lengths[0] += carried
+        else:
+            found.add(np.array([carried] if carried else [], np.int64))
+        found.add(lengths[:-1])
+        last, carried = fibers[-1], int(lengths[-1])
+    found.add(np.array([carried] if carried else [], np.int64))
+    found.classes[0] += found.count - int(found.classes.sum())  # the empty fibers at both ends, and between parts

@@ -1,0 +1,430 @@
+"""The report on a tensor: one HTML page that says what it is, where its bytes go, and what is wrong with it.
+
+A tensor in a file is read in parts where its levels allow it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from ..arrays import LazyArray
+from ..engine.tree import Tree
+from ..errors import BinsparseError, LimitError, PathExistsError, Problem
+from ..formats.descriptor import VERSION
+from ..levels import LEVELS
+from . import page
+from .advice import MAX_RANK, Candidate, advise
+from .counting import Fibers, Places, Spread, blocks, fibers_of, in_parts
+from .drawing import clipped, escaped
+from .mapping import Through
+from .page import bar, cell, figure, grid, section, size_of
+from .tensor import Tensor
+
+_AT_ONCE = 2**20  # items that are checked, and entries that are counted, at once
+_HEAD = 8  # entries that are listed
+_FAULTS = 50  # faults that are listed
+_LONGEST = 4000  # characters of the attributes
+_LEVELS = 16  # levels that are listed
+_COMPARED = 6  # formats that are listed, beside the usual ones
+_SORTED, _SORTS = 2**24, 2**27  # entries whose formats are compared, in seconds, and in a gigabyte of memory
+_COUNTED = 2**26  # entries that are counted in half a minute; of more, some parts
+_MARK = {True: '<span class="badge">✓ sound</span>', False: '<span class="badge bad">✗ faulty</span>'}
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page about a tensor. A notebook shows it, and `write` makes a file of it: no scripts, nothing that is loaded.
+
+    Parameters
+    ----------
+    title : the name of the tensor.
+    body : the HTML of the page.
+    faults : the faults of the tensor; none if it is sound.
+    """
+
+    title: str
+    body: str
+    faults: tuple[Problem, ...] = ()
+
+    @property
+    def html(self) -> str:
+        """The whole page."""
+        return page.page(self.title, self.body)
+
+    def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the page into a file. Raises FileExistsError unless `overwrite`."""
+        try:
+            with open(path, "w" if overwrite else "x", encoding="utf-8") as file:
+                file.write(self.html)
+        except FileExistsError:
+            raise PathExistsError(Problem(os.fspath(path), "already exists; pass overwrite=True")) from None
+
+    def __repr__(self) -> str:
+        return f"<Report on {self.title}; write(path) makes a page of it>"
+
+    def _repr_html_(self) -> str:
+        return page.inline(self.body)
+
+
+def report_on(
+    tensor: Tensor, title: str = "Tensor", stored: Mapping[str, int] | None = None, place: str = ""
+) -> Report:
+    """The report on a tensor. stored: the bytes of each array in its file. place: where the file is.
+
+    Faults are listed, not raised. Raises LimitError where memory does not suffice.
+    """
+    viewed = isinstance(tensor._held, Through) and tensor._held.view is not None
+    if viewed or not isinstance(tensor._whole._held, Tree):
+        tensor = tensor.load()
+    faults = _faults(tensor)
+    if not faults:
+        try:
+            return Report(title, _head(title, tensor, True) + "".join(_sections(tensor, stored)) + _foot(place))
+        except LimitError:
+            raise
+        except BinsparseError as error:  # such as values whose chunks are damaged
+            faults = error.problems
+    parts = [_head(title, tensor, False), section("Faults", _listed(faults)), section("Levels", _levels(tensor, None))]
+    parts += [_on_disk(tensor, stored), _attributes(tensor), _foot(place)]
+    return Report(title, "".join(parts), tuple(faults))
+
+
+def report_on_faults(title: str, faults: Sequence[Problem], place: str = "") -> Report:
+    """The report on a file of which not even the header can be read."""
+    body = f"<h1>{escaped(clipped(title, 200))} {_MARK[False]}</h1>{section('Faults', _listed(faults))}{_foot(place)}"
+    return Report(title, body, tuple(faults))
+
+
+def _listed(faults: Sequence[Problem]) -> str:
+    rows = [
+        f"<tr>{cell(f'<code>{escaped(clipped(x.path, 400))}</code>')}{cell(escaped(clipped(x.message, 1000)))}</tr>"
+        for x in faults[:_FAULTS]
+    ]
+    more = f"<p>… and {len(faults) - _FAULTS:,} more.</p>" if len(faults) > _FAULTS else ""
+    return page.table(_heads("place", "fault"), rows) + more
+
+
+def _faults(tensor: Tensor) -> tuple[Problem, ...]:
+    """The faults of the levels. Of a tensor in a file, checksums are compared too."""
+    tree = tensor._source
+    try:
+        if not tree.lazy:
+            tensor.check()
+            return ()
+        held: list[Any] = [*tree.arrays.values(), tree.values]
+        for array in held:
+            if isinstance(array, LazyArray):
+                array.verify()
+        found = tuple(tree.check_in_parts(_AT_ONCE, tensor.stored.format.order))
+        if not found and (tensor.structure is not None or not in_parts(tree)):
+            _apart(tensor).check()
+    except LimitError:
+        raise
+    except BinsparseError as error:
+        return error.problems
+    return found
+
+
+def _apart(tensor: Tensor) -> Tensor:
+    """The same tensor; that it is read into memory leaves the given one as it is."""
+    held = tensor._held
+    if isinstance(held, Through):
+        held = held._replace(stored=_apart(held.stored))
+    return Tensor._trusted(tensor._format, tensor.shape, held, replace(tensor._metadata, labels=None))
+
+
+# The sections
+
+
+def _head(title: str, tensor: Tensor, sound: bool) -> str:
+    text = str(tensor.stored.format)
+    mapped = "" if tensor.map is None else f", map <code>{escaped(clipped(str(tensor.map), 300))}</code>"
+    name = escaped(clipped(title, 200))
+    return f"<h1>{name} {_MARK[sound]}</h1><p>Format <code>{escaped(clipped(text, 600))}</code>{mapped}</p>"
+
+
+def _sections(tensor: Tensor, stored: Mapping[str, int] | None) -> Iterator[str]:
+    tensor = _apart(tensor)
+    source = tensor._source if in_parts(tensor._source) else tensor.stored._tree
+    where, spread, first = Places(tensor.shape), Spread(), None
+    for coords, values in blocks(tensor, _AT_ONCE, _COUNTED):
+        where.add(coords)
+        spread.add(values)
+        if first is None:
+            first = [x[:_HEAD].copy() for x in (*coords, values)]
+    fibers = list(fibers_of(source))
+    entries = len(source.values) if len(source.values) > _COUNTED else spread.count
+    formats, why = _formats(tensor, entries)
+    yield _verdict(tensor, formats)
+    yield _cards(tensor, entries, formats)
+    if entries > spread.count:
+        yield f"<p>Places and values below are those of {spread.count:,} entries, in parts of the whole.</p>"
+    yield section("Levels", _levels(tensor, fibers))
+    yield section("Positions from level to level", _positions(fibers))
+    yield section("Entries along each dimension", _marginals(tensor, where))
+    yield section("Fiber lengths", grid(map(_lengths, [x for x in fibers if x.place.arrays][:_LEVELS])))
+    yield section("Pairs of dimensions", _pairs(tensor, where))
+    yield section("Formats", _format_table(tensor, formats) + why)
+    yield section("Values", _values(tensor, spread, first or []))
+    yield _on_disk(tensor, stored)
+    yield _attributes(tensor)
+
+
+def _verdict(tensor: Tensor, formats: Sequence[Candidate]) -> str:
+    if not formats:
+        return ""
+    best, now = formats[0], tensor.nbytes
+    if best.nbytes > 0.98 * now:
+        return '<p class="note">No format takes noticeably fewer bytes in memory than this one.</p>'
+    saved = f"{size_of(now - best.nbytes)} ({100 * (1 - best.nbytes / now):.0f} %) fewer bytes in memory"
+    return f'<p class="note">{saved} as <code>{escaped(clipped(str(best.format), 300))}</code>.</p>'
+
+
+def _cards(tensor: Tensor, entries: int, formats: Sequence[Candidate]) -> str:
+    shape = " × ".join(f"{size:,}" for size in tensor.shape[:12]) + " × …" * (tensor.ndim > 12)
+    fill = "none" if tensor.fill_value is None else clipped(tensor.fill_value, 40)
+    facts = [
+        ("entries", f"{entries:,}"),
+        ("density", f"{_ratio(entries, tensor.size):.3g}"),
+        ("type", clipped(tensor.dtype, 60) + ", iso" * tensor.iso),
+        ("fill value", fill),
+        ("in memory", size_of(tensor.nbytes)),
+        ("bytes an entry", f"{_ratio(tensor.nbytes, entries):.3g}"),
+        ("if dense", size_of(tensor.size * tensor.dtype.itemsize) if tensor.size < 10**30 else "beyond counting"),
+    ]
+    if tensor.structure is not None:
+        facts.append(("structure", tensor.structure))
+    if formats:
+        facts.append(("smallest format", f"{clipped(formats[0].format, 60)}, {size_of(formats[0].nbytes)}"))
+    cards = [f'<div class="wide"><small>shape</small><b>{escaped(shape or "scalar")}</b></div>']
+    for name, text in facts:
+        wide = ' class="wide"' if len(text) > 16 else ""
+        cards.append(f"<div{wide}><small>{name}</small><b>{escaped(text)}</b></div>")
+    return f'<div class="cards">{"".join(cards)}</div>'
+
+
+def _levels(tensor: Tensor, fibers: Sequence[Fibers] | None) -> str:
+    """The level table. fibers: where they are known."""
+    source, format = tensor._source, tensor.stored.format
+    total = max(_bytes(source.arrays.values()) + _value_bytes(source), 1)
+    rows = []
+    for k, place in enumerate(source.places[:_LEVELS]):
+        covered = format.order[place.depth : place.depth + place.level.rank][:12]
+        sizes = ", ".join(f"{_name(tensor.stored, d)} ({size:,})" for d, size in zip(covered, place.dims, strict=False))
+        names = [spec.name for spec in place.arrays.values()]
+        held = [(name, source.arrays[name]) for name in names if name in source.arrays]
+        arrays = [f"<code>{escaped(name)}</code> <small>{x.dtype}[{len(x):,}]</small>" for name, x in held]
+        style = "key" if names else "key computed"
+        size = _bytes(x for _, x in held)
+        counts = [""] * 2 if fibers is None else [f"{fibers[k].count:,}", f"{fibers[k].children:,}"]
+        rows.append(
+            f"<tr>{cell(f'<span class={style!r}></span><code>{escaped(clipped(place.level, 60))}</code>')}"
+            f"{cell(escaped(sizes))}{cell(counts[0], 'n wide-only')}{cell(counts[1], 'n')}"
+            f"{cell('<br>'.join(arrays) or 'computed', 'wide-only')}{cell(size_of(size), 'n')}"
+            f"{cell(bar(size / total), 'narrow wide-only')}</tr>"
+        )
+    if len(source.places) > _LEVELS:
+        rows.append(f"<tr>{cell(f'… and {len(source.places) - _LEVELS} more')}</tr>")
+    size, key = _value_bytes(source), '<span class="key values"></span>values'
+    dtype = escaped(clipped(source.values.dtype, 60))
+    described = f"<code>values</code> <small>{dtype}[{len(source.values):,}]</small>"
+    rows.append(
+        f"<tr>{cell(key)}{cell('')}"
+        f"{cell('', 'n wide-only')}{cell('', 'n')}{cell(described, 'wide-only')}{cell(size_of(size), 'n')}"
+        f"{cell(bar(size / total), 'narrow wide-only')}</tr>"
+    )
+    heads = _heads(
+        "level", "dimension (size)", ("fibers", "n wide-only"), ("positions", "n"), ("arrays", "wide-only"),
+        ("bytes", "n"), ("", "narrow wide-only"),
+    )  # fmt: skip
+    return page.table(heads, rows)
+
+
+def _positions(fibers: Sequence[Fibers]) -> str:
+    """The positions of the levels as bars, whose widths are logarithms, and how many times more each has."""
+    shown = fibers[:_LEVELS]
+    top = max([math.log10(x.children + 1) for x in shown], default=0) or 1
+    rows = []
+    for x in shown:
+        style = "stored" if x.place.arrays else "computed"
+        share = 100 * math.log10(x.children + 1) / top
+        mean, level = _mean(x.children, x.count), escaped(clipped(x.place.level, 60))
+        rows.append(f"<p><code>{level}</code>: {mean} for each fiber</p>")
+        rows.append(f'<div class="{style}" style="width:{share:.1f}%"></div><p>{x.children:,}</p>')
+    return f'<div class="tree">{"".join(rows)}</div>' if rows else ""
+
+
+def _marginals(tensor: Tensor, where: Places) -> str:
+    figures = []
+    for k, (bins, step) in enumerate(zip(where.bins, where.steps, strict=True)):
+        said = f"{step:,} coordinates a bar" if step > 1 else "a bar for each coordinate"
+        name, label = _name(tensor, k), f"entries along {_name(tensor, k)}"
+        drawn = page.histogram(bins.tolist(), "0", f"{max(tensor.shape[k] - 1, 0):,}", label)
+        figures.append(figure(escaped(name), f"{said}, up to {int(bins.max(initial=0)):,} entries", drawn))
+    left = tensor.ndim - len(figures)
+    return grid(figures) + (f"<p>… and {left} more dimensions.</p>" if left else "")
+
+
+def _lengths(fibers: Fibers) -> str:
+    counts = fibers.classes.tolist()
+    used = counts[: max((k for k, count in enumerate(counts) if count), default=0) + 1]
+    empty = 100 * _ratio(counts[0], fibers.count)
+    said = (
+        f"{fibers.count:,} fibers, {_mean(fibers.children, fibers.count)} on average, {fibers.longest:,} at most, "
+        f"{empty:.0f} % empty; each bar doubles the length"
+    )
+    drawn = page.histogram(used, "0", f"{fibers.longest:,}", "fiber lengths")
+    return figure(f"<code>{escaped(clipped(fibers.place.level, 60))}</code>", said, drawn)
+
+
+def _pairs(tensor: Tensor, where: Places) -> str:
+    figures = []
+    for (a, b), counts in where.pairs.items():
+        down, across = _name(tensor, a), _name(tensor, b)
+        said = f"up to {int(counts.max(initial=0)):,} entries a cell of {counts.shape[0]} × {counts.shape[1]}"
+        drawn = page.shaded(counts, f"entries by {down} and {across}") if counts.size else ""
+        figures.append(figure(f"{escaped(down)} ↓ {escaped(across)} →", said, drawn))
+    return grid(figures)
+
+
+def _formats(tensor: Tensor, entries: int) -> tuple[list[Candidate], str]:
+    """Formats from the smallest on, and why there are none."""
+    rank = tensor.ndim
+    if not rank or not entries:
+        return [], ""
+    if rank > MAX_RANK or entries > _SORTED or entries * math.comb(rank, rank // 2) > _SORTS:
+        return [], "<p>To compare formats, too many entries would be sorted here; call <code>advise</code>.</p>"
+    specified = [name for name, kind in LEVELS.items() if kind.specified]  # which other programs read too
+    advice = advise(_apart(tensor), count=_COMPARED, kinds=specified)
+    own = Candidate(tensor.stored.format, tensor.nbytes, _value_bytes(tensor._source), None)
+    others = {c.format.canonical(): c for c in (*advice.candidates, *advice.compared)}
+    if tensor.map is None:
+        others.pop(own.format.canonical(), None)
+    return sorted([own, *others.values()], key=lambda c: c.nbytes), ""
+
+
+def _format_table(tensor: Tensor, formats: Sequence[Candidate]) -> str:
+    if not formats:
+        return ""
+    smallest = max(formats[0].nbytes, 1)
+    longest = min(formats[-1].nbytes, 3 * smallest) or 1
+    rows = []
+    for c in formats:
+        rest = c.nbytes - c.values_nbytes
+        me = ' class="me"' if c.format is tensor.stored.format else ""
+        beyond = "…" if c.nbytes > longest else ""
+        bars = bar(min(rest / longest, 0.9), "two") + bar(min(c.values_nbytes / longest, max(0.9 - rest / longest, 0)))
+        name = f"<code>{escaped(clipped(c.format, 300))}</code>{' ← this one' if me else ''}"
+        rows.append(
+            f"<tr{me}>{cell(name)}{cell(size_of(c.nbytes), 'n')}"
+            f"{cell(f'{c.nbytes / smallest:.2f}', 'n')}{cell(bars + beyond, 'chart wide-only')}</tr>"
+        )
+    key = '<span class="key two"></span>indices and pointers <span class="key"></span>values'
+    said = "<p>This format, and formats of levels that all programs read:</p>"
+    heads = [*_heads("format", ("bytes", "n"), ("ratio", "n")), cell(key, "chart wide-only", "th")]
+    return said + page.table(heads, rows)
+
+
+def _values(tensor: Tensor, spread: Spread, first: Sequence[Any]) -> str:
+    kind = tensor.dtype.kind
+    facts = []
+    if spread.least is not None and kind != "b":
+        found = (("least", spread.least), ("greatest", spread.greatest), ("mean", spread.mean))
+        facts += [(name, f"{value:.4g}") for name, value in found]
+    if kind in "biufc":
+        facts += [("explicit zeros", f"{spread.zeros:,}"), ("negative", f"{spread.negative:,}")]
+    if kind in "fc":
+        facts += [("NaN", f"{spread.nans:,}"), ("infinite", f"{spread.infinite:,}")]
+    if kind == "c":
+        facts = [(f"{name} (absolute)" if name in ("least", "greatest", "mean") else name, x) for name, x in facts]
+    cards = "".join(f"<div><small>{name}</small><b>{text}</b></div>" for name, text in facts if text != "0")
+    there = spread.exponents()
+    drawn = ""
+    if len(there) > 1 and kind != "b":
+        width = -(-len(there) // 64)
+        counts = [sum(map(spread.of, islice(there, k, k + width))) for k in range(0, len(there), width)]
+        ends = (f"{2.0 ** (there[0] - 1):.3g}", f"{2.0 ** min(there[-1], 1023):.3g}")
+        what = "each bar doubles the absolute value" if width == 1 else f"a bar for {width} binary exponents"
+        drawn = figure("magnitudes", what, page.histogram(counts, *ends, "magnitudes of the values"))
+    names = clipped(", ".join(_name(tensor, k) for k in range(tensor.ndim)), 300)
+    *coords, values = first
+    rows = []
+    for k, value in enumerate(values):
+        place = clipped(", ".join(f"{int(x[k])}" for x in coords), 300)
+        rows.append(f"<tr>{cell(place)}{cell(escaped(clipped(value, 60)), 'v')}</tr>")
+    heads = _heads(escaped(names), ("value", "v"))
+    cards = f'<div class="cards">{cards}</div>' if cards else ""
+    entries = f'<p>The first entries:</p><div class="short">{page.table(heads, rows)}</div>' if rows else ""
+    return cards + drawn + entries
+
+
+def _on_disk(tensor: Tensor, stored: Mapping[str, int] | None) -> str:
+    """The arrays in the file: bytes, and the chunks that are read at once."""
+    tree = tensor._source
+    if stored is None:
+        return ""
+    arrays: dict[str, Any] = {**tree.arrays, "values": tree.values}
+    total = max(sum(stored.values()), 1)
+    rows = []
+    for name, size in islice(stored.items(), 64):
+        chunk = getattr(arrays.get(name), "chunk", 1)
+        length = len(arrays[name]) if name in arrays else 1
+        chunks = "one piece" if chunk <= 1 else f"{-(-length // chunk):,} of {chunk:,} items"
+        rows.append(
+            f"<tr>{cell(f'<code>{escaped(clipped(name, 80))}</code>')}{cell(f'{length:,}', 'n')}{cell(chunks, 'n')}"
+            f"{cell(size_of(size), 'n')}{cell(bar(size / total), 'narrow wide-only')}</tr>"
+        )
+    heads = _heads("array", ("items", "n"), ("chunks", "n"), ("bytes in the file", "n"), ("", "narrow wide-only"))
+    smaller = tensor.nbytes / total
+    said = f"<p>{size_of(total)} in the file, {size_of(tensor.nbytes)} in memory: {smaller:.2f} × as many.</p>"
+    return section("On disk", page.table(heads, rows) + said)
+
+
+def _attributes(tensor: Tensor) -> str:
+    found = ""
+    for name, held in (("", tensor.attributes), ("Inside the descriptor:", tensor.descriptor_attributes)):
+        if held:
+            text = json.dumps(dict(held), ensure_ascii=False, indent=1)
+            found += (f"<p>{name}</p>" if name else "") + f"<pre>{escaped(clipped(text, _LONGEST))}</pre>"
+    return section("Attributes", found)
+
+
+def _foot(place: str) -> str:
+    where = f"{escaped(clipped(place, 400))} · " if place else ""
+    return f"<footer>{where}Binsparse {VERSION} · no scripts, nothing is loaded</footer>"
+
+
+# What they are made of
+
+
+def _bytes(arrays: Iterable[Any]) -> int:
+    """The bytes of arrays in memory."""
+    return sum(len(x) * x.dtype.itemsize for x in arrays)
+
+
+def _value_bytes(tree: Tree) -> int:
+    return (1 if tree.iso else len(tree.values)) * tree.values.dtype.itemsize
+
+
+def _name(tensor: Tensor, k: int) -> str:
+    return f"dimension {k}" if tensor.dims is None else clipped(tensor.dims[k], 40)
+
+
+def _heads(*heads: str | tuple[str, str]) -> list[str]:
+    """Cells of the head of a table, from their text, with their style where they have one."""
+    return [cell(head, "", "th") if isinstance(head, str) else cell(*head, "th") for head in heads]
+
+
+def _mean(part: int, whole: int) -> str:
+    mean = _ratio(part, whole)
+    return f"{mean:,.0f}" if mean >= 100 else f"{mean:.3g}"
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else math.nan

@@ -1,0 +1,316 @@
+"""Reports: right numbers, escaped text, a bounded size, faults that are told, and files that are read in parts."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from golden import GOLDEN
+from hypothesis import given
+
+import binsparse_levels as bl
+from binsparse_levels import BinsparseError, LimitError, pack, pack_dense, testing
+from binsparse_levels.errors import PathMissingError
+from binsparse_levels.io.reporting import report
+from binsparse_levels.levels import LEVELS
+from binsparse_levels.tensors import counting
+
+MALFORMED = sorted((GOLDEN / "malformed").glob("*.h5"))
+VOID = {"meta", "link", "img", "path", "line", "br"}
+
+
+class Page(HTMLParser):
+    """The text of a page, whose elements are closed in order, and its tables as rows of cells."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.stack, self.words, self.rows = [], [], []
+        self.feed(text)
+        assert self.stack == []
+
+    def handle_starttag(self, tag, attributes):
+        assert tag not in ("script", "iframe", "object", "form")
+        assert not any(name.startswith("on") for name, _ in attributes)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        assert tag in VOID
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data):
+        if "style" in self.stack:
+            return
+        self.words.append(data)
+        if "td" in self.stack or "th" in self.stack:
+            self.rows[-1][-1] += data
+
+    @property
+    def text(self):
+        return " ".join(self.words)
+
+
+@given(testing.tensors(max_rank=4, kinds=tuple(LEVELS.values())))
+def test_any_tensor_has_a_report(tensor):
+    made = tensor.report()
+    assert made.faults == ()
+    text = Page(made.html).text
+    assert "✓ sound" in text
+    for shape in (f"{tensor.shape[0]:,}",) if tensor.ndim else ("scalar",):
+        assert shape in text
+    assert f"entries {len(tensor.unpack()[1]):,} " in text
+    if tensor.ndim and len(tensor.unpack()[1]):
+        assert text.count("← this one") == 1
+    for name in tensor.arrays:
+        assert name in text
+    assert len(made.html.encode()) < 100_000
+    assert made._repr_html_() in made.html
+
+
+def test_the_numbers_are_right():
+    tensor = pack([[0, 0, 2, 5], [1, 3, 3, 0]], [1.5, -2.5, 0.0, 3.5], (6, 4), "CSR", fill_value=0)
+    page = Page(tensor.report().html)
+    for words in (
+        "shape 6 × 4", "entries 4", "density 0.167", "type float64", "in memory 76 B", "bytes an entry 19",
+        "if dense 192 B", "least -2.5", "greatest 3.5", "mean 0.625", "explicit zeros 1", "negative 1",
+    ):  # fmt: skip
+        assert words in page.text, words
+    rows = {row[0]: row[1:] for row in page.rows}
+    assert rows["dense"][:3] == ["dimension 0 (6)", "1", "6"]
+    assert rows["sparse"][:3] == ["dimension 1 (4)", "6", "4"]
+    assert rows["sparse"][3] == "pointers_to_1 int32[7]indices_1 int32[4]"
+    assert rows["CSR ← this one"][:2] == ["76 B", "1.19"]
+    assert rows["0, 3"] == ["-2.5"]
+    assert "6 fibers, 0.667 on average, 2 at most, 50 % empty" in page.text
+    advice = bl.advise(tensor, kinds=["dense", "sparse"])
+    sizes = {c.format: c.nbytes for c in (*advice.candidates, *advice.compared)}
+    assert f"({100 * (1 - min(sizes.values()) / 76):.0f} %) fewer bytes" in page.text
+
+
+@given(testing.tensors(max_rank=3, kinds=tuple(LEVELS.values())))
+def test_what_is_counted_in_parts_is_what_numpy_counts(tensor):
+    coords, values = tensor.unpack()
+    where, spread = counting.Places(tensor.shape), counting.Spread()
+    sizes = []
+    for some, theirs in counting.blocks(tensor, 3):
+        where.add(some)
+        spread.add(theirs)
+        sizes.append(len(theirs))
+    assert sum(sizes) == spread.count == len(values)
+    assert max(sizes) <= 3 or any(level.shares or level.gaps for level in tensor.stored.format.levels)
+    for k, (bins, x) in enumerate(zip(where.bins, coords, strict=True)):
+        assert bins.tolist() == np.bincount(x, minlength=tensor.shape[k]).tolist()
+    for (a, b), counts in where.pairs.items():
+        expected = np.zeros((tensor.shape[a], tensor.shape[b]), int)
+        np.add.at(expected, (coords[a], coords[b]), 1)
+        assert np.array_equal(counts, expected)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "float32", "float64", "complex64", "bool", "void"])
+def test_values_of_any_type(dtype):
+    dtype = np.dtype([("x", "i4")] if dtype == "void" else dtype)
+    values = np.array([0, 1, 3, 4, 100]).astype(dtype)
+    if values.dtype.kind in "fc":
+        values[:2] = [np.nan, np.inf]
+    spread = counting.Spread()
+    for part in np.array_split(values, 3):
+        spread.add(part)
+    assert pack([range(5)], values, 5, "CVEC").report().faults == ()
+    numbers = values.dtype.kind in "biufc"
+    finite = np.abs(values[np.isfinite(values)]) if numbers else np.zeros(0)
+    assert (spread.count, spread.nans, spread.infinite) == (5, *((1, 1) if values.dtype.kind in "fc" else (0, 0)))
+    assert spread.zeros == np.count_nonzero(finite == 0)
+    assert sum(map(spread.of, spread.exponents())) == np.count_nonzero(finite)
+    if len(finite):
+        assert np.isclose(spread.mean, finite.mean())
+        assert spread.least == min(finite)
+
+
+def lengths_of(tensor, monkeypatch, at_once):
+    monkeypatch.setattr(counting, "_AT_ONCE", at_once)
+    return [(x.count, x.children, x.longest, x.classes.tolist()) for x in counting.fibers_of(tensor._tree)]
+
+
+@pytest.mark.parametrize("format", ["dense, sparse, sparse", "sparse, dense, sparse", "sparse, sparse(2)", "sparse(3)"])
+@pytest.mark.parametrize("at_once", [1, 2, 3, 7, 1000])
+def test_fiber_lengths_in_parts(format, at_once, monkeypatch):
+    random = np.random.default_rng(0)
+    coords = [random.integers(0, size, 60) for size in (9, 5, 40)]
+    tensor = pack(coords, np.ones(60), (9, 5, 40), format, duplicates="first")
+    expected = []
+    for _, _, ends, positions in counting.packing.expand_levels(tensor._tree):
+        lengths = np.diff(ends, prepend=0)
+        classes = np.bincount([int(n).bit_length() for n in lengths], minlength=64)
+        expected.append((len(lengths), len(positions), lengths.max(), classes.tolist()))
+    assert lengths_of(tensor, monkeypatch, at_once) == expected
+
+
+def test_what_a_file_may_say_is_escaped():
+    hostile = "</style><script>alert(1)</script>\"'<img src=x onerror=alert(1)>"
+    values = np.array([(hostile,), ("&amp;\x01",)], [("text", "U90")])
+    tensor = pack([[0, 1]], values, 3, "CVEC", attributes={hostile: [hostile]})
+    made = tensor.report()
+    page = Page(made.html)
+    assert hostile.replace('"', '\\"') in page.text
+    assert "\x01" not in made.html
+    title = report({"binsparse": hostile})
+    assert Page(title.html)
+    assert title.faults
+
+
+def test_the_page_forbids_to_load_and_to_run_anything():
+    made = pack_dense(np.eye(3), "CSR").report()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', made.html)[1]
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    assert set(re.findall(r'(?:src|href|url)[=(]"?(\w+:)', made.html)) == {"data:"}
+    assert "http:" not in made.html
+    assert "https:" not in made.html
+
+
+@pytest.mark.parametrize("shape", [(2**62, 2**62, 2**62), (2,) * 60, (1000,) * 8])
+def test_the_size_is_bounded(shape):
+    random = np.random.default_rng(0)
+    coords = [random.integers(0, size, 20000) for size in shape]
+    tensor = pack(coords, random.normal(size=20000), shape, "COO", duplicates="first", attributes={"x": "<" * 500_000})
+    assert 10_000 < len(tensor.convert("CSF").report().html.encode()) < 100_000
+
+
+def test_a_page_is_written_once(tmp_path):
+    made = pack_dense(np.eye(3), "CSR").report()
+    made.write(tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text(encoding="utf-8") == made.html
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        made.write(tmp_path / "a.html")
+    made.write(tmp_path / "a.html", overwrite=True)
+    assert "write(path)" in repr(made)
+
+
+# Views and maps
+
+
+MAPS = [None, "0/2, 1/4, 0%2, 1%4", "(0 1)"]
+
+
+@pytest.mark.parametrize("map", MAPS)
+def test_views_and_maps(map):
+    cells = np.arange(48).reshape(6, 8) % 5
+    tensor = pack_dense(cells, "COO", map=map) if map else pack_dense(cells, "COO")
+    count = np.count_nonzero(cells)
+    page = Page(tensor.report().html)
+    assert f"shape 6 × 8 entries {count} " in page.text
+    assert [words in page.text for words in (", map  0/2, 1/4", ", map  (0 1)")] == [map == x for x in MAPS[1:]]
+    viewed = tensor[1:, ::2]
+    assert f"shape 5 × 4 entries {np.count_nonzero(cells[1:, ::2])} " in Page(viewed.report().html).text
+
+
+# Files
+
+
+CONTAINERS = ["a.h5", "a.zarr", "a.npz", "a.bspnpy", "a.nc"]
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_a_file_has_the_report_of_its_tensor_and_its_arrays_on_disk(tmp_path, name):
+    random = np.random.default_rng(0)
+    coords = [random.integers(0, 300, 4000) for _ in range(3)]
+    tensor = pack(coords, random.normal(size=4000), (300,) * 3, "dense, sparse, sparse", duplicates="sum")
+    path = tmp_path / name
+    bl.write(path, tensor, **({"chunks": 1000} if name.endswith((".h5", ".zarr")) else {}))
+    found, own = Page(report(path).html), Page(tensor.report().html)
+    assert "✓ sound" in found.text
+    assert [row for row in own.rows if row not in found.rows] == []
+    more = [row for row in found.rows if row not in own.rows]
+    assert more[0][:4] == ["array", "items", "chunks", "bytes in the file"]
+    assert {row[0] for row in more[1:]} == {*tensor.arrays, "values"}
+    if name.endswith((".h5", ".zarr")):
+        assert "4 of 1,000 items" in {row[2] for row in more[1:]}
+    assert name in found.text
+
+
+def test_a_file_is_not_loaded_for_its_report(tmp_path):
+    bl.write(tmp_path / "a.h5", pack_dense(np.eye(9), "CSR"))
+    with bl.open(tmp_path / "a.h5") as tensor:
+        assert tensor.report().faults == ()
+        assert tensor._held.lazy
+
+
+@pytest.mark.parametrize("path", MALFORMED, ids=lambda path: path.name.partition(".")[0])
+def test_a_damaged_file_gives_a_report_on_its_faults(path):
+    try:
+        bl.read(path)
+        expected = ()
+    except LimitError:
+        with pytest.raises(LimitError):
+            report(path)
+        return
+    except BinsparseError as error:
+        expected = error.problems
+    made = report(path)
+    page = Page(made.html)
+    assert bool(made.faults) == bool(expected)
+    assert ("✗ faulty" in page.text) == bool(expected)
+    assert path.name in page.text
+    for fault in made.faults[:50]:
+        assert fault.message[:100] in page.text
+
+
+@given(testing.tensors(max_rank=3))
+def test_a_report_finds_the_faults_that_read_finds(tensor):
+    store = {}
+    bl.write(store, tensor)
+    for changed in testing.damaged(store, most=2):
+        try:
+            bl.read(changed)
+            sound = True
+        except BinsparseError:
+            sound = False
+        made = report(changed)
+        assert (made.faults == ()) == sound
+        Page(made.html)
+
+
+def test_more_entries_than_are_counted_are_counted_in_parts(monkeypatch):
+    monkeypatch.setattr("binsparse_levels.tensors.report._AT_ONCE", 100)
+    monkeypatch.setattr("binsparse_levels.tensors.report._COUNTED", 1000)
+    random = np.random.default_rng(0)
+    coords = [random.integers(0, 900, 5000) for _ in range(2)]
+    tensor = pack(coords, np.ones(5000), (900, 900), "CSR", duplicates="sum")
+    text = Page(tensor.report().html).text
+    assert f"entries {len(tensor.values):,} " in text
+    counted = int(re.search(r"those of ([\d,]+) entries", text)[1].replace(",", ""))
+    assert 500 <= counted <= 1000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the system tells no peak of a process")
+def test_the_report_on_a_file_takes_bounded_memory_and_seconds(tmp_path):
+    """Without the comparison of formats, which takes memory by the entries up to a bound."""
+    random = np.random.default_rng(0)
+    cells = random.permutation(2**25)[: 6 * 10**6]
+    write = {"values": np.ones(len(cells)), "shape": (2**12, 2**13), "format": "CSR"}
+    bl.write(tmp_path / "a.h5", pack([cells >> 13, cells & (2**13 - 1)], **write))
+    code = (
+        "import sys, time; from pathlib import Path; from binsparse_levels.io.reporting import report;"
+        "from binsparse_levels.tensors import report as page; page._SORTED = 0; began = time.monotonic();"
+        "assert not report(sys.argv[1]).faults; print(time.monotonic() - began,"
+        "Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "a.h5"], capture_output=True, text=True, timeout=280, check=True
+    )
+    seconds, kilobytes = map(float, found.stdout.split())
+    assert kilobytes < 280 * 1024  # the entries alone would take 144 MB more
+    assert seconds < 60
+
+
+def test_a_missing_file_has_no_report(tmp_path):
+    with pytest.raises(PathMissingError):
+        report(tmp_path / "a.h5")
