@@ -55,18 +55,16 @@ def test_the_examples_run(path, tmp_path, monkeypatch):
 
 def calls():
     """Each call of the command line in a block of a page. Variables of the shell stand for a word."""
-    found = []
     for path in PAGES:
         indented = re.findall(r"^    (.*binsparse-levels .*)$", path.read_text(), re.MULTILINE)
         for line in [*indented, *"".join(blocks(path, "bash")).splitlines()]:
             plain = re.sub(r"\$\w+", "1", re.sub(r"\$\(.*", "1", line))
-            for part in re.split(r"&&|\||\(\) \{", plain):
-                if part.strip().startswith("binsparse-levels "):
-                    found.append(pytest.param(part.strip(), id=f"{path.stem}: {part.strip()[17:60]}"))
-    return found
+            for part in map(str.strip, re.split(r"&&|\||\(\) \{", plain)):
+                if part.startswith("binsparse-levels "):
+                    yield pytest.param(part, id=f"{path.stem}: {part[17:60]}")
 
 
-@pytest.mark.parametrize("call", calls())
+@pytest.mark.parametrize("call", list(calls()))
 def test_the_calls_of_commands_can_be_parsed(call, monkeypatch):
     monkeypatch.setattr(argparse.ArgumentParser, "error", lambda parser, message: pytest.fail(f"{call}: {message}"))
     cli._parser().parse_args(shlex.split(call)[1:])

@@ -34,7 +34,8 @@ def arguments(parser):
 def page():
     """All commands as Markdown."""
     for name, parser in parsers().items():
-        yield f"## {name}\n\n{parser.description[:1].upper()}{parser.description[1:]}.\n\n```text\n{usage(parser)}\n```\n"
+        text = parser.description
+        yield f"## {name}\n\n{text[:1].upper()}{text[1:]}.\n\n```text\n{usage(parser)}\n```\n"
         rows = list(arguments(parser))
         if rows:
             yield ":::{list-table}\n:widths: 30 70\n"
