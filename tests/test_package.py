@@ -76,6 +76,22 @@ def test_what_is_public_is_documented():
     assert not undocumented
 
 
+def test_what_is_public_has_parameters_and_an_example():
+    """Every public name, and every method of a Tensor."""
+    lacking = []
+    for name, thing in public():
+        text = inspect.getdoc(thing) or ""
+        if "." in name and not (name.startswith("Tensor.") and inspect.isfunction(thing)):
+            continue
+        if callable(thing) and ">>>" not in text:
+            lacking.append(f"{name}: an example")
+        if inspect.isfunction(thing) and "Parameters\n---" not in text:
+            lacking += [
+                f"{name}: {parameter}" for parameter in inspect.signature(thing).parameters if parameter != "self"
+            ]
+    assert not lacking
+
+
 @pytest.mark.parametrize("name", [name for name, thing in public() if callable(thing) and "." not in name])
 def test_examples_of_public_docstrings_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
