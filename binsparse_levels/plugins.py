@@ -42,8 +42,8 @@ def load_plugins(*names: str) -> list[str]:
     ----------
     names : of plug-ins, as `list_plugins` gives them. Without names, all are loaded.
 
-    Raises OptionError for an unknown name, for an object that is neither a level kind nor a kind of file, and for a kind
-    of file that clashes with a known one; FormatError for a level kind whose name is taken.
+    Raises OptionError for an unknown name, for an object that is neither a level kind nor a kind of file, and for a
+    kind of file that clashes with a known one; FormatError for a level kind whose name is taken.
 
     >>> load_plugins("apple")
     Traceback (most recent call last):
