@@ -19,8 +19,8 @@ def picture(format):
 
 
 def gallery():
-    """A section for each kind of the package, as Markdown."""
-    for kind, level in LEVELS.items():
+    """A section for each kind of the package, as Markdown, first those of the specification."""
+    for kind, level in sorted(LEVELS.items(), key=lambda item: (not item[1].specified, item[0])):
         if level.__module__.startswith("binsparse_levels."):
             format = f"dense, {level()}"
             yield f"### {kind}\n\n`{format}`, see {{py:obj}}`binsparse_levels.{level.__name__}`.\n\n{picture(format)}"
