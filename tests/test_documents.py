@@ -17,7 +17,19 @@ from binsparse_levels.levels import LEVELS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted(path for path in DOCS.rglob("*.md") if path.is_file())]
+
+
+def extension(name):
+    """A module of the site."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / "extensions" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+COPIES = extension("repository_links").COPIES
+PAGES = [ROOT / name for name in ("README.md", *COPIES) if (ROOT / name).is_file()]
+PAGES += sorted(path for path in DOCS.rglob("*.md") if str(path.relative_to(DOCS)) not in COPIES.values())
 PUBLIC = {*binsparse_levels.__all__, "open"}
 
 
@@ -79,7 +91,7 @@ def test_the_links_lead_somewhere(path):
     text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
     links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
     later = {"bench/README.md"}
-    missing = [link for link in links if link and not (path.resolve().parent / link).exists() and link not in later]
+    missing = [link for link in links if link and not (path.parent / link).exists() and link not in later]
     assert not missing
 
 
@@ -137,11 +149,8 @@ def test_every_notebook_is_in_the_site():
 
 
 def test_the_page_of_commands_has_every_command_and_argument():
-    spec = importlib.util.spec_from_file_location("command_pages", DOCS / "extensions" / "command_pages.py")
-    module = importlib.util.module_from_spec(spec)
     pytest.importorskip("sphinx")
-    spec.loader.exec_module(module)
-    page = "".join(module.page())
+    page = "".join(extension("command_pages").page())
     assert len(commands()) >= 8
     for name, parser in commands().items():
         assert f"## {name}\n" in page

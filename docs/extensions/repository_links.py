@@ -1,39 +1,61 @@
-"""Links between files of the repository work on the site as they do beside the files.
+"""Files of the repository that are pages of the site too, and the links between them.
 
-The root's documents and the notebooks are pages of the site through symbolic links in `docs/`.
+They are copied into `docs/` before each build, and git ignores the copies. A link that works beside a file works on the
+site.
 """
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 SITE = Path(__file__).parent.parent
-PAGES = {path.resolve(): path for path in SITE.rglob("*") if path.is_symlink()}
+ROOT = SITE.parent
+COPIES = {
+    "ARCHITECTURE.md": "ARCHITECTURE.md",
+    "CHANGELOG.md": "CHANGELOG.md",
+    "bench/README.md": "explanation/board.md",
+    "notebooks": "notebooks",
+}
 
 
-def on_site(target):
-    """Where the site has a file of the repository, without its suffix; None where no symbolic link leads."""
-    for real, page in PAGES.items():
-        if target == real or real in target.parents:
-            return (page / target.relative_to(real)).with_suffix("")
+def copy(app, config):
+    for real, page in COPIES.items():
+        if (ROOT / real).is_dir():
+            shutil.copytree(ROOT / real, SITE / page, dirs_exist_ok=True)
+        elif (ROOT / real).exists():
+            shutil.copy2(ROOT / real, SITE / page)
+
+
+def moved(path, pairs):
+    """A path in one of the files or folders `old`, as it is in `new`. None outside of all pairs (old, new)."""
+    for old, new in pairs:
+        if path.is_relative_to(old):
+            return new / path.relative_to(old) if path != old else new
     return None
 
 
 def rewrite(app, docname, source):
     page = Path(app.env.doc2path(docname))
+    pairs = [(ROOT / real, SITE / copied) for real, copied in COPIES.items()]
+    origin = moved(page, [(new, old) for old, new in pairs]) or page
 
     def link(found):
-        target = (page.resolve().parent / found[1]).resolve()
-        if SITE in page.resolve().parents and SITE in target.parents:
+        bang, text, path, anchor = found.groups(default="")
+        target = (origin.parent / path).resolve()
+        if not target.exists():
             return found[0]
-        if SITE in target.parents and target.suffix == ".md":
-            return f"]({os.path.relpath(target, page.parent)}{found[2] or ''})"
-        there = on_site(target)  # Sphinx would follow the symbolic link out of its folder if there were a suffix
-        return f"]({os.path.relpath(there, page.parent)})" if there else found[0]
+        if bang:
+            return f"![{text}]({os.path.relpath(target, page.parent)})"
+        there = moved(target, pairs) or target
+        if SITE not in there.parents or not there.suffix:
+            return text  # a file that is no page of the site
+        return f"[{text}]({os.path.relpath(there, page.parent)}{anchor})"
 
-    source[0] = re.sub(r"\]\(([^)#\s:]+)(#[^)\s]*)?\)", link, source[0])
+    source[0] = re.sub(r"(!)?\[([^\[\]]*)\]\(([^)#\s:]+)(#[^)\s]*)?\)", link, source[0])
 
 
 def setup(app):
+    app.connect("config-inited", copy)
     app.connect("source-read", rewrite)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
