@@ -1,5 +1,6 @@
 """The site. `sphinx-build -n -W docs OUT` builds it, with `-b doctest` it runs the examples of the API."""
 
+import doctest
 import os
 import sys
 from pathlib import Path
@@ -36,6 +37,7 @@ python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 nitpick_ignore_regex = [("py:(data|exc|obj)", r"(?!binsparse_levels).*")]  # of Python and numpy
 
+doctest_default_flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS  # as in tests/test_package.py
 doctest_global_setup = """
 import os, tempfile
 import numpy as np
