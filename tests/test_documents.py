@@ -56,6 +56,7 @@ def commands():
 # Examples
 
 
+@pytest.mark.slow
 @named([path for path in PAGES if blocks(path, "python")])
 def test_the_examples_run(path, tmp_path, monkeypatch):
     """The blocks of a page in turn, as a reader runs them. Blocks with torch are left out where it is not installed."""
