@@ -59,31 +59,90 @@ class BinsparseError(ValueError):
 
 
 class DescriptorError(BinsparseError):
-    """The JSON header is not a Binsparse descriptor."""
+    """The JSON header is not a Binsparse descriptor.
+
+    >>> try:
+    ...     read({"binsparse": {"binsparse": {"version": "0.1.0", "format": "CSR"}}})
+    ... except DescriptorError as error:
+    ...     print(error)
+    shape: missing
+    number_of_stored_values: missing
+    data_types: missing
+    """
 
 
 class ArrayError(BinsparseError):
-    """Arrays, coordinates or values are missing, out of range, repeated, or of a wrong length or type."""
+    """Arrays, coordinates or values are missing, out of range, repeated, or of a wrong length or type.
+
+    >>> try:
+    ...     pack([[0, 0]], 1.0, 3, "CVEC")
+    ... except ArrayError as error:
+    ...     print(error)
+    coords: (0,) is given more than once; say what to do with duplicates: 'sum', 'first' or 'last'
+    """
 
 
 class FormatError(BinsparseError):
-    """A format cannot be parsed, or it cannot represent the tensor."""
+    """A format cannot be parsed, or it cannot represent the tensor.
+
+    >>> try:
+    ...     parse_format("dense, sparse @ 0, 0")
+    ... except FormatError as error:
+    ...     print(error)
+    'dense, sparse @ 0, 0': transpose: expected a permutation of 0 … 1, got [0, 0]
+    """
 
 
 class ContainerError(BinsparseError):
-    """A file, folder, group or store cannot be read or written."""
+    """A file, folder, group or store cannot be read or written.
+
+    >>> try:
+    ...     read("missing.h5")
+    ... except ContainerError as error:
+    ...     print(error)
+    missing.h5: no such file; check the path
+    """
 
 
 class LimitError(BinsparseError):
-    """A limit was exceeded. The message names the field of `Limits` to raise."""
+    """A limit was exceeded. The message names the field of `Limits` to raise.
+
+    >>> try:
+    ...     pack([[0]], 1.0, 10**9, "dense", limits=Limits(dense_bytes=10**6))
+    ... except LimitError as error:
+    ...     print(error)
+    the size in bytes of what the dense levels make is 8000000000, more than the limit dense_bytes=1000000;
+    pass limits=Limits(dense_bytes=…)
+    """
 
 
 class UnsafeError(BinsparseError):
-    """A file asks for an unsafe action, such as following a link out of its folder."""
+    """A file asks for an unsafe action, such as following a link out of its folder.
+
+    >>> import os
+    >>> write("linked.bspnpy", pack([[0, 2]], [1.0, 2.0], 3, "CVEC"))
+    >>> os.replace("linked.bspnpy/values.npy", "elsewhere.npy")
+    >>> os.symlink(os.path.abspath("elsewhere.npy"), "linked.bspnpy/values.npy")
+    >>> try:
+    ...     read("linked.bspnpy")
+    ... except UnsafeError as error:
+    ...     print(error)
+    linked.bspnpy/values.npy: a symbolic link is not followed
+    """
 
 
 class IncompleteError(BinsparseError):
-    """A file is incomplete: chunks or the header are missing."""
+    """A file is incomplete: chunks or the header are missing.
+
+    >>> import shutil
+    >>> write("cut.zarr", pack([[0, 2]], [1.0, 2.0], 3, "CVEC"))
+    >>> shutil.rmtree("cut.zarr/values/c")
+    >>> try:
+    ...     read("cut.zarr")
+    ... except IncompleteError as error:
+    ...     print(error)
+    values: chunks are missing
+    """
 
 
 class PathMissingError(ContainerError, FileNotFoundError):
@@ -95,7 +154,14 @@ class PathExistsError(ContainerError, FileExistsError):
 
 
 class OptionError(BinsparseError, TypeError):
-    """An option does not apply here, or its value has a wrong type."""
+    """An option does not apply here, or its value has a wrong type.
+
+    >>> try:
+    ...     write("a.npz", pack([[0]], 1.0, 3, "CVEC"), chunks=3)
+    ... except OptionError as error:
+    ...     print(error)
+    chunks: NPZ has no such option
+    """
 
 
 class PackageMissingError(OptionError, ImportError):
@@ -188,4 +254,16 @@ def within_memory(public: Public) -> Public:
 
 
 class DialectWarning(UserWarning):
-    """Lenient reading repaired a deviation from the specification."""
+    """Lenient reading repaired a deviation from the specification.
+
+    >>> import warnings
+    >>> store = {}
+    >>> write(store, pack([[0, 2]], [1.0, 2.0], 3, "CVEC"))
+    >>> store["binsparse"]["binsparse"]["shape"] = [3.0]
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", DialectWarning)
+    ...     read(store, lenient=True).shape
+    (3,)
+    >>> print(caught[0].message)
+    shape[0]: 3.0 is not written as an integer
+    """

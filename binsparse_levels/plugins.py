@@ -36,9 +36,14 @@ def list_plugins() -> list[str]:
 def load_plugins(*names: str) -> list[str]:
     """Load the plug-ins of these names, or all, register their kinds, and return their names.
 
-    Loading runs code of the packages that provide the plug-ins. Raises OptionError for an unknown name, for an object
-    that is neither a level kind nor a kind of file, and for a kind of file that clashes with a known one; FormatError
-    for a level kind whose name is taken.
+    Loading runs code of the packages that provide the plug-ins.
+
+    Parameters
+    ----------
+    names : of plug-ins, as `list_plugins` gives them. Without names, all are loaded.
+
+    Raises OptionError for an unknown name, for an object that is neither a level kind nor a kind of file, and for a
+    kind of file that clashes with a known one; FormatError for a level kind whose name is taken.
 
     >>> load_plugins("apple")
     Traceback (most recent call last):

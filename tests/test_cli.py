@@ -646,7 +646,7 @@ def test_steps_are_planned_run_and_committed(run, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="the scripts are for bash")
 def test_the_scripts_for_batch_systems_run(tmp_path, monkeypatch):
-    build, steps = re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / "BUILDING.md").read_text(), re.DOTALL)
+    build, steps = re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / "how-to" / "cluster.md").read_text(), re.DOTALL)
     rows, generator = 2000, np.random.default_rng(0)
     columns = {name: generator.integers(0, 5000, rows) for name in "ijk"}
     (tmp_path / "rows").mkdir()

@@ -1,4 +1,4 @@
-"""The package as a whole: what importing costs, names, the documents, and the kernels in their other two modes."""
+"""The package as a whole: what importing costs, names, docstrings, and the kernels in their other two modes."""
 
 import ast
 import doctest
@@ -16,8 +16,6 @@ import numpy as np
 import pytest
 
 import binsparse_levels
-from binsparse_levels import cli
-from binsparse_levels.levels import LEVELS
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path(binsparse_levels.__file__).parent
@@ -78,6 +76,22 @@ def test_what_is_public_is_documented():
     assert not undocumented
 
 
+def test_what_is_public_has_parameters_and_an_example():
+    """Every public name, and every method of a Tensor."""
+    lacking = []
+    for name, thing in public():
+        text = inspect.getdoc(thing) or ""
+        if "." in name and not (name.startswith("Tensor.") and inspect.isfunction(thing)):
+            continue
+        if callable(thing) and ">>>" not in text:
+            lacking.append(f"{name}: an example")
+        if inspect.isfunction(thing) and "Parameters\n---" not in text:
+            lacking += [
+                f"{name}: {parameter}" for parameter in inspect.signature(thing).parameters if parameter != "self"
+            ]
+    assert not lacking
+
+
 @pytest.mark.parametrize("name", [name for name, thing in public() if callable(thing) and "." not in name])
 def test_examples_of_public_docstrings_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -102,24 +116,6 @@ def test_examples_of_modules_run(room):
                 tried += runner.run(found, out=text.write).attempted
     assert tried
     assert not text.getvalue()
-
-
-def test_the_readme_tour_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
-
-
-def test_the_readme_names_every_kind_and_command():
-    text = (ROOT / "README.md").read_text()
-    kinds = [kind for kind, made in LEVELS.items() if made.__module__.startswith("binsparse_levels.")]
-    commands = next(action.choices for action in cli._parser()._actions if isinstance(action.choices, dict))
-    assert len(commands) >= 8
-    missing = [word for word in (*kinds, *binsparse_levels.ALIASES) if not re.search(rf"\b{word}\b", text)]
-    missing += [name for name in commands if not re.search(rf"binsparse-levels {name}\b", text)]
-    assert not missing
 
 
 def test_the_architecture_names_modules_that_exist():

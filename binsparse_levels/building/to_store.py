@@ -198,7 +198,20 @@ def plan(
 def progress(work: str | os.PathLike[str]) -> list[Stage]:
     """How far the build in a work folder is, stage by stage, told by the names of the objects there.
 
+    Parameters
+    ----------
+    work : the folder or URL that `plan` was given.
+
     Raises PathMissingError, ContainerError for a folder without a plan.
+
+    >>> import tempfile
+    >>> import binsparse_levels as bl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bl.write(f"{folder}/a.h5", bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    ...     work = f"{folder}/work"
+    ...     stages = bl.plan(f"{folder}/a.h5", f"{folder}/b.zarr", (3, 4), "CSC", work=work)
+    ...     bl.progress(work) == stages, stages[0].name, stages[0].done
+    (True, 'sample', 0)
     """
     return _stages(_work_at(work))
 
@@ -207,8 +220,26 @@ def progress(work: str | os.PathLike[str]) -> list[Stage]:
 def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
     """Run one step of the build in a work folder.
 
-    A step may be run again, and by two processes at once: it leaves the same object. Raises OptionError for a stage or
-    a number that the build does not have, IncompleteError where a stage before is not done, and the errors of `build`.
+    A step may be run again, and by two processes at once: it leaves the same object.
+
+    Parameters
+    ----------
+    work : the folder or URL that `plan` was given.
+    stage : the name of a stage, as `progress` gives it.
+    number : of the step in its stage, from 0.
+
+    Raises OptionError for a stage or a number that the build does not have, IncompleteError where a stage before is not
+    done, and the errors of `build`.
+
+    >>> import tempfile
+    >>> import binsparse_levels as bl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bl.write(f"{folder}/a.h5", bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    ...     work = f"{folder}/work"
+    ...     stages = bl.plan(f"{folder}/a.h5", f"{folder}/b.zarr", (3, 4), "CSC", work=work)
+    ...     bl.step(work, "sample", 0)
+    ...     bl.progress(work)[0].done
+    1
     """
     begun, asked = _work_at(work), as_integer(number)
     if stage not in (names := running.stages(begun)):
@@ -228,7 +259,25 @@ def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
 def commit(work: str | os.PathLike[str]) -> None:
     """End the build in a work folder: write the header, by which the target is complete, and remove the work.
 
+    `plan` has an example of a whole build.
+
+    Parameters
+    ----------
+    work : the folder or URL that `plan` was given.
+
     Raises IncompleteError where a step is not done.
+
+    >>> import tempfile
+    >>> import binsparse_levels as bl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bl.write(f"{folder}/a.h5", bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    ...     work = f"{folder}/work"
+    ...     stages = bl.plan(f"{folder}/a.h5", f"{folder}/b.zarr", (3, 4), "CSC", work=work)
+    ...     try:
+    ...         bl.commit(work)
+    ...     except bl.IncompleteError:
+    ...         print("steps are missing")
+    steps are missing
     """
     begun = _work_at(work)
     with begun.store.held():

@@ -128,8 +128,8 @@ def to_dask(place: Place, *, chunks: Any = "auto") -> dask.array.Array:
     BinsparseError : as `open` raises it.
 
     >>> import binsparse_levels as bl
-    >>> bl.write("a.h5", bl.pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR"))
-    >>> float(bl.to_dask("a.h5", chunks=(1, 3)).sum().compute().todense())
+    >>> bl.write("matrix.h5", bl.pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR"))
+    >>> float(bl.to_dask("matrix.h5", chunks=(1, 3)).sum().compute().todense())
     4.0
     """
     return dask_of(Placed.at(place), chunks)

@@ -18,6 +18,11 @@ from ..tensors.tensor import Tensor
 def to_numpy(tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS) -> npt.NDArray[Any]:
     """Convert a tensor to a dense array, as `Tensor.to_dense` does.
 
+    Parameters
+    ----------
+    tensor : of any format.
+    limits : `dense_bytes` bounds the size of the array.
+
     >>> from binsparse_levels import from_numpy, to_numpy
     >>> to_numpy(from_numpy([[0, 2], [3, 0]], "CSR")).tolist()
     [[0, 2], [3, 0]]

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 def to_sparse(tensor: Tensor, *, copy: bool = False) -> sparse.COO:
     """Convert a tensor to a sparse.COO with its fill value, or zero. The structure is expanded, and a map is removed.
 
+    Parameters
+    ----------
+    tensor : of any format.
     copy : as for `to_scipy`; the coordinates are always the array's own.
 
     >>> from binsparse_levels import pack, to_sparse
@@ -103,7 +106,14 @@ def from_gcxs(array: sparse.GCXS, *, attributes: Mapping[str, Any] | None = None
     """Convert a GCXS of any rank to a Tensor that shares its arrays: CSR through a map that groups the dimensions.
 
     Rank 0 and 1, which the library does not compress, become a list of entries. Entries out of order are sorted, and
-    duplicates are summed. attributes: as for Tensor. Raises ArrayError for arrays that contradict each other.
+    duplicates are summed.
+
+    Parameters
+    ----------
+    array : a sparse.GCXS.
+    attributes : as for Tensor.
+
+    Raises ArrayError for arrays that contradict each other.
 
     >>> import numpy, sparse
     >>> from binsparse_levels import from_gcxs

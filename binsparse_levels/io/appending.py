@@ -93,7 +93,12 @@ def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **optio
     Appends to the same local path wait for each other, for at most a minute; then they raise ContainerError. Mappings,
     other stores and file systems without locks have no such protection.
 
-    tensor: as for `write`. options: as for `write`; they replace the stored ones.
+    Parameters
+    ----------
+    path : as for `write`.
+    tensor : as for `write`.
+    limits : as for `read`.
+    options : as for `write`; they replace the stored ones.
 
     Raises the errors of `concatenate`, and OptionError for files of other systems.
 

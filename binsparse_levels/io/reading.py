@@ -85,10 +85,17 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
 
     A selection reads, copies and checks the items that it needs. The file stays open while the tensor or a view of it
     exists. Do not change the file in place meanwhile. Writes of this package are safe, because they replace the file.
-    A text file has no header, so it is read whole. Raises the errors of `read`.
+    A text file has no header, so it is read whole.
 
     In a `with` block, the file is closed at its end. After that, reading from the tensor or a view raises
     ContainerError; what `load` has read stays.
+
+    Parameters
+    ----------
+    path : as for `read`.
+    limits : as for `read`.
+
+    Raises the errors of `read`.
 
     >>> import binsparse_levels as bl
     >>> store = {}
@@ -146,7 +153,13 @@ def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextMa
 def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, Tensor]:
     """Read all tensors of a file or store, by name: the groups of a container, or the objects of an sscdf file.
 
-    The tensor at the root, or the primary object, is under None. Raises the errors of `read`.
+    The tensor at the root, or the primary object, is under None.
+
+    Parameters
+    ----------
+    path, check, limits : as for `read`.
+
+    Raises the errors of `read`.
 
     >>> import binsparse_levels as bl
     >>> store = {}
@@ -220,7 +233,13 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     """List the groups of a file, a store or an open group that hold a tensor, as PATH:GROUP takes them. The root is
     "/".
 
-    Only the presence of a header is checked. Raises the errors of `read` for the file itself.
+    Only the presence of a header is checked.
+
+    Parameters
+    ----------
+    path, limits : as for `read`.
+
+    Raises the errors of `read` for the file itself.
 
     >>> import binsparse_levels as bl
     >>> store = {}

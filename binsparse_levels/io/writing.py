@@ -191,7 +191,15 @@ def write_all(
 ) -> None:
     """Write several tensors by name into one sscdf file, atomically; the primary object is under None.
 
-    For other containers, write each tensor to PATH:GROUP. Tensors, options and errors are those of `write`.
+    For other containers, write each tensor to PATH:GROUP.
+
+    Parameters
+    ----------
+    path : of the file.
+    tensors : a tensor for each name, as `write` takes them.
+    overwrite, kind, compression, chunks, limits : as for `write`.
+
+    Raises the errors of `write`.
 
     >>> import binsparse_levels as bl
     >>> bl.write_all("a.sscdf", {None: bl.pack([[0]], [1.0], 3, "CVEC"), "ones": bl.pack_dense([1, 1], "DVEC")})
@@ -217,7 +225,16 @@ def repair(
     """Read a file leniently, write the repaired tensor to a new file, and return the list of repairs.
 
     Repaired are the order of entries, duplicates as `duplicates` says, integers stored wider or narrower than declared,
-    and the deviations of other programs. No data is invented. Raises the errors of `read` and `write`.
+    and the deviations of other programs. No data is invented.
+
+    Parameters
+    ----------
+    path : the faulty file, as for `read`.
+    out : the new file, as for `write`.
+    duplicates : how to merge repeated coordinates: "sum", "first" or "last". By default they are an error.
+    limits : as for `read`.
+
+    Raises the errors of `read` and `write`.
 
     >>> import binsparse_levels as bl
     >>> source, target = {}, {}

@@ -87,6 +87,9 @@ class Level(ABC):
     gaps: whether the level has child positions that no entry reaches.
     shares: whether several coordinates may have the same child.
     refuses: whether there are tensors that the kind cannot hold.
+
+    >>> [(level.kind, level.rank, level.specified) for level in parse_format("dense, bitmap(2)").levels]
+    [('dense', 1, True), ('bitmap', 2, False)]
     """
 
     rank: int = 1

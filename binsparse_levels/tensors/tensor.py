@@ -305,6 +305,10 @@ class Tensor:
 
         Coordinates behind the last label have none. `with_map` and lists of coordinates by index arrays have no names.
 
+        Parameters
+        ----------
+        dimension : its name, one of `dims`.
+
         Raises
         ------
         IndexError : no dimension has this name.
@@ -705,7 +709,11 @@ class Tensor:
     # What it does
 
     def check(self) -> None:
-        """Check every invariant again. Raises ArrayError with the place of every fault."""
+        """Check every invariant again. Raises ArrayError with the place of every fault.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [1, 2], 3, "CVEC").check()
+        """
         self.stored._check(order=True)
 
     def _check(self, *, order: bool) -> None:
@@ -833,6 +841,11 @@ class Tensor:
         """The strides and offsets of a map that groups dimensions, of a view too; see `IndexMap.dm`.
 
         Raises FormatError for another map, or none.
+
+        >>> from binsparse_levels import IndexMap, pack_dense
+        >>> grouped = pack_dense([[0, 2], [3, 0]], "sparse", map=IndexMap.grouping((2, 2), (0, 1), ()))
+        >>> grouped.dm().strides
+        ((2, 1),)
         """
         held = self._held
         if not isinstance(held, Through):
@@ -932,7 +945,16 @@ class Tensor:
         return self._trusted(parsed, sizes, tree, replace(self._metadata, **changes))
 
     def astype(self, dtype: npt.DTypeLike) -> Tensor:
-        """The same tensor with values of another type, cast as numpy casts them. The other arrays are shared."""
+        """The same tensor with values of another type, cast as numpy casts them. The other arrays are shared.
+
+        Parameters
+        ----------
+        dtype : a type of numpy.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [1.5, 2.5], 3, "CVEC").astype("int8").values.tolist()
+        [1, 2]
+        """
         if (map := self.map) is not None:
             return self.stored.astype(dtype).with_map(map)._labelled(self._metadata.labels)
         tree = self._tree.blanked()
@@ -951,6 +973,15 @@ class Tensor:
         """Whether both have the same shape, entries and fill value, in whatever formats and through whatever maps.
 
         NaN equals NaN. Types do not matter, only values, as in numpy. A stored fill value counts as an entry.
+
+        Parameters
+        ----------
+        other : a tensor; anything else is not equal.
+
+        >>> from binsparse_levels import pack_dense
+        >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
+        >>> tensor.equals(tensor.convert("COO")), tensor.equals(tensor.T)
+        (True, False)
         """
         if not isinstance(other, Tensor) or self._shape != other._shape:
             return False
@@ -967,7 +998,13 @@ class Tensor:
             return False
 
     def expand_structure(self) -> Tensor:
-        """The same matrix without a structure: it stores the entries of both triangles in the same format."""
+        """The same matrix without a structure: it stores the entries of both triangles in the same format.
+
+        >>> from binsparse_levels import pack
+        >>> lower = pack([[0, 1], [0, 0]], [1, 5], (2, 2), "CSR", structure="symmetric_lower")
+        >>> lower.expand_structure().to_dense().tolist()
+        [[1, 5], [5, 0]]
+        """
         if self.structure is None:
             return self
         # All mirror images stand before or behind the entries, in order within each fiber. Only the first stored
@@ -988,8 +1025,16 @@ class Tensor:
     def with_structure(self, structure: str) -> Tensor:
         """The same matrix with one triangle stored, the inverse of `expand_structure`.
 
+        Parameters
+        ----------
+        structure : one of the six structures of Binsparse, such as "symmetric_lower".
+
         Raises ArrayError, with a place, for triangles that contradict each other, and FormatError for a shape, type or
         map that no structure has.
+
+        >>> from binsparse_levels import pack_dense
+        >>> pack_dense([[1, 5], [5, 0]], "CSR").with_structure("symmetric_lower").number_of_stored_values
+        2
         """
         if self._metadata.map is not None:
             raise FormatError(Problem("map", "a tensor with a map has no structure; call without_map() first"))

@@ -1,4 +1,4 @@
-"""Every script of this folder does a task with public names alone; docs/TASKS.md lists them with their lines."""
+"""Every script of this folder does a task with public names alone; docs/how-to/tasks.md lists them with their lines."""
 
 import ast
 import os
@@ -11,7 +11,7 @@ import pytest
 
 HERE = Path(__file__).parent
 SCRIPTS = sorted(path for path in HERE.glob("*.py") if not path.stem.startswith("test_"))
-TABLE = HERE.parent.parent / "docs" / "TASKS.md"
+TABLE = HERE.parent.parent / "docs" / "how-to" / "tasks.md"
 
 
 def imported(script):

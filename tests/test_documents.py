@@ -1,0 +1,167 @@
+"""README and site: the examples run, the calls exist, the links lead somewhere, and nothing public is missing."""
+
+import argparse
+import fnmatch
+import importlib.util
+import re
+import shlex
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import binsparse_levels
+from binsparse_levels import cli, errors
+from binsparse_levels.io.kinds import KINDS
+from binsparse_levels.levels import LEVELS
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+
+
+def extension(name):
+    """A module of the site."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / "extensions" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+COPIES = extension("repository_links").COPIES
+PAGES = [ROOT / name for name in ("README.md", *COPIES) if (ROOT / name).is_file()]
+PAGES += sorted(path for path in DOCS.rglob("*.md") if str(path.relative_to(DOCS)) not in COPIES.values())
+PUBLIC = {*binsparse_levels.__all__, "open"}
+
+
+def named(paths):
+    return pytest.mark.parametrize("path", paths, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def blocks(path, language):
+    """The blocks of code in a language, each with as many empty lines before it as the page has lines."""
+    text = path.read_text()
+    found = re.finditer(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return ["\n" * text[: block.start(1)].count("\n") + block[1] for block in found]
+
+
+def text_of(name):
+    return (DOCS / name).read_text()
+
+
+def commands():
+    """The parser of each command."""
+    return next(action.choices for action in cli._parser()._actions if isinstance(action.choices, dict))
+
+
+# Examples
+
+
+@pytest.mark.slow
+@named([path for path in PAGES if blocks(path, "python")])
+def test_the_examples_run(path, tmp_path, monkeypatch):
+    """The blocks of a page in turn, as a reader runs them. Blocks with torch are left out where it is not installed."""
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in blocks(path, "python"):
+        if "import torch\n" not in block or importlib.util.find_spec("torch"):
+            exec(compile(block, str(path), "exec"), names)
+
+
+def calls():
+    """Each call of the command line in a block of a page. Variables of the shell stand for a word."""
+    for path in PAGES:
+        indented = re.findall(r"^    (.*binsparse-levels .*)$", path.read_text(), re.MULTILINE)
+        for line in [*indented, *"".join(blocks(path, "bash")).splitlines()]:
+            plain = re.sub(r"\$\w+", "1", re.sub(r"\$\(.*", "1", line))
+            for part in map(str.strip, re.split(r"&&|\||\(\) \{", plain)):
+                if part.startswith("binsparse-levels "):
+                    yield pytest.param(part, id=f"{path.stem}: {part[17:60]}")
+
+
+@pytest.mark.parametrize("call", list(calls()))
+def test_the_calls_of_commands_can_be_parsed(call, monkeypatch):
+    monkeypatch.setattr(argparse.ArgumentParser, "error", lambda parser, message: pytest.fail(f"{call}: {message}"))
+    cli._parser().parse_args(shlex.split(call)[1:])
+
+
+# Links and pictures
+
+
+@named(PAGES)
+def test_the_links_lead_somewhere(path):
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    later = {"bench/README.md"}
+    missing = [link for link in links if link and not (path.parent / link).exists() and link not in later]
+    assert not missing
+
+
+def test_the_picture_of_the_readme_is_drawn_by_the_package():
+    """As much as its text says, since colours may change."""
+    coords = [[0, 0, 0, 2, 2, 2], [0, 0, 2, 1, 3, 3], [1, 4, 0, 3, 0, 2]]
+    tree = binsparse_levels.pack(coords, [10, 20, 30, 40, 50, 60], (3, 4, 5), "CSF")
+    drawn, stored = (re.findall(r">([^<>\n]+)</text>", svg) for svg in (tree.draw(), text_of("images/level_tree.svg")))
+    assert len(stored) > 30
+    assert drawn == stored
+
+
+# Completeness
+
+
+def test_the_readme_is_short():
+    words = [word for word in (ROOT / "README.md").read_text().split() if re.search(r"\w", word)]
+    assert len(words) < 650
+
+
+def test_every_public_name_is_in_the_reference():
+    pages = "".join(path.read_text() for path in (DOCS / "reference" / "api").glob("*.rst"))
+    listed = re.findall(r"^\.\. auto\w+:: (\w+)$", pages, re.MULTILINE)
+    assert sorted(set(listed)) == sorted(PUBLIC)
+
+
+def test_the_reference_names_every_kind_and_format():
+    text = text_of("reference/level_kinds.md")
+    kinds = [kind for kind, made in LEVELS.items() if made.__module__.startswith("binsparse_levels.")]
+    assert len(kinds) >= 8
+    assert not [word for word in (*kinds, *binsparse_levels.ALIASES) if f"| `{word}` |" not in text]
+    assert not [f"| `{kind}` | `{kind}" for kind in kinds if f"| `{kind}` | `{kind}" not in text]
+
+
+def test_the_reference_names_every_kind_of_file():
+    text = text_of("reference/containers.md")
+    missing = [suffix for kind in KINDS.values() for suffix in kind.suffixes if f"`{suffix}`" not in text]
+    assert not missing
+
+
+def test_the_reference_names_every_limit_and_error():
+    text = text_of("reference/limits_errors.md")
+    classes = [thing for thing in vars(errors).values() if isinstance(thing, type) and thing.__name__ in PUBLIC]
+    names = [field.name for field in fields(binsparse_levels.Limits)] + [thing.__name__ for thing in classes]
+    assert len(names) > 15
+    assert not [name for name in names if not re.search(rf"\b{name}\b", text)]
+
+
+def test_every_notebook_is_in_the_site():
+    pages = "".join(path.read_text() for path in DOCS.rglob("index.md"))
+    patterns = re.findall(r"^\.\./notebooks/(\S+)$", pages, re.MULTILINE)
+    names = [path.stem for path in (ROOT / "notebooks").glob("*.ipynb")]
+    assert names
+    assert not [name for name in names if sum(fnmatch.fnmatch(name, pattern) for pattern in patterns) != 1]
+
+
+def test_the_page_of_commands_has_every_command_and_argument():
+    pytest.importorskip("sphinx")
+    page = "".join(extension("command_pages").page())
+    assert len(commands()) >= 8
+    for name, parser in commands().items():
+        assert f"## {name}\n" in page
+        section = page.partition(f"## {name}\n")[2].partition("## ")[0]
+        for action in parser._actions[1:]:  # without --help
+            assert all(option in section for option in action.option_strings)
+
+
+def test_the_guides_show_every_command():
+    """Those that readers call; `progress` and the like are in the guide to batch systems."""
+    text = "".join(path.read_text() for path in PAGES)
+    missing = [name for name in commands() if not re.search(rf"binsparse-levels {name}\b|--plugin \w+ {name}\b", text)]
+    assert not missing
