@@ -1,6 +1,6 @@
 """What one pass over the entries tells: where they lie, how long the fibers are, how the values are spread.
 
-A tensor in a file is read in parts where its levels allow it, so that memory is bounded.
+A tensor in a file is read in parts, so that memory is bounded.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..engine import packing
-from ..engine.blocks import read_block
+from ..engine.blocks import Block, blocks_of, read_block
 from ..engine.tree import Tree
-from ..levels import Level, Place
+from ..levels import Place
 from ..levels.positions import Array
 from .mapping import Through
 from .tensor import Tensor
@@ -25,11 +25,6 @@ DIMENSIONS, PAIRS = 8, 6  # the most that are counted
 _AT_ONCE = 2**20  # entries in memory at a time
 _CLASSES = 64  # of lengths, by their bits
 _LOWEST = 1074  # the exponent of the least float64 is -1073
-
-
-def in_parts(tree: Tree) -> bool:
-    """Whether the entries of a tree are read in parts; a tree of other kinds is read whole."""
-    return tree.regular and all(type(level).above is not Level.above for level in tree.levels)
 
 
 def blocks(tensor: Tensor, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
@@ -42,12 +37,12 @@ def blocks(tensor: Tensor, size: int, most: int | None = None) -> Iterator[tuple
         for coords, values in blocks(held.stored, size, most):
             yield held._seen(coords, values)
         return
-    if isinstance(held, Tree) and in_parts(held) and not (tensor.structure is not None and tensor._padded):
+    if isinstance(held, Tree) and not (tensor.structure is not None and tensor._padded):
         stored_at = np.argsort(tensor.format.order)
-        count = len(held.values)
-        starts = range(0, max(count, 1), size)
-        for start in starts if most is None or count <= most else starts[:: -(-count // most)]:
-            columns, values = read_block(held, range(start, min(start + size, count)))
+        found = list(blocks_of(held, size)) or [Block(range(0))]
+        count = sum(block.size for block in found)
+        for block in found if most is None or count <= most else found[:: -(-count // most)]:
+            columns, values = read_block(held, block)
             yield [columns[k] for k in stored_at], values
         return
     coords, values = tensor.unpack()
@@ -166,11 +161,11 @@ class Fibers:
 
 
 def fibers_of(tree: Tree) -> Iterator[Fibers]:
-    """The fibers of each level. Precondition: the tree is sound, and in memory unless it is read in parts."""
-    if not in_parts(tree):
-        for place, _, ends, positions in packing.expand_levels(tree):
-            found = Fibers(place, len(ends), len(positions))
-            found.add(np.diff(ends, prepend=0))
+    """The fibers of each level. Precondition: the tree is sound."""
+    if not tree.regular:
+        for place, _, pointers, positions in packing.expand_levels(tree):
+            found = Fibers(place, len(pointers) - 1, len(positions))
+            found.add(np.diff(pointers))
             yield found
         return
     walked = list(tree.walk())
@@ -190,9 +185,7 @@ def _add_in_parts(found: Fibers, arrays: dict[str, Any]) -> None:
     last, carried = -1, 0
     for start in range(0, found.children, _AT_ONCE):
         part = range(start, min(start + _AT_ONCE, found.children))
-        owners = found.place.level.above(arrays, found.place.dims, found.count, part)
-        assert owners is not None, "the tree is read in parts"
-        fibers, counts, _ = owners
+        fibers, counts, *_ = found.place.level.above(arrays, found.place.dims, found.count, part)
         lengths = np.full(len(fibers), counts) if isinstance(counts, int) else counts.copy()
         if fibers[0] == last:
             lengths[0] += carried

@@ -14,13 +14,14 @@ from itertools import islice
 from typing import Any
 
 from ..arrays import LazyArray
+from ..engine.parts import check_in_parts
 from ..engine.tree import Tree
 from ..errors import BinsparseError, LimitError, PathExistsError, Problem
 from ..formats.descriptor import VERSION
 from ..levels import LEVELS
 from . import page
 from .advice import MAX_RANK, Candidate, advise
-from .counting import Fibers, Places, Spread, blocks, fibers_of, in_parts
+from .counting import Fibers, Places, Spread, blocks, fibers_of
 from .drawing import clipped, escaped
 from .mapping import Through
 from .page import bar, cell, figure, grid, section, size_of
@@ -121,8 +122,8 @@ def _faults(tensor: Tensor) -> tuple[Problem, ...]:
         for array in held:
             if isinstance(array, LazyArray):
                 array.verify()
-        found = tuple(tree.check_in_parts(_AT_ONCE, tensor.stored.format.order))
-        if not found and (tensor.structure is not None or not in_parts(tree)):
+        found = tuple(check_in_parts(tree, _AT_ONCE, tensor.stored.format.order))
+        if not found and tensor.structure is not None:
             _apart(tensor).check()
     except LimitError:
         raise
@@ -151,7 +152,7 @@ def _head(title: str, tensor: Tensor, sound: bool) -> str:
 
 def _sections(tensor: Tensor, stored: Mapping[str, int] | None) -> Iterator[str]:
     tensor = _apart(tensor)
-    source = tensor._source if in_parts(tensor._source) else tensor.stored._tree
+    source = tensor._source if tensor._source.regular else tensor.stored._tree
     where, spread, first = Places(tensor.shape), Spread(), None
     for coords, values in blocks(tensor, _AT_ONCE, _COUNTED):
         where.add(coords)
