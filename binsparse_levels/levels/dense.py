@@ -17,7 +17,7 @@ import numpy as np
 
 from ..errors import Problem
 from .base import DENSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, register
-from .positions import Array, Positions, Window, cell_range, cells, list_cells, number_cells
+from .positions import Array, Positions, Window, cell_range, cells, list_cells, loop_cells, number_cells
 
 
 @register
@@ -55,6 +55,9 @@ class Dense(Level):
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
         return self.cut(arrays, dims, positions, [range(size) for size in dims])[1]
+
+    def loop(self, root: bool) -> str:
+        return loop_cells(self.rank)
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
         return below * cells(dims) if isinstance(below, int) else below.reshape(n, cells(dims)).sum(axis=1)

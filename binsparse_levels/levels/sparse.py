@@ -89,6 +89,10 @@ class Sparse(Level):
         total = np.concatenate(([0], np.cumsum(wanted)))
         return np.diff(total[np.cumsum(counts)], prepend=0), [x[wanted] for x in coords], as_array(child)[wanted]
 
+    def loop(self, root: bool) -> str:
+        columns = "".join(f"    i{k} = idx{k}[q]\n" for k in range(self.rank))
+        return f"for q in range({'children' if root else 'ptr[p], ptr[p + 1]'}):\n{columns}    yield"
+
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
         return below_fibers(self._pointers(arrays), below)
 
