@@ -16,8 +16,9 @@ parts, so that threads share it.
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import FormatError, Problem
@@ -30,25 +31,33 @@ class Leaf(NamedTuple):
 
     names: the arguments of the nest behind the values. entry: statements that know `x0`, `x1` … (the coordinates by
     stored dimension), `value`, the names, and `q` (the position of the value). before, after: statements around the
-    loops below the first `depth` levels.
+    loops that follow when the first `known` coordinates are known; see `known_before`.
     """
 
     names: tuple[str, ...]
     entry: str
-    depth: int = 0
+    known: int = 0
     before: str = ""
     after: str = ""
 
 
-def is_told(levels: Sequence[Level]) -> bool:
+@functools.lru_cache(1024)
+def is_told(levels: tuple[Level, ...]) -> bool:
     """Whether every level says how it lists a fiber."""
     return all(place.level.loop(not place.depth) is not None for place in places(levels, [1] * _rank(levels)))
 
 
-def levels_above(levels: Sequence[Level], dimensions: Iterable[int]) -> int:
-    """How many levels, from the outermost, it takes to know the coordinates in these stored dimensions."""
-    last = max(dimensions, default=-1)
-    return sum(place.depth <= last for place in places(levels, [1] * _rank(levels)))
+@functools.lru_cache(1024)
+def known_before(levels: tuple[Level, ...], dimensions: frozenset[int]) -> int | None:
+    """The number of coordinates that have to be known for those in the stored dimensions, if loops follow then."""
+    known = max(dimensions, default=-1) + 1
+    for place in places(levels, [1] * _rank(levels)):
+        if place.depth >= known:
+            return known
+        if place.depth < known < place.depth + place.level.rank:
+            loop = f"for i{known - place.depth - 1} in range("
+            return known if loop in str(place.level.loop(not place.depth)) else None
+    return None
 
 
 def nest_text(levels: Sequence[Level], leaf: Leaf, iso: bool) -> str:
@@ -63,20 +72,30 @@ def nest_text(levels: Sequence[Level], leaf: Leaf, iso: bool) -> str:
     value = "values[0]" if iso else f"values[{last}]"
     entry = re.sub(r"\bq\b", last, re.sub(r"\bvalue\b", value, leaf.entry))
 
-    def around(d: int) -> list[ast.stmt]:
-        inside = _spliced(chain[d], d, around(d + 1)) if d < len(chain) else ast.parse(entry).body
-        ends = (ast.parse(text).body for text in (leaf.before, leaf.after))
-        return inside if d != leaf.depth else [*next(ends), *inside, *next(ends)]
+    before, after = (ast.parse(text).body for text in (leaf.before, leaf.after))
+    outermost: ast.For | None = None
 
-    body = around(0)
-    at = len(ast.parse(leaf.before).body) if not leaf.depth else 0
-    loop = body[at] if chain else None
+    def around(d: int, done: bool) -> list[ast.stmt]:
+        nonlocal outermost
+        if d == len(chain):
+            return ast.parse(entry).body
+        place = chain[d]
+        here = not done and bool(before) and place.depth >= leaf.known
+        found = _spliced(place, d, around(d + 1, done or here or place.depth + place.level.rank > leaf.known))
+        if d == 0 and isinstance(found[0], ast.For):
+            outermost = found[0]
+        if place.depth < leaf.known < place.depth + place.level.rank and before:
+            loop = next(x for x in ast.walk(found[0]) if isinstance(x, ast.For) and _counts(x, f"x{leaf.known - 1}"))
+            loop.body = [*before, *loop.body, *after]
+        return [*before, *found, *after] if here else found
+
+    body = around(0, False)
     begin, end, first = "0", "1", None
-    if isinstance(loop, ast.For) and len(body) == at + 1 + (0 if leaf.depth else len(ast.parse(leaf.after).body)):
-        given = [ast.unparse(bound) for bound in loop.iter.args]  # type: ignore[attr-defined]
+    if outermost is not None:
+        given = [ast.unparse(bound) for bound in outermost.iter.args]  # type: ignore[attr-defined]
         begin, end = given if len(given) == 2 else ("0", *given)
-        first = _first_coordinate(loop, chain[0].level.rank)
-        loop.iter = ast.parse("range(begin, end)", mode="eval").body
+        first = _first_coordinate(outermost, chain[0].level.rank)
+        outermost.iter = ast.parse("range(begin, end)", mode="eval").body
     names = [f"{role}_{d}" for d, place in enumerate(chain) for role in place.arrays]
     sizes = [f"size{k}" for k in range(_rank(levels))] + [f"n{d}" for d in range(len(chain))]
     taken = "\n".join(f"    {name} = numbers[{k}]" for k, name in enumerate(sizes))
@@ -158,6 +177,11 @@ def _spliced(place: Place, d: int, inside: list[ast.stmt]) -> list[ast.stmt]:
 
 def _unsigned(node: ast.AST) -> ast.Call:
     return ast.Call(ast.Name("u8", ast.Load()), [node], [])  # type: ignore[list-item]
+
+
+def _counts(loop: ast.For, name: str) -> bool:
+    """Whether it is the loop over a name."""
+    return isinstance(loop.target, ast.Name) and loop.target.id == name
 
 
 def _first_coordinate(loop: ast.For, rank: int) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import string
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,11 +20,12 @@ from ..levels.base import Level
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.tensor import Tensor
-from .nest import Leaf, levels_above
+from .nest import Leaf, known_before
 from .store import compiled
 from .types import check_numeric, checked_result, sum_type
 from .walk import blocks, checked_memory, in_blocks, run_in_parts, walkable
 
+_LETTERS = string.ascii_letters
 _ELSEWHERE = "to_scipy, to_graphblas, to_sparse and to_torch lead to libraries that have them"
 
 
@@ -56,15 +58,15 @@ class _Spec(NamedTuple):
 def einsum(
     spec: str,
     *operands: Any,
-    dtype: npt.DTypeLike = None,
+    dtype: npt.DTypeLike | None = None,
     memory: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Any:
     """The sum of products of one stored tensor and dense arrays, as `numpy.einsum` writes it.
 
-    The result is a dense array. If it has all indices of the stored tensor and no others, it is a Tensor around the same
-    index arrays: row scaling, masks, sampled products (SDDMM). Cells that are not stored count as 0. The entries of a
-    tensor in a file are read in blocks. Two stored tensors and new patterns are not supported: `to_scipy`,
+    The result is a dense array. If it has all indices of the stored tensor and no others, it is a Tensor around the
+    same index arrays: row scaling, masks, sampled products (SDDMM). Cells that are not stored count as 0. The entries
+    of a tensor in a file are read in blocks. Two stored tensors and new patterns are not supported: `to_scipy`,
     `to_graphblas`, `to_sparse` and `to_torch` lead to libraries that have them.
 
     Sums of integers and booleans have 64 bits, those of floats at least the precision of float64. Results do not depend
@@ -96,8 +98,34 @@ def einsum(
         what = f"expected exactly one Tensor among the operands, got {len(at)}; {_ELSEWHERE}"
         raise OptionError(Problem("operands", what))
     parsed = _parse(spec, len(operands), at[0])
-    tensor: Tensor = operands[at[0]]
     dense = [_checked_operand(x, k) for k, x in enumerate(operands) if k != at[0]]
+    return _einsum(parsed, operands[at[0]], dense, dtype, memory, limits)
+
+
+@within_memory
+def product(tensor: Tensor, other: Any) -> Array:
+    """`tensor @ other`: the product with a dense vector or matrix; see `einsum`."""
+    if isinstance(other, Tensor) or not tensor.ndim:
+        what = f"two stored tensors are not multiplied; {_ELSEWHERE}" if tensor.ndim else "a scalar has no dimension"
+        raise OptionError(Problem("operands", f"{what}; call einsum for other products"))
+    dense = _checked_operand(other, 1)
+    if dense.ndim not in (1, 2):
+        raise ArrayError(Problem("operands[1]", f"has {dense.ndim} dimensions, not 1 or 2; call einsum"))
+    if tensor.ndim > len(_LETTERS):
+        what = f"has {tensor.ndim} dimensions, more than there are letters; use reduce or foreach"
+        raise FormatError(Problem("operands[0]", what))
+    found: Array = _einsum(_product_spec(tensor.ndim, dense.ndim), tensor, [dense], None, None, DEFAULT_LIMITS)
+    return found
+
+
+@functools.lru_cache(256)
+def _product_spec(ndim: int, dense: int) -> _Spec:
+    letters, more = _LETTERS[:ndim], "_" * (dense - 1)
+    return _Spec((letters, letters[-1] + more), 0, letters[:-1] + more)
+
+
+def _einsum(parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memory: int | None, limits: Limits) -> Any:
+    """`einsum`, of operands that are arrays."""
     sizes = _sizes(parsed, tensor, dense)
     if tensor.fill_value is not None and tensor.fill_value != 0:
         what = f"cells that are not stored have the value {tensor.fill_value}, not 0; use to_dense() and numpy"
@@ -126,23 +154,6 @@ def einsum(
         nest = compiled(tree.levels, leaf, tree.iso)
         (out,) = run_in_parts(tree, nest, (*dense, *extents), (out,), out.size, None if shared else _added)
     return out.astype(result, copy=False) if parsed.out else out[0].astype(result)
-
-
-@within_memory
-def product(tensor: Tensor, other: Any) -> Array:
-    """`tensor @ other`: the product with a dense vector or matrix; see `einsum`."""
-    if isinstance(other, Tensor) or not tensor.ndim:
-        what = f"two stored tensors are not multiplied; {_ELSEWHERE}" if tensor.ndim else "a scalar has no dimension"
-        raise OptionError(Problem("operands", f"{what}; call einsum for other products"))
-    dense = _checked_operand(other, 1)
-    if dense.ndim not in (1, 2):
-        raise ArrayError(Problem("operands[1]", f"has {dense.ndim} dimensions, not 1 or 2; call einsum"))
-    letters = "".join(map(chr, range(ord("A"), ord("A") + tensor.ndim)))
-    if tensor.ndim > 25:
-        raise FormatError(Problem("operands", f"{tensor.ndim} dimensions are more than the letters; use without_map"))
-    more = "z" * (dense.ndim - 1)
-    found: Array = einsum(f"{letters},{letters[-1]}{more}->{letters[:-1]}{more}", tensor, dense)
-    return found
 
 
 def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:
@@ -175,7 +186,7 @@ def _checked_operand(given: Any, k: int) -> Array:
     except ValueError as error:
         raise ArrayError(Problem(f"operands[{k}]", f"{error}; pass an array of numpy")) from None
     check_numeric(array.dtype, f"operands[{k}]")
-    return kernels.readable(array.astype(np.float32) if array.dtype == np.float16 else array)
+    return kernels.readable(array.astype(np.float32) if array.dtype == np.float16 else array).reshape(array.shape)
 
 
 def _sizes(parsed: _Spec, tensor: Tensor, dense: Sequence[Array]) -> dict[str, int]:
@@ -193,11 +204,12 @@ def _sizes(parsed: _Spec, tensor: Tensor, dense: Sequence[Array]) -> dict[str, i
     return sizes
 
 
-def _lanes(parsed: _Spec) -> list[str]:
+@functools.lru_cache(1024)
+def _lanes(parsed: _Spec) -> tuple[str, ...]:
     """The indices that the stored tensor has not: those of the result first, in its order."""
     dense = "".join(parsed.dense)
     order = [*parsed.out, *sorted(set(dense) - set(parsed.out))]
-    return [letter for letter in order if letter in dense and letter not in parsed.stored]
+    return tuple(letter for letter in order if letter in dense and letter not in parsed.stored)
 
 
 @functools.lru_cache(1024)
@@ -218,8 +230,8 @@ def _leaf(
     inner = [k for k, letter in enumerate(lanes) if letter not in parsed.out]
     outer = [k for k, letter in enumerate(lanes) if letter in parsed.out]
     target = "out[q]" if at_positions else f"out[{', '.join(place[letter] for letter in parsed.out) or '0'}]"
-    depth = levels_above(levels, [stored.index(letter) for letter in parsed.out if letter in stored])
-    local = not at_positions and not outer and depth < len(levels)
+    known = known_before(levels, frozenset(stored.index(letter) for letter in parsed.out if letter in stored))
+    local = not at_positions and not outer and known is not None
     lines = [f"v = np.{work}(value)" + "".join(f" * {text}" for text, used in factors if not used)]
     pad = ""
     for k in outer:
@@ -241,7 +253,7 @@ def _leaf(
     names = (*(f"f{k}" for k in range(len(parsed.dense))), *(f"e{k}" for k in range(len(lanes))), "out")
     ends = (f"total = {target}", f"{target} = total") if local else ("", "")
     shared = at_positions or bool(stored and stored[0] in parsed.out)
-    return Leaf(names, "\n".join(lines), depth if local else 0, *ends), shared
+    return Leaf(names, "\n".join(lines), known or 0, *ends), shared
 
 
 def _as_tensor(

@@ -12,13 +12,12 @@ import numpy.typing as npt
 
 from ..engine.tree import Tree
 from ..errors import ArrayError, OptionError, Problem, within_memory
-from ..levels import listing
 from ..levels.base import Level
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_dimension
-from .nest import Leaf, levels_above
+from .nest import Leaf, known_before
 from .store import compiled
 from .types import check_numeric, checked_result, sum_type
 from .walk import blocks, checked_memory, run, run_in_parts, walkable
@@ -26,7 +25,7 @@ from .walk import blocks, checked_memory, run, run_in_parts, walkable
 Axis: TypeAlias = int | Sequence[int] | None
 Sums: TypeAlias = dict[str, Array]
 
-# What is kept of the entries of each cell of a result, for each reduction.
+# What is kept of the entries of each cell of a result, for each reduction. A total is a sum in floating point.
 _KEPT = {
     "sum": ("sum",),
     "count": ("count",),
@@ -34,9 +33,9 @@ _KEPT = {
     "max": ("max",),
     "any": ("nonzero",),
     "all": ("nonzero",),
-    "mean": ("sum",),
-    "var": ("count", "sum"),
-    "std": ("count", "sum"),
+    "mean": ("total",),
+    "var": ("count", "total"),
+    "std": ("count", "total"),
     "norm": ("squares",),
 }
 
@@ -60,7 +59,7 @@ def reduce(
     axis: Axis = None,
     how: str = "sum",
     *,
-    dtype: npt.DTypeLike = None,
+    dtype: npt.DTypeLike | None = None,
     memory: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Any:
@@ -94,8 +93,7 @@ def reduce(
     """
     if how not in _KEPT:
         raise OptionError(Problem("how", f"{how!r:.40} is no reduction; choose one of {', '.join(_KEPT)}"))
-    found = _reduced(tensor, axis, (how,), dtype, memory, limits)[0]
-    return found
+    return _reduced(tensor, axis, (how,), dtype, memory, limits)[0]
 
 
 @within_memory
@@ -122,8 +120,11 @@ def _reduced(
     result = checked_result(dtype, tensor.dtype)
     fill = tensor.fill_value
     needed = {name for how in wanted for name in _KEPT[how]}
-    counted = fill is None or bool(fill != 0) or not needed <= {"sum", "squares"}
-    names = tuple(sorted(needed | ({"count"} if counted and needed != {"sum"} or fill is None or fill != 0 else set())))
+    if tensor.dtype.kind in "fc" and "total" in needed:  # the sum is one
+        needed = needed - {"total"} | {"sum"}
+    if fill is None or fill != 0 or not needed <= {"sum", "total", "squares"}:
+        needed.add("count")
+    names = tuple(sorted(needed))
     spread = bool({"var", "std"} & set(wanted))
     limits.hold("dense_bytes", 8 * math.prod(shape) * (len(names) + spread), "axis", "the size in bytes of the result")
     sums = _summed(tensor, kept, shape, names, spread, result, checked_memory(memory))
@@ -133,7 +134,7 @@ def _reduced(
 def _checked_axes(axis: Axis, ndim: int) -> set[int]:
     if axis is None:
         return set(range(ndim))
-    given = list(axis) if isinstance(axis, list | tuple | range | np.ndarray) else [axis]
+    given: list[Any] = list(axis) if isinstance(axis, Sequence | np.ndarray) else [axis]
     found = [checked_dimension(k, ndim) for k in given]
     if len(set(found)) != len(found):
         raise OptionError(Problem("axis", f"{given!r:.60} names a dimension twice; name each once"))
@@ -167,7 +168,7 @@ def _of_tree(
     places = tuple(order.index(k) for k in kept)
     sums = _empty(shape, kinds, spread) if before is None or spread else before
     outs = tuple(sums[name] for name in names)
-    leaf = _leaf(tree.levels, places, tuple((name, kinds[name].name, kinds[name].kind) for name in names))
+    leaf = _leaf(tree.levels, places, tuple((name, kinds[name].name, tree.values.dtype.kind) for name in names))
     shared = 0 in places
     size = len(names) * math.prod(shape)
     nest = compiled(tree.levels, leaf, tree.iso)
@@ -179,7 +180,7 @@ def _of_tree(
     if not spread:
         return sums
     with np.errstate(all="ignore"):
-        mean = np.asarray(sums["sum"] / sums["count"])
+        mean = np.asarray(_total(sums) / sums["count"])
     leaf = _deviations(tree.levels, places, mean.dtype.kind)
     out = (np.zeros(shape or 1),)
     nest = compiled(tree.levels, leaf, tree.iso)
@@ -193,7 +194,7 @@ def _type_of(name: str, dtype: np.dtype[Any], result: np.dtype[Any]) -> np.dtype
     """The type in which one number is kept."""
     if name in ("count", "nonzero"):
         return np.dtype(np.int64)
-    if name == "squares":
+    if name in ("squares", "total"):
         return np.dtype(np.float64)
     if name == "sum":
         return np.result_type(sum_type(dtype), sum_type(result))
@@ -222,10 +223,14 @@ def _merged(names: Sequence[str], a: Sequence[Array], b: Sequence[Array]) -> tup
         return tuple(_MERGES.get(name, np.add)(x, y, out=x) for name, x, y in zip(names, a, b, strict=True))
 
 
+def _total(sums: Sums) -> Array:
+    return sums["total"] if "total" in sums else sums["sum"]
+
+
 def _joined(a: Sums, b: Sums, names: Sequence[str]) -> Sums:
     """The sums of two lists of entries. Their spreads are joined by the formula of Chan, Golub and LeVeque."""
     with np.errstate(all="ignore"):
-        apart = b["sum"] / b["count"] - a["sum"] / a["count"]
+        apart = _total(b) / b["count"] - _total(a) / a["count"]
         share = a["count"] * (b["count"] / (a["count"] + b["count"]))
         between = np.where((a["count"] > 0) & (b["count"] > 0), np.abs(apart) ** 2 * share, 0)
     joined = _merged(names, [a[name] for name in names], [b[name] for name in names])
@@ -234,20 +239,22 @@ def _joined(a: Sums, b: Sums, names: Sequence[str]) -> Sums:
 
 @functools.lru_cache(1024)
 def _leaf(levels: tuple[Level, ...], kept: tuple[int, ...], kinds: tuple[tuple[str, str, str], ...]) -> Leaf:
-    """The leaf that keeps some numbers. kept: the stored dimensions of the results. kinds: names and types."""
-    depth = levels_above(levels, kept)
+    """The leaf that keeps some numbers. kept: the stored dimensions of the results. kinds: names, their types, and the
+    kind of the values.
+    """
+    known = known_before(levels, frozenset(kept))
     at = f"[{', '.join(f'x{k}' for k in kept) or '0'}]"
-    local = depth < len(levels)
+    local = known is not None
     lines = []
     for name, dtype, kind in kinds:
         total = f"s_{name}" if local else f"out_{name}{at}"
         lines.append(_STEPS[name](total, f"np.{dtype}(value)", kind))
     names = tuple(f"out_{name}" for name, *_ in kinds)
-    if not local:
+    if known is None:
         return Leaf(names, "\n".join(lines))
     before = "\n".join(f"s_{name} = out_{name}{at}" for name, *_ in kinds)
     after = "\n".join(f"out_{name}{at} = s_{name}" for name, *_ in kinds)
-    return Leaf(names, "\n".join(lines), depth, before, after)
+    return Leaf(names, "\n".join(lines), known, before, after)
 
 
 def _extreme(sign: str, total: str, value: str, kind: str) -> str:
@@ -269,6 +276,7 @@ def _square(value: str, kind: str) -> str:
 _STEPS: dict[str, Callable[[str, str, str], str]] = {
     "count": lambda total, value, kind: f"{total} += 1",
     "sum": lambda total, value, kind: f"{total} += {value}",
+    "total": lambda total, value, kind: f"{total} += {value}",
     "squares": lambda total, value, kind: f"{total} += {_square('value', kind)}",
     "nonzero": lambda total, value, kind: f"{total} += value != 0",
     "min": functools.partial(_extreme, "<"),
@@ -281,10 +289,10 @@ def _deviations(levels: tuple[Level, ...], kept: tuple[int, ...], kind: str) -> 
     """The leaf that adds squared distances from the mean of each cell."""
     at = f"[{', '.join(f'x{k}' for k in kept) or '0'}]"
     step = "apart = value - m\n{} += " + _square("apart", kind)
-    depth = levels_above(levels, kept)
-    if depth == len(levels):
+    known = known_before(levels, frozenset(kept))
+    if known is None:
         return Leaf(("mean", "out"), f"m = mean{at}\n{step.format('out' + at)}")
-    return Leaf(("mean", "out"), step.format("s"), depth, f"m = mean{at}\ns = out{at}", f"out{at} = s")
+    return Leaf(("mean", "out"), step.format("s"), known, f"m = mean{at}\ns = out{at}", f"out{at} = s")
 
 
 def _finished(
@@ -299,10 +307,11 @@ def _finished(
         if how == "count":
             found: Any = count
         elif how in ("sum", "mean"):
-            found = _with_fill(sums["sum"], fill, rest)
+            found = _with_fill(sums["sum"] if how == "sum" else _total(sums), fill, rest)
             found = found / number if how == "mean" else found
         elif how == "norm":
-            found = np.sqrt(_with_fill(sums["squares"], None if fill is None else abs(fill) ** 2, rest))
+            square = None if fill is None else np.abs(fill.astype(np.result_type(fill, np.float64))) ** 2
+            found = np.sqrt(_with_fill(sums["squares"], square, rest))
         elif how in ("any", "all"):
             nonzero = sums["nonzero"] + (rest if fill is not None and fill != 0 else 0)
             found = nonzero > 0 if how == "any" else nonzero == number
@@ -320,11 +329,12 @@ def _with_fill(total: Array, fill: Any, rest: Any) -> Array:
     """The total and so many fill values. None of an infinite one is 0, not NaN."""
     if fill is None or (fill == 0 and not np.ndim(rest)):
         return total
-    return total + np.where(rest == 0, 0, np.asarray(fill).astype(total.dtype) * rest).astype(total.dtype)
+    added: Array = total + np.where(rest == 0, 0, np.asarray(fill).astype(total.dtype) * rest).astype(total.dtype)
+    return added
 
 
 def _extreme_of(how: str, sums: Sums, fill: Any, rest: Any, number: Any, dtype: np.dtype[Any]) -> Array:
-    found = sums[how].astype(dtype)
+    found: Array = sums[how].astype(dtype)
     if fill is not None:
         found = np.where(rest > 0, _MERGES[how](found, fill), found)
     (empty,) = np.nonzero(np.broadcast_to(number == 0, found.shape).ravel())
@@ -336,10 +346,10 @@ def _extreme_of(how: str, sums: Sums, fill: Any, rest: Any, number: Any, dtype: 
     return found
 
 
-def _variance(sums: Sums, fill: Any, rest: Any, number: Any) -> Array:
+def _variance(sums: Sums, fill: Any, rest: Any, number: Any) -> Any:
     spread = sums["spread"]
     if fill is not None:
         count = sums["count"]
-        mean = np.where(count > 0, sums["sum"] / count, fill)
+        mean = np.where(count > 0, _total(sums) / count, fill)
         spread = spread + np.where(rest > 0, np.abs(mean - fill) ** 2 * (count * (rest / number)), 0)
     return spread / number

@@ -32,21 +32,21 @@ class Nest(NamedTuple):
 @functools.lru_cache(1024)
 def compiled(levels: tuple[Level, ...], leaf: Leaf, iso: bool, kept: bool = True) -> Nest:
     """The nest of these levels with this leaf. kept: keep its machine code on disk."""
-    import numba
-
-    from ..kernels import jit
-
     text = nest_text(levels, leaf, iso)
-    space: dict[str, Any] = {"np": np, "u8": np.uint64}
+    # numba imports the module of a function that it loads from its cache.
+    space: dict[str, Any] = {"np": np, "u8": np.uint64, "__name__": __name__}
     path = place_text(text) if kept else None
     exec(compile(text, path or "<nest>", "exec"), space)
+    return Nest(_fast(space["nest"], path is not None), space["extent"], space.get("first"))
+
+
+def _fast(function: Callable[..., Any], kept: bool) -> Callable[..., Any]:
+    from ..kernels import jit
+
     # Sums may be reordered, so that they run in vectors. The order depends on the text alone, not on threads.
-    options = {"fastmath": {"reassoc", "contract"}, "error_model": "numpy"}
-    if path is None and not numba.config.DISABLE_JIT:
-        function = numba.njit(nogil=True, **options)(space["nest"])
-    else:
-        function = jit.kernel(space["nest"], **options)
-    return Nest(function, space["extent"], space.get("first"))
+    options: Any = {"cache": kept, "fastmath": {"reassoc", "contract"}, "error_model": "numpy"}
+    made: Callable[..., Any] = jit.kernel(function, **options)  # type: ignore[no-untyped-call]
+    return made
 
 
 def place_text(text: str) -> str | None:
@@ -73,11 +73,12 @@ def place_text(text: str) -> str | None:
 
 def _folders() -> list[Path]:
     """Where texts may lie: in numba's own folder if one is set, beside this package, in the user's cache."""
-    import numba
+    from ..kernels import jit
 
+    told: str = jit.cache_folder()  # type: ignore[no-untyped-call]
     beside = Path(__file__).parent / "__pycache__"
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    own = [Path(numba.config.CACHE_DIR)] if numba.config.CACHE_DIR else [beside, user / "binsparse_levels"]
+    own = [Path(told)] if told else [beside, user / "binsparse_levels"]
     return [folder / "nests" for folder in own]
 
 

@@ -31,7 +31,7 @@ def checked_result(dtype: Any, default: np.dtype[Any]) -> np.dtype[Any]:
     if dtype is None:
         return default
     try:
-        made = np.dtype(dtype)
+        made: np.dtype[Any] = np.dtype(dtype)
     except TypeError:
         raise OptionError(Problem("dtype", f"{dtype!r:.40} is no type of numpy; pass one, such as 'float32'")) from None
     check_numeric(made, "dtype")

@@ -11,8 +11,8 @@ u4 = np.uint32
 u8 = np.uint64
 
 
-def kernel(function, **options):
-    """Compile `function` on first use, without the GIL, cached on disk.
+def kernel(function, cache=True, **options):
+    """Compile `function` on first use, without the GIL, by default cached on disk.
 
     With NUMBA_DISABLE_JIT=1 the kernel runs as plain Python and gives the same results: integers wrap silently.
     """
@@ -25,9 +25,14 @@ def kernel(function, **options):
 
         return interpreted
     try:
-        return numba.njit(nogil=True, cache=True, **options)(function)
+        return numba.njit(nogil=True, cache=cache, **options)(function)
     except RuntimeError:  # numba finds no writable folder for its cache
         return numba.njit(nogil=True, **options)(function)
+
+
+def cache_folder():
+    """The folder that numba is told to keep its cache in, or an empty string."""
+    return config.CACHE_DIR
 
 
 def inlined(function):
