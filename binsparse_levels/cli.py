@@ -238,7 +238,8 @@ def _advise(options: argparse.Namespace) -> int:
         _write_text(options.picture, advice.draw(), overwrite=options.overwrite)
     if options.json:
         found = [
-            {"format": str(c.format), "bytes": c.nbytes, "slice_bytes": c.slice_nbytes} for _, c, _ in advice.rows()
+            {"format": str(c.format), "bytes": c.nbytes, "slice_bytes": c.slice_nbytes, "readers": c.readers}
+            for _, c, _ in advice.rows()
         ]
         counts = [{"dimensions": part, "distinct": count} for part, count in advice.counts.items()]
         told = {"shape": advice.shape, "entries": advice.entries, "formats": found, "counts": counts}

@@ -5,4 +5,5 @@ from .products import product as product
 from .reductions import Statistics as Statistics
 from .reductions import reduce as reduce
 from .reductions import statistics as statistics
+from .timing import kernel_seconds as kernel_seconds
 from .walk import foreach as foreach
