@@ -17,7 +17,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from . import bitpacking, convert, files, growth, labels, pack, process, select, table
+from . import bitpacking, compute, convert, files, growth, labels, pack, process, select, table
 from .measure import KEEPING, RELEASING, THREADS, environment, give_back, measured, peak, restart, touch
 from .picture import picture
 from .row import OURS, Call, Row, verdict
@@ -81,6 +81,7 @@ def _rows(options: argparse.Namespace) -> list[Row]:
         *files.rows(n),
         *bitpacking.rows(n),
         *labels.rows(n),
+        *compute.rows(n),
         *process.rows(),
     ]
 

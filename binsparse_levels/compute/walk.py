@@ -33,7 +33,7 @@ Merge: TypeAlias = Callable[[Any, Any], Any]  # what two parts found, as one
 
 MEMORY = 2**28  # bytes, where a caller names none
 _BLOCK = 2**20  # entries of a file at a time: more of them are no faster
-_GRAIN = 2**18  # entries of a part: a tenth of a millisecond at least
+_GRAIN = 2**20  # entries of a part: half a millisecond at least, a hundred times the call
 _PARTS, _OWN = 64, 8  # the most parts that share a result, and that have one of their own
 
 _arguments: WeakKeyDictionary[Tree, tuple[Any, ...]] = WeakKeyDictionary()
@@ -123,7 +123,7 @@ def run_in_parts(
     if merge is None:
         parts = min(_PARTS, entries // _GRAIN)
     else:
-        parts = min(_OWN, entries // (4 * _GRAIN), entries // (8 * max(size, 1)))
+        parts = min(_OWN, entries // _GRAIN, entries // (8 * max(size, 1)))
     if parts < 2:
         run(tree, nest, (*inputs, *outs))
         return outs
