@@ -17,7 +17,9 @@ The laws of a level kind:
 7. `nbytes` is right to the byte.                                                check_level
 8. With any item changed, or any array longer or shorter, `read` refuses the     damaged, check_stored,
    tensor, or else all ways to read it agree.                                    check_refused, check_agreement
-9. `loop`, run as plain Python, lists what `expand` lists.                       check_loop
+9. `part`, `above` and `check_in_parts` read of a file what the whole level      check_parts, check_stored
+   holds: parts joined equal the whole.
+10. `loop`, run as plain Python, lists what `expand` lists.                      check_loop
 
 The law of a container: it gives back what it was given.                         check_same
 """
@@ -28,6 +30,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,6 +38,8 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from . import levels
+from .arrays import LazyArray, lazy
+from .building.sources import Tensors
 from .compute.nest import list_fiber
 from .errors import BinsparseError, FormatError
 from .formats.format import ALIASES, Format, coordinates
@@ -144,7 +149,7 @@ def check_level(case: LevelCase) -> None:
 
 
 def check_loop(case: LevelCase) -> None:
-    """Assert law 9 for one case, of a kind that says its loop; also as the root, where there is one fiber."""
+    """Assert law 10 for one case, of a kind that says its loop; also as the root, where there is one fiber."""
     try:
         arrays, _ = case.build()
     except FormatError:
@@ -174,6 +179,42 @@ def check_selection(case: LevelCase, positions: Positions, window: Sequence[Posi
         if fiber == p and all(x in w for x, w in zip(c, wanted, strict=True))
     ]
     assert _listing(level.expand(arrays, dims, positions, window), positions) == selected
+
+
+def check_parts(case: LevelCase, positions: Positions, window: Sequence[Positions], children: range) -> None:
+    """Assert law 9 for arrays that are read where they are sliced: the fibers at some positions, and some children."""
+    try:
+        whole, _ = case.build()
+    except FormatError:
+        assume(False)
+    level, dims, n = case.level, case.dims, case.n
+    arrays: Any = {role: _unread(whole[role]) for role in level.arrays(1, root=False)}
+    assert list(level.check_in_parts(arrays, dims, n, 2)) == []
+    # the fibers at some positions, alone
+    part = level.part(arrays, dims, positions, window)
+    if part is not None:
+        fibers = range(len(positions))
+        assert list(level.check(part[0], dims, len(fibers))) == []
+        at, reached = as_array(positions).tolist(), as_array(part[1]).tolist()
+        found = _listing(level.expand(part[0], dims, fibers, window), fibers)
+        named = [(at[p], c, reached[q]) for p, c, q in found]
+        assert named == _listing(level.expand(whole, dims, positions, window), positions)
+    # the fibers of some children
+    everything = _listing(level.expand(whole, dims, range(n), [range(size) for size in dims]), range(n))
+    given = range(level.size(whole, dims, n))[children.start : children.stop]
+    for above in (level.above, partial(Level.above, level)) if given else ():
+        owners = above(arrays, dims, n, given)
+        counts, spans = (np.broadcast_to(x, k) for x, k in zip(owners[1::2], map(len, (owners[0], given)), strict=True))
+        assert counts.sum() == len(given)
+        parents = np.repeat(as_array(owners.fibers), counts).tolist()
+        rows = zip(parents, _rows(owners.coords, len(given)), given, spans.tolist(), strict=True)
+        listed = [(p, (*c[:-1], c[-1] + k) if c else c, q) for p, c, q, span in rows for k in range(span)]
+        assert sorted(listed) == sorted(row for row in everything if row[2] in given)
+
+
+def _unread(array: Array) -> LazyArray:
+    """The array, as one that lies in a file."""
+    return lazy(len(array), array.dtype, lambda start, stop: array[start:stop].copy())
 
 
 @st.composite
@@ -351,7 +392,21 @@ def check_stored(stored: Mapping[str, Any]) -> bool:
     for key in _keys(tensor.shape):
         assert _equal(_dense(opened[key]), dense[key])
     assert opened.load().equals(tensor)
+    coords, values = tensor.stored.unpack()
+    whole = list(zip(_rows(coords, len(values)), map(repr, values), strict=True))
+    inside = in_triangle(tensor.structure, coords) if tensor.structure else np.ones(len(values), bool)
+    assert sorted(_in_parts(stored)) == sorted(itertools.compress(whole, inside))
     return True
+
+
+def _in_parts(stored: Mapping[str, Any]) -> list[tuple[tuple[int, ...], str]]:
+    """The coordinates of all entries, and their values as text, read two entries at a time, and checked in parts."""
+    entries, found = Tensors([stored], 2), list[tuple[tuple[int, ...], str]]()
+    for number in range(len(entries)):
+        coords, values = entries.read(number)
+        assert len(values) <= 2
+        found += zip(_rows(coords, len(values)), map(repr, values), strict=True)
+    return found
 
 
 def check_refused(stored: Mapping[str, Any]) -> None:
@@ -363,7 +418,7 @@ def check_refused(stored: Mapping[str, Any]) -> None:
     for key in _keys(opened.shape):
         with contextlib.suppress(BinsparseError):
             _dense(opened[key])
-    for whole in (opened.load, opened.to_dense, opened.unpack):
+    for whole in (opened.load, opened.to_dense, opened.unpack, lambda: _in_parts(stored)):
         try:
             whole()
         except BinsparseError:

@@ -16,8 +16,8 @@ import numpy as np
 
 from ..arrays import Array
 from ..containers.base import is_url, split_path, touching
-from ..engine.blocks import read_block
-from ..engine.tree import Tree, index_dtype
+from ..engine.blocks import Block, blocks_of, read_block
+from ..engine.tree import index_dtype
 from ..errors import ArrayError, ContainerError, FormatError, OptionError, PathMissingError, Problem, raise_if
 from ..formats.structure import in_triangle, read_problems
 from ..io import reading
@@ -77,25 +77,25 @@ class Tensors:
     ) -> None:
         self._places, self._rows = list(places), rows
         self._limits = asdict(DEFAULT_LIMITS) if limits is None else limits
-        self._opened: dict[int, Tensor] = {}
+        self._opened: dict[int, tuple[Tensor, list[Block]]] = {}
         self._starts = list(starts)  # the number of the first chunk of each tensor
         self._states = [_state_of_tensor(place) for place in places] if states is None else states
         if len(self._states) != len(self._places) or (starts and not _ascend(self._starts, len(places))):
             raise ValueError("states and starts")
         if not starts:
-            sizes = [-(-len(self._tensor(k)._source.values) // rows) for k in range(len(places))]
+            sizes = [len(self._tensor(k)[1]) for k in range(len(places))]
             self._starts = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
 
     def __len__(self) -> int:
         return self._starts[-1]
 
-    def _tensor(self, which: int) -> Tensor:
+    def _tensor(self, which: int) -> tuple[Tensor, list[Block]]:
         if which not in self._opened:
             place = self._places[which]
             _hold_state(name_of(place), self._states[which], _state_of_tensor(place))
             tensor = reading.open(place, limits=Limits(**self._limits)).stored
             check_lazy(tensor._source, name_of(place), tensor.format.order)
-            self._opened[which] = tensor
+            self._opened[which] = tensor, list(blocks_of(tensor._source, self._rows))
         return self._opened[which]
 
     def agreed(self, shape: tuple[int, ...]) -> tuple[Any, str | None]:
@@ -115,15 +115,15 @@ class Tensors:
                 raise ArrayError(Problem(name_of(place), what))
         return found[0] if found else (None, None)
 
-    def _block(self, number: int) -> tuple[Tensor, range]:
+    def _block(self, number: int) -> tuple[Tensor, Block]:
         which = int(np.searchsorted(self._starts, number, side="right")) - 1
-        tensor, first = self._tensor(which), (number - self._starts[which]) * self._rows
-        return tensor, range(first, min(first + self._rows, len(tensor._source.values)))
+        tensor, blocks = self._tensor(which)
+        return tensor, blocks[number - self._starts[which]]
 
     def read(self, number: int) -> Chunk:
         tensor, block = self._block(number)
         tree = tensor._source
-        coords, values = _entries(tensor, tree, block)
+        coords, values = _entries(tensor, block)
         if tensor.structure is None:
             return coords, values
         raise_if(ArrayError, read_problems(tensor.structure, coords, values, padded=tree.padded))
@@ -132,15 +132,18 @@ class Tensors:
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         tensor, block = self._block(number)
-        starts = np.linspace(block.start, max(block.stop - _NEIGHBOURS, block.start), max(count // _NEIGHBOURS, 1))
+        if block.entries is not None:
+            return block.size, picked(self.read(number), number, count)
+        first, behind = block.positions.start, block.positions.stop
+        starts = np.linspace(first, max(behind - _NEIGHBOURS, first), max(count // _NEIGHBOURS, 1))
         found = [
-            _entries(tensor, tensor._source, range(start, min(start + _NEIGHBOURS, block.stop)))[0]
+            _entries(tensor, Block(range(start, min(start + _NEIGHBOURS, behind))))[0]
             for start in np.unique(starts.astype(np.int64)).tolist()
         ]
-        return len(block), [np.concatenate(x) for x in zip(*found, strict=True)]
+        return block.size, [np.concatenate(x) for x in zip(*found, strict=True)]
 
     def value_type(self) -> np.dtype[Any]:
-        return self._tensor(0).dtype
+        return self._tensor(0)[0].dtype
 
     def described(self) -> dict[str, Any]:
         places = [place if isinstance(place, str) else name_of(place) for place in self._places]
@@ -158,7 +161,8 @@ def _ascend(starts: Sequence[int], count: int) -> bool:
     return len(starts) == count + 1 and starts[0] == 0 and all(a <= b for a, b in itertools.pairwise(starts))
 
 
-def _entries(tensor: Tensor, tree: Tree, block: range) -> Chunk:
+def _entries(tensor: Tensor, block: Block) -> Chunk:
+    tree = tensor._source
     columns, values = read_block(tree, block, index_dtype(tree.dims, 0))
     return [columns[tensor.format.order.index(k)] for k in range(tensor.ndim)], values
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..arrays import Array, in_pieces
 from ..engine import joining
+from ..engine.blocks import blocks_of
 from ..engine.emission import Duplicates
 from ..engine.packing import ordered_dims, unpack_tree
 from ..engine.tree import Tree, index_dtype
@@ -73,7 +74,7 @@ def convert(
     overwrite, limits, options : as for `write`.
 
     Raises the errors of `read`, `Tensor.convert` and `write`; LimitError for too little memory; FormatError if the
-    tensor exceeds the memory and a level kind cannot be read or written in parts.
+    tensor exceeds the memory and a level kind of the target cannot be written in parts.
 
     >>> import binsparse_levels as bl
     >>> source, target = {}, {}
@@ -98,14 +99,14 @@ def convert(
         raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
     tree, order = tensor._source, tensor.format.order
     rows = None if memory is None else _rows_of(memory, tree)
-    if rows is None or not tree.lazy or in_memory(source) or len(tree.values) <= rows:
+    if rows is None or not tree.lazy or in_memory(source) or _entries(tree, rows) <= rows:
         write(target, opened.convert(parsed, limits=limits), overwrite=overwrite, limits=limits, **options)
         return
     check_target(target, overwrite=overwrite, kind=options.get("kind"))
     check_lazy(tree, name_of(source), tensor.format.order)
     kept = ordered_dims([order.index(k) for k in parsed.order]) == len(order)
     entries = Tensors([source], rows, limits=asdict(limits))
-    ordered = kept and all(level.ordered for level in tree.levels)
+    ordered = kept and not tree.shares and all(level.ordered for level in tree.levels)
     given = (entries.described(), tensor.shape, parsed, tensor.dtype, tensor._pad(), limits)
     plan = Plan.of(*given, rows=rows, sorted=ordered)
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
@@ -374,6 +375,11 @@ def _begun(folder: str, plan: Plan, source: Any) -> Iterator[Work]:
         yield work
     finally:
         work.forget()
+
+
+def _entries(tree: Tree, rows: int) -> int:
+    """The number of entries of a tree, or of its positions where some have none."""
+    return sum(block.size for block in blocks_of(tree, rows)) if tree.shares else len(tree.values)
 
 
 def _rows_of(memory: int, tree: Tree) -> int:

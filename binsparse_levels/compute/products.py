@@ -23,7 +23,7 @@ from ..tensors.tensor import Tensor
 from .nest import Leaf, known_before
 from .store import compiled
 from .types import check_numeric, checked_result, sum_type
-from .walk import blocks, checked_memory, in_blocks, run_in_parts, walkable
+from .walk import blocks, checked_memory, in_blocks, native, run_in_parts, walkable
 
 _LETTERS = string.ascii_letters
 _ELSEWHERE = "to_scipy, to_graphblas, to_sparse and to_torch lead to libraries that have them"
@@ -132,6 +132,7 @@ def _einsum(parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memor
         raise FormatError(Problem("fill_value", what))
     check_numeric(tensor.dtype, "values")
     natural = np.result_type(tensor.dtype, *(x.dtype for x in dense))
+    dense = [native(x) for x in dense]
     work = sum_type(natural)
     result = checked_result(dtype, work if parsed.sums else natural)
     work = np.result_type(work, sum_type(result))
@@ -186,7 +187,7 @@ def _checked_operand(given: Any, k: int) -> Array:
     except ValueError as error:
         raise ArrayError(Problem(f"operands[{k}]", f"{error}; pass an array of numpy")) from None
     check_numeric(array.dtype, f"operands[{k}]")
-    return kernels.readable(array.astype(np.float32) if array.dtype == np.float16 else array).reshape(array.shape)
+    return kernels.readable(array).reshape(array.shape)
 
 
 def _sizes(parsed: _Spec, tensor: Tensor, dense: Sequence[Array]) -> dict[str, int]:

@@ -15,13 +15,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from .. import kernels, parallel
-from ..engine.blocks import read_block
+from ..engine.blocks import Block, blocks_of, read_block
 from ..engine.tree import Tree
 from ..errors import LimitError, OptionError, Problem, within_memory
 from ..formats.format import coordinates, in_order
 from ..formats.structure import expand
 from ..levels import listing
-from ..levels.base import Level
 from ..levels.positions import Array
 from ..limits import as_integer
 from ..tensors.mapping import Through
@@ -56,20 +55,17 @@ def blocks(tensor: Tensor, memory: int, used: int) -> Iterator[Callable[[], Tree
     viewed = isinstance(tensor._held, Through) and tensor._held.view is not None
     if viewed or not isinstance(held, Tree) or not held.lazy or not tensor.ndim:
         return None
-    if any(type(level).above is Level.above for level in held.levels):
-        return None
     each = (16 * (len(held.dims) + tensor.ndim) + 4 * held.values.dtype.itemsize) * parallel.get_threads()
     size = min(_BLOCK, (memory - used) // each)
     if size < 1:
         what = f"{memory} bytes are too few for a result of {used} and one entry; pass a larger memory="
         raise LimitError(Problem("memory", what))
-    starts = range(0, len(held.values), size)
-    return (_reader(tensor, held, range(x, min(x + size, len(held.values)))) for x in starts)
+    return (_reader(tensor, held, block) for block in blocks_of(held, size))
 
 
-def _reader(tensor: Tensor, tree: Tree, positions: range) -> Callable[[], Tree]:
+def _reader(tensor: Tensor, tree: Tree, block: Block) -> Callable[[], Tree]:
     def read() -> Tree:
-        columns, values = read_block(tree, positions)
+        columns, values = read_block(tree, block)
         order = tensor.stored.format.order
         coords: Sequence[Array] = [columns[order.index(k)] for k in range(len(order))]
         if isinstance(tensor._held, Through):
@@ -90,7 +86,7 @@ def arguments(tree: Tree) -> tuple[Any, ...]:
         below = [*(n for *_, n in walked[1:]), len(tree.values)][: len(walked)]
         arrays = [_unsigned(x) for _, here, _ in walked for x in here.values()]
         values = tree.values[:1] if tree.iso and len(tree.values) else tree.values
-        found = (np.array([*tree.dims, *below], np.uint64), *arrays, kernels.readable(_native(values)))
+        found = (np.array([*tree.dims, *below], np.uint64), *arrays, kernels.readable(native(values)))
         _arguments[tree] = found
     return found
 
@@ -100,7 +96,7 @@ def _unsigned(array: Array) -> Array:
     return view.view(f"u{view.dtype.itemsize}")
 
 
-def _native(values: Array) -> Array:
+def native(values: Array) -> Array:
     """Values of a type that kernels know: halves as singles."""
     return values.astype(np.float32) if values.dtype == np.float16 else values
 

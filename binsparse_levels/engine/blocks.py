@@ -8,43 +8,109 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ArrayError, FormatError, LimitError, Problem
+from ..errors import ArrayError, LimitError, Problem
 from ..levels import places
-from ..levels.positions import Array, cells
+from ..levels.base import Owners
+from ..levels.positions import Array, as_array, cells, times
+from ..limits import INT64_MAX
 from . import packing
 from .tree import Tree, at_name, index_dtype
 
 
-def read_block(tree: Tree, positions: range, dtype: Any = np.int64) -> tuple[list[Array], Array]:
-    """The coordinates by stored dimension, and the values, at these positions of the last level; checked.
-
-    Raises FormatError for a kind that cannot be read in parts, ArrayError for damaged arrays.
+class Block(NamedTuple):
+    """Some entries of a tree: those at positions of the last level. Where positions are shared, some of those entries:
+    they are numbered by position, then in stored order.
     """
-    levels: list[tuple[Sequence[Array], Array]] = []
-    children = positions
-    for place, arrays, n in reversed(list(tree.walk())):
-        try:
-            found = place.level.above(arrays, place.dims, n, children) if len(children) else (range(0), 0, [])
-        except ArrayError as error:
-            raise ArrayError([at_name(problem, place) for problem in error.problems]) from None
-        if found is None:
-            raise FormatError(Problem("format", f"a {place.level.kind} level is not read in parts"))
-        fibers, counts, coords = found
+
+    positions: range
+    entries: range | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of entries, or of positions, some of which may have none."""
+        return len(self.positions if self.entries is None else self.entries)
+
+
+def blocks_of(tree: Tree, size: int) -> Iterator[Block]:
+    """All entries of a tree in blocks of at most `size`. Of levels that share positions, the arrays are read."""
+    for start in range(0, len(tree.values), size):
+        positions = range(start, min(start + size, len(tree.values)))
+        if not tree.shares:
+            yield Block(positions)
+            continue
+        count = int(_multiplicity(_owners(tree, positions)).sum())
+        yield from (Block(positions, range(k, min(k + size, count))) for k in range(0, count, size))
+
+
+def read_block(tree: Tree, block: Block, dtype: Any = np.int64) -> tuple[list[Array], Array]:
+    """The coordinates by stored dimension, and the values, of the entries in a block; checked.
+
+    Raises ArrayError for damaged arrays, LimitError for more entries than an integer counts.
+    """
+    levels, positions = _owners(tree, block.positions), block.positions
+    values = np.asarray(tree.values[positions.start : positions.stop])
+    if any(not isinstance(level.spans, int) for level in levels):
+        columns, at = _listed(levels, block.entries)
+        return [x.astype(dtype, copy=False) for x in columns], values[at]
+    parts = []
+    for fibers, counts, coords, _ in levels:
         ends = np.arange(1, len(fibers) + 1) * counts if isinstance(counts, int) else np.cumsum(counts)
-        levels.insert(0, (coords or [np.empty(0, np.int64)] * place.level.rank, ends))
-        children = fibers
-    columns = packing.columns_of(levels, len(positions), dtype)
-    return columns, np.asarray(tree.values[positions.start : positions.stop])
+        parts.append((coords, ends))
+    return packing.columns_of(parts, len(positions), dtype), values
 
 
 def read_blocks(tree: Tree, size: int, dtype: Any = np.int64) -> Iterator[tuple[list[Array], Array]]:
-    """All entries of a tree, `size` positions at a time, in at least one block; see `read_block`."""
-    for start in range(0, max(len(tree.values), 1), size):
-        yield read_block(tree, range(start, min(start + size, len(tree.values))), dtype)
+    """All entries of a tree, at most `size` at a time, in at least one block; see `read_block`."""
+    for block in blocks_of(tree, size) if len(tree.values) else [Block(range(0))]:
+        yield read_block(tree, block, dtype)
+
+
+def _owners(tree: Tree, positions: range) -> list[Owners]:
+    """For each level, from the root down, the fibers of these positions of the last level."""
+    found: list[Owners] = []
+    children = positions
+    for place, arrays, n in reversed(list(tree.walk())):
+        try:
+            none = Owners(range(0), 0, [np.empty(0, np.int64)] * place.level.rank)
+            found.insert(0, place.level.above(arrays, place.dims, n, children) if len(children) else none)
+        except ArrayError as error:
+            raise ArrayError([at_name(problem, place) for problem in error.problems]) from None
+        children = found[0].fibers
+    return found
+
+
+def _multiplicity(levels: Sequence[Owners]) -> Array:
+    """How many entries each position has."""
+    many = np.ones(len(levels[0].fibers), np.int64)
+    for _, counts, _, spans in levels:
+        many = times(np.repeat(many, counts), spans)
+        if many.dtype == object and many.sum() > INT64_MAX:
+            what = "runs that hold more entries than an integer of 64 bits counts; store the tensor in another format"
+            raise LimitError(Problem("format", what))
+        many = many.astype(np.int64, copy=False)
+    return many
+
+
+def _listed(levels: Sequence[Owners], entries: range | None) -> tuple[list[Array], Array]:
+    """The coordinates of entries, and the places of their values, where positions have none, one or several."""
+    many = _multiplicity(levels)
+    ends = np.cumsum(many)
+    numbers = as_array(range(int(ends[-1])) if entries is None else entries)
+    at = np.searchsorted(ends, numbers, side="right")
+    rest, child = numbers - (ends - many)[at], at
+    columns: list[Array] = []
+    for fibers, counts, coords, spans in reversed(levels):
+        here = [x[child] for x in coords]
+        if not isinstance(spans, int) and here:
+            rest, step = np.divmod(rest, spans[child])
+            here[-1] = here[-1] + step
+        columns[:0] = here
+        child = np.repeat(np.arange(len(fibers)), counts)[child]
+    return columns, at
 
 
 def slab_ranges(tree: Tree, dimension: int, max_bytes: int) -> Iterator[range]:
@@ -116,7 +182,7 @@ class _CountsBefore:
         return self._outermost(count)
 
     def _outermost(self, position: int) -> int:
-        return int(read_block(self._tree, range(position, position + 1))[0][0][0])
+        return int(read_block(self._tree, Block(range(position, position + 1)))[0][0][0])
 
 
 def read_slab(tree: Tree, dimension: int, wanted: range, size: int) -> tuple[list[Array], Array]:

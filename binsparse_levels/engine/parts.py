@@ -5,11 +5,18 @@ They are checked, as a level of their own, before anything is indexed with them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
 from ..errors import ArrayError, Problem, raise_if
 from ..levels import Place
 from ..levels.base import Array, Expanded
 from ..levels.positions import Positions, Window, as_array, items_at
-from .tree import Tree, at_name
+from .tree import Tree, at_name, unreached_problems
+
+_Step: TypeAlias = tuple[Place, dict[str, Array], int]  # a level, its arrays, its number of positions
 
 
 def expand(
@@ -63,3 +70,45 @@ def through(children: Positions | None, below: Positions) -> Positions:
     if isinstance(children, range) and isinstance(below, range):
         return children[below.start : below.stop : below.step]
     return as_array(below) + children.start if isinstance(children, range) else items_at(children, below)
+
+
+def check_in_parts(tree: Tree, size: int, dimensions: Sequence[int]) -> Iterator[Problem]:
+    """`Tree.check` of a tree in a file, with about `size` items of each array in memory at a time.
+
+    Values are not checked. `Level.check_in_parts` and `Level.above` tell which kinds are read whole.
+    """
+    above: list[_Step] = []
+    try:
+        for place, arrays, n in tree.walk():
+            problems = list(place.level.check_in_parts(arrays, place.dims, n, size))
+            if not problems and not place.level.padded and any(upper.level.gaps for upper, _, _ in above):
+                problems = _unreached_in_parts(tree, above, (place, arrays, n), size)
+            yield from (at_name(problem, place, dimensions) for problem in problems)
+            if problems:  # the sizes below this level mean nothing
+                return
+            above.append((place, arrays, n))
+    except ArrayError as error:
+        yield from error.problems
+
+
+def _unreached_in_parts(tree: Tree, above: list[_Step], step: _Step, size: int) -> list[Problem]:
+    """A problem for the first fiber of a level that has entries, but belongs to none in the levels above."""
+    place, arrays, n = step
+    each = max(size * n // max(place.level.size(arrays, place.dims, n), 1), 1)
+    for first in range(0, n, each):
+        rest = first + np.flatnonzero(~_reached(above, range(first, min(first + each, n))))
+        if len(rest):
+            local, _, at = part_of(tree, place, arrays, n, rest, [range(size) for size in place.dims])
+            if problems := unreached_problems(place, local, rest, at):
+                return problems
+    return []
+
+
+def _reached(above: list[_Step], children: range) -> Array:
+    """Whether an entry reaches each of these positions below some levels."""
+    if not above or not children:
+        return np.ones(len(children), bool)
+    *upper, (place, arrays, n) = above
+    fibers, counts, _, spans = place.level.above(arrays, place.dims, n, children)
+    found: Array = np.repeat(_reached(upper, fibers), counts) & np.broadcast_to(spans, len(children)).astype(bool)
+    return found

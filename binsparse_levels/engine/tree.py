@@ -126,7 +126,8 @@ class Tree:
                 problems = list(place.level.check(arrays, place.dims, n, order=order))
                 if has_gaps and not problems:
                     if not place.level.padded and len(reached) < n:
-                        problems = _unreached_problems(place, arrays, n, reached)
+                        rest = np.delete(np.arange(n), as_array(reached))
+                        problems = unreached_problems(place, arrays, rest, rest)
                     reached = reached if place is self.places[-1] else place.level.reached(arrays, place.dims, reached)
                 found = [at_name(problem, place, called) for problem in problems]
                 yield from found
@@ -136,21 +137,6 @@ class Tree:
             yield from value_problems(count, len(self.values))
         except ArrayError as error:
             yield from error.problems
-
-    def check_in_parts(self, size: int, dimensions: Sequence[int]) -> Iterator[Problem]:
-        """`check` of a tree in a file, with about `size` items of each array in memory at a time.
-
-        Values are not checked. Kinds that cannot be read in parts are read whole.
-        """
-        if not self.regular:
-            yield from self.loaded().check(dimensions)
-            return
-        for place, arrays, n in self.walk():
-            problems = place.level.check_in_parts(arrays, place.dims, n, size)
-            found = [at_name(problem, place, dimensions) for problem in problems]
-            yield from found
-            if found:  # the sizes below this level mean nothing
-                return
 
 
 def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple[Place, dict[str, Array], int]]:
@@ -224,12 +210,12 @@ def length_problems(
         yield from value_problems(n, values)
 
 
-def _unreached_problems(place: Place, arrays: Mapping[str, Array], n: int, reached: Positions) -> list[Problem]:
-    """A problem for the first fiber that has entries below a position without an entry."""
-    gaps = np.ones(n, bool)
-    gaps[as_array(reached)] = False
-    (rest,) = gaps.nonzero()
-    counts = np.broadcast_to(place.level.expand(arrays, place.dims, rest, list(map(range, place.dims)))[0], rest.shape)
+def unreached_problems(place: Place, arrays: Mapping[str, Array], rest: Array, at: Positions) -> list[Problem]:
+    """A problem for the first of the fibers `rest` that has entries, where no entry reaches any of them.
+
+    at: the positions of these fibers in `arrays`.
+    """
+    counts = np.broadcast_to(place.level.expand(arrays, place.dims, at, list(map(range, place.dims)))[0], rest.shape)
     if not counts.any():
         return []
     fiber = rest[np.argmax(counts != 0)]

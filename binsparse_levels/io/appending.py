@@ -14,7 +14,7 @@ from ..arrays import Array, Pieces, in_pieces
 from ..containers.base import DEFAULT_STORAGE, is_url
 from ..containers.checksums import sealed, summed
 from ..containers.replacing import hold_lock
-from ..engine.blocks import read_block
+from ..engine.blocks import Block, read_block
 from ..engine.joining import AT_ONCE, Parts, joined
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
@@ -177,7 +177,7 @@ def _joined(
             tree.values[start : start + _AT_ONCE]  # reading a faulty value raises
         if len(tree.values):
             trees.append(tree)
-            ends = [read_block(tree, range(k, k + 1))[0] for k in (0, len(tree.values) - 1)]
+            ends = [read_block(tree, Block(range(k, k + 1)))[0] for k in (0, len(tree.values) - 1)]
             first_entry, last_entry = ([int(x[0]) for x in end] for end in ends)
             origin = [at, *[0] * (tensor.ndim - 1)]
             for column, corner in zip(corners, (tree.dims, origin, first_entry, last_entry), strict=True):

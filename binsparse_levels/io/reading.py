@@ -12,6 +12,7 @@ from ..arrays import LazyArray
 from ..containers.base import ArrayInfo, Reader
 from ..containers.replacing import same_folder
 from ..engine.emission import Duplicates
+from ..engine.parts import check_in_parts
 from ..engine.tree import Tree
 from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memory
 from ..formats.descriptor import Descriptor, parse_descriptor
@@ -249,5 +250,5 @@ def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:
     for array in held:
         if isinstance(array, LazyArray):
             array.verify()
-    problems = tree.check_in_parts(_AT_ONCE, order)
+    problems = check_in_parts(tree, _AT_ONCE, order)
     raise_if(ArrayError, [Problem(f"{name}: {problem.path}", problem.message) for problem in problems])

@@ -16,10 +16,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..errors import Problem
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
-from .positions import Array, Positions, Window, as_array, below_fibers, children_of, covered, ranges, through
-from .sparse import pointer_problems, pointers_to
+from ..errors import ArrayError, Problem, raise_if
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, moved, register, wrong_lengths
+from .positions import (
+    Array,
+    Positions,
+    Window,
+    as_array,
+    below_fibers,
+    children_of,
+    covered,
+    in_ranges,
+    items_at,
+    ranges,
+    through,
+)
+from .sparse import fibers_of, pointer_problems, pointers_to, refuse_outside
 
 
 @register
@@ -69,6 +81,36 @@ class Band(Level):
         first, behind = (arrays["ptr"][x].astype(np.int64) for x in (at, at + 1))
         starts = arrays["start"][at].astype(np.int64)
         return first - starts, *covered(window, starts, starts + behind - first)
+
+    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
+        at, pointers = as_array(positions), arrays["ptr"]
+        first, behind = (items_at(pointers, x).astype(np.int64) for x in (at, at + 1))
+        refuse_outside(first, behind, int(pointers[-1:][0]))
+        counts = behind - first
+        local = {"ptr": pointers_to(counts, pointers.dtype), "start": items_at(arrays["start"], positions)}
+        return local, in_ranges(first, counts)
+
+    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
+        fibers, bounds = fibers_of(arrays["ptr"], n, children, self.size(arrays, dims, n))
+        starts = arrays["start"][fibers.start : fibers.stop].astype(np.int64)
+        in_memory = isinstance(arrays["start"], np.ndarray)
+        if not in_memory:
+            raise_if(ArrayError, self._part_problems(bounds, starts, dims, fibers.start))
+        counts = np.diff(np.minimum(bounds[1:], children.stop), prepend=children.start)
+        return Owners(fibers, counts, [as_array(children) + np.repeat(starts - bounds[:-1], counts)])
+
+    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
+        if n == 0 or arrays["ptr"][:1][0] != 0:
+            yield from self.check({"ptr": arrays["ptr"][:1], "start": arrays["start"][:0]}, dims, 0)
+            return
+        for first in range(0, n, size):
+            bounds = arrays["ptr"][first : first + size + 1].astype(np.int64)
+            yield from self._part_problems(bounds, arrays["start"][first : first + size], dims, first)
+
+    def _part_problems(self, bounds: Array, starts: Array, dims: Sequence[int], first: int) -> Iterator[Problem]:
+        """`check` of the fibers from number `first` on, of which these are the pointers and the starts."""
+        problems = self.check({"ptr": bounds - bounds[0], "start": starts}, dims, len(starts))
+        return (moved(problem, first) for problem in problems)
 
     def cut(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         (wanted,) = window

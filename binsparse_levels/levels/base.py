@@ -31,7 +31,21 @@ Counted: TypeAlias = tuple[int | None, list[Problem]]  # the number of child pos
 Built: TypeAlias = tuple[dict[str, Array], Positions]  # arrays by role, child positions
 # How many entries each fiber has (one number: all have so many), their coordinates, their child positions.
 Expanded: TypeAlias = tuple[int | Array, list[Array], Positions]
-Owners: TypeAlias = tuple[range, int | Array, list[Array]]  # parents, how many children each has, their coordinates
+
+
+class Owners(NamedTuple):
+    """The fibers that some children belong to.
+
+    fibers: the parents. counts: how many of the children each has (one number: all have so many). coords: the
+    coordinates of each child, the first ones of a child that several share. spans: how many coordinates each child has,
+    which follow each other in the last dimension of the level; 0 where no entry reaches the child.
+    """
+
+    fibers: range
+    counts: int | Array
+    coords: list[Array]
+    spans: int | Array = 1
+
 
 MAX_RANK = 2**16  # an upper bound of `Limits.rank`: some objects are made for each dimension
 
@@ -259,13 +273,24 @@ class Level(ABC):
         """
         return None
 
-    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners | None:
-        """The inverse of `expand`: the parents of these children, how many each has, and the coordinates.
+    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
+        """The inverse of `expand`: the parents of these children, and their coordinates.
 
-        None: the kind would have to be read whole. The arrays may lie in a file, as for `part`.
-        Precondition: at least one child.
+        The arrays may lie in a file, as for `part`. The default reads the level whole.
+        Precondition: at least one child. Child positions ascend with their fibers.
         """
-        return None
+        whole = {role: array[:] for role, array in arrays.items()}
+        raise_if(ArrayError, self.check(whole, dims, n))
+        counts, coords, found = self.expand(whole, dims, range(n), [range(size) for size in dims])
+        order = np.argsort(as_array(found), kind="stable")
+        child, owner = as_array(found)[order], np.repeat(np.arange(n), counts)[order]
+        if not len(child):
+            return Owners(range(1), len(children), [np.zeros(len(children), np.int64) for _ in dims], 0)
+        first, behind = (np.searchsorted(child, as_array(children), side) for side in ("left", "right"))
+        owners = owner[np.maximum(behind - 1, 0)]  # a child without an entry belongs to the fiber of the one before
+        fibers = range(int(owners[0]), int(owners[-1]) + 1)
+        at = order[np.minimum(first, len(child) - 1)]
+        return Owners(fibers, np.bincount(owners - fibers.start), [x[at] for x in coords], behind - first)
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
         """`check` for arrays in a file, with about `size` items in memory at a time. The default reads them whole."""
@@ -312,6 +337,16 @@ def wrong_lengths(lengths: Mapping[str, int], wanted: Mapping[str, int | None], 
         for role, size in wanted.items()
         if size is not None and lengths.get(role, size) != size
     ]
+
+
+def moved(problem: Problem, items: int) -> Problem:
+    """The problem of a part of an array that begins so many items behind the array's start.
+
+    >>> str(moved(Problem("idx0[3]", "too large"), 100))
+    'idx0[103]: too large'
+    """
+    role, bracket, place = problem.path.partition("[")
+    return Problem(f"{role}[{items + int(place.rstrip(']'))}]" if bracket else role, problem.message)
 
 
 class Place(NamedTuple):

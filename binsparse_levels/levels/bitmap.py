@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import kernels, parallel
 from ..errors import Problem
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, moved, register, wrong_lengths
 from .positions import (
     Array,
     Positions,
@@ -31,6 +31,7 @@ from .positions import (
     list_cells,
     loop_cells,
     number_cells,
+    owners_of_cells,
 )
 
 
@@ -80,11 +81,24 @@ class Bitmap(Level):
         """Whether the cells of these numbers are set."""
         return items_at(arrays["bitmap"], numbers)
 
-    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built | None:
+    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         everything = [range(size) for size in dims]
         run = cell_range(dims, positions, everything)
         child = list_cells(dims, positions, everything)[2] if run is None else run
-        return {"bitmap": items_at(arrays["bitmap"], child)}, child
+        return self._stored(self._flags(arrays, child)), child
+
+    def _stored(self, flags: Array) -> dict[str, Array]:
+        """The arrays of a level with these cells."""
+        return {"bitmap": flags}
+
+    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
+        flags = self._flags(arrays, children)
+        return Owners(*owners_of_cells(dims, children), (flags != 0).astype(np.int64))
+
+    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
+        for start in range(0, len(arrays["bitmap"]), size):
+            part = {"bitmap": arrays["bitmap"][start : start + size]}
+            yield from (moved(problem, start) for problem in self.check(part, dims, n))
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         octets = arrays["bitmap"].view(np.uint8)

@@ -16,9 +16,9 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import Arrays, ArraySpec, Built, Counted, register, wrong_lengths
+from .base import Arrays, ArraySpec, Built, Counted, moved, register, wrong_lengths
 from .bitmap import Bitmap
-from .positions import Array, Positions, Window, as_array, cells, items_at, loop_cells
+from .positions import Array, Positions, as_array, cells, items_at, loop_cells
 
 
 @register
@@ -41,7 +41,7 @@ class Bits(Bitmap):
 
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         made, child = super().build(dims, parents, coords, n)
-        return {"bits": np.packbits(made["bitmap"], bitorder="little")}, child
+        return self._stored(made["bitmap"]), child
 
     def loop(self, root: bool) -> str:
         return loop_cells(self.rank, "bits[q >> 3] >> (q & 7) & 1")
@@ -60,8 +60,12 @@ class Bits(Bitmap):
         octets = items_at(arrays["bits"], each // 8)
         return (octets >> (each % 8).astype(np.uint8) & 1).view(bool)
 
-    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> None:
-        return None
+    def _stored(self, flags: Array) -> dict[str, Array]:
+        return {"bits": np.packbits(flags, bitorder="little")}
+
+    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
+        last = {"bits": arrays["bits"][-1:]}
+        return (moved(problem, len(arrays["bits"]) - 1) for problem in self.check(last, dims, n))
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         count = n * cells(dims)

@@ -17,7 +17,17 @@ import numpy as np
 
 from ..errors import Problem
 from .base import DENSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, register
-from .positions import Array, Positions, Window, cell_range, cells, list_cells, loop_cells, number_cells
+from .positions import (
+    Array,
+    Positions,
+    Window,
+    cell_range,
+    cells,
+    list_cells,
+    loop_cells,
+    number_cells,
+    owners_of_cells,
+)
 
 
 @register
@@ -67,12 +77,7 @@ class Dense(Level):
         return {}, list_cells(dims, positions, window)[2] if run is None else run
 
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
-        inside = cells(dims)
-        fibers = range(children.start // inside, -(-children.stop // inside))
-        ends = np.arange(fibers.start + 1, fibers.stop + 1) * inside
-        ends[-1] = children.stop
-        cell = np.arange(children.start, children.stop) % inside
-        return fibers, np.diff(ends, prepend=children.start), list(np.unravel_index(cell, tuple(dims)))
+        return Owners(*owners_of_cells(dims, children))
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         return iter(())

@@ -18,10 +18,10 @@ from typing import ClassVar
 import numpy as np
 
 from .. import kernels
-from ..errors import Problem
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
-from .positions import Array, Positions, Window, as_array, below_fibers, children_of, inside
-from .sparse import pointer_problems
+from ..errors import ArrayError, Problem
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, moved, register, wrong_lengths
+from .positions import Array, Positions, Window, as_array, below_fibers, children_of, in_ranges, inside, items_at
+from .sparse import bisect, fibers_of, pointer_problems, pointers_to, refuse_outside
 
 
 @register
@@ -69,7 +69,7 @@ class Hashed(Level):
         keys, slots = np.zeros(pointers[-1], np.int64), np.empty(int(new.sum()), np.int64)
         given = kernels.readable(pointers), kernels.readable(parent[new]), kernels.readable(x[new])
         kernels.hashing.insert(*given, keys, slots)
-        before = np.cumsum(keys != 0) - (keys != 0)
+        before = _before(keys != 0)
         return {"ptr": pointers, "key": keys, "before": before}, before[slots][np.cumsum(new) - 1]
 
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
@@ -94,6 +94,54 @@ class Hashed(Level):
         bounds = np.append(arrays["before"], self.size(arrays, dims, n))  # of the children by slot
         return below_fibers(bounds[arrays["ptr"].astype(np.int64)], below)
 
+    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
+        at, pointers, before = as_array(positions), arrays["ptr"], arrays["before"]
+        first, behind = (items_at(pointers, x).astype(np.int64) for x in (at, at + 1))
+        refuse_outside(first, behind, len(before))
+        slots = in_ranges(first, behind - first)
+        keys, ranks = items_at(arrays["key"], slots), items_at(before, slots).astype(np.int64)
+        taken = keys != 0
+        child = ranks[taken]
+        if len(child) and not 0 <= child.min() <= child.max() < self.size(arrays, dims, len(pointers) - 1):
+            raise ArrayError(Problem("before", "is not how many slots before it are taken"))
+        return {"ptr": pointers_to(behind - first, pointers.dtype), "key": keys, "before": _before(taken)}, child
+
+    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
+        keys, before = arrays["key"], arrays["before"]
+        # The slots before which so many are taken; the last of those with the same number is the taken slot.
+        lo = bisect(before, children.start, 0, len(before))
+        hi = bisect(before, children.stop, lo, len(before))
+        found = keys[lo:hi].astype(np.int64)
+        (taken,) = found.nonzero()
+        if not np.array_equal(before[lo:hi][taken], as_array(children)):
+            raise ArrayError(Problem("before", f"does not ascend to its children {children.start} … {children.stop}"))
+        x = found[taken] - 1
+        if ((x < 0) | (x >= dims[0])).any():
+            raise ArrayError(Problem("key", f"a coordinate is outside its dimension of size {dims[0]}"))
+        slots = range(lo + int(taken[0]), lo + int(taken[-1]) + 1)
+        fibers, bounds = fibers_of(arrays["ptr"], n, slots, len(keys))
+        ends = np.searchsorted(taken + lo, bounds[1:])
+        return Owners(fibers, np.diff(ends, prepend=0), [x])
+
+    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
+        """At least one fiber is in memory at a time."""
+        first = taken = 0
+        while first < max(n, 1):
+            bounds = arrays["ptr"][first : first + size + 1].astype(np.int64)
+            problems = list(pointer_problems(bounds, len(arrays["key"]), first, n))
+            fibers = max(int(np.searchsorted(bounds, bounds[0] + size, side="right")) - 1, 1) if n else 0
+            if not problems:
+                slots = slice(int(bounds[0]), int(bounds[fibers]))
+                keys, before = arrays["key"][slots], arrays["before"][slots].astype(np.int64)
+                part = {"ptr": bounds[: fibers + 1] - bounds[0], "key": keys, "before": before - taken}
+                found = self.check(part, dims, fibers)
+                problems = [moved(x, first if x.path.startswith("ptr") else slots.start) for x in found]
+                taken += int(np.count_nonzero(keys))
+            yield from problems
+            if problems:
+                return
+            first += max(fibers, 1)
+
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         pointers, keys = arrays["ptr"], arrays["key"].astype(np.int64)
         problems = list(pointer_problems(pointers, len(keys)))
@@ -111,7 +159,7 @@ class Hashed(Level):
         used = np.bincount(np.repeat(np.arange(n), slots)[taken], minlength=n)
         (full,) = ((slots & (slots - 1) != 0) | (2 * used > slots)).nonzero()
         for p in full[:1].tolist():
-            yield Problem(f"ptr[{p}]", f"a table of {slots[p]} slots, of which {used[p]} are taken, in fiber {p}")
+            yield Problem(f"ptr[{p}]", f"a table of {slots[p]} slots, of which {used[p]} are taken")
         if len(bad) or len(wrong) or len(full):
             return
         owners = np.repeat(np.arange(n), slots)[taken]
@@ -129,3 +177,9 @@ class Hashed(Level):
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> None:
         return None
+
+
+def _before(taken: Array) -> Array:
+    """For every slot the number of taken slots before it."""
+    found: Array = np.cumsum(taken) - taken
+    return found

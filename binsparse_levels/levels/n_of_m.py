@@ -15,9 +15,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..errors import FormatError, Problem
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
-from .positions import Array, Positions, Window, as_array, below_cells, inside, items_at
+from ..errors import ArrayError, FormatError, Problem
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, register, wrong_lengths
+from .positions import (
+    Array,
+    Positions,
+    Window,
+    as_array,
+    below_cells,
+    cell_range,
+    inside,
+    items_at,
+    list_cells,
+    owners_of_cells,
+)
 
 
 @register
@@ -105,10 +116,35 @@ class NOfM(Level):
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
         return below_cells((arrays["slot"] < self.m).reshape(n, self._slots(dims)), below)
 
+    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
+        each = [self._slots(dims)]
+        run = cell_range(each, positions, [range(*each)])
+        child = list_cells(each, positions, [range(*each)])[2] if run is None else run
+        return {"slot": items_at(arrays["slot"], child)}, child
+
+    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
+        fibers, counts, (slot,) = owners_of_cells([self._slots(dims)], children)
+        offset = items_at(arrays["slot"], children).astype(np.int64)
+        taken = offset < self.m
+        x = slot // self.n * self.m + offset
+        if (x[taken] >= dims[0]).any():
+            raise ArrayError(Problem("slot", f"a coordinate is outside its dimension of size {dims[0]}"))
+        return Owners(fibers, counts, [np.where(taken, x, 0)], taken.astype(np.int64))
+
+    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
+        each = max(size // self.n, 1) * self.n
+        for start in range(0, len(arrays["slot"]), each):
+            yield from self._faults(arrays["slot"][start : start + each], dims, start)
+
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
-        slots = arrays["slot"].astype(np.int64).reshape(-1, self.n)
+        return self._faults(arrays["slot"], dims, 0)
+
+    def _faults(self, part: Array, dims: Sequence[int], start: int) -> Iterator[Problem]:
+        """`check` of the slots from number `start` on, the first slot of a block."""
+        slots = part.astype(np.int64).reshape(-1, self.n)
         blocks = -(-dims[0] // self.m)
-        room = np.minimum(self.m, dims[0] - self.m * (np.arange(len(slots)) % max(blocks, 1)))[:, np.newaxis]
+        block = (start // self.n + np.arange(len(slots))) % max(blocks, 1)
+        room = np.minimum(self.m, dims[0] - self.m * block)[:, np.newaxis]
         wrong = (slots < 0) | ((slots >= room) & (slots != self.m))
         # Slots are filled from the first, in order.
         wrong[:, 1:] |= (slots[:, 1:] <= slots[:, :-1]) & ~((slots[:, 1:] == self.m) & (slots[:, :-1] == self.m))
@@ -116,7 +152,7 @@ class NOfM(Level):
             what = (
                 f"{slots.ravel()[k]} is no place behind the one before it in a block of {self.m}, nor {self.m} for none"
             )
-            yield Problem(f"slot[{k}]", what)
+            yield Problem(f"slot[{start + k}]", what)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         x = coords[0].astype(np.int64)

@@ -208,6 +208,33 @@ def cell_range(dims: Sequence[int], positions: Positions, window: Window) -> ran
     return None
 
 
+def owners_of_cells(dims: Sequence[int], numbers: range) -> tuple[range, Array, list[Array]]:
+    """The fibers of the cells of these numbers, how many cells each has, their coordinates. Precondition: at least one.
+
+    >>> fibers, counts, coords = owners_of_cells([2, 3], range(5, 8))
+    >>> fibers, counts.tolist(), [x.tolist() for x in coords]
+    (range(0, 2), [1, 2], [[1, 0, 0], [2, 0, 1]])
+    """
+    inside = cells(dims)
+    fibers = range(numbers.start // inside, -(-numbers.stop // inside))
+    ends = np.arange(fibers.start + 1, fibers.stop + 1) * inside
+    ends[-1] = numbers.stop
+    cell = np.arange(numbers.start, numbers.stop) % inside
+    coords = list(np.unravel_index(cell, tuple(dims))) if dims else []
+    return fibers, np.diff(ends, prepend=numbers.start), coords
+
+
+def in_ranges(starts: Array, counts: Array) -> Positions:
+    """`ranges`, as a range where each begins where the one before ends.
+
+    >>> in_ranges(np.array([2, 4]), np.array([2, 3]))
+    range(2, 7)
+    """
+    if len(starts) and bool((starts[1:] == starts[:-1] + counts[:-1]).all()):
+        return range(int(starts[0]), int(starts[-1] + counts[-1]))
+    return ranges(starts, counts)
+
+
 def cells(dims: Sequence[int]) -> int:
     """The number of coordinates, as a Python integer, which cannot overflow."""
     return math.prod(dims)

@@ -20,9 +20,22 @@ import numpy as np
 
 from .. import kernels
 from ..errors import Problem
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, register, wrong_lengths
-from .positions import Array, Positions, Window, as_array, below_fibers, children_of, covered, ranges, through, times
-from .sparse import pointer_problems, pointers_to
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, register, wrong_lengths
+from .positions import (
+    Array,
+    Positions,
+    Window,
+    as_array,
+    below_fibers,
+    children_of,
+    covered,
+    in_ranges,
+    items_at,
+    ranges,
+    through,
+    times,
+)
+from .sparse import bisect, check_listed_in_parts, listed_above, pointer_problems, pointers_to, refuse_outside
 
 
 @register
@@ -70,6 +83,27 @@ class Run(Level):
         counts, runs = children_of(self._pointers(arrays), as_array(positions))
         starts, ends = (arrays[role][runs].astype(np.int64) for role in ("start", "end"))
         return np.append(0, np.cumsum(counts)), runs, *covered(window, starts, ends)
+
+    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
+        at, pointers, runs = as_array(positions), self._pointers(arrays), len(arrays["start"])
+        starts, ends = (pointers[x].astype(np.int64) for x in (at, at + 1))
+        refuse_outside(starts, ends, runs)
+        (wanted,) = window
+        if len(at) == 1 and len(wanted):  # the runs of a long fiber that lie in the window are searched
+            place = int(starts[0]), int(ends[0])
+            ends[:] = bisect(arrays["start"], int(wanted[-1]) + 1, *place)
+            starts[:] = bisect(arrays["end"], int(wanted[0]) + 1, place[0], int(ends[0]))
+        child = in_ranges(starts, ends - starts)
+        read = {role: items_at(arrays[role], child) for role in ("start", "end")}
+        return {"ptr": pointers_to(ends - starts, arrays["start"].dtype)} | read, child
+
+    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
+        fibers, counts, runs = listed_above(self, arrays, dims, n, children)
+        starts, ends = (runs[role].astype(np.int64) for role in ("start", "end"))
+        return Owners(fibers, counts, [starts], ends - starts)
+
+    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
+        return check_listed_in_parts(self, arrays, dims, n, size)
 
     def cut(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         bounds, runs, begins, lengths = self._covered(arrays, positions, window[0])

@@ -21,7 +21,20 @@ import numpy as np
 from .. import kernels, parallel
 from ..errors import ArrayError, Problem, raise_if
 from ..limits import INT32_MAX
-from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, register, wrong_lengths
+from .base import (
+    CONTINUED,
+    SPARSE,
+    Arrays,
+    ArraySpec,
+    Built,
+    Counted,
+    Expanded,
+    Level,
+    Owners,
+    moved,
+    register,
+    wrong_lengths,
+)
 from .positions import Array, Positions, Window, as_array, below_fibers, inside, is_everything, items_at, ranges
 
 _FEW_FIBERS = 16  # up to this number, the ends of a window are searched in each fiber; else fibers are read whole
@@ -109,7 +122,7 @@ class Sparse(Level):
             here = range(int(bounds[0]), int(bounds[-1]))
             return _named(bounds - bounds[0], [x[here.start : here.stop] for x in self._columns(arrays)]), here
         starts, ends = self._bounds(arrays, positions)
-        _refuse_outside(starts, ends, len(column))
+        refuse_outside(starts, ends, len(column))
         child, counts, _ = self._children(arrays, dims, starts, ends, positions, window)
         pointers = pointers_to(counts, arrays["ptr" if "ptr" in arrays else "idx0"].dtype)
         return _named(pointers, [items_at(x, child) for x in self._columns(arrays)]), child
@@ -152,8 +165,8 @@ class Sparse(Level):
                 starts, ends = narrowed
             else:
                 bounds = list(zip(starts.tolist(), ends.tolist(), strict=True))
-                starts = np.array([_bisect(column, reach.start, *place) for place in bounds])
-                ends = np.array([_bisect(column, reach.stop, *place) for place in bounds])
+                starts = np.array([bisect(column, reach.start, *place) for place in bounds])
+                ends = np.array([bisect(column, reach.stop, *place) for place in bounds])
         counts = ends - starts
         contiguous = len(starts) < 2 or (
             isinstance(positions, range)
@@ -170,33 +183,8 @@ class Sparse(Level):
         return child, counts, kept
 
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
-        column, first, last, ends = arrays["idx0"], 0, 1, np.array([children.stop])
-        begins = 0  # the first of the fibers
-        if "ptr" in arrays:
-            pointers = arrays["ptr"]
-            first = _bisect(pointers, children.start + 1, 0, n + 1) - 1
-            last = _bisect(pointers, children.stop, first + 1, n + 1)
-            bounds = pointers[max(first, 0) : last + 1].astype(np.int64)
-            outer = ([0] if children.start == 0 else []) + ([n] if children.stop == len(column) else [])
-            run = np.concatenate((bounds[:1], [children.start], bounds[1:-1], [children.stop], bounds[-1:]))
-            if (
-                first < 0
-                or last > n
-                or (np.diff(run) < 0).any()
-                or any(pointers[k : k + 1][0] != (len(column) if k else 0) for k in outer)
-            ):
-                raise ArrayError(Problem("ptr", f"does not ascend to its children {children.start} … {children.stop}"))
-            begins, ends = int(bounds[0]), bounds[1:]
-            ends[-1] = children.stop
-        # The child before them, if of the same fiber, shows whether the order continues.
-        in_memory = isinstance(column, np.ndarray)
-        start = children.start if in_memory else max(begins, children.start - 1)
-        coords = [x[start : children.stop] for x in self._columns(arrays)]
-        if not in_memory:
-            read = _named(np.append(0, ends - start), coords)
-            raise_if(ArrayError, [_behind(problem, start, first) for problem in self.check(read, dims, len(ends))])
-            coords = [x[children.start - start :] for x in coords]
-        return range(first, last), np.diff(ends, prepend=children.start), coords
+        fibers, counts, columns = listed_above(self, arrays, dims, n, children)
+        return Owners(fibers, counts, self._columns(columns))
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         # Kernels count faults; numpy finds their places. Sound arrays need the kernels only, few entries numpy only.
@@ -222,29 +210,7 @@ class Sparse(Level):
             yield from _order_problems(self._pointers(arrays), self._columns(arrays))
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
-        children = len(arrays["idx0"])
-
-        def pointers(first: int) -> Array:
-            return arrays["ptr"][first : min(first + size, n) + 1] if "ptr" in arrays else np.array([0, children])
-
-        def section(first: int, bounds: Array, start: int) -> Iterator[Problem]:
-            stop = min(start + size, int(bounds[-1]))
-            before = max(start - 1, int(bounds[0]))  # one child of the same fiber tells whether it goes on in order
-            read = _named(np.clip(bounds, before, stop) - before, [x[before:stop] for x in self._columns(arrays)])
-            return (_behind(problem, before, first) for problem in self.check(read, dims, len(bounds) - 1))
-
-        firsts = range(0, max(n, 1), size)
-        found = (problem for first in firsts for problem in pointer_problems(pointers(first), children, first, n))
-        if (problem := next(found, None)) is not None:
-            yield problem
-            return
-        for first in firsts:
-            bounds = pointers(first).astype(np.int64)
-            for start in range(int(bounds[0]), int(bounds[-1]), size):
-                problems = list(section(first, bounds, start))
-                yield from problems
-                if problems:
-                    return
+        return check_listed_in_parts(self, arrays, dims, n, size)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         if not kernels.worth(len(positions)):
@@ -314,7 +280,79 @@ def pointers_to(counts: Array, dtype: np.dtype[Any]) -> Array:
     return pointers.astype(dtype, copy=False) if pointers[-1] <= np.iinfo(dtype).max else pointers
 
 
-def _bisect(column: Array, wanted: int, low: int, high: int) -> int:
+def fibers_of(pointers: Array, n: int, children: range, total: int) -> tuple[range, Array]:
+    """The fibers of these children, of `total` in all, and the pointers of these fibers, as int64.
+
+    Reads few pointers of a file. Raises ArrayError for pointers that do not ascend.
+    """
+    first = bisect(pointers, children.start + 1, 0, n + 1) - 1
+    last = bisect(pointers, children.stop, first + 1, n + 1)
+    bounds = pointers[max(first, 0) : last + 1].astype(np.int64)
+    outer = ([0] if children.start == 0 else []) + ([n] if children.stop == total else [])
+    run = np.concatenate((bounds[:1], [children.start], bounds[1:-1], [children.stop], bounds[-1:]))
+    if (
+        first < 0
+        or last > n
+        or (np.diff(run) < 0).any()
+        or any(pointers[k : k + 1][0] != (total if k else 0) for k in outer)
+    ):
+        raise ArrayError(Problem("ptr", f"does not ascend to its children {children.start} … {children.stop}"))
+    return range(first, last), bounds
+
+
+def listed_above(
+    level: Level, arrays: Arrays, dims: Sequence[int], n: int, children: range
+) -> tuple[range, Array, dict[str, Array]]:
+    """`above` for a kind whose arrays other than the pointers have an item for each child: the fibers, how many of the
+    children each has, and these items by role.
+    """
+    columns = {role: array for role, array in arrays.items() if role != "ptr"}
+    column = next(iter(columns.values()))
+    fibers, bounds = range(1), np.array([0, children.stop])
+    if "ptr" in arrays:
+        fibers, bounds = fibers_of(arrays["ptr"], n, children, len(column))
+    ends = np.minimum(bounds[1:], children.stop)
+    # The child before them, if of the same fiber, shows whether the order continues.
+    in_memory = isinstance(column, np.ndarray)
+    start = children.start if in_memory else max(int(bounds[0]), children.start - 1)
+    items = {role: x[start : children.stop] for role, x in columns.items()}
+    if not in_memory:
+        read = {"ptr": np.append(0, ends - start)} | items
+        found = level.check(read, dims, len(ends))
+        raise_if(ArrayError, [_behind(problem, start, fibers.start) for problem in found])
+        items = {role: x[children.start - start :] for role, x in items.items()}
+    return fibers, np.diff(ends, prepend=children.start), items
+
+
+def check_listed_in_parts(level: Level, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
+    """`check_in_parts` for a kind whose arrays other than the pointers have an item for each child."""
+    columns = {role: array for role, array in arrays.items() if role != "ptr"}
+    children = len(next(iter(columns.values())))
+
+    def pointers(first: int) -> Array:
+        return arrays["ptr"][first : min(first + size, n) + 1] if "ptr" in arrays else np.array([0, children])
+
+    def section(first: int, bounds: Array, start: int) -> Iterator[Problem]:
+        stop = min(start + size, int(bounds[-1]))
+        before = max(start - 1, int(bounds[0]))  # one child of the same fiber tells whether it goes on in order
+        read = {"ptr": np.clip(bounds, before, stop) - before} | {role: x[before:stop] for role, x in columns.items()}
+        return (_behind(problem, before, first) for problem in level.check(read, dims, len(bounds) - 1))
+
+    firsts = range(0, max(n, 1), size)
+    found = (problem for first in firsts for problem in pointer_problems(pointers(first), children, first, n))
+    if (problem := next(found, None)) is not None:
+        yield problem
+        return
+    for first in firsts:
+        bounds = pointers(first).astype(np.int64)
+        for start in range(int(bounds[0]), int(bounds[-1]), size):
+            problems = list(section(first, bounds, start))
+            yield from problems
+            if problems:
+                return
+
+
+def bisect(column: Array, wanted: int, low: int, high: int) -> int:
     """The first offset in low … high whose item is not below `wanted`. Reads few items of a file."""
     in_memory = isinstance(column, np.ndarray)
     while high - low > (0 if in_memory else _AT_ONCE):
@@ -332,17 +370,16 @@ def _behind(problem: Problem, start: int, first: int) -> Problem:
     """A problem of a part, with offsets that count from the start of the level. start, first: the part's first child
     and fiber.
     """
-    role, bracket, place = problem.path.partition("[")
     message, named, fiber = problem.message.rpartition(_IN_FIBER)
     message = f"{message}{named}{first + int(fiber)}" if named else problem.message
-    return Problem(f"{role}[{start + int(place.rstrip(']'))}]" if bracket else role, message)
+    return moved(Problem(problem.path, message), start)
 
 
-def _refuse_outside(starts: Array, ends: Array, children: int) -> None:
+def refuse_outside(starts: Array, ends: Array, children: int) -> None:
     """Raise ArrayError for pointers that fall or exceed the number of children."""
     bad = np.flatnonzero((starts < 0) | (starts > ends) | (ends > children))
     if len(bad):
-        what = f"a fiber from {starts[bad[0]]} to {ends[bad[0]]}, where there are {children} indices"
+        what = f"a fiber from {starts[bad[0]]} to {ends[bad[0]]}, where there are {children} children"
         raise ArrayError(Problem("ptr", what))
 
 

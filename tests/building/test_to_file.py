@@ -5,6 +5,7 @@ import contextlib
 import gc
 import os
 
+import kinds  # noqa: F401 (registers a kind)
 import numpy as np
 import pytest
 from blocks import SUFFIXES, blocks_of, large
@@ -35,7 +36,9 @@ from binsparse_levels.cli import main
 @pytest.mark.parametrize("size", [3, 7])
 @given(data=st.data())
 def test_in_blocks_as_in_one_piece(tmp_path_factory, size, data):
-    tensor = data.draw(testing.tensors(kinds=testing.PLAIN))
+    tensor = data.draw(
+        testing.tensors(kinds=data.draw(st.sampled_from([testing.PLAIN, tuple(testing.LEVELS.values())])))
+    )
     format = data.draw(testing.formats(min_rank=tensor.ndim, max_rank=tensor.ndim, kinds=testing.PLAIN))
     folder = tmp_path_factory.mktemp("convert")
     source, target = (
@@ -57,6 +60,21 @@ def test_in_blocks_as_in_one_piece(tmp_path_factory, size, data):
     assert (found.structure, found.attributes) == (expected.structure, expected.attributes)
     assert found.number_of_stored_values == expected.number_of_stored_values
     assert sorted(os.listdir(folder)) == sorted({source.name, target.name})
+
+
+KINDS = ["dense, band", "dense, run", "run, run", "bitmap(2)", "dense, bits", "dense, hashed", "dense, n_of_m(1, n=4)"]
+
+
+@pytest.mark.parametrize("format", [*KINDS, "bitmap, run", "run, sparse", "dense, backwards"])
+def test_every_kind_is_a_source(tmp_path, format):
+    rng = np.random.default_rng(0)
+    dense = np.repeat(rng.integers(0, 3, (60, 20)), 5, axis=1)
+    tensor = pack_dense(dense, format)
+    write(tmp_path / "a.h5", tensor)
+    for target in ("CSR", "sparse(2) @ 1, 0"):
+        with blocks_of(100):
+            convert(tmp_path / "a.h5", tmp_path / "b.h5", target, memory=1, overwrite=True)
+        assert read(tmp_path / "b.h5").equals(tensor.convert(target))
 
 
 @pytest.mark.parametrize("client", [None, "threads", "processes"])

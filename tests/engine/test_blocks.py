@@ -1,12 +1,18 @@
 """Slabs: every slab fits into `max_bytes`, and together they are the tensor."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 import binsparse_levels
-from binsparse_levels import LimitError, pack, read, testing, write
+from binsparse_levels import LimitError, Tensor, pack, read, testing, write
+from binsparse_levels.arrays import lazy
+from binsparse_levels.engine.blocks import blocks_of, read_block
+from binsparse_levels.engine.parts import check_in_parts
+from binsparse_levels.engine.tree import Tree
 
 
 def test_slabs_of_an_empty_file(tmp_path):
@@ -38,6 +44,77 @@ def test_slabs_along_a_dimension_that_no_memory_counts():
     slabs = list(tensor.slabs(1, max_bytes=1000))
     assert len(slabs) < 10
     assert sum(slab.number_of_stored_values for _, slab in slabs) == 100
+
+
+CHAINS = [
+    *(
+        "dense, sparse",
+        "sparse(2)",
+        "dense, band",
+        "dense, run",
+        "run, sparse",
+        "run, run",
+        "bitmap(2)",
+        "bitmap, bits",
+    ),
+    *("dense, bits", "dense, hashed", "hashed, hashed", "dense, n_of_m(1, n=4)", "n_of_m(1, n=4), sparse"),
+]
+
+
+@pytest.mark.parametrize("format", CHAINS)
+@pytest.mark.parametrize("shape", [(1000, 400), (2, 200_000), (200_000, 2)])
+def test_a_block_reads_and_takes_little(format, shape):
+    dense = np.repeat(np.random.default_rng(0).integers(0, 2, shape[0] * shape[1] // 4), 4).reshape(shape)
+    stored, most = {}, 1000
+    write(stored, binsparse_levels.pack_dense(dense, format))
+    tree = binsparse_levels.open(stored)._source
+    reads = []
+
+    def watched(array):
+        def read(start, stop):
+            reads.append(stop - start)
+            return array[start:stop]
+
+        return lazy(len(array), array.dtype, read)
+
+    arrays = {name: watched(array) for name, array in tree.arrays.items()}
+    tree = Tree(tree.levels, tree.dims, arrays, watched(tree.values), tree.iso, True)
+    largest = {"hashed": 4 * shape[1], "hashed, hashed": 4 * max(shape)}.get(format.removeprefix("dense, "), 0)
+    assert list(check_in_parts(tree, most, range(2))) == []
+    assert max(reads) <= max(4 * most, largest)  # of a hash table, a fiber at least
+    total = 0
+    for k, block in enumerate(blocks_of(tree, most)):
+        if k % 37 == 0:
+            reads.clear()
+            tracemalloc.start()
+            columns, values = read_block(tree, block)
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert sum(reads) <= 40 * most
+            assert peak < 1_000_000
+            np.testing.assert_array_equal(dense[tuple(columns)], values)
+            assert len(values) <= most
+        total += block.size
+    assert total >= np.count_nonzero(dense)
+
+
+def test_a_constant_is_read_in_parts():
+    stored = {}
+    write(stored, binsparse_levels.pack_dense(np.ones((3000, 2000), np.int8), "run, run"))
+    tree = binsparse_levels.open(stored)._source
+    blocks = list(blocks_of(tree, 10_000))
+    assert (len(tree.values), len(blocks), sum(block.size for block in blocks)) == (1, 600, 6_000_000)
+    columns, values = read_block(tree, blocks[300])
+    assert (columns[0][0], columns[1][0], len(values)) == (1500, 0, 10_000)
+
+
+def test_runs_of_more_entries_than_an_integer_counts():
+    arrays = {"run_starts_0": [0], "run_ends_0": [2**40], "pointers_to_1": [0, 1], "run_starts_1": [0]}
+    arrays = {name: np.array(x) for name, x in (arrays | {"run_ends_1": [2**40]}).items()}
+    stored = {}
+    write(stored, Tensor("run, run", (2**40, 2**40), arrays, np.ones(1)))
+    with pytest.raises(LimitError, match="64 bits"):
+        list(blocks_of(binsparse_levels.open(stored)._source, 10))
 
 
 @given(data=st.data())

@@ -19,6 +19,9 @@ def test_laws(level, data):
     case = data.draw(testing.level_cases(level))
     testing.check_level(case)
     testing.check_selection(case, *data.draw(testing.selections(case)))
+    start = data.draw(st.integers(0, 12))
+    children = range(start, data.draw(st.integers(start, 30)))
+    testing.check_parts(case, *data.draw(testing.selections(case)), children)
 
 
 @pytest.mark.parametrize("kind", testing.OURS, ids=lambda kind: kind.kind)
