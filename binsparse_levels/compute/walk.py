@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import kernels, parallel
 from ..engine.blocks import Block, blocks_of, read_block
-from ..engine.tree import Tree
+from ..engine.tree import Tree, index_dtype
 from ..errors import LimitError, OptionError, Problem, within_memory
 from ..formats.format import coordinates, in_order
 from ..formats.structure import expand
@@ -65,7 +65,8 @@ def blocks(tensor: Tensor, memory: int, used: int) -> Iterator[Callable[[], Tree
 
 def _reader(tensor: Tensor, tree: Tree, block: Block) -> Callable[[], Tree]:
     def read() -> Tree:
-        columns, values = read_block(tree, block)
+        narrow = index_dtype(tree.dims, 0) if tensor.map is None else np.int64
+        columns, values = read_block(tree, block, narrow)
         order = tensor.stored.format.order
         coords: Sequence[Array] = [columns[order.index(k)] for k in range(len(order))]
         if isinstance(tensor._held, Through):

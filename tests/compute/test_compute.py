@@ -221,6 +221,24 @@ def test_results_do_not_depend_on_threads(data):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["CSR", "CSC", "COO", "dense, hashed"])
+def test_results_of_many_entries_do_not_depend_on_threads(format):
+    generator = np.random.default_rng(0)
+    coords = [generator.integers(0, 3000, 2_500_000) for _ in range(2)]
+    tensor = pack(coords, generator.random(2_500_000), (3000, 3000), format, duplicates="first", fill_value=0.5)
+    vector = generator.random(3000)
+    before, found = bl.get_threads(), []
+    bare = pack(*tensor.unpack(), tensor.shape, format)
+    for threads in (1, 2, 3):
+        bl.set_threads(threads)
+        results = [*statistics(tensor, 0), *statistics(tensor, None), bare @ vector, bare.T @ vector]
+        found.append([np.asarray(x).tobytes() for x in results])
+    bl.set_threads(before)
+    assert found[0] == found[1] == found[2]
+    np.testing.assert_allclose(bare.T @ vector, vector @ bare.to_dense())
+
+
 def listed(state, *entry):
     state.append(tuple(entry))
 
