@@ -82,7 +82,7 @@ def nest_text(levels: Sequence[Level], leaf: Leaf, iso: bool) -> str:
         place = chain[d]
         here = not done and bool(before) and place.depth >= leaf.known
         found = _spliced(place, d, around(d + 1, done or here or place.depth + place.level.rank > leaf.known))
-        if d == 0 and isinstance(found[0], ast.For):
+        if d == 0 and isinstance(found[0], ast.For) and _is_cut(found[0], place.level):
             outermost = found[0]
         if place.depth < leaf.known < place.depth + place.level.rank and before:
             loop = next(x for x in ast.walk(found[0]) if isinstance(x, ast.For) and _counts(x, f"x{leaf.known - 1}"))
@@ -90,11 +90,11 @@ def nest_text(levels: Sequence[Level], leaf: Leaf, iso: bool) -> str:
         return [*before, *found, *after] if here else found
 
     body = around(0, False)
-    begin, end, first = "0", "1", None
+    begin, end, first = "u8(0)", "u8(1)", None
     if outermost is not None:
         given = [ast.unparse(bound) for bound in outermost.iter.args]  # type: ignore[attr-defined]
-        begin, end = given if len(given) == 2 else ("0", *given)
-        first = _first_coordinate(outermost, chain[0].level.rank)
+        begin, end = given if len(given) == 2 else ("u8(0)", *given)
+        first = _first_coordinate(outermost) if chain[0].level.rank > 1 else None
         outermost.iter = ast.parse("range(begin, end)", mode="eval").body
     names = [f"{role}_{d}" for d, place in enumerate(chain) for role in place.arrays]
     sizes = [f"size{k}" for k in range(_rank(levels))] + [f"n{d}" for d in range(len(chain))]
@@ -184,12 +184,21 @@ def _counts(loop: ast.For, name: str) -> bool:
     return isinstance(loop.target, ast.Name) and loop.target.id == name
 
 
-def _first_coordinate(loop: ast.For, rank: int) -> str | None:
-    """The first coordinate of an iteration of the outermost loop, where neighbouring iterations may have the same."""
-    assert isinstance(loop.target, ast.Name)
-    if rank < 2 or loop.target.id == "x0":
+def _is_cut(loop: ast.For, level: Level) -> bool:
+    """Whether the outermost loop can be cut between different first coordinates.
+
+    A level of rank 1 lists none twice. A level of a higher rank counts the first coordinate, or says it in order.
+    """
+    if level.rank < 2 or _counts(loop, "x0"):
+        return True
+    return level.ordered and _first_coordinate(loop) is not None
+
+
+def _first_coordinate(loop: ast.For) -> str | None:
+    """The first coordinate of an iteration `at` of the outermost loop, where the loop assigns it from its counter."""
+    counter = ast.unparse(loop.target)
+    told = [x.value for x in loop.body if isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) == "x0"]
+    made = {x.id for node in loop.body for x in ast.walk(node) if isinstance(x, ast.Name) and type(x.ctx) is ast.Store}
+    if not told or made & {x.id for x in ast.walk(told[0]) if isinstance(x, ast.Name)} or counter == "x0":
         return None
-    for node in ast.walk(loop):
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "x0":
-            return re.sub(rf"\b{loop.target.id}\b", "u8(at)", ast.unparse(node.value))
-    return None
+    return re.sub(rf"\b{counter}\b", "u8(at)", ast.unparse(told[0]))

@@ -77,8 +77,8 @@ def _folders() -> list[Path]:
 
     told: str = jit.cache_folder()  # type: ignore[no-untyped-call]
     beside = Path(__file__).parent / "__pycache__"
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    own = [Path(told)] if told else [beside, user / "binsparse_levels"]
+    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    own = [Path(told)] if told else [beside, *([Path(user) / "binsparse_levels"] if os.path.isabs(user) else [])]
     return [folder / "nests" for folder in own]
 
 

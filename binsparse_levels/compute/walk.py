@@ -147,11 +147,9 @@ def _cuts(nest: Nest, stored: Sequence[Any], extent: range, parts: int) -> list[
     return sorted({extent.start, *ends, extent.stop})
 
 
-def in_blocks(read: Iterator[Callable[[], Tree]], leaf: Leaf, given: Sequence[Any], kept: bool = True) -> None:
-    """Run a leaf over blocks, one after the other, while threads read the next ones."""
-    parallel.in_turn(
-        lambda block: block(), lambda tree: run(tree, compiled(tree.levels, leaf, tree.iso, kept), given), read
-    )
+def in_blocks(read: Iterator[Callable[[], Tree]], call: Callable[[Tree], None]) -> None:
+    """Call a function for each block, one after the other, while threads read the next blocks."""
+    parallel.in_turn(lambda block: block(), call, read)
 
 
 def _checked_threads(threads: Any) -> int | None:
@@ -212,7 +210,7 @@ def foreach(
     coords = "".join(f"np.int64(x{order.index(k)}), " for k in range(tensor.ndim))
     leaf = Leaf(("body", "state"), f"body(state, {coords}value)")
     if read is not None:
-        in_blocks(read, leaf, (body, state), kept=False)
+        in_blocks(read, lambda tree: run(tree, compiled(tree.levels, leaf, tree.iso, kept=False), (body, state)))
         return state
     tree = whole._tree
     nest = compiled(tree.levels, leaf, tree.iso, kept=False)

@@ -193,7 +193,7 @@ class Level(ABC):
 
         Before each `yield` the text sets `q` and `i0`, `i1` …; the next level goes there. It knows `p`, the arrays by
         role, `size0`, `size1` … of the dimensions, `children` (the number of child positions), and names of its own.
-        All numbers are unsigned. Its first statement is the loop that threads share, where it has one.
+        All numbers are unsigned. Threads share the loop that the text begins with, if it begins with one.
 
         >>> print(Sparse().loop(root=False))
         for q in range(ptr[p], ptr[p + 1]):

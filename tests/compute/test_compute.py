@@ -17,6 +17,7 @@ from binsparse_levels import (
     LimitError,
     Limits,
     OptionError,
+    Sparse,
     Tensor,
     einsum,
     foreach,
@@ -27,7 +28,7 @@ from binsparse_levels import (
     testing,
 )  # fmt: skip
 from binsparse_levels.compute import store, walk
-from binsparse_levels.compute.nest import list_fiber
+from binsparse_levels.compute.nest import Leaf, list_fiber, nest_text
 from binsparse_levels.compute.reductions import _KEPT
 from binsparse_levels.levels import LEVELS
 
@@ -362,3 +363,25 @@ def test_a_result_beyond_the_memory():
 def test_the_loop_of_a_kind_without_one():
     with pytest.raises(FormatError, match="has none"):
         list(list_fiber(kinds.Backwards(), {}, [1], 0, root=False, children=0))
+
+
+class Roundabout(Sparse):
+    """A list of coordinates whose loop does not tell the first of them from its counter."""
+
+    def loop(self, root):
+        inner = "        i0 = idx0[q]\n        i1 = idx1[q]\n        yield"
+        return f"for part in range(2):\n    for q in range(part * children // 2, (part + 1) * children // 2):\n{inner}"
+
+
+def test_a_loop_is_cut_only_between_first_coordinates():
+    space = {"u8": int}
+    for level, extent in ((Sparse(2), (0, 7)), (Sparse(1), (0, 7)), (Roundabout(2), (0, 1)), (bl.Dense(2), (0, 4))):
+        exec(nest_text((level,), Leaf(("out",), "out += value"), False), space)
+        numbers = [4] * level.rank + [7]
+        assert space["extent"](numbers, *[[]] * len(level.arrays(0, True))) == extent
+    exec(nest_text((Sparse(2),), Leaf(("out",), "out += value"), False), space)
+    assert space["first"](1, [4, 4, 3], [0, 2, 2], [1, 0, 3]) == 2
+    exec(nest_text((Roundabout(2),), Leaf(("out",), "out[x0] += value"), False), space)
+    out = np.zeros(4)
+    space["nest"](0, 1, [4, 4, 3], [0, 2, 2], [1, 0, 3], [5.0, 6.0, 7.0], out)
+    assert out.tolist() == [5, 0, 13, 0]
