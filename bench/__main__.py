@@ -6,6 +6,7 @@ Machines are shared and noisy: believe ratios of minima.
 from __future__ import annotations
 
 import argparse
+import datetime
 import gc
 import importlib.metadata
 import json
@@ -17,54 +18,99 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from . import bitpacking, compute, convert, files, growth, labels, pack, process, select, table
+from . import bitpacking, compute, convert, files, growth, labels, machine, pack, process, results, select, table
+from .against import Other
+from .gates import gated
 from .measure import KEEPING, RELEASING, THREADS, environment, give_back, measured, peak, restart, touch
-from .picture import picture
-from .row import OURS, Call, Row, verdict
+from .moved import moved
+from .picture import growth_picture, picture
+from .row import BEFORE, OURS, Call, Row, verdict
 
 _LIBRARIES = (
     "numpy", "numba", "h5py", "zarr", "scipy", "sparse", "python-graphblas", "torch", "polars", "pyarrow", "binsparse",
 )  # fmt: skip
 _BYTES = 240  # that the largest row touches for each of its entries
+_FEW = 10**6  # entries, up to which a call before that of the peak takes no time
 
 
 def main() -> None:
     warnings.simplefilter("ignore", UserWarning)  # of peers, on what they are given
-    options = _parsed()
-    rows = [row for row in _rows(options) if options.rows in row.name]
+    options = _parsed(sys.argv[1:])
+    if options.results:
+        print(*results.side_by_side(results.kept(Path(options.results)), options.rows), sep="\n")
+        return
+    rows = chosen(sys.argv[1:])
     if options.memory:
         json.dump(_peaks(rows), sys.stdout)
         return
     restart(KEEPING | THREADS)
     load = os.getloadavg()
     touch(_BYTES * max((row.entries for row in rows), default=0))
+    head = {
+        "processor": machine.processor(),
+        "speeds": machine.speeds(),
+        "date": datetime.date.today().isoformat(),
+        "commit": results.commit(),
+        "rounds": options.rounds,
+        "load": load,
+        "versions": _versions(),
+    }
     absent: set[str] = set()
-    found = [_timed(row, options.rounds, absent) for row in rows]
+    other = Other(options.against, sys.argv[1:]) if options.against else None
+    copy = head["speeds"]["copy"]
+    found = [_timed(row, options.rounds, absent, copy, other, number) for number, row in enumerate(rows)]
+    if other is not None:
+        other.close()
     give_back()
     for row, peaks in zip(found, _peaks_elsewhere(), strict=True):
         row["peaks"] = peaks
-    head = {"rounds": options.rounds, "load": load, "cores": os.cpu_count(), "versions": _versions()}
+    _print(options, head, found, absent)
+
+
+def _print(options: argparse.Namespace, head: dict[str, Any], found: list[dict[str, Any]], absent: set[str]) -> None:
+    draw, tabulate = (growth_picture, table.growth) if options.growth else (picture, table.board)
+    lines = [_introduction(head, growing=options.growth), *tabulate(found)]
+    if absent:
+        lines.append(f"\nNot installed, and left out: {', '.join(sorted(absent))}.")
     if options.picture:
-        Path(options.picture).write_text(picture(found), encoding="utf-8")
+        Path(options.picture).write_text(draw(found), encoding="utf-8")
+    if options.keep and options.growth:
+        place = Path(options.keep, f"growth-{machine.slug(head['processor'])}")
+        place.with_suffix(".svg").write_text(draw(found), encoding="utf-8")
+        place.with_suffix(".md").write_text("\n".join([f"![Growth]({place.name}.svg)", "", *lines]), encoding="utf-8")
+    elif options.keep:
+        print(f"kept in {results.keep(head, found, Path(options.keep))}", file=sys.stderr)
     if options.json:
         json.dump({**head, "absent": sorted(absent), "rows": found}, sys.stdout, indent=1)
-        return
-    print(_introduction(head), *(table.growth if options.growth else table.board)(found), sep="\n")
-    if absent:
-        print(f"\nNot installed, and left out: {', '.join(sorted(absent))}.")
+    else:
+        print(*lines, sep="\n")
 
 
-def _parsed() -> argparse.Namespace:
+def chosen(arguments: list[str]) -> list[Row]:
+    """The rows that a command line asks for, with the gates of this processor."""
+    options, slug = _parsed(arguments), machine.slug(machine.processor())
+    return [gated(row, slug) for row in _rows(options) if options.rows in row.name]
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="1 million entries and 2 rounds")
     parser.add_argument("--entries", type=int, help="of each tensor, in place of 10 million, and some 1 and 40 million")
     parser.add_argument("--rounds", type=int, help="of timing, after one to warm up (5)")
     parser.add_argument("--rows", default="", metavar="TEXT", help="only rows whose name has this text")
-    parser.add_argument("--growth", action="store_true", help="cost as work grows, without peers, by entries and rank")
+    parser.add_argument(
+        "--growth",
+        action="store_true",
+        help="cost as work grows, without peers, by entries and rank, up to --entries (40 million)",
+    )
+    parser.add_argument("--against", metavar="PATH", help="time each row with the package of another checkout too")
+    place: dict[str, Any] = {"nargs": "?", "const": str(results.FOLDER), "metavar": "FOLDER"}
+    parser.add_argument("--keep", help="keep what was found as the results of this processor (bench/results)", **place)
+    parser.add_argument("--results", help="only show the kept results, of all processors side by side", **place)
     parser.add_argument("--json", action="store_true", help="everything that was measured, in place of the table")
     parser.add_argument("--picture", metavar="PATH", help="draw the ratios, as SVG")
     parser.add_argument("--memory", action="store_true", help="only the peak memory of each call, in bytes, as JSON")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     options.rounds = options.rounds or (2 if options.quick else 5)
     return options
 
@@ -72,7 +118,7 @@ def _parsed() -> argparse.Namespace:
 def _rows(options: argparse.Namespace) -> list[Row]:
     one = options.entries or (10**6 if options.quick else None)
     if options.growth:
-        return growth.rows((one,) if one else growth.SIZES)
+        return growth.rows(one or growth.MOST)
     n, others = (one, []) if one else (10**7, [10**6, 4 * 10**7])
     return [
         *pack.rows(n, others),
@@ -86,8 +132,8 @@ def _rows(options: argparse.Namespace) -> list[Row]:
     ]
 
 
-def _calls(row: Row, folder: str, absent: set[str]) -> dict[str, Call]:
-    """Ours, each peer that is installed, and the limits, around data that are made."""
+def _calls(row: Row, folder: str, absent: set[str]) -> tuple[dict[str, Call], Any]:
+    """Ours, each peer that is installed, and the limits, around data that are made; and these data."""
     gc.collect()
     gc.freeze()  # so that the next time it need not look at all that libraries have loaded
     data = row.make(Path(folder))
@@ -97,17 +143,26 @@ def _calls(row: Row, folder: str, absent: set[str]) -> dict[str, Call]:
             calls[name] = make(data)
         except ImportError:
             absent.add(name)
-    return calls
+    return calls, data
 
 
-def _timed(row: Row, rounds: int, absent: set[str]) -> dict[str, Any]:
+def _timed(row: Row, rounds: int, absent: set[str], copy: float, other: Other | None, number: int) -> dict[str, Any]:
+    """copy: bytes in a second. number: of the row, for the process of another checkout."""
     with tempfile.TemporaryDirectory() as folder:
-        times = measured(row, _calls(row, folder, absent), rounds)
+        calls, data = _calls(row, folder, absent)
+        if other is not None:
+            other.begin(number)
+        elsewhere = {} if other is None else {BEFORE: other.timing}
+        times = measured(row, calls, min(rounds, row.rounds), elsewhere)
+        size = moved(data, row.ours(data)) if row.threaded else None
     judged = verdict(row, {name: found["minimum"] for name, found in times.items()})
     ratio = "" if judged.ratio is None else f"{judged.ratio:.2f} × {judged.against}, "
     print(f"{row.name}, {row.entries}: {1e3 * times[OURS]['minimum']:.3g} ms, {ratio}{judged.word}", file=sys.stderr)
     limits = [name for name in row.limits if name in times]
-    return {"row": row.name, "entries": row.entries, "times": times, "limits": limits, "verdict": judged._asdict()}
+    found = {"row": row.name, "entries": row.entries, "times": times, "limits": limits, "verdict": judged._asdict()}
+    if size is None:
+        return found
+    return {**found, "moved": size, "of_copy": size / 2 / copy / times[OURS]["minimum"]}
 
 
 def _peaks_elsewhere() -> list[dict[str, int]]:
@@ -123,8 +178,11 @@ def _peaks(rows: list[Row]) -> list[dict[str, int]]:
     found = []
     for row in [*rows[:1], *rows]:
         with tempfile.TemporaryDirectory() as folder:
-            calls = _calls(row, folder, set()) if row.threaded else {}
-            measured = {name: peak(call) for name, call in calls.items() if name not in row.limits}
+            calls = _calls(row, folder, set())[0] if row.threaded else {}
+            called = {name: call for name, call in calls.items() if name not in row.limits}
+            for call in called.values() if row.entries <= _FEW else ():  # libraries and kernels are loaded at some size
+                call()
+            measured = {name: peak(call) for name, call in called.items()}
             found.append({name: size for name, size in measured.items() if size is not None})
     return found[1:]
 
@@ -139,12 +197,21 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _introduction(head: dict[str, Any]) -> str:
+def _introduction(head: dict[str, Any], *, growing: bool) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in head["versions"].items())
+    when = f"{head['date']}, commit {head['commit']}, load {head['load'][0]:.1f}"
+    where = f"{machine.described(head['processor'], head['speeds'])}; {when}; {versions}."
+    if growing:
+        return (
+            f"{where} A cell: ns an entry with one thread / with two / bytes of memory an entry at the peak of a call. "
+            f"{table.JUMP}: so many times the ns of the size above. The sides of a tensor grow with its entries: one "
+            "cell in a thousand is stored.\n"
+        )
     return (
-        f"{head['cores']} cores, load {head['load'][0]:.1f}; {versions}. Times in ms, the minimum of {head['rounds']} "
-        "rounds. Ratio: time of the other / ours with one thread, on which the gate is judged, in gzip with two. "
-        "² runs on two threads. Coordinates are int64, for scipy int32.\n"
+        f"{where} Times in ms, the minimum of {head['rounds']} rounds. Ratio: time of the other / ours with one "
+        "thread, on which the gate is judged, in gzip with two. ² runs on two threads. Coordinates are int64, for "
+        "scipy int32. "
+        "Of the copy: the time of a copy that moves as many bytes as the input and the new output have / ours.\n"
     )
 
 

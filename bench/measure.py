@@ -9,8 +9,9 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -54,11 +55,20 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in {**KEEPING, **THREADS}}
 
 
+def available() -> int:
+    """Bytes of memory that are free, or that the system frees when they are asked for; 8 GiB where it does not tell."""
+    try:
+        with open("/proc/meminfo") as file:
+            return next(1024 * int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return 2**33
+
+
 def touch(size: int) -> None:
-    """Touch so many bytes and free them, at most half of what is available."""
+    """Touch so many bytes and free them, at most half of what is free."""
     if sys.platform == "linux":
-        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        np.empty(min(size, available // 2), np.uint8)[::4096] = 1
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        np.empty(min(size, free // 2), np.uint8)[::4096] = 1
 
 
 def give_back() -> None:
@@ -90,8 +100,10 @@ def timed(call: Call, calls: int = 1) -> tuple[Timing, Any]:
         gc.enable()
 
 
-def measured(row: Row, calls: dict[str, Call], rounds: int) -> dict[str, dict[str, Any]]:
-    """Every call in turn, round after round.
+def measured(
+    row: Row, calls: dict[str, Call], rounds: int, elsewhere: Mapping[str, Callable[[], Timing]] = MappingProxyType({})
+) -> dict[str, dict[str, Any]]:
+    """Every call in turn, round after round. elsewhere: calls that other processes time.
 
     A busy machine takes the processor away: then its time tells more than the clock, and the lesser of both is used.
     """
@@ -99,11 +111,13 @@ def measured(row: Row, calls: dict[str, Call], rounds: int) -> dict[str, dict[st
     first = _warmed_up(row, calls) if row.threaded else {}  # what starts a process is never warm
     best = min((timing.wall for name, timing in first.items() if name in row.peers), default=0.0)
     slow = {name for name in row.peers if name in first and first[name].wall > max(_SLOW, _FAR * best)}
-    timings: dict[str, list[Timing]] = {name: [] for name in calls}
+    timings: dict[str, list[Timing]] = {name: [] for name in (*calls, *elsewhere)}
     for k in range(rounds):
         for name in [name for name in calls if k == 0 or name not in slow]:
             set_threads(2 if name == OURS_2 else 1)
             timings[name].append(timed(calls[name], row.calls)[0])
+        for name, time_it in elsewhere.items():
+            timings[name].append(time_it())
     return {name: _summary(found, row.waits) for name, found in timings.items()}
 
 

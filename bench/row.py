@@ -12,7 +12,7 @@ Maker = Callable[[Any], Call]  # takes the data and makes what is timed, or rais
 # Against the best peer, a peer or a limit of that name, or a time in seconds: what is required, and the aim if any.
 Targets = Mapping[str, tuple[float, float | None]]
 
-OURS, OURS_2 = "ours", "ours, 2 threads"
+OURS, OURS_2, BEFORE = "ours", "ours, 2 threads", "before"
 BEST, TIME = "best", "time"
 
 
@@ -22,7 +22,7 @@ class Row:
     them. limits: what a machine cannot do faster, such as a copy; no peers.
 
     threads: of ours, on which the gate is judged. waits: whether waiting, for a disk or a process, is a part of it.
-    threaded: whether our threads can matter. calls: in each timing.
+    threaded: whether our threads can matter. calls: in each timing. rounds: at most.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Row:
     waits: bool = False
     threaded: bool = True
     calls: int = 1
+    rounds: int = 100
 
 
 class Verdict(NamedTuple):
@@ -51,7 +52,7 @@ class Verdict(NamedTuple):
 
 def verdict(row: Row, seconds: Mapping[str, float]) -> Verdict:
     """seconds: of each call by name."""
-    peers = [name for name in seconds if name not in (OURS, OURS_2, *row.limits)]
+    peers = [name for name in seconds if name not in (OURS, OURS_2, BEFORE, *row.limits)]
     found = []
     for name, (gate, aim) in row.targets.items():
         if name == TIME:

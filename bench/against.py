@@ -1,0 +1,93 @@
+"""Before and after in one run: the same rows, timed in turn with the package of another checkout.
+
+The other package runs in a process of its own, with the rows of this board.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from binsparse_levels import set_threads
+
+from .measure import Timing, timed
+from .row import Row
+
+_HERE = Path(__file__).parent.parent
+# The package is imported from the other checkout, the board from this one.
+_CODE = """
+import sys
+sys.path[:0] = [{other!r}]
+import binsparse_levels
+sys.path[0] = {here!r}
+from bench.against import serve
+serve({other!r}, {arguments!r})
+"""
+
+
+class Other:
+    """The process of the other checkout."""
+
+    def __init__(self, checkout: str, arguments: list[str]) -> None:
+        other = str(Path(checkout).resolve())
+        code = _CODE.format(other=other, here=str(_HERE), arguments=arguments)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def begin(self, number: int) -> None:
+        """Make the data of a row, and call its operation once."""
+        self._ask([number, "numba" in sys.modules])
+
+    def timing(self) -> Timing:
+        return Timing(**self._ask("time"))
+
+    def _ask(self, question: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(question), file=self._process.stdin, flush=True)
+        if not (line := self._process.stdout.readline()):
+            raise SystemExit("the process of the other checkout has ended; see its message above")
+        return json.loads(line)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def serve(checkout: str, arguments: list[str]) -> None:
+    """Time rows for another process, which asks by lines of JSON: the number of a row, then "time" for each round."""
+    import binsparse_levels
+
+    from .__main__ import chosen
+
+    if not Path(binsparse_levels.__file__).is_relative_to(checkout):
+        raise SystemExit(f"{checkout}: no package binsparse_levels in it; name the root of a checkout")
+    rows = chosen(arguments)
+    answers, sys.stdout = sys.stdout, sys.stderr
+    set_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        row: Row | None = None
+        data: Any = None
+        for number, line in enumerate(sys.stdin):
+            if isinstance(question := json.loads(line), list):
+                if question[1]:  # a peer has loaded it, and then few entries go through kernels too
+                    importlib.import_module("numba")
+                row = data = None
+                row, place = rows[question[0]], Path(folder, str(number))
+                place.mkdir()
+                data = row.make(place)
+                row.ours(data)
+                answer: Any = None
+            else:
+                assert row is not None
+                asked, given = row, data
+                answer = asdict(timed(lambda asked=asked, given=given: asked.ours(given), row.calls)[0])
+            print(json.dumps(answer), file=answers, flush=True)
