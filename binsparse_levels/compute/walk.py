@@ -203,6 +203,9 @@ def foreach(
     >>> foreach(pack_dense(np.eye(3), "CSR"), trace, np.zeros(1)).tolist()
     [3.0]
     """
+    if not kernels.jit.is_compiled(body):  # type: ignore[no-untyped-call]
+        what = f"expected a function compiled by numba, got {type(body).__name__}; decorate it with @numba.njit"
+        raise OptionError(Problem("body", what))
     number, allowed = _checked_threads(threads), checked_memory(memory)
     read = blocks(tensor, allowed, 0)
     whole = walkable(tensor) if read is None else tensor

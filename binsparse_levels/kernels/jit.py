@@ -30,6 +30,11 @@ def kernel(function, cache=True, **options):
         return numba.njit(nogil=True, **options)(function)
 
 
+def is_compiled(function):
+    """Whether a kernel may call the function."""
+    return callable(function) and (config.DISABLE_JIT or hasattr(function, "py_func"))
+
+
 def cache_folder():
     """The folder that numba is told to keep its cache in, or an empty string."""
     return config.CACHE_DIR

@@ -244,6 +244,9 @@ def listed(state, *entry):
     state.append(tuple(entry))
 
 
+listed.py_func = listed  # as numba's functions have it
+
+
 @given(data=st.data())
 def test_foreach_visits_every_entry(data):
     tensor = drawn(data, max_rank=5, max_size=3, dtypes=("int64", "bool", "float32"))
@@ -344,6 +347,7 @@ FAULTS = [
     (lambda: reduce(pack([[0]], np.array([1], "M8[s]"), 3, "CVEC"), 0), ArrayError, "astype"),
     (lambda: reduce(pack([[0]], [1], 3, "CVEC"), (), "max"), ArrayError, "fill value"),
     (lambda: foreach(MATRIX, listed, [], threads=0), OptionError, ">= 1"),
+    (lambda: foreach(MATRIX, "nothing", []), OptionError, "@numba.njit"),
 ]  # fmt: skip
 
 
