@@ -227,6 +227,10 @@ def _merged(names: Sequence[str], a: Sequence[Array], b: Sequence[Array]) -> tup
         return tuple(_MERGES.get(name, np.add)(x, y, out=x) for name, x, y in zip(names, a, b, strict=True))
 
 
+def _squared(x: Any) -> Any:
+    return x.real**2 + x.imag**2
+
+
 def _total(sums: Sums) -> Array:
     return sums["total"] if "total" in sums else sums["sum"]
 
@@ -236,7 +240,7 @@ def _joined(a: Sums, b: Sums, names: Sequence[str]) -> Sums:
     with np.errstate(all="ignore"):
         apart = _total(b) / b["count"] - _total(a) / a["count"]
         share = a["count"] * (b["count"] / (a["count"] + b["count"]))
-        between = np.where((a["count"] > 0) & (b["count"] > 0), np.abs(apart) ** 2 * share, 0)
+        between = np.where((a["count"] > 0) & (b["count"] > 0), _squared(apart) * share, 0)
     joined = _merged(names, [a[name] for name in names], [b[name] for name in names])
     return dict(zip(names, joined, strict=True)) | {"spread": a["spread"] + b["spread"] + between}
 
@@ -314,7 +318,7 @@ def _finished(
             found = _with_fill(sums["sum"] if how == "sum" else _total(sums), fill, rest)
             found = found / number if how == "mean" else found
         elif how == "norm":
-            square = None if fill is None else np.abs(fill.astype(np.result_type(fill, np.float64))) ** 2
+            square = None if fill is None else _squared(fill.astype(np.result_type(fill, np.float64)))
             found = np.sqrt(_with_fill(sums["squares"], square, rest))
         elif how in ("any", "all"):
             nonzero = sums["nonzero"] + (rest if fill is not None and fill != 0 else 0)
@@ -333,8 +337,12 @@ def _with_fill(total: Array, fill: Any, rest: Any) -> Array:
     """The total and so many fill values. None of an infinite one is 0, not NaN."""
     if fill is None or (fill == 0 and not np.ndim(rest)):
         return total
-    added: Array = total + np.where(rest == 0, 0, np.asarray(fill).astype(total.dtype) * rest).astype(total.dtype)
-    return added
+    added: Array = np.zeros(np.broadcast_shapes(total.shape, np.shape(rest)), total.dtype)
+    if total.dtype.kind == "c":  # part by part: a product of complex numbers makes NaN of an infinite part
+        added.real, added.imag = fill.real * rest, fill.imag * rest
+    else:
+        added[...] = np.asarray(fill).astype(total.dtype) * np.asarray(rest).astype(total.dtype)
+    return total + np.where(rest == 0, total.dtype.type(0), added)
 
 
 def _extreme_of(how: str, sums: Sums, fill: Any, rest: Any, number: Any, dtype: np.dtype[Any]) -> Array:
@@ -355,5 +363,5 @@ def _variance(sums: Sums, fill: Any, rest: Any, number: Any) -> Any:
     if fill is not None:
         count = sums["count"]
         mean = np.where(count > 0, _total(sums) / count, fill)
-        spread = spread + np.where(rest > 0, np.abs(mean - fill) ** 2 * (count * (rest / number)), 0)
+        spread = spread + np.where(rest > 0, _squared(mean - fill) * (count * (rest / number)), 0)
     return spread / number

@@ -84,7 +84,7 @@ def naive(how, values, stored):
     if how == "sum":
         return values.sum(dtype={"b": "i8", "i": "i8", "u": "u8", "f": "f8", "c": "c16"}[kind])
     if how == "norm":
-        return np.sqrt((np.abs(values.astype("c16" if kind == "c" else "f8")) ** 2).sum())
+        return np.linalg.norm(values.astype("c16" if kind == "c" else "f8"))
     if how in ("mean", "var", "std"):
         return getattr(np, how)(values.astype("c16" if kind == "c" else "f8")) if len(values) else np.nan
     if how in ("min", "max") and not len(values):
@@ -389,3 +389,11 @@ def test_a_loop_is_cut_only_between_first_coordinates():
     out = np.zeros(4)
     space["nest"](0, 1, [4, 4, 3], [0, 2, 2], [1, 0, 3], [5.0, 6.0, 7.0], out)
     assert out.tolist() == [5, 0, 13, 0]
+
+
+def test_fill_values_at_the_ends_of_their_types():
+    most = np.iinfo(np.uint64).max
+    assert int(reduce(pack([[0]], np.array([0], "u8"), 2, "CVEC", fill_value=most))) == most
+    endless = pack([[0]], np.array([1], "c16"), 3, "CVEC", fill_value=complex(np.inf, 0))
+    assert complex(reduce(endless)) == complex(np.inf, 0)
+    assert complex(reduce(endless[:1])) == 1
