@@ -23,7 +23,7 @@ from ..tensors.tensor import Tensor
 from .nest import Leaf, known_before
 from .store import compiled
 from .types import check_numeric, checked_result, sum_type
-from .walk import blocks, checked_memory, in_blocks, native, run, run_in_parts, walkable
+from .walk import blocks, checked_memory, native, run, run_in_parts, walkable
 
 _LETTERS = string.ascii_letters
 _ELSEWHERE = "to_scipy, to_graphblas, to_sparse and to_torch lead to libraries that have them"
@@ -147,7 +147,8 @@ def _einsum(parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memor
     extents = [np.uint64(sizes[c]) for c in lanes]
     if read is not None:
         leaf, _ = _leaf((listing(tensor.ndim),), parsed, parsed.stored, work.name)
-        in_blocks(read, lambda tree: run(tree, compiled(tree.levels, leaf, tree.iso), (*dense, *extents, out)))
+        for tree in read:
+            run(tree, compiled(tree.levels, leaf, tree.iso), (*dense, *extents, out))
     else:
         whole = walkable(tensor)
         tree, stored = whole._tree, "".join(parsed.stored[k] for k in whole.format.order)

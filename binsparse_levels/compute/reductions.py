@@ -20,7 +20,7 @@ from ..tensors.validation import checked_dimension
 from .nest import Leaf, known_before
 from .store import compiled
 from .types import check_numeric, checked_result, sum_type
-from .walk import blocks, checked_memory, in_blocks, run, run_in_parts, walkable
+from .walk import blocks, checked_memory, run, run_in_parts, walkable
 
 Axis: TypeAlias = int | Sequence[int] | None
 Sums: TypeAlias = dict[str, Array]
@@ -154,12 +154,8 @@ def _summed(
         return _of_tree(whole._tree, whole.format.order, kept, shape, kinds, spread, None)
     found: Sums | None = None
     every = tuple(range(tensor.ndim))
-
-    def add(tree: Tree) -> None:
-        nonlocal found
-        found = _of_tree(tree, every, kept, shape, kinds, spread, found)
-
-    in_blocks(read, add)
+    for block in read:
+        found = _of_tree(block, every, kept, shape, kinds, spread, found)
     return _empty(shape, kinds, spread) if found is None else found
 
 

@@ -46,8 +46,8 @@ def walkable(tensor: Tensor) -> Tensor:
     return whole.convert(in_order(coordinates(whole.ndim).levels, whole.format.order))
 
 
-def blocks(tensor: Tensor, memory: int, used: int) -> Iterator[Callable[[], Tree]] | None:
-    """The entries of a tensor in a file, as functions that read a block; None where it is read whole.
+def blocks(tensor: Tensor, memory: int, used: int) -> Iterator[Tree] | None:
+    """The entries of a tensor in a file, as trees that are read one after the other; None where it is read whole.
 
     The dimensions of a block are those of the tensor. memory: bytes, of which the result takes `used`.
     """
@@ -55,28 +55,25 @@ def blocks(tensor: Tensor, memory: int, used: int) -> Iterator[Callable[[], Tree
     viewed = isinstance(tensor._held, Through) and tensor._held.view is not None
     if viewed or not isinstance(held, Tree) or not held.lazy or not tensor.ndim:
         return None
-    each = (16 * (len(held.dims) + tensor.ndim) + 4 * held.values.dtype.itemsize) * parallel.get_threads()
+    each = 16 * (len(held.dims) + tensor.ndim) + 4 * held.values.dtype.itemsize
     size = min(_BLOCK, (memory - used) // each)
     if size < 1:
         what = f"{memory} bytes are too few for a result of {used} and one entry; pass a larger memory="
         raise LimitError(Problem("memory", what))
-    return (_reader(tensor, held, block) for block in blocks_of(held, size))
+    return (_read(tensor, held, block) for block in blocks_of(held, size))
 
 
-def _reader(tensor: Tensor, tree: Tree, block: Block) -> Callable[[], Tree]:
-    def read() -> Tree:
-        narrow = index_dtype(tree.dims, 0) if tensor.map is None else np.int64
-        columns, values = read_block(tree, block, narrow)
-        order = tensor.stored.format.order
-        coords: Sequence[Array] = [columns[order.index(k)] for k in range(len(order))]
-        if isinstance(tensor._held, Through):
-            coords, values = tensor._held._seen(coords, values)
-        elif tensor.structure is not None:
-            coords, values = expand(tensor.structure, coords, values)
-        arrays = {f"indices_{k}": x for k, x in enumerate(coords)}
-        return Tree((listing(tensor.ndim),), tensor.shape, arrays, values)
-
-    return read
+def _read(tensor: Tensor, tree: Tree, block: Block) -> Tree:
+    narrow = index_dtype(tree.dims, 0) if tensor.map is None else np.int64
+    columns, values = read_block(tree, block, narrow)
+    order = tensor.stored.format.order
+    coords: Sequence[Array] = [columns[order.index(k)] for k in range(len(order))]
+    if isinstance(tensor._held, Through):
+        coords, values = tensor._held._seen(coords, values)
+    elif tensor.structure is not None:
+        coords, values = expand(tensor.structure, coords, values)
+    arrays = {f"indices_{k}": x for k, x in enumerate(coords)}
+    return Tree((listing(tensor.ndim),), tensor.shape, arrays, values)
 
 
 def arguments(tree: Tree) -> tuple[Any, ...]:
@@ -147,11 +144,6 @@ def _cuts(nest: Nest, stored: Sequence[Any], extent: range, parts: int) -> list[
     return sorted({extent.start, *ends, extent.stop})
 
 
-def in_blocks(read: Iterator[Callable[[], Tree]], call: Callable[[Tree], None]) -> None:
-    """Call a function for each block, one after the other, while threads read the next blocks."""
-    parallel.in_turn(lambda block: block(), call, read)
-
-
 def _checked_threads(threads: Any) -> int | None:
     number = None if threads is None else as_integer(threads)
     if threads is not None and (number is None or number < 1):
@@ -213,7 +205,8 @@ def foreach(
     coords = "".join(f"np.int64(x{order.index(k)}), " for k in range(tensor.ndim))
     leaf = Leaf(("body", "state"), f"body(state, {coords}value)")
     if read is not None:
-        in_blocks(read, lambda tree: run(tree, compiled(tree.levels, leaf, tree.iso, kept=False), (body, state)))
+        for tree in read:
+            run(tree, compiled(tree.levels, leaf, tree.iso, kept=False), (body, state))
         return state
     tree = whole._tree
     nest = compiled(tree.levels, leaf, tree.iso, kept=False)
