@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from . import bitpacking, convert, files, growth, labels, machine, pack, process, results, select, table
+from . import bitpacking, compute, convert, files, growth, labels, machine, pack, process, results, select, table
 from .against import Other
 from .gates import gated
 from .measure import KEEPING, RELEASING, THREADS, environment, give_back, measured, peak, restart, touch
@@ -127,6 +127,7 @@ def _rows(options: argparse.Namespace) -> list[Row]:
         *files.rows(n),
         *bitpacking.rows(n),
         *labels.rows(n),
+        *compute.rows(n),
         *process.rows(),
     ]
 

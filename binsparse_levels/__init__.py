@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from .building import progress as progress
     from .building import step as step
     from .building import write_from as write_from
+    from .compute import Statistics as Statistics
+    from .compute import einsum as einsum
+    from .compute import foreach as foreach
+    from .compute import reduce as reduce
+    from .compute import statistics as statistics
     from .errors import ArrayError as ArrayError
     from .errors import BinsparseError as BinsparseError
     from .errors import ContainerError as ContainerError
@@ -84,6 +89,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "building": ["build", "commit", "convert", "plan", "progress", "step", "write_from"],
+    "compute": ["Statistics", "einsum", "foreach", "reduce", "statistics"],
     "errors": [
         "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "DialectWarning", "FormatError",
         "IncompleteError", "LimitError", "OptionError", "Problem", "UnsafeError",

@@ -57,10 +57,10 @@ def shares(count: int) -> list[tuple[int, int]]:
     return [(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
 
 
-def each(call: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
+def each(call: Callable[[Item], Made], items: Iterable[Item], threads: int | None = None) -> list[Made]:
     """The results of call(item), in the order of the items. The first exception in that order is raised."""
     todo = list(items)
-    workers = min(_threads, len(todo))
+    workers = min(threads or _threads, len(todo))
     if workers < 2:
         return [call(item) for item in todo]
     with ThreadPoolExecutor(workers) as pool:

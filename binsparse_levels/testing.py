@@ -19,6 +19,7 @@ The laws of a level kind:
    tensor, or else all ways to read it agree.                                    check_refused, check_agreement
 9. `part`, `above` and `check_in_parts` read of a file what the whole level      check_parts, check_stored
    holds: parts joined equal the whole.
+10. `loop`, run as plain Python, lists what `expand` lists.                      check_loop
 
 The law of a container: it gives back what it was given.                         check_same
 """
@@ -37,6 +38,7 @@ import numpy as np
 from . import levels
 from .arrays import LazyArray, lazy
 from .building.sources import Tensors
+from .compute.nest import list_fiber
 from .errors import BinsparseError, FormatError, needing
 from .formats.format import ALIASES, Format, coordinates
 from .formats.index_map import Digit, IndexMap
@@ -159,6 +161,21 @@ def check_level(case: LevelCase) -> None:
         read = level.sliced(dims, n, size, k, root=False, itemsize=4)
         assert (read is None) == (told is None)
         assert read is None or 0 <= read <= dims[k] * real
+
+
+def check_loop(case: LevelCase) -> None:
+    """Assert law 10 for one case, of a kind that says its loop; also as the root, where there is one fiber."""
+    try:
+        arrays, _ = case.build()
+    except FormatError:
+        assume(False)
+    level, dims, n = case.level, case.dims, case.n
+    for root in (False, True) if n == 1 else (False,):
+        kept = {role: arrays[role] for role in level.arrays(0 if root else 1, root)}
+        size = level.size(kept, dims, n)
+        expected = _listing(level.expand(kept, dims, range(n), [range(s) for s in dims]), range(n))
+        fibers = [list_fiber(level, kept, dims, p, root=root, children=size) for p in range(n)]
+        assert [(p, c, q) for p, fiber in enumerate(fibers) for c, q in fiber] == expected
 
 
 def check_selection(case: LevelCase, positions: Positions, window: Sequence[Positions]) -> None:

@@ -104,7 +104,7 @@ def test_examples_of_public_docstrings_run(name, tmp_path, monkeypatch):
     assert not runner.failures, text.getvalue()
 
 
-@pytest.mark.parametrize("room", ["levels", "formats", "engine", "kernels", "arrays"])
+@pytest.mark.parametrize("room", ["levels", "formats", "engine", "kernels", "arrays", "compute"])
 def test_examples_of_modules_run(room):
     text, tried = io.StringIO(), 0
     for name in modules():

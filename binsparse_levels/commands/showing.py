@@ -62,7 +62,10 @@ def _advise(options: argparse.Namespace) -> int:
         print(escaped(str(options.path)))
         print(advice)
         return OK
-    found = [{"format": str(c.format), "bytes": c.nbytes, "slice_bytes": c.slice_nbytes} for _, c, _ in advice.rows()]
+    found = [
+        {"format": str(c.format), "bytes": c.nbytes, "slice_bytes": c.slice_nbytes, "readers": c.readers}
+        for _, c, _ in advice.rows()
+    ]
     counts = [{"dimensions": part, "distinct": count} for part, count in advice.counts.items()]
     told = {"shape": advice.shape, "entries": advice.entries, "formats": found, "counts": counts}
     print_json({"path": str(options.path), **told})

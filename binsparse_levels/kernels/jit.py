@@ -12,8 +12,8 @@ u4 = np.uint32
 u8 = np.uint64
 
 
-def kernel(function, **options):
-    """Compile `function` on first use, without the GIL, cached on disk.
+def kernel(function, cache=True, **options):
+    """Compile `function` on first use, without the GIL, by default cached on disk.
 
     With NUMBA_DISABLE_JIT=1 the kernel runs as plain Python and gives the same results: integers wrap silently.
     """
@@ -26,7 +26,7 @@ def kernel(function, **options):
 
         return interpreted
     try:
-        return numba.njit(nogil=True, cache=True, **options)(function)
+        return numba.njit(nogil=True, cache=cache, **options)(function)
     except RuntimeError:  # numba finds no writable folder for its cache
         _warn_of_no_cache()
         return numba.njit(nogil=True, **options)(function)
@@ -36,6 +36,16 @@ def kernel(function, **options):
 def _warn_of_no_cache():
     what = "numba has no writable folder for its cache, so that every process compiles the kernels again"
     warnings.warn(f"{what}; set NUMBA_CACHE_DIR to a writable folder", RuntimeWarning, stacklevel=2)
+
+
+def is_compiled(function):
+    """Whether a kernel may call the function."""
+    return callable(function) and (config.DISABLE_JIT or hasattr(function, "py_func"))
+
+
+def cache_folder():
+    """The folder that numba is told to keep its cache in, or an empty string."""
+    return config.CACHE_DIR
 
 
 def inlined(function):

@@ -128,6 +128,9 @@ class Band(Level):
             return range(first, behind)
         return children_of(arrays["ptr"], as_array(positions))[1]
 
+    def loop(self, root: bool) -> str:
+        return "for q in range(ptr[p], ptr[p + 1]):\n    i0 = start[p] + q - ptr[p]\n    yield"
+
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
         return below_fibers(arrays["ptr"], below)
 

@@ -194,6 +194,20 @@ class Level(ABC):
         """
         return None
 
+    def loop(self, root: bool) -> str | None:
+        """Python statements that list fiber `p` in the order of `expand`. None: the entries of the tree are unpacked.
+
+        Before each `yield` the text sets `q` and `i0`, `i1` …; the next level goes there. It knows `p`, the arrays by
+        role, `size0`, `size1` … of the dimensions, `children` (the number of child positions), and names of its own.
+        All numbers are unsigned. Threads share the loop that the text begins with, if it begins with one.
+
+        >>> print(Sparse().loop(root=False))
+        for q in range(ptr[p], ptr[p + 1]):
+            i0 = idx0[q]
+            yield
+        """
+        return None
+
     def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
         """The number of child positions: from `lengths`, or else from the arrays, read whole and checked.
 

@@ -29,6 +29,7 @@ from .positions import (
     is_everything,
     items_at,
     list_cells,
+    loop_cells,
     number_cells,
     owners_of_cells,
 )
@@ -69,6 +70,9 @@ class Bitmap(Level):
         kept = self._flags(arrays, child)
         counts = kept.reshape(len(positions), count).sum(axis=1, dtype=np.int64)
         return counts, [x[kept] for x in coords], as_array(child)[kept]
+
+    def loop(self, root: bool) -> str:
+        return loop_cells(self.rank, "bitmap[q]")
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
         return below_cells(self._flags(arrays, range(n * cells(dims))).reshape(n, cells(dims)), below)

@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import Problem
 from .base import Arrays, ArraySpec, Built, Counted, moved, register, wrong_lengths
 from .bitmap import Bitmap
-from .positions import Array, Positions, as_array, cells, items_at
+from .positions import Array, Positions, as_array, cells, items_at, loop_cells
 
 
 @register
@@ -42,6 +42,9 @@ class Bits(Bitmap):
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         made, child = super().build(dims, parents, coords, n)
         return self._stored(made["bitmap"]), child
+
+    def loop(self, root: bool) -> str:
+        return loop_cells(self.rank, "bits[q >> 3] >> (q & 7) & 1")
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
         if n == 1 and isinstance(below, int):  # eight times less than to unpack them

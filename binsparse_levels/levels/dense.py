@@ -25,6 +25,7 @@ from .positions import (
     cells,
     count_owners,
     list_cells,
+    loop_cells,
     number_cells,
     owners_of_cells,
 )
@@ -70,6 +71,9 @@ class Dense(Level):
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
         return self.cut(arrays, dims, positions, [range(size) for size in dims])[1]
+
+    def loop(self, root: bool) -> str:
+        return loop_cells(self.rank)
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
         return below * cells(dims) if isinstance(below, int) else below.reshape(n, cells(dims)).sum(axis=1)

@@ -81,6 +81,15 @@ class Hashed(Level):
         child = arrays["before"][slots[kept]].astype(np.int64)
         return np.bincount(fibers[kept], minlength=len(at)), [keys[kept] - 1], child
 
+    def loop(self, root: bool) -> str:
+        return (
+            "for slot in range(ptr[p], ptr[p + 1]):\n"
+            "    if key[slot] != 0:\n"
+            "        i0 = key[slot] - 1\n"
+            "        q = before[slot]\n"
+            "        yield"
+        )
+
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
         bounds = np.append(arrays["before"], self.size(arrays, dims, n))  # of the children by slot
         return below_fibers(bounds[arrays["ptr"].astype(np.int64)], below)

@@ -102,6 +102,17 @@ class NOfM(Level):
             return np.arange(window[0] // self.m, window[-1] // self.m + 1) if window else np.empty(0, np.int64)
         return np.unique(as_array(window) // self.m)
 
+    def loop(self, root: bool) -> str:
+        blocks = f"((size0 + {self.m - 1}) // {self.m})"
+        return (
+            f"for block in range({blocks}):\n"
+            f"    for offset in range({self.n}):\n"
+            f"        q = (p * {blocks} + block) * {self.n} + offset\n"
+            f"        if slot[q] < {self.m}:\n"
+            f"            i0 = block * {self.m} + slot[q]\n"
+            f"            yield"
+        )
+
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
         return below_cells((arrays["slot"] < self.m).reshape(n, self._slots(dims)), below)
 

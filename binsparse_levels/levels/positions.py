@@ -207,6 +207,22 @@ def through(window: Positions, places: Array) -> Array:
     return window.start + places * window.step if isinstance(window, range) else window[places]
 
 
+def loop_cells(rank: int, condition: str = "") -> str:
+    """`Level.loop` over all cells of a fiber, or over those that meet the condition on their number `q`.
+
+    >>> print(loop_cells(1))
+    for i0 in range(size0):
+        q = p * size0 + i0
+        yield
+    """
+    lines, number = [], "p"
+    for k in range(rank):
+        lines.append("    " * k + f"for i{k} in range(size{k}):")
+        number = f"({number}) * size{k} + i{k}" if k else f"p * size{k} + i{k}"
+    found = [f"q = {number}", *([f"if {condition}:", "    yield"] if condition else ["yield"])]
+    return "\n".join(lines + ["    " * rank + line for line in found])
+
+
 def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array]) -> Array:
     """p·∏dims + ravel(i) of each entry, as int64. Precondition: that of the last cell fits.
 

@@ -116,6 +116,10 @@ class Run(Level):
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
         return children_of(self._pointers(arrays), as_array(positions))[1]
 
+    def loop(self, root: bool) -> str:
+        runs = "children" if root else "ptr[p], ptr[p + 1]"
+        return f"for q in range({runs}):\n    for i0 in range(start[q], end[q]):\n        yield"
+
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
         lengths = arrays["end"].astype(np.int64) - arrays["start"].astype(np.int64)
         return below_fibers(self._pointers(arrays), times(lengths, below))

@@ -144,6 +144,10 @@ class Sparse(Level):
         pointers = pointers - pointers[0] if children.start else pointers
         return pointers, [x[children.start : children.stop] for x in self._columns(arrays)], children
 
+    def loop(self, root: bool) -> str:
+        columns = "".join(f"    i{k} = idx{k}[q]\n" for k in range(self.rank))
+        return f"for q in range({'children' if root else 'ptr[p], ptr[p + 1]'}):\n{columns}    yield"
+
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
         return below_fibers(self._pointers(arrays), below)
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import importlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import combinations, product
 from types import MappingProxyType
@@ -45,13 +46,21 @@ MAX_RANK = sorting.MAX_FUSED_RANK  # above this rank not all orders are tried; 2
 class Candidate:
     """A format and its cost: bytes of all arrays, bytes of the values, and the mean bytes that a slice reads.
 
-    `slice_nbytes` is None if no dimension was named.
+    `slice_nbytes` is None if no dimension was named, and `seconds`, of the kernel, if no kernel was.
     """
 
     format: Format
     nbytes: int
     values_nbytes: int
     slice_nbytes: float | None
+    seconds: float | None = None
+
+    @property
+    def readers(self) -> str:
+        """Who reads a file in this format: "every reader" of Binsparse, those that know "custom" formats, or "ours"."""
+        if self.format.alias is not None:
+            return "every reader"
+        return "custom" if all(level.specified for level in self.format.levels) else "ours"
 
 
 class _Chain(NamedTuple):
@@ -147,6 +156,7 @@ class Advice:
         self.entries = sizes.entries
         self.dtype = dtype
         self.slices_by = slices_by
+        self.kernel: str | None = None
         self.candidates: tuple[Candidate, ...] = ()
         self.compared: tuple[Candidate, ...] = ()
 
@@ -196,32 +206,66 @@ class Advice:
         return Candidate(parsed, total + values, values, mean)
 
     def rows(self) -> Iterator[tuple[str, Candidate, float]]:
-        """The candidates with their ranks, then the usual formats, and sizes relative to the smallest."""
+        """The candidates with their ranks, then the usual formats, and sizes relative to the smallest.
+
+        A candidate that costs as much as the one above it has the rank "=".
+        """
         smallest = min((c.nbytes for c in (*self.candidates, *self.compared)), default=0)
+        above: Any = None
         for k, candidate in enumerate(self.candidates):
-            yield str(k + 1), candidate, _ratio(candidate.nbytes, smallest)
+            cost = candidate.nbytes, candidate.slice_nbytes
+            yield "=" if cost == above else str(k + 1), candidate, _ratio(candidate.nbytes, smallest)
+            above = cost
         listed = {c.format.canonical() for c in self.candidates}
         for candidate in self.compared:
             if candidate.format.canonical() not in listed:
                 yield "", candidate, _ratio(candidate.nbytes, smallest)
 
-    def __str__(self) -> str:
+    def _table(self) -> tuple[str, list[list[str]]]:
+        """A line about the entries; the head and the rows of the table. Columns between texts are numbers."""
         shape = " × ".join(map(str, self.shape)) or "scalar"
         table = [["", "format", "bytes", "ratio"]]
         if self.slices_by is not None:
             table[0].append(f"a slice of dimension {self.slices_by}")
+        if self.kernel is not None:
+            table[0].append(f"{self.kernel}, ms")
+        table[0].append("read by")
         for number, candidate, ratio in self.rows():
             table.append([number, str(candidate.format), f"{candidate.nbytes:,}", f"{ratio:.3f}"])
             if candidate.slice_nbytes is not None:
                 table[-1].append(f"{candidate.slice_nbytes:,.0f}")
-        widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
+            if self.kernel is not None:
+                table[-1].append("" if candidate.seconds is None else f"{1e3 * candidate.seconds:.3g}")
+            table[-1].append(candidate.readers)
         iso = ", iso" if self._sizes.iso else ""
-        lines = [f"{shape} {self.dtype}{iso}, {self.entries:,} entries"]
+        return f"{shape} {self.dtype}{iso}, {self.entries:,} entries", table
+
+    def __str__(self) -> str:
+        head, table = self._table()
+        widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
+        lines = [head]
         for row in table:
-            texts = [cell.ljust(width) for cell, width in zip(row[:2], widths, strict=False)]
-            numbers = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
-            lines.append("  ".join(texts + numbers).rstrip())
+            cells = zip(row, widths, strict=True)
+            last = len(row) - 1
+            padded = (x.ljust(w) if k in (0, 1, last) else x.rjust(w) for k, (x, w) in enumerate(cells))
+            lines.append("  ".join(padded).rstrip())
         return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """The table and the picture, for a notebook."""
+        head, (names, *rows) = self._table()
+
+        def line(tag: str, cells: list[str]) -> str:
+            last = len(cells) - 1
+            sides = ["left" if k in (0, 1, last) else "right" for k in range(len(cells))]
+            pairs = zip(sides, map(drawing.escaped, cells), strict=True)
+            told = (f'<{tag} style="text-align:{side}">{text}</{tag}>' for side, text in pairs)
+            return f"<tr>{''.join(told)}</tr>"
+
+        body = "".join(line("td", row) for row in rows)
+        return f"<p>{drawing.escaped(head)}</p><table>{line('th', names)}{body}</table>{self.draw()}"
 
     def draw(self) -> str:
         """Draw the table as an SVG: a bar for each format, with parts for indices and values."""
@@ -233,8 +277,6 @@ class Advice:
             parts = (candidate.nbytes - candidate.values_nbytes, candidate.values_nbytes)
             bars.append(drawing.Bar(str(candidate.format), parts, text))
         return drawing.bars(("indices and pointers", "values"), bars)
-
-    _repr_html_ = draw
 
 
 @within_memory
@@ -248,6 +290,7 @@ def advise(
     orders: Iterable[Sequence[int]] | None = None,
     kinds: Iterable[str] | None = None,
     formats: Iterable[FormatLike] | None = None,
+    kernel: str | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Advice:
     """Rank formats by size for the entries of a tensor, without packing any.
@@ -270,6 +313,8 @@ def advise(
     orders : the orders of the dimensions to try; required beyond 8 dimensions.
     kinds : the level kinds to try, such as ("dense", "sparse"), which other programs read.
     formats : the formats to compare with, instead of the usual ones.
+    kernel : an `einsum` whose time is measured in each format, such as "ij,j->i". Its first operand is the tensor, the
+        others are dense; other dimensions have the size 16. Of a large tensor, some first coordinates are measured.
     limits : formats beyond these limits are left out.
 
     Raises
@@ -317,6 +362,18 @@ def advise(
         for format in _usual(tensor):
             with contextlib.suppress(FormatError, LimitError):
                 advice.compared += (advice.candidate(format),)
+    return advice if kernel is None else _timed(advice, tensor, kernel)
+
+
+def _timed(advice: Advice, tensor: Tensor, kernel: str) -> Advice:
+    """The advice with the measured times of a kernel."""
+    compute = importlib.import_module(f"{__package__.rpartition('.')[0]}.compute")
+    listed = [candidate.format for _, candidate, _ in advice.rows()]
+    seconds = compute.kernel_seconds(tensor, kernel, listed)
+    for name in ("candidates", "compared"):
+        found = (replace(candidate, seconds=seconds.get(candidate.format)) for candidate in getattr(advice, name))
+        setattr(advice, name, tuple(found))
+    advice.kernel = kernel
     return advice
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -787,6 +788,16 @@ class Tensor:
         steps = [math.prod(self._shape[k + 1 :]) for k in self._format.order]
         return scatter_tree(self._tree, steps, self._shape, blank)
 
+    def __matmul__(self, other: npt.ArrayLike) -> Array:
+        """The product with a dense vector or matrix: a sum over the last dimension of the tensor; see `einsum`.
+
+        >>> from binsparse_levels import pack_dense
+        >>> (pack_dense([[0, 2], [3, 0]], "CSR") @ [1, 10]).tolist()
+        [20, 3]
+        """
+        found: Array = importlib.import_module(f"{__package__.rpartition('.')[0]}.compute").product(self, other)
+        return found
+
     def with_map(self, map: IndexMap) -> Tensor:
         """See this tensor through a map: a tensor of shape `map.shape` that stores the same arrays.
 
@@ -1099,18 +1110,18 @@ _ELSEWHERE = {
     "coords": "unpack()",
     "copy": "the tensor itself, which is immutable",
     "data": "values",
-    "dot": "to_scipy(tensor) or to_sparse(tensor), which compute",
+    "dot": "tensor @ array, or einsum",
     "indices": "arrays['indices_1'], and so on for each level",
     "indptr": "arrays['pointers_to_1'], and so on for each level",
-    "max": "to_scipy(tensor) or to_sparse(tensor), which compute",
-    "mean": "to_scipy(tensor) or to_sparse(tensor), which compute",
-    "min": "to_scipy(tensor) or to_sparse(tensor), which compute",
+    "max": "reduce(tensor, axis, 'max')",
+    "mean": "reduce(tensor, axis, 'mean')",
+    "min": "reduce(tensor, axis, 'min')",
     "nnz": "number_of_stored_values",
     "nse": "number_of_stored_values",
     "numpy": "to_dense()",
     "reshape": "to_sparse(tensor).reshape(shape), or convert(format, map=…)",
     "save": "write(path, tensor)",
-    "sum": "to_scipy(tensor) or to_sparse(tensor), which compute",
+    "sum": "reduce(tensor, axis, 'sum')",
     "swapaxes": "permute(axes)",
     "toarray": "to_dense()",
     "tocoo": "to_scipy(tensor, 'coo')",

@@ -309,7 +309,8 @@ def test_the_table_and_the_picture():
     assert [c.format.alias for c in advice.compared] == ["DMATR", "CSC"]
     assert re.search(r"DMATR +7,200 +\d", text)
     assert advice.candidates[0].nbytes == min(c.nbytes for c in advice.candidates)
-    assert advice.draw() == advice._repr_html_()
+    assert repr(advice) == text
+    assert advice._repr_html_().endswith(advice.draw())
     assert "DMATR" in advice.draw()
     assert isinstance(advice, Advice)
 
@@ -338,3 +339,32 @@ def test_nothing_and_scalars():
 def test_iso_without_an_entry_keeps_its_value():
     tensor = Tensor("bitmap", 2, {"bitmap_0": [False, False]}, np.int8(1))
     assert advise(tensor).nbytes("dense") == tensor.convert("dense").nbytes == 2
+
+
+def test_readers_and_ties_are_told():
+    tensor = pack([[0, 2], [1, 3]], [1.0, 2.0], (50, 40), "CSR")
+    advice = advise(tensor, kinds=["dense", "sparse", "bits"], formats=["sparse, dense", "CSR"])
+    told = {str(c.format): (rank, c.readers) for rank, c, _ in advice.rows()}
+    assert told["COOR"] == ("1", "every reader")
+    assert (told["DCSR"], told["DCSC"]) == (("2", "every reader"), ("=", "every reader"))
+    assert told["sparse, dense"][1] == "custom"
+    assert told["bits, sparse"][1] == "ours"
+    assert re.search(r"^=  +DCSC +44 +1.375 +every reader$", str(advice), re.M)
+    assert '<td style="text-align:left">every reader</td>' in advice._repr_html_()
+
+
+def test_a_kernel_is_measured():
+    tensor = pack([[0, 2, 2], [1, 3, 4]], [1.0, 2.0, 3.0], (5, 7), "CSR", fill_value=3.0)
+    advice = advise(tensor, kernel="ij,jr->ir", count=2, formats=["CSR"])
+    assert all(c.seconds > 0 for _, c, _ in advice.rows())
+    assert "ij,jr->ir, ms" in str(advice)
+    assert advise(tensor).compared[0].seconds is None
+    with pytest.raises(FormatError, match="ij,j->i"):
+        advise(tensor, kernel="ij,j")
+    with pytest.raises(FormatError, match="scalar"):
+        advise(pack((), [1.0], (), "element"), kernel="->")
+
+
+def test_a_large_tensor_is_measured_in_part(monkeypatch):
+    monkeypatch.setattr("binsparse_levels.compute.timing._SAMPLE", 100)
+    assert advise(skewed((50, 60), 1000), kernel="ij->i", count=1).candidates[0].seconds > 0

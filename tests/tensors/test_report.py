@@ -146,8 +146,8 @@ def test_fiber_lengths_in_parts(format, at_once, monkeypatch):
     coords = [random.integers(0, size, 60) for size in (9, 5, 40)]
     tensor = pack(coords, np.ones(60), (9, 5, 40), format, duplicates="first")
     expected = []
-    for _, _, ends, positions in counting.packing.expand_levels(tensor._tree):
-        lengths = np.diff(ends, prepend=0)
+    for _, _, pointers, positions in counting.packing.expand_levels(tensor._tree):
+        lengths = np.diff(pointers)
         classes = np.bincount([int(n).bit_length() for n in lengths], minlength=64)
         expected.append((len(lengths), len(positions), lengths.max(), classes.tolist()))
     assert lengths_of(tensor, monkeypatch, at_once) == expected

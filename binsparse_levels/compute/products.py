@@ -1,0 +1,275 @@
+"""Sums of products of one stored tensor and dense arrays, in the notation of numpy's einsum."""
+
+from __future__ import annotations
+
+import functools
+import re
+import string
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import kernels
+from ..engine.tree import Tree
+from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
+from ..formats.format import coordinates
+from ..levels import listing
+from ..levels.base import Level
+from ..levels.positions import Array
+from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors.tensor import Tensor
+from .nest import Leaf, known_before
+from .store import compiled
+from .types import check_numeric, checked_result, sum_type
+from .walk import blocks, checked_memory, native, run, run_in_parts, walkable
+
+_LETTERS = string.ascii_letters
+_ELSEWHERE = "to_scipy, to_graphblas, to_sparse and to_torch lead to libraries that have them"
+
+
+class _Spec(NamedTuple):
+    """The letters of each operand, which of them is the stored tensor, and those of the result."""
+
+    operands: tuple[str, ...]
+    at: int
+    out: str
+
+    @property
+    def stored(self) -> str:
+        return self.operands[self.at]
+
+    @property
+    def dense(self) -> list[str]:
+        return [letters for k, letters in enumerate(self.operands) if k != self.at]
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether the result has all indices of the stored tensor, and no others."""
+        return sorted(self.out) == sorted(self.stored) and len(set(self.stored)) == len(self.stored)
+
+    @property
+    def sums(self) -> bool:
+        return not set("".join(self.operands)) <= set(self.out)
+
+
+@within_memory
+def einsum(
+    spec: str,
+    *operands: Any,
+    dtype: npt.DTypeLike | None = None,
+    memory: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Any:
+    """The sum of products of one stored tensor and dense arrays, as `numpy.einsum` writes it.
+
+    The result is a dense array. If it has all indices of the stored tensor and no others, it is a Tensor around the
+    same index arrays: row scaling, masks, sampled products (SDDMM). Cells that are not stored count as 0. The entries
+    of a tensor in a file are read in blocks. Two stored tensors and new patterns are not supported: `to_scipy`,
+    `to_graphblas`, `to_sparse` and `to_torch` lead to libraries that have them.
+
+    Sums of integers and booleans have 64 bits, those of floats at least the precision of float64. Results do not depend
+    on the number of threads.
+
+    Parameters
+    ----------
+    spec : letters for the dimensions of each operand, and of the result after `->`.
+    operands : exactly one Tensor, and arrays of numpy, in the order of `spec`.
+    dtype : of the result; by default the type of the sums, or numpy's where nothing is summed.
+    memory : bytes for the result and the blocks that are read from a file; by default 2**28.
+    limits : `dense_bytes` is the most that the result takes.
+
+    Raises
+    ------
+    FormatError : the specification cannot be read, or there is a fill value other than 0.
+    ArrayError : shapes or types do not fit.
+    LimitError : the result is larger than the limit, or than the memory.
+    OptionError : not exactly one operand is a Tensor.
+
+    >>> tensor = pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), "CSR")
+    >>> einsum("ij,j->i", tensor, np.array([1.0, 2.0, 10.0])).tolist()
+    [30.0, 4.0]
+    >>> einsum("ij,i->ij", tensor, np.array([1.0, 0.5])).to_dense().tolist()
+    [[0.0, 0.0, 3.0], [2.0, 0.0, 0.0]]
+    """
+    at = [k for k, operand in enumerate(operands) if isinstance(operand, Tensor)]
+    if len(at) != 1:
+        what = f"expected exactly one Tensor among the operands, got {len(at)}; {_ELSEWHERE}"
+        raise OptionError(Problem("operands", what))
+    parsed = _parse(spec, len(operands), at[0])
+    dense = [_checked_operand(x, k) for k, x in enumerate(operands) if k != at[0]]
+    return _einsum(parsed, operands[at[0]], dense, dtype, memory, limits)
+
+
+@within_memory
+def product(tensor: Tensor, other: Any) -> Array:
+    """`tensor @ other`: the product with a dense vector or matrix; see `einsum`."""
+    if isinstance(other, Tensor) or not tensor.ndim:
+        what = f"two stored tensors are not multiplied; {_ELSEWHERE}" if tensor.ndim else "a scalar has no dimension"
+        raise OptionError(Problem("operands", f"{what}; call einsum for other products"))
+    dense = _checked_operand(other, 1)
+    if dense.ndim not in (1, 2):
+        raise ArrayError(Problem("operands[1]", f"has {dense.ndim} dimensions, not 1 or 2; call einsum"))
+    if tensor.ndim > len(_LETTERS):
+        what = f"has {tensor.ndim} dimensions, more than there are letters; use reduce or foreach"
+        raise FormatError(Problem("operands[0]", what))
+    found: Array = _einsum(_product_spec(tensor.ndim, dense.ndim), tensor, [dense], None, None, DEFAULT_LIMITS)
+    return found
+
+
+@functools.lru_cache(256)
+def _product_spec(ndim: int, dense: int) -> _Spec:
+    letters, more = _LETTERS[:ndim], "_" * (dense - 1)
+    return _Spec((letters, letters[-1] + more), 0, letters[:-1] + more)
+
+
+def _einsum(parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memory: int | None, limits: Limits) -> Any:
+    """`einsum`, of operands that are arrays."""
+    sizes = _sizes(parsed, tensor, dense)
+    if tensor.fill_value is not None and tensor.fill_value != 0:
+        what = f"cells that are not stored have the value {tensor.fill_value}, not 0; use to_dense() and numpy"
+        raise FormatError(Problem("fill_value", what))
+    check_numeric(tensor.dtype, "values")
+    natural = np.result_type(tensor.dtype, *(x.dtype for x in dense))
+    dense = [native(x) for x in dense]
+    work = sum_type(natural)
+    result = checked_result(dtype, work if parsed.sums else natural)
+    work = np.result_type(work, sum_type(result))
+    shape = [sizes[c] for c in parsed.out]
+    if parsed.is_tensor:
+        return _as_tensor(parsed, tensor, dense, sizes, work, result)
+    nbytes = functools.reduce(int.__mul__, shape, work.itemsize)
+    limits.hold("dense_bytes", nbytes, "operands", "the size in bytes of the result")
+    read = blocks(tensor, checked_memory(memory), nbytes)
+    out = np.zeros(shape or 1, work)
+    lanes = _lanes(parsed)
+    extents = [np.uint64(sizes[c]) for c in lanes]
+    if read is not None:
+        leaf, _ = _leaf((listing(tensor.ndim),), parsed, parsed.stored, work.name)
+        for tree in read:
+            run(tree, compiled(tree.levels, leaf, tree.iso), (*dense, *extents, out))
+    else:
+        whole = walkable(tensor)
+        tree, stored = whole._tree, "".join(parsed.stored[k] for k in whole.format.order)
+        leaf, shared = _leaf(tree.levels, parsed, stored, work.name)
+        nest = compiled(tree.levels, leaf, tree.iso)
+        (out,) = run_in_parts(tree, nest, (*dense, *extents), (out,), out.size, None if shared else _added)
+    return out.astype(result, copy=False) if parsed.out else out[0].astype(result)
+
+
+def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:
+    return (np.add(a[0], b[0], out=a[0]),)
+
+
+@functools.lru_cache(1024)
+def _parse(spec: str, operands: int, at: int) -> _Spec:
+    if not isinstance(spec, str) or not re.fullmatch(r"[A-Za-z]*(,[A-Za-z]*)*->[A-Za-z]*", spec.replace(" ", "")):
+        raise FormatError(Problem("spec", f"{spec!r:.60} cannot be read; write letters such as 'ij,j->i'"))
+    left, out = spec.replace(" ", "").split("->")
+    found = _Spec(tuple(left.split(",")), at, out)
+    if len(found.operands) != operands:
+        what = f"{spec!r:.60} has {len(found.operands)} operands, and {operands} were given; give as many"
+        raise FormatError(Problem("spec", what))
+    strange = sorted(set(out) - set("".join(found.operands)))
+    if strange or len(set(out)) != len(out):
+        what = f"the index {strange[0]!r} has no size" if strange else "an index is there twice"
+        raise FormatError(Problem("spec", f"in the result of {spec!r:.60}, {what}; take indices of the operands, once"))
+    return found
+
+
+def _checked_operand(given: Any, k: int) -> Array:
+    if not isinstance(given, np.ndarray | list | tuple | float | int | complex | np.generic):
+        name = type(given).__name__
+        what = f"expected a dense array of numpy, got {name}; make it one by numpy.asarray or its own toarray()"
+        raise OptionError(Problem(f"operands[{k}]", what))
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise ArrayError(Problem(f"operands[{k}]", f"{error}; pass an array of numpy")) from None
+    check_numeric(array.dtype, f"operands[{k}]")
+    return kernels.readable(array).reshape(array.shape)
+
+
+def _sizes(parsed: _Spec, tensor: Tensor, dense: Sequence[Array]) -> dict[str, int]:
+    shapes = [x.shape for x in dense]
+    shapes.insert(parsed.at, tensor.shape)
+    sizes: dict[str, int] = {}
+    for k, (letters, shape) in enumerate(zip(parsed.operands, shapes, strict=True)):
+        if len(letters) != len(shape):
+            what = f"has {len(shape)} dimensions, and {letters!r} names {len(letters)}; name each once"
+            raise ArrayError(Problem(f"operands[{k}]", what))
+        for letter, size in zip(letters, shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                what = f"the index {letter!r} has size {size} here and {sizes[letter]} before; give arrays that fit"
+                raise ArrayError(Problem(f"operands[{k}]", what))
+    return sizes
+
+
+@functools.lru_cache(1024)
+def _lanes(parsed: _Spec) -> tuple[str, ...]:
+    """The indices that the stored tensor has not: those of the result first, in its order."""
+    dense = "".join(parsed.dense)
+    order = [*parsed.out, *sorted(set(dense) - set(parsed.out))]
+    return tuple(letter for letter in order if letter in dense and letter not in parsed.stored)
+
+
+@functools.lru_cache(1024)
+def _leaf(
+    levels: tuple[Level, ...], parsed: _Spec, stored: str, work: str, at_positions: bool = False
+) -> tuple[Leaf, bool]:
+    """The leaf of a product, and whether parts may share the result. stored: letters by stored dimension.
+
+    at_positions: the result has an item for each value.
+    """
+    place = {letter: f"x{stored.index(letter)}" for letter in stored}
+    lanes = _lanes(parsed)
+    place |= {letter: f"r{k}" for k, letter in enumerate(lanes)}
+    factors = []
+    for k, letters in enumerate(parsed.dense):
+        at = ", ".join(place[letter] for letter in letters) or "()"
+        factors.append((f"np.{work}(f{k}[{at}])", set(letters) & set(lanes)))
+    inner = [k for k, letter in enumerate(lanes) if letter not in parsed.out]
+    outer = [k for k, letter in enumerate(lanes) if letter in parsed.out]
+    target = "out[q]" if at_positions else f"out[{', '.join(place[letter] for letter in parsed.out) or '0'}]"
+    known = known_before(levels, frozenset(stored.index(letter) for letter in parsed.out if letter in stored))
+    local = not at_positions and not outer and known is not None
+    lines = [f"v = np.{work}(value)" + "".join(f" * {text}" for text, used in factors if not used)]
+    pad = ""
+    for k in outer:
+        lines.append(f"{pad}for r{k} in range(e{k}):")
+        pad += "    "
+    term = " * ".join(text for text, used in factors if used)
+    if inner:
+        lines.append(f"{pad}t = np.{work}(0)")
+        deeper = pad
+        for k in inner:
+            lines.append(f"{deeper}for r{k} in range(e{k}):")
+            deeper += "    "
+        lines.append(f"{deeper}t += {term}")
+        term = "t"
+    lines.append(f"{pad}{'total' if local else target} {'' if at_positions else '+'}= v{' * ' + term if term else ''}")
+    twice = [(place[a], f"x{k}") for k, a in enumerate(stored) if stored.index(a) != k]
+    if twice:
+        lines = [f"if {' and '.join(f'{a} == {b}' for a, b in twice)}:", *(f"    {line}" for line in lines)]
+    names = (*(f"f{k}" for k in range(len(parsed.dense))), *(f"e{k}" for k in range(len(lanes))), "out")
+    ends = (f"total = {target}", f"{target} = total") if local else ("", "")
+    shared = at_positions or bool(stored and stored[0] in parsed.out)
+    return Leaf(names, "\n".join(lines), known or 0, *ends), shared
+
+
+def _as_tensor(
+    parsed: _Spec, tensor: Tensor, dense: list[Array], sizes: dict[str, int], work: np.dtype[Any], result: np.dtype[Any]
+) -> Tensor:
+    """A result with all indices of the stored tensor, around the same arrays."""
+    whole = walkable(tensor)
+    if whole._tree.shares:  # several entries have one value, and may get different ones
+        whole = whole.convert(coordinates(whole.ndim))
+    tree, stored = whole._tree, "".join(parsed.stored[k] for k in whole.format.order)
+    leaf, _ = _leaf(tree.levels, parsed, stored, work.name, True)
+    extents = [np.uint64(sizes[c]) for c in _lanes(parsed)]
+    out = np.zeros(len(tree.values), result)
+    run_in_parts(tree, compiled(tree.levels, leaf, tree.iso), (*dense, *extents), (out,), out.size, None)
+    made = Tree(tree.levels, tree.dims, tree.arrays, out)
+    fill = None if tensor.fill_value is None else result.type(0)
+    return whole._with(whole.format, made, fill_value=fill).permute([parsed.stored.index(c) for c in parsed.out])

@@ -1,0 +1,94 @@
+"""Nests as functions: compiled once, and kept on disk by the checksum of their text.
+
+numba keeps machine code of functions only that lie in a file. So the text lies in a folder that only this user can
+write, beside numba's own cache. The text that runs is always the one that was made here, never the one that was read.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..levels import Level
+from .nest import Leaf, nest_text
+
+
+class Nest(NamedTuple):
+    """The functions of `nest_text`."""
+
+    function: Callable[..., Any]
+    extent: Callable[..., tuple[Any, Any]]
+    first: Callable[..., Any] | None
+
+
+@functools.lru_cache(1024)
+def compiled(levels: tuple[Level, ...], leaf: Leaf, iso: bool, kept: bool = True) -> Nest:
+    """The nest of these levels with this leaf. kept: keep its machine code on disk."""
+    text = nest_text(levels, leaf, iso)
+    # numba imports the module of a function that it loads from its cache.
+    space: dict[str, Any] = {"np": np, "u8": np.uint64, "__name__": __name__}
+    path = place_text(text) if kept else None
+    exec(compile(text, path or "<nest>", "exec"), space)
+    return Nest(_fast(space["nest"], path is not None), space["extent"], space.get("first"))
+
+
+def _fast(function: Callable[..., Any], kept: bool) -> Callable[..., Any]:
+    from ..kernels import jit
+
+    # Sums may be reordered, so that they run in vectors. The order depends on the text alone, not on threads.
+    options: Any = {"cache": kept, "fastmath": {"reassoc", "contract"}, "error_model": "numpy"}
+    made: Callable[..., Any] = jit.kernel(function, **options)  # type: ignore[no-untyped-call]
+    return made
+
+
+def place_text(text: str) -> str | None:
+    """The path of a file with this text, in a folder that is private; None where there is no such folder.
+
+    A file with another content is replaced, which also makes numba forget the machine code that belongs to it.
+    """
+    name = f"nest_{hashlib.sha256(text.encode()).hexdigest()}.py"
+    for folder in _folders():
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_private(folder):
+                continue
+            path = folder / name
+            if not (_is_regular(path) and path.read_bytes() == text.encode()):
+                with tempfile.NamedTemporaryFile("wb", dir=folder, delete=False) as file:
+                    file.write(text.encode())
+                os.replace(file.name, path)
+            return str(path)
+        except OSError:
+            continue
+    return None
+
+
+def _folders() -> list[Path]:
+    """Where texts may lie: in numba's own folder if one is set, beside this package, in the user's cache."""
+    from ..kernels import jit
+
+    told: str = jit.cache_folder()  # type: ignore[no-untyped-call]
+    beside = Path(__file__).parent / "__pycache__"
+    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    own = [Path(told)] if told else [beside, *([Path(user) / "binsparse_levels"] if os.path.isabs(user) else [])]
+    return [folder / "nests" for folder in own]
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether the folder is a folder, no link, and nobody but its owner, who is this user, may write there."""
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        return False
+    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
+
+
+def _is_regular(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()

@@ -1,0 +1,38 @@
+"""The types in which sums run, and which values take part in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArrayError, OptionError, Problem
+
+_SUMS = {"b": np.int64, "i": np.int64, "u": np.uint64, "f": np.float64, "c": np.complex128}
+
+
+def sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which values of a type are summed.
+
+    >>> str(sum_type(np.dtype("int8"))), str(sum_type(np.dtype("float32")))
+    ('int64', 'float64')
+    """
+    return np.dtype(_SUMS[dtype.kind])
+
+
+def check_numeric(dtype: np.dtype[Any], path: str) -> None:
+    """Raise ArrayError for values that are not computed with."""
+    if dtype.kind not in _SUMS or (dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16)):
+        raise ArrayError(Problem(path, f"{dtype} is not computed with; convert by astype, such as astype('float64')"))
+
+
+def checked_result(dtype: Any, default: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of a result that a caller asks for."""
+    if dtype is None:
+        return default
+    try:
+        made: np.dtype[Any] = np.dtype(dtype)
+    except TypeError:
+        raise OptionError(Problem("dtype", f"{dtype!r:.40} is no type of numpy; pass one, such as 'float32'")) from None
+    check_numeric(made, "dtype")
+    return made

@@ -1,0 +1,399 @@
+"""Reductions and products equal numpy's on the dense array, in memory and from a file, on any number of threads."""
+
+import contextlib
+
+import kinds
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from strategies import VALUE_TYPES
+
+import binsparse_levels as bl
+from binsparse_levels import (
+    ArrayError,
+    BinsparseError,
+    FormatError,
+    LimitError,
+    Limits,
+    OptionError,
+    Sparse,
+    Tensor,
+    einsum,
+    foreach,
+    pack,
+    pack_dense,
+    reduce,
+    statistics,
+    testing,
+)  # fmt: skip
+from binsparse_levels.compute import store, walk
+from binsparse_levels.compute.nest import Leaf, list_fiber, nest_text
+from binsparse_levels.compute.reductions import _KEPT
+from binsparse_levels.levels import LEVELS
+
+HOWS = list(_KEPT)
+CHAINS = [
+    "CSR", "CSC", "DCSR", "COO", "DMATC", "sparse(3)", "sparse, sparse, sparse", "dense, sparse(2)", "dense, band",
+    "dense, run", "run, run", "band, sparse", "dense, hashed", "hashed, dense", "dense, n_of_m", "n_of_m", "bitmap(2)",
+    "dense, bitmap(1)", "bits(2), sparse", "bitmap(0), dense", "dense, backwards", "dense(2), bits, run",
+]  # fmt: skip
+
+
+@contextlib.contextmanager
+def nests(interpreted=True, grain=None, block=None):
+    """Nests as plain Python, trees cut into parts of few entries, files read in blocks of few entries."""
+
+    def plain(function, kept):
+        def called(*given):
+            with np.errstate(all="ignore"):
+                return function(*given)
+
+        return called
+
+    before = store._fast, walk._GRAIN, walk._BLOCK
+    store._fast = plain if interpreted else store._fast
+    walk._GRAIN, walk._BLOCK = grain or walk._GRAIN, block or walk._BLOCK
+    store.compiled.cache_clear()
+    try:
+        yield
+    finally:
+        store._fast, walk._GRAIN, walk._BLOCK = before
+        store.compiled.cache_clear()
+
+
+def cells(tensor, axes):
+    """For each cell of the result, the values that take part."""
+    whole = tensor.without_map().expand_structure()
+    dense, stored = whole.to_dense(), np.zeros(tensor.shape, bool)
+    if len(whole.unpack()[1]):
+        stored[whole.unpack()[0]] = True
+    kept = [k for k in range(tensor.ndim) if k not in axes]
+    order = [*kept, *axes]
+    shape = tuple(tensor.shape[k] for k in kept)
+    size = int(np.prod([tensor.shape[k] for k in axes], dtype=int))
+    rows = [x.transpose(order).reshape(int(np.prod(shape, dtype=int)), size) for x in (dense, stored)]
+    filled = tensor.fill_value is not None
+    return shape, [row if filled else row[there] for row, there in zip(*rows, strict=True)], rows[1]
+
+
+def naive(how, values, stored):
+    kind = values.dtype.kind
+    if how == "count":
+        return stored.sum()
+    if how == "sum":
+        return values.sum(dtype={"b": "i8", "i": "i8", "u": "u8", "f": "f8", "c": "c16"}[kind])
+    if how == "norm":
+        return np.linalg.norm(values.astype("c16" if kind == "c" else "f8"))
+    if how in ("mean", "var", "std"):
+        return getattr(np, how)(values.astype("c16" if kind == "c" else "f8")) if len(values) else np.nan
+    if how in ("min", "max") and not len(values):
+        return np.nan
+    return getattr(np, how)(values)
+
+
+def check_reduction(tensor, axes, how, **options):
+    with np.errstate(all="ignore"):
+        shape, rows, stored = cells(tensor, axes)
+        known = tensor.dtype.kind in "fc" and tensor.fill_value is None  # no value is NaN
+        if how in ("min", "max") and any(not len(row) for row in rows) and not known:
+            with pytest.raises(ArrayError, match="fill value"):
+                reduce(tensor, axes, how, **options)
+            return
+        expected = np.array([naive(how, row, there) for row, there in zip(rows, stored, strict=True)]).reshape(shape)
+    found = reduce(tensor, axes, how, **options)
+    assert np.shape(found) == shape
+    if how in ("min", "max"):
+        assert found.dtype == tensor.dtype
+    if expected.size:
+        np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6, err_msg=f"{how} {axes} {tensor!r}")
+
+
+def axes_of(data, tensor):
+    return tuple(data.draw(st.lists(st.sampled_from(range(tensor.ndim)), unique=True))) if tensor.ndim else ()
+
+
+def drawn(data, **options):
+    return data.draw(testing.tensors(kinds=tuple(LEVELS.values()), **options))
+
+
+@given(data=st.data())
+def test_reductions_are_those_of_numpy(data):
+    tensor = drawn(data, max_rank=5, max_size=3, dtypes=VALUE_TYPES)
+    with nests():
+        check_reduction(tensor, axes_of(data, tensor), data.draw(st.sampled_from(HOWS)))
+
+
+@given(data=st.data())
+def test_reductions_of_files_are_those_of_numpy(data):
+    tensor = drawn(data)
+    stored = {}
+    with contextlib.suppress(BinsparseError):
+        bl.write(stored, tensor)
+    assume(stored)
+    with nests(block=data.draw(st.integers(1, 5))):
+        check_reduction(bl.open(stored), axes_of(data, tensor), data.draw(st.sampled_from(HOWS)))
+
+
+@given(data=st.data())
+def test_maps_are_followed(data):
+    shape = tuple(data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=3)))
+    array = np.arange(np.prod(shape, dtype=int)).reshape(shape) % 3
+    map = data.draw(testing.maps(shape))
+    kinds = [level for level in ("sparse", "dense", "bitmap") for _ in map.groups]
+    format = ", ".join(data.draw(st.permutations(kinds))[: len(map.groups)])
+    tensor = pack_dense(array, format, map=map, fill_value=data.draw(st.sampled_from([None, 0, 2])))
+    stored = {}
+    bl.write(stored, tensor)
+    with nests(block=3):
+        for seen in (tensor, bl.open(stored)):
+            check_reduction(seen, axes_of(data, tensor), data.draw(st.sampled_from(HOWS)))
+
+
+@st.composite
+def products(draw, tensor):
+    """A specification for the tensor, and dense arrays."""
+    letters = "".join("abcde"[k] for k in range(tensor.ndim))
+    for k, size in enumerate(tensor.shape):  # a diagonal
+        if k and size == tensor.shape[0] and draw(st.sampled_from([False, False, True])):
+            letters = letters[:k] + "a" + letters[k + 1 :]
+    sizes = dict(zip(letters, tensor.shape, strict=True)) | {"x": 2, "y": 3}
+    dense, texts = [], []
+    for _ in range(draw(st.integers(0, 2))):
+        text = "".join(draw(st.lists(st.sampled_from(sorted(sizes)), max_size=3)))
+        count = int(np.prod([sizes[c] for c in text], dtype=int))
+        dtype = draw(st.sampled_from(["int8", "float16", "float32", "float64", "complex64", "bool", "uint64"]))
+        dense.append(np.arange(count).reshape([sizes[c] for c in text]).astype(dtype))
+        texts.append(text)
+    at = draw(st.integers(0, len(dense)))
+    texts.insert(at, letters)
+    dense.insert(at, tensor)
+    known = sorted(set("".join(texts)))
+    out = draw(st.permutations(sorted(set(letters))) | st.lists(st.sampled_from(known), unique=True)) if known else []
+    return ",".join(texts) + "->" + "".join(out), dense
+
+
+def check_product(spec, operands):
+    tensor = next(x for x in operands if isinstance(x, Tensor))
+    if tensor.fill_value is not None and tensor.fill_value != 0:
+        with pytest.raises(FormatError, match="to_dense"):
+            einsum(spec, *operands)
+        return
+    arrays = [x.to_dense() if x is tensor else x for x in operands]
+    natural = np.result_type(*arrays)
+    work = np.dtype({"b": "i8", "i": "i8", "u": "u8", "f": "f8", "c": "c16"}[natural.kind])
+    with np.errstate(all="ignore"):
+        expected = np.einsum(spec, *(x.astype(work) for x in arrays))
+        found = einsum(spec, *operands)
+        if set("".join(spec.partition("->")[0].split(","))) <= set(spec.partition("->")[2]):
+            assert found.dtype == natural
+            expected = expected.astype(natural)
+        else:
+            assert found.dtype == work
+    if isinstance(found, Tensor):
+        assert found.number_of_stored_values == tensor.without_map().expand_structure().number_of_stored_values
+        found = found.to_dense()
+    np.testing.assert_allclose(found, expected, rtol=2e-3 if natural == np.float16 else 1e-6)
+
+
+@given(data=st.data())
+def test_products_are_those_of_numpy(data):
+    tensor = drawn(data, max_size=3, dtypes=("bool", "int8", "uint64", "float32", "float64"))
+    assume(tensor.dtype.kind != "f" or np.isfinite(tensor.unpack()[1]).all())
+    with nests(block=2):
+        spec, operands = data.draw(products(tensor))
+        check_product(spec, operands)
+        stored = {}
+        bl.write(stored, tensor)
+        check_product(spec, [bl.open(stored) if x is tensor else x for x in operands])
+
+
+@given(data=st.data())
+def test_results_do_not_depend_on_threads(data):
+    tensor = drawn(data, dtypes=("float32", "int64", "complex64"), max_size=5)
+    axes, how = axes_of(data, tensor), data.draw(st.sampled_from(sorted({*HOWS} - {"min", "max"})))
+    before = bl.get_threads()
+    found = []
+    with nests(grain=data.draw(st.sampled_from([1, 2]))):
+        for threads in (1, 2):
+            bl.set_threads(threads)
+            found.append(np.asarray(reduce(tensor, axes, how)).tobytes())
+    bl.set_threads(before)
+    assert found[0] == found[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["CSR", "CSC", "COO", "dense, hashed"])
+def test_results_of_many_entries_do_not_depend_on_threads(format):
+    generator = np.random.default_rng(0)
+    coords = [generator.integers(0, 3000, 2_500_000) for _ in range(2)]
+    tensor = pack(coords, generator.random(2_500_000), (3000, 3000), format, duplicates="first", fill_value=0.5)
+    vector = generator.random(3000)
+    before, found = bl.get_threads(), []
+    bare = pack(*tensor.unpack(), tensor.shape, format)
+    for threads in (1, 2, 3):
+        bl.set_threads(threads)
+        results = [*statistics(tensor, 0), *statistics(tensor, None), bare @ vector, bare.T @ vector]
+        found.append([np.asarray(x).tobytes() for x in results])
+    bl.set_threads(before)
+    assert found[0] == found[1] == found[2]
+    np.testing.assert_allclose(bare.T @ vector, vector @ bare.to_dense())
+
+
+def listed(state, *entry):
+    state.append(tuple(entry))
+
+
+listed.py_func = listed  # as numba's functions have it
+
+
+@given(data=st.data())
+def test_foreach_visits_every_entry(data):
+    tensor = drawn(data, max_rank=5, max_size=3, dtypes=("int64", "bool", "float32"))
+    coords, values = tensor.without_map().expand_structure().unpack()
+    expected = sorted(zip(*(x.tolist() for x in coords), values.tolist(), strict=True), key=repr)
+    stored = {}
+    bl.write(stored, tensor)
+    with nests(block=2, grain=1):
+        for seen in (tensor, bl.open(stored)):
+            state = []
+            foreach(seen, listed, state)
+            assert repr(sorted([(*map(int, x[:-1]), x[-1].item()) for x in state], key=repr)) == repr(expected)
+
+
+@pytest.mark.parametrize("level", [x for kind in LEVELS.values() for x in kind.samples() if x.loop(False)], ids=str)
+@given(data=st.data())
+def test_loop_lists_what_expand_lists(level, data):
+    testing.check_loop(data.draw(testing.level_cases(level)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chain", CHAINS)
+def test_compiled_nests_are_those_of_numpy(chain):
+    format = bl.parse_format(chain)
+    generator = np.random.default_rng(0)
+    shape = (3, 5, 4, 6)[: format.rank]
+    array = np.where(generator.random(shape) < 0.3, generator.integers(1, 9, shape), 0)
+    array[..., 2:] *= "n_of_m" not in chain
+    tensor = pack_dense(array.astype(np.float32), chain, fill_value=0)
+    letters = "abcd"[: format.rank]
+    first, last = letters[0], letters[-1]
+    for how in ("sum", "max", "var"):
+        check_reduction(tensor, (format.rank - 1,), how)
+    check_reduction(tensor, (), "count")
+    vector = np.arange(tensor.shape[-1]) + 0.5
+    check_product(f"{letters},{last}x->{first}x", [tensor, np.stack([vector, vector], 1)])
+    check_product(f"{letters},{last}->{letters}", [tensor, vector])
+    np.testing.assert_allclose(tensor @ vector, array @ vector)
+
+
+def test_a_compiled_body_runs_in_parts():
+    numba = pytest.importorskip("numba")
+
+    @numba.njit
+    def add(state, i, j, value):
+        state[0][i] += value
+        state[1][j] += 1
+
+    tensor = pack_dense(np.arange(1, 10001.0).reshape(100, 100), "CSR")
+    found = []
+    for options in ({}, {"merge": lambda a, b: (a[0] + b[0], a[1] + b[1]), "threads": 2}):
+        with nests(interpreted=False, grain=500):
+            found.append(foreach(tensor, add, (np.zeros(100), np.zeros(100, np.int64)), **options))
+    for sums, counts in found:
+        np.testing.assert_array_equal(sums, tensor.to_dense().sum(1))
+        assert (counts == 100).all()
+
+
+def test_statistics_are_the_reductions():
+    tensor = pack([[0, 1, 1], [2, 0, 1]], [3, 4, -6], (2, 3), "CSR", fill_value=1)
+    stored = {}
+    bl.write(stored, tensor)
+    with nests(block=1):
+        for seen in (tensor, bl.open(stored)):
+            for axis in (None, 0, -1, (0, 1), ()):
+                for how, found in statistics(seen, axis)._asdict().items():
+                    np.testing.assert_allclose(found, reduce(tensor, axis, how), rtol=1e-12)
+    assert reduce(tensor, 0, dtype="float32").dtype == np.float32
+
+
+def test_a_view_is_reduced():
+    tensor = pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
+    assert reduce(tensor[1:, ::2], 0).tolist() == [12.0, 16.0]
+    assert (tensor[1:].T @ [1, 2]).tolist() == (tensor.to_dense()[1:].T @ [1, 2]).tolist()
+
+
+MATRIX = pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), "CSR")
+FAULTS = [
+    (lambda: einsum("ij,j->i", MATRIX, np.ones(2)), ArrayError, "'j' has size 2 here and 3 before"),
+    (lambda: einsum("ij,jk->ik", MATRIX, MATRIX), OptionError, "exactly one Tensor.*to_scipy"),
+    (lambda: einsum("ij->i", np.ones((2, 2))), OptionError, "got 0"),
+    (lambda: einsum("ij,j", MATRIX, np.ones(3)), FormatError, "'ij,j->i'"),
+    (lambda: einsum("ij->k", MATRIX), FormatError, "'k' has no size"),
+    (lambda: einsum("ij->ii", MATRIX), FormatError, "twice"),
+    (lambda: einsum("ij,j->i", MATRIX), FormatError, "2 operands, and 1"),
+    (lambda: einsum("ijk->i", MATRIX), ArrayError, "has 2 dimensions"),
+    (lambda: einsum("ij,k->ijk", MATRIX, np.ones(9), limits=Limits(dense_bytes=100)), LimitError, "dense_bytes=100"),
+    (lambda: einsum("ij,j->i", MATRIX, np.ones(3, "M8[s]")), ArrayError, "astype"),
+    (lambda: einsum("ij->", MATRIX, dtype="nothing"), OptionError, "no type of numpy"),
+    (lambda: MATRIX @ MATRIX, OptionError, "to_scipy"),
+    (lambda: MATRIX @ np.ones((3, 1, 1)), ArrayError, "einsum"),
+    (lambda: MATRIX @ {1: 2}, OptionError, "expected a dense array"),
+    (lambda: reduce(MATRIX, 0, "median"), OptionError, "choose one of sum"),
+    (lambda: reduce(MATRIX, (0, 0)), OptionError, "twice"),
+    (lambda: reduce(MATRIX, 2), IndexError, "2"),
+    (lambda: reduce(MATRIX, 0, memory="1GB"), OptionError, "number of bytes"),
+    (lambda: reduce(MATRIX, 0, limits=Limits(dense_bytes=8)), LimitError, "dense_bytes"),
+    (lambda: reduce(pack([[0]], np.array([1], "M8[s]"), 3, "CVEC"), 0), ArrayError, "astype"),
+    (lambda: reduce(pack([[0]], [1], 3, "CVEC"), (), "max"), ArrayError, "fill value"),
+    (lambda: foreach(MATRIX, listed, [], threads=0), OptionError, ">= 1"),
+    (lambda: foreach(MATRIX, "nothing", []), OptionError, "@numba.njit"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "match"), FAULTS)
+def test_errors_say_what_to_do(call, error, match):
+    with pytest.raises(error, match=match):
+        call()
+
+
+def test_a_result_beyond_the_memory():
+    stored = {}
+    bl.write(stored, MATRIX)
+    with pytest.raises(LimitError, match="larger memory="):
+        reduce(bl.open(stored), 0, memory=10)
+
+
+def test_the_loop_of_a_kind_without_one():
+    with pytest.raises(FormatError, match="has none"):
+        list(list_fiber(kinds.Backwards(), {}, [1], 0, root=False, children=0))
+
+
+class Roundabout(Sparse):
+    """A list of coordinates whose loop does not tell the first of them from its counter."""
+
+    def loop(self, root):
+        inner = "        i0 = idx0[q]\n        i1 = idx1[q]\n        yield"
+        return f"for part in range(2):\n    for q in range(part * children // 2, (part + 1) * children // 2):\n{inner}"
+
+
+def test_a_loop_is_cut_only_between_first_coordinates():
+    space = {"u8": int}
+    for level, extent in ((Sparse(2), (0, 7)), (Sparse(1), (0, 7)), (Roundabout(2), (0, 1)), (bl.Dense(2), (0, 4))):
+        exec(nest_text((level,), Leaf(("out",), "out += value"), False), space)
+        numbers = [4] * level.rank + [7]
+        assert space["extent"](numbers, *[[]] * len(level.arrays(0, True))) == extent
+    exec(nest_text((Sparse(2),), Leaf(("out",), "out += value"), False), space)
+    assert space["first"](1, [4, 4, 3], [0, 2, 2], [1, 0, 3]) == 2
+    exec(nest_text((Roundabout(2),), Leaf(("out",), "out[x0] += value"), False), space)
+    out = np.zeros(4)
+    space["nest"](0, 1, [4, 4, 3], [0, 2, 2], [1, 0, 3], [5.0, 6.0, 7.0], out)
+    assert out.tolist() == [5, 0, 13, 0]
+
+
+def test_fill_values_at_the_ends_of_their_types():
+    most = np.iinfo(np.uint64).max
+    assert int(reduce(pack([[0]], np.array([0], "u8"), 2, "CVEC", fill_value=most))) == most
+    endless = pack([[0]], np.array([1], "c16"), 3, "CVEC", fill_value=complex(np.inf, 0))
+    assert complex(reduce(endless)) == complex(np.inf, 0)
+    assert complex(reduce(endless[:1])) == 1
