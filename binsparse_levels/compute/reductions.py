@@ -41,7 +41,11 @@ _KEPT = {
 
 
 class Statistics(NamedTuple):
-    """What `statistics` returns: an array for each reduction."""
+    """What `statistics` returns: an array for each reduction.
+
+    >>> statistics(pack_dense(np.eye(2), "CSR"), 0).mean.tolist()
+    [0.5, 0.5]
+    """
 
     count: Any
     sum: Any
@@ -100,7 +104,15 @@ def reduce(
 def statistics(tensor: Tensor, axis: Axis = None, *, memory: int | None = None, limits: Limits = DEFAULT_LIMITS) -> Any:
     """Count, sum, mean, variance, standard deviation, extremes and norm along dimensions; a file is read once.
 
-    Parameters and errors are those of `reduce`.
+    Parameters
+    ----------
+    axis : the dimensions that are reduced: one, several, or None for all.
+    memory : bytes for the results and the blocks that are read from a file; by default 2**28.
+    limits : `dense_bytes` is the most that the results take.
+
+    Raises
+    ------
+    IndexError, ArrayError, LimitError : as `reduce` raises them.
 
     >>> found = statistics(pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR", fill_value=0), 1)
     >>> found.max.tolist(), found.count.tolist()

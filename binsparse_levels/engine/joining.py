@@ -36,6 +36,13 @@ class Parts(NamedTuple):
     read: Reading
 
 
+def check_kinds(levels: Sequence[Level]) -> None:
+    """Raise FormatError for kinds that are neither dense nor sparse: their trees are not joined."""
+    for level in levels:
+        if level.fused() is None:
+            raise FormatError(Problem("format", f"a {level.kind} level is not written in parts; convert it"))
+
+
 def joined(
     levels: Sequence[Level], dims: Sequence[int], parts: Parts, pad: Any, dtype: Any, values: Any
 ) -> dict[str, LazyArray]:
@@ -45,14 +52,12 @@ def joined(
     entry. Precondition: the parts are in order, and have no entry in common. Raises FormatError for kinds that are
     neither dense nor sparse, LimitError for positions beyond 2**63.
     """
+    check_kinds(levels)
     arrays: dict[str, LazyArray] = {}
     at, n = _Positions(*np.zeros((3, len(parts.first)), np.int64)), 1
     for place in places(levels, dims):
-        codes = place.level.fused()
-        if codes is None:
-            raise FormatError(Problem("format", f"a {place.level.kind} level is not written in parts; convert it"))
         here = slice(place.depth, place.depth + place.level.rank)
-        if codes[0] == DENSE:
+        if (place.level.fused() or (DENSE,))[0] == DENSE:
             n *= cells(place.dims)
             if n > INT64_MAX:
                 raise LimitError(Problem("format", f"numpy cannot count {n} positions; take a sparse level"))

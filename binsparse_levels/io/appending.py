@@ -15,7 +15,7 @@ from ..containers.base import DEFAULT_STORAGE, is_url
 from ..containers.checksums import sealed, summed
 from ..containers.replacing import hold_lock
 from ..engine.blocks import Block, read_block
-from ..engine.joining import AT_ONCE, Parts, joined
+from ..engine.joining import AT_ONCE, Parts, check_kinds, joined
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
 from ..limits import DEFAULT_LIMITS, Limits
@@ -171,6 +171,7 @@ def _joined(
     changed; by default they are checked when they are copied.
     """
     _check_alike(tensors, names)
+    check_kinds(tensors[0].format.levels)
     first, outer = tensors[0], tensors[0].format.order[0]
     trees: list[Tree] = []
     corners: list[list[Sequence[int]]] = [[], [], [], []]  # the sizes, the origin, the first entry, the last entry
