@@ -35,15 +35,29 @@ class Block(NamedTuple):
         return len(self.positions if self.entries is None else self.entries)
 
 
-def blocks_of(tree: Tree, size: int) -> Iterator[Block]:
-    """All entries of a tree in blocks of at most `size`. Of levels that share positions, the arrays are read."""
-    for start in range(0, len(tree.values), size):
+def blocks_of(tree: Tree, size: int, most: int | None = None) -> Iterator[Block]:
+    """All entries of a tree in blocks of at most `size`. Of levels that share positions, the arrays are read.
+
+    most: of a tree with more entries than that, only blocks of about so many together, at equal distances.
+    """
+    each = max(-(-_count(tree, size) // most), 1) if most is not None else 1
+    starts = range(0, len(tree.values), size)
+    for start in starts if tree.shares else starts[::each]:
         positions = range(start, min(start + size, len(tree.values)))
         if not tree.shares:
             yield Block(positions)
             continue
         count = int(_multiplicity(_owners(tree, positions)).sum())
-        yield from (Block(positions, range(k, min(k + size, count))) for k in range(0, count, size))
+        yield from (Block(positions, range(k, min(k + size, count))) for k in range(0, count, size)[::each])
+
+
+def _count(tree: Tree, size: int) -> int:
+    """The number of entries, or of positions where these are not shared."""
+    if not tree.shares:
+        return len(tree.values)
+    starts = range(0, len(tree.values), size)
+    blocks = (range(start, min(start + size, len(tree.values))) for start in starts)
+    return sum(int(_multiplicity(_owners(tree, block)).sum()) for block in blocks)
 
 
 def read_block(tree: Tree, block: Block, dtype: Any = np.int64) -> tuple[list[Array], Array]:

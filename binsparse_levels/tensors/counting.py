@@ -39,9 +39,7 @@ def blocks(tensor: Tensor, size: int, most: int | None = None) -> Iterator[tuple
         return
     if isinstance(held, Tree) and not (tensor.structure is not None and tensor._padded):
         stored_at = np.argsort(tensor.format.order)
-        found = list(blocks_of(held, size)) or [Block(range(0))]
-        count = sum(block.size for block in found)
-        for block in found if most is None or count <= most else found[:: -(-count // most)]:
+        for block in blocks_of(held, size, most) if len(held.values) else [Block(range(0))]:
             columns, values = read_block(held, block)
             yield [columns[k] for k in stored_at], values
         return
