@@ -26,14 +26,13 @@ SortedRun: TypeAlias = tuple[Array | None, int, int, bool]
 UnsortedRun: TypeAlias = tuple[Array, Array, int]
 
 _ALL = 2**64 - 1
-# How many streams a pass writes to, and how much it works on. Measured on an EPYC (L2 of 1 MiB) and a Xeon (2 MiB).
+# How many streams a pass writes to, and how much it works on. Measured on a Xeon, and small enough for an L2 of 1 MiB.
 _SPLITS = 11  # bits that a partition splits by, at most; with prefetched writes 13 cost the same
 _BUCKET = 3_000  # records that a bucket should have at least
 _RUN = 2**15  # records that are sorted and emitted together: 512 KiB, which stay in the L2 cache
 _HEAVY = 2**17  # records of a bucket that is partitioned once more, since it would leave the cache
+_COUNTED = 2**30  # records of a bucket that offsets of 32 bits reach
 MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, and compile for longer with each
-
-
 MAX_RUNS = 4  # columns in runs: with six, the compiler does not unroll the loop over them, and a key takes 200 ns
 
 
@@ -248,7 +247,8 @@ class Sorting:
     def _runs(self, records: Array, starts: Array, top: int) -> Iterator[UnsortedRun]:
         first = 0
         while first < len(starts) - 1:
-            if starts[first + 1] - starts[first] > _HEAVY and not self._by_one_digit(top):
+            size = starts[first + 1] - starts[first]
+            if size > _HEAVY and (size > _COUNTED or not self._by_one_digit(top)):
                 width = len(self._tag) + 1
                 yield from self._heavy(records[starts[first] * width : starts[first + 1] * width], top)
                 first += 1
