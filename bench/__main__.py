@@ -150,9 +150,7 @@ def _timed(row: Row, rounds: int, absent: set[str], copy: float, other: Other | 
     """copy: bytes in a second. number: of the row, for the process of another checkout."""
     with tempfile.TemporaryDirectory() as folder:
         calls, data = _calls(row, folder, absent)
-        if other is not None:
-            other.begin(number)
-        elsewhere = {} if other is None else {BEFORE: other.timing}
+        elsewhere = {BEFORE: other.timing} if other is not None and other.begin(number) else {}
         times = measured(row, calls, min(rounds, row.rounds), elsewhere)
         size = moved(data, row.ours(data)) if row.threaded else None
     judged = verdict(row, {name: found["minimum"] for name, found in times.items()})

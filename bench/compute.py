@@ -10,11 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import binsparse_levels
-from binsparse_levels import Dense, Sparse, Tensor, einsum, foreach, pack, pack_dense, reduce, write
-from binsparse_levels.compute import store
-from binsparse_levels.compute.nest import Leaf
-from binsparse_levels.compute.walk import run
+import binsparse_levels as bl
+from binsparse_levels import Dense, Sparse, Tensor, pack, pack_dense, write
 
 from . import peers
 from .row import BEST, TIME, Call, Maker, Row, Targets
@@ -91,7 +88,7 @@ def _numpy(tensor: Tensor) -> Any:
 
 
 def _pydata(tensor: Tensor) -> Any:
-    return binsparse_levels.to_sparse(tensor)
+    return bl.to_sparse(tensor)
 
 
 def _torch_coo(tensor: Tensor) -> Any:
@@ -224,6 +221,10 @@ def _bincounts(held: Held) -> Call:
 
 def _cold() -> None:
     """A nest that was never compiled."""
+    from binsparse_levels.compute import store
+    from binsparse_levels.compute.nest import Leaf
+    from binsparse_levels.compute.walk import run
+
     with tempfile.TemporaryDirectory() as folder:
         before, store._folders = store._folders, lambda: [Path(folder) / "nests"]
         store.compiled.cache_clear()
@@ -266,33 +267,34 @@ def rows(n: int) -> list[Row]:
         Row("SpMV, CSR", n, partial(square, 0), lambda h: h.tensor @ h.dense[0],
             products | {"GraphBLAS": _of(peers.graphblas_csr, _graphblas_product)}, spmv),
         Row("SpMM, CSR, 32 columns", n, partial(square, _WIDTH), lambda h: h.tensor @ h.dense[0], products, spmv),
-        Row("row sums, CSR", n, partial(square, 0), lambda h: reduce(h.tensor, 1),
+        Row("row sums, CSR", n, partial(square, 0), lambda h: bl.reduce(h.tensor, 1),
             {"scipy": _of(_scipy, lambda m, _: m.sum(1)), "GraphBLAS": _of(peers.graphblas_csr, _graphblas_sum)},
             once),
         Row("row sums, CSR, 1,000 entries in a row", small, partial(_matrix, small, small // 1000, side, 0),
-            lambda h: reduce(h.tensor, 1), {"scipy": _of(_scipy, lambda m, _: m.sum(1)), "numpy": _reduceat}, once),
-        Row("column sums, CSR", n, partial(square, 0), lambda h: reduce(h.tensor, 0),
+            lambda h: bl.reduce(h.tensor, 1), {"scipy": _of(_scipy, lambda m, _: m.sum(1)), "numpy": _reduceat}, once),
+        Row("column sums, CSR", n, partial(square, 0), lambda h: bl.reduce(h.tensor, 0),
             {"scipy": _of(_scipy, lambda m, _: m.sum(0))}, once),
         Row("sampled product (SDDMM), 32 columns", small, partial(_matrix, small, side, side, _WIDTH),
-            lambda h: einsum("ij,ir,jr->ij", h.tensor, h.dense[0], h.dense[0]).values, {"numpy": _numpy_sampled}, once),
+            lambda h: bl.einsum("ij,ir,jr->ij", h.tensor, h.dense[0], h.dense[0]).values,
+            {"numpy": _numpy_sampled}, once),
         Row("count, sum, squares, maximum by column", n // 2, partial(_matrix, n // 2, side, side, 0),
-            lambda h: foreach(h.tensor, _body(), np.zeros((h.tensor.shape[1], 4)))[:, :3],
+            lambda h: bl.foreach(h.tensor, _body(), np.zeros((h.tensor.shape[1], 4)))[:, :3],
             {"numpy": _bincounts}, once),
         *(Row(f"sum of {name}, three dimensions", small, partial(_cube, small, ""),
-              lambda h, x=axes: reduce(h.tensor, x), along(axes), deep)
+              lambda h, x=axes: bl.reduce(h.tensor, x), along(axes), deep)
           for name, axes in (("axis 0", 0), ("axis 2", 2), ("axes 1 and 2", (1, 2)))),
-        Row("MTTKRP, 32 columns", n, partial(_cube, n, ""), lambda h: einsum("ijk,jr,kr->ir", h.tensor, *h.dense),
+        Row("MTTKRP, 32 columns", n, partial(_cube, n, ""), lambda h: bl.einsum("ijk,jr,kr->ir", h.tensor, *h.dense),
             {"scipy": _scipy_mttkrp, "torch": _torch_mttkrp, "numba": _numba_mttkrp}, many),
         *(Row(f"SpMV, {format}", small, partial(_filled, small, format), lambda h: h.tensor @ h.dense[0],
               {"numpy": _of(_numpy, lambda m, x: m @ x), "scipy": _of(_scipy, lambda m, x: m @ x)}, targets)
           for format, targets in (
               ("dense, band", once), ("dense, run", once), ("dense, bitmap", {"numpy": (1.0, 1.5)}))),
         Row("sum of axes 0 and 1 from HDF5, in blocks", n, partial(_cube, n, ".h5"),
-            lambda h: reduce(binsparse_levels.open(h.path), (0, 1)), {"h5py": _by_hand}, {"h5py": (0.4, 1)}),
+            lambda h: bl.reduce(bl.open(h.path), (0, 1)), {"h5py": _by_hand}, {"h5py": (0.4, 1)}),
         Row("MTTKRP from HDF5, in blocks", n, partial(_cube, n, ".h5"),
-            lambda h: einsum("ijk,jr,kr->ir", binsparse_levels.open(h.path), *h.dense), {}, {}),
+            lambda h: bl.einsum("ijk,jr,kr->ir", bl.open(h.path), *h.dense), {}, {}),
         Row("a product of 3 entries, 1,000 times", _CALLS, partial(_matrix, 3, 3, 3, 0),
-            lambda h: [einsum("ij,j->i", h.tensor, h.dense[0]) for _ in range(_CALLS)], {}, {TIME: (0.05, 0.03)}),
+            lambda h: [bl.einsum("ij,j->i", h.tensor, h.dense[0]) for _ in range(_CALLS)], {}, {TIME: (0.05, 0.03)}),
         Row("a nest that is compiled for the first time", 3, lambda _: None, lambda _: _cold(), {}, {TIME: (0.6, 0.3)},
             threaded=False),
     ]  # fmt: skip
