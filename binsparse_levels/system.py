@@ -173,6 +173,11 @@ def is_link(status: os.stat_result) -> bool:
     return stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) == junction
 
 
+def is_private(status: os.stat_result) -> bool:
+    """Whether a file belongs to this user, and nobody else may write to it; True where the system does not tell."""
+    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
+
+
 def read_at(handle: int, out: memoryview, at: int) -> int:
     """Read bytes at offset `at` into `out` with one system call. Returns their number, 0 at the end of the file.
 

@@ -371,7 +371,7 @@ def test_convert_has_the_options_of_write(run, path, tmp_path):
     metadata = (out / "values" / "zarr.json").read_text()
     assert "gzip" in metadata
     assert "crc32c" in metadata
-    assert run("convert", path, tmp_path / "c.xyz", "--kind", "npz", "--memory", "1G") == (0, "", "")
+    assert run("convert", path, tmp_path / "c.xyz", "--kind", "npz", "--memory", "8G") == (0, "", "")
     assert read(tmp_path / "c.xyz").equals(read(path))
     told = json.loads(run("convert", path, tmp_path / "d.h5", "--json")[1])
     assert told["bytes"] == (tmp_path / "d.h5").stat().st_size

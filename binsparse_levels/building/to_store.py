@@ -29,7 +29,7 @@ from ..errors import (
 )
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike, parse_map
-from ..io.kinds import target_at
+from ..io.kinds import KINDS, target_at
 from ..io.writing import Progress
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..parallel import get_threads, set_threads
@@ -412,6 +412,9 @@ def _target(place: str | os.PathLike[str]) -> str:
     location = target_at(place, "zarr")
     if location.group is not None:
         raise OptionError(Problem(str(place), "a store is built whole; leave out the group"))
+    others = [suffix for name, kind in KINDS.items() if name != "zarr" for suffix in kind.suffixes]
+    if str(location.path).endswith(tuple(others)):
+        raise OptionError(Problem(str(place), "a build makes a Zarr folder; take the suffix .zarr"))
     if is_url(location.path):
         return str(location.path)
     path: str = os.path.realpath(location.path)

@@ -107,7 +107,7 @@ def _convert_in_memory(options: argparse.Namespace, out: str) -> None:
 
 
 def _repair(options: argparse.Namespace) -> int:
-    mended = repair(options.path, options.out, duplicates=options.duplicates)
+    mended = repair(options.path, options.out, duplicates=options.duplicates, overwrite=options.overwrite)
     if options.json:
         print_json({"path": options.out, "repairs": mended})
         return OK
@@ -142,7 +142,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "repair": (
         _repair, "repair a file that a strict reader refuses: write a new file and list the repairs", IN,
         argument("out", "a new path; its suffix selects the kind of file", metavar="OUT"),
-        argument("--duplicates", "how to merge duplicates; an error by default", choices=_DUPLICATES[1:]),
+        argument("--duplicates", "how to merge duplicates; an error by default", choices=_DUPLICATES[1:]), OVERWRITE,
     ),
     "clean": (
         _clean, "remove temporary files that interrupted writes left behind",

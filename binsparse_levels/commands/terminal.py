@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..containers.base import split_path
+from ..errors import PathExistsError, Problem
 from ..system import STANDARD_OUTPUT
 
 OK, FAULTY_INPUT, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
@@ -108,6 +109,8 @@ def write_text(options: argparse.Namespace, path: str, text: str) -> None:
             raise WrongCall("--json and - both write to standard output; leave one out")
         print(text, end="")
         return
+    if os.path.lexists(path) and not options.overwrite:
+        raise PathExistsError(Problem(path, "already exists; pass overwrite=True"))
     with wrong_call_if(OSError), open(path, "w" if options.overwrite else "x", encoding="utf-8") as file:
         file.write(text)
 

@@ -15,6 +15,7 @@ from ..errors import ArrayError, OptionError, Problem, within_memory
 from ..levels.base import Level
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_dimension
 from .nest import Leaf, known_before
@@ -97,7 +98,7 @@ def reduce(
     """
     if how not in _KEPT:
         raise OptionError(Problem("how", f"{how!r:.40} is no reduction; choose one of {', '.join(_KEPT)}"))
-    return _reduced(tensor, axis, (how,), dtype, memory, limits)[0]
+    return _reduced(as_tensor(tensor), axis, (how,), dtype, memory, limits)[0]
 
 
 @within_memory
@@ -118,7 +119,7 @@ def statistics(tensor: Tensor, axis: Axis = None, *, memory: int | None = None, 
     >>> found.max.tolist(), found.count.tolist()
     ([3.0, 6.0], [1, 2])
     """
-    return Statistics(*_reduced(tensor, axis, Statistics._fields, None, memory, limits))
+    return Statistics(*_reduced(as_tensor(tensor), axis, Statistics._fields, None, memory, limits))
 
 
 def _reduced(

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..levels import Level
+from ..system import is_private
 from .nest import Leaf, nest_text
 
 
@@ -87,7 +88,7 @@ def _is_private(folder: Path) -> bool:
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
         return False
-    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
+    return is_private(status)
 
 
 def _is_regular(path: Path) -> bool:

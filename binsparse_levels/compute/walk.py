@@ -23,6 +23,7 @@ from ..formats.structure import expand
 from ..levels import listing
 from ..levels.positions import Array
 from ..limits import as_integer
+from ..tensors.foreign import as_tensor
 from ..tensors.mapping import Through
 from ..tensors.tensor import Tensor
 from .nest import Leaf, is_told
@@ -198,7 +199,7 @@ def foreach(
     if not kernels.jit.is_compiled(body):  # type: ignore[no-untyped-call]
         what = f"expected a function compiled by numba, got {type(body).__name__}; decorate it with @numba.njit"
         raise OptionError(Problem("body", what))
-    number, allowed = _checked_threads(threads), checked_memory(memory)
+    tensor, number, allowed = as_tensor(tensor), _checked_threads(threads), checked_memory(memory)
     read = blocks(tensor, allowed, 0)
     whole = walkable(tensor) if read is None else tensor
     order = whole.format.order if read is None else tuple(range(tensor.ndim))

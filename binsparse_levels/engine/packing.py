@@ -314,7 +314,8 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
         values = items_at(tree.values, positions)
     dims = tuple(tree.dims[k] for k in order)
     runs: tuple[Array | None, ...] = ()
-    if ordered < rank and kernels.worth(count) and sorting.layout(dims) and all(level.fused() for level in levels):
+    fused = all(level.fused() for level in levels) and any(pointers is None for _, pointers in columns)
+    if ordered < rank and fused and kernels.worth(count) and sorting.layout(dims):
         inner = [k for k, (_, p) in enumerate(columns) if p is not None][-sorting.MAX_RUNS :]
         made: list[tuple[Array, Array | None]] = [
             (x, None) if p is None else _filled(x, p) if k in inner else (repeat_to(x, p, count), None)

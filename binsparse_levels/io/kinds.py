@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..containers.base import is_url, split_path
 from ..containers.direct import open_zip
-from ..errors import ContainerError, OptionError, PathMissingError, Problem
+from ..errors import BinsparseError, ContainerError, OptionError, PathMissingError, Problem
 
 # What users name: a path, PATH:GROUP, a URL, a store of zarr's, an open group of h5py's or zarr's, a mapping.
 Place: TypeAlias = Any
@@ -228,7 +228,7 @@ def target_at(place: Place, name: str | None) -> Location:
         if name is not None and KINDS[name].module != KINDS[usual].module:
             raise OptionError(Problem("kind", f"{name} is written to a path, not to a {type(path).__name__}; give one"))
         return Location(path, group, name or usual, path)
-    name = name or _by_suffix(path)
+    name = name or (_of_parent(path) if group else None) or _by_suffix(path)
     if name is None:
         suffixes = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)
         raise ContainerError(Problem(path, f"unknown suffix; known are {suffixes}; or pass kind="))
@@ -236,6 +236,13 @@ def target_at(place: Place, name: str | None) -> Location:
     if not is_url(path) and not os.path.isdir(folder):
         raise PathMissingError(Problem(folder, "no such folder; make it first"))
     return Location(path, group, name, path)
+
+
+def _of_parent(path: str) -> str | None:
+    """The kind of the file at a path, if groups in it have to be written as that kind, else None."""
+    with contextlib.suppress(BinsparseError), resolved(path) as found:
+        return found.name if found.kind.tensors and "group" in found.kind.writes else None
+    return None
 
 
 def split_place(place: Place) -> tuple[Any, str | None]:

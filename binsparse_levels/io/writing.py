@@ -220,7 +220,12 @@ def write_all(
 
 @within_memory
 def repair(
-    path: Place, out: Place, *, duplicates: Duplicates | None = None, limits: Limits = DEFAULT_LIMITS
+    path: Place,
+    out: Place,
+    *,
+    duplicates: Duplicates | None = None,
+    overwrite: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> list[str]:
     """Read a file leniently, write the repaired tensor to a new file, and return the list of repairs.
 
@@ -232,6 +237,7 @@ def repair(
     path : the faulty file, as for `read`.
     out : the new file, as for `write`.
     duplicates : how to merge repeated coordinates: "sum", "first" or "last". By default they are an error.
+    overwrite : replace what is at `out`.
     limits : as for `read`.
 
     Raises the errors of `read` and `write`.
@@ -246,5 +252,5 @@ def repair(
     with warnings.catch_warnings(record=True) as caught, resolved(path) as location:
         warnings.simplefilter("always", DialectWarning)
         tensor = read(location, lenient=not location.kind.tensors, duplicates=duplicates, limits=limits)
-    write(out, tensor, limits=limits)
+    write(out, tensor, overwrite=overwrite, limits=limits)
     return [str(found.message) for found in caught if issubclass(found.category, DialectWarning)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -74,6 +75,8 @@ def _converted(thing: Any) -> Tensor:
     if hasattr(thing, "__binsparse__"):
         return _called("protocol", "from_binsparse", thing)
     name = type(thing).__qualname__ if type(thing).__module__ == "builtins" else qualified(thing)
+    if isinstance(thing, str | os.PathLike):
+        raise TypeError(f"expected a Tensor or an array of another library, got the path {str(thing)!r:.80}; open it")
     streams = _TABLE if hasattr(thing, "__arrow_c_stream__") else _HINTS["builtins"]
     hint = _row(_HINTS, type(thing)) or streams
     raise TypeError(f"expected a Tensor or an array of another library, got {name}; {hint}")
