@@ -664,3 +664,14 @@ def test_the_scripts_for_batch_systems_run(tmp_path, monkeypatch):
     assert made.returncode == 0, made.stderr
     expected = pack(list(columns.values()), np.ones(rows), (5000,) * 3, "sparse, sparse, sparse", duplicates="sum")
     assert read(tmp_path / "tensor.zarr").equals(expected)
+
+
+def test_a_page_never_replaces_its_tensor(run, path, tmp_path):
+    before = path.read_bytes()
+    status, _, error = run("report", path, "-o", path, "--overwrite")
+    assert status != 0
+    assert "name another file" in error
+    assert path.read_bytes() == before
+    (tmp_path / "a.html").write_text("")
+    assert "already exists; pass --overwrite" in run("report", path, "-o", tmp_path / "a.html")[2]
+    assert run("head", path, "--count", "9" * 20)[0] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -162,7 +163,7 @@ def first_entries(tensor: Tensor, count: int) -> list[tuple[tuple[int, ...], Any
         for coords, values in blocks(tensor, min(count, 2**20))
         for k in range(len(values))
     )
-    return list(islice(entries, count))
+    return list(islice(entries, min(count, sys.maxsize)))
 
 
 def _labelled(coordinate: int, known: Any) -> str:

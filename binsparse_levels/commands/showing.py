@@ -93,6 +93,8 @@ def _report(options: argparse.Namespace) -> int:
         made = report(options.path)
     out = options.output or f"{os.path.splitext(os.path.basename(options.path.rstrip('/')))[0]}.html"
     faults = [str(fault) for fault in made.faults]
+    if os.path.exists(out) and os.path.exists(options.path) and os.path.samefile(out, options.path):
+        raise WrongCall(f"{out}: holds the tensor itself; name another file for the page")
     write_text(options, out, made.html)
     tell_written(options, out, faults=faults)
     if faults and not options.json:

@@ -22,7 +22,7 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.tensor import Tensor
 from .nest import Leaf, known_before
 from .store import compiled
-from .types import check_numeric, checked_result, sum_type
+from .types import check_numeric, checked_result, common_type, sum_type
 from .walk import blocks, checked_memory, native, run, run_in_parts, walkable
 
 _LETTERS = string.ascii_letters
@@ -135,7 +135,9 @@ def _einsum(parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memor
     dense = [native(x) for x in dense]
     work = sum_type(natural)
     result = checked_result(dtype, work if parsed.sums else natural)
-    work = np.result_type(work, sum_type(result))
+    if work.kind == "c" != result.kind:
+        raise OptionError(Problem("dtype", f"the products are complex, and {result} is not; take a complex type"))
+    work = common_type(work, sum_type(result))
     shape = [sizes[c] for c in parsed.out]
     if parsed.is_tensor:
         return _as_tensor(parsed, tensor, dense, sizes, work, result)

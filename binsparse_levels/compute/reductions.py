@@ -11,16 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ..engine.tree import Tree
-from ..errors import ArrayError, OptionError, Problem, within_memory
+from ..errors import ArrayError, LimitError, OptionError, Problem, within_memory
 from ..levels.base import Level
 from ..levels.positions import Array
-from ..limits import DEFAULT_LIMITS, Limits
+from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_dimension
 from .nest import Leaf, known_before
 from .store import compiled
-from .types import check_numeric, checked_result, sum_type
+from .types import check_numeric, checked_result, common_type, sum_type
 from .walk import blocks, checked_memory, run, run_in_parts, walkable
 
 Axis: TypeAlias = int | Sequence[int] | None
@@ -96,7 +96,7 @@ def reduce(
     >>> reduce(tensor, 0, "sum").tolist(), float(reduce(tensor, None, "mean"))
     ([4.0, 6.0, 3.0], 2.1666666666666665)
     """
-    if how not in _KEPT:
+    if not isinstance(how, str) or how not in _KEPT:
         raise OptionError(Problem("how", f"{how!r:.40} is no reduction; choose one of {', '.join(_KEPT)}"))
     return _reduced(as_tensor(tensor), axis, (how,), dtype, memory, limits)[0]
 
@@ -210,7 +210,7 @@ def _type_of(name: str, dtype: np.dtype[Any], result: np.dtype[Any]) -> np.dtype
     if name in ("squares", "total"):
         return np.dtype(np.float64)
     if name == "sum":
-        return np.result_type(sum_type(dtype), sum_type(result))
+        return common_type(sum_type(dtype), sum_type(result))
     return {"b": np.dtype(np.uint8), "f": np.promote_types(dtype, np.float32)}.get(dtype.kind, dtype)
 
 
@@ -318,7 +318,9 @@ def _finished(
     """A reduction of all cells, of which the sums know the stored ones."""
     fill = tensor.fill_value
     count = sums.get("count")
-    rest: Any = 0 if fill is None or count is None else cells - count
+    if fill is not None and count is not None and how != "count" and cells > INT64_MAX:
+        raise LimitError(Problem("axis", f"{cells} cells are more than an integer counts; reduce fewer dimensions"))
+    rest: Any = 0 if fill is None or count is None or how == "count" else cells - count
     number: Any = count if fill is None else cells
     with np.errstate(all="ignore"):
         if how == "count":

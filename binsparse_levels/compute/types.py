@@ -20,6 +20,15 @@ def sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(_SUMS[dtype.kind])
 
 
+def common_type(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    """The type for sums in both types. Signed and unsigned integers have the same sums of 64 bits: they stay integers.
+
+    >>> str(common_type(np.dtype("int64"), np.dtype("uint64")))
+    'uint64'
+    """
+    return b if {a.kind, b.kind} == {"i", "u"} else np.result_type(a, b)
+
+
 def check_numeric(dtype: np.dtype[Any], path: str) -> None:
     """Raise ArrayError for values that are not computed with."""
     if dtype.kind not in _SUMS or (dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16)):

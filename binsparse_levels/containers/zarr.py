@@ -117,9 +117,9 @@ class ZarrReader:
         with touching(ATTRIBUTE):
             attributes = self._strict_attributes() if self._attributes is None else self._attributes
         if ATTRIBUTE not in attributes:
-            if self._group.store.supports_listing and any(
-                True for _ in self._group.array_keys()
-            ):  # the header is written last
+            with touching(self._group.path):
+                arrays = self._group.store.supports_listing and any(True for _ in self._group.array_keys())
+            if arrays:  # the header is written last
                 raise IncompleteError(Problem(str(self._group.store_path), "arrays without a header; write it again"))
             raise ContainerError(Problem(self._group.path, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
         header = attributes[ATTRIBUTE]

@@ -68,6 +68,7 @@ def read_block(tree: Tree, block: Block, dtype: Any = np.int64) -> tuple[list[Ar
     levels, positions = _owners(tree, block.positions), block.positions
     values = np.asarray(tree.values[positions.start : positions.stop])
     if any(not isinstance(level.spans, int) for level in levels):
+        _check_reached(tree, levels)
         columns, at = _listed(levels, block.entries)
         return [x.astype(dtype, copy=False) for x in columns], values[at]
     parts = []
@@ -95,6 +96,17 @@ def _owners(tree: Tree, positions: range) -> list[Owners]:
             raise ArrayError([at_name(problem, place) for problem in error.problems]) from None
         children = found[0].fibers
     return found
+
+
+def _check_reached(tree: Tree, levels: Sequence[Owners]) -> None:
+    """Raise ArrayError where a fiber has entries, and no entry of the levels above reaches it."""
+    reached = np.ones(len(levels[0].fibers), bool)
+    for place, (fibers, counts, _, spans) in zip(tree.places, levels, strict=True):
+        if not place.level.padded and (lost := ~reached & (np.broadcast_to(counts, len(fibers)) > 0)).any():
+            what = f"fiber {fibers[int(lost.argmax())]} has entries, but belongs to none in the level above"
+            raise ArrayError(at_name(Problem(next(iter(place.arrays)), what), place))
+        reached = np.repeat(reached, counts)
+        reached = reached & np.broadcast_to(spans, len(reached)).astype(bool)
 
 
 def _multiplicity(levels: Sequence[Owners]) -> Array:

@@ -202,7 +202,7 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
     """The entries, sorted and unique: for few entries, and for keys of more than two words."""
     count, coords = entries.count, entries.coords
     given = zip(coords, entries.dims, strict=True) if count and not entries.trusted else ()
-    if any(words(x).max() >= size for x, size in given):
+    if any(_any_outside(x, size) for x, size in given):
         raise ArrayError(list(_range_problems(entries)))
     if cells(entries.dims) <= INT64_MAX:
         number = number_cells(entries.dims, np.zeros(count, np.int64), coords)
@@ -226,6 +226,12 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
         elif not entries.iso:
             values = values[new if duplicates == "first" else np.append(new[1:], True)]
     return Entries(entries.dims, coords, values, entries.iso, entries.order)
+
+
+def _any_outside(x: Array, size: int) -> bool:
+    """Whether a coordinate is negative or not below `size`. Precondition: at least one."""
+    unsigned = words(x)  # in which a negative one is large
+    return bool(unsigned.max() >= (size if x.dtype.kind == "u" else min(size, 2 ** (8 * unsigned.itemsize - 1))))
 
 
 def _range_problems(entries: Entries) -> Iterator[Problem]:

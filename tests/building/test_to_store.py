@@ -402,6 +402,7 @@ def test_targets_that_are_refused(tmp_path):
         ("there.zarr", {}, FileExistsError),
         ("none/a.zarr", {}, FileNotFoundError),
         ("a.zarr:g", {}, OptionError),
+        ("a.h5", {}, OptionError),
     ):
         with pytest.raises(error):
             build(chunk, f"{tmp_path}/{name}", SHAPE, "sparse(3)", count=10, duplicates="sum", **options)

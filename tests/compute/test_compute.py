@@ -2,6 +2,7 @@
 
 import contextlib
 
+import h5py
 import kinds
 import numpy as np
 import pytest
@@ -397,3 +398,40 @@ def test_fill_values_at_the_ends_of_their_types():
     endless = pack([[0]], np.array([1], "c16"), 3, "CVEC", fill_value=complex(np.inf, 0))
     assert complex(reduce(endless)) == complex(np.inf, 0)
     assert complex(reduce(endless[:1])) == 1
+
+
+@pytest.mark.parametrize(("format", "name"), [("dense, bitmap, sparse", "bitmap_1"), ("dense, bits, sparse", "bits_1")])
+def test_entries_that_no_level_reaches_are_refused(tmp_path, format, name):
+    dense = np.zeros((4, 16, 3))
+    dense[:, ::3, 1] = np.arange(1, 25).reshape(4, 6)
+    bl.write(tmp_path / "a.h5", bl.pack_dense(dense, format))
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        file[next(key for key in file if key.startswith(name[:4]))][0] = 0
+    for call in (lambda: bl.reduce(bl.open(tmp_path / "a.h5")), lambda: bl.read(tmp_path / "a.h5")):
+        with pytest.raises(bl.ArrayError, match="pointers_to_2: fiber 0 has entries, but belongs to none"):
+            call()
+
+
+def test_more_cells_than_an_integer_counts():
+    tensor = bl.pack([[0], [0]], [3.0], (2**62, 2), "DCSR", fill_value=0)
+    assert bl.reduce(tensor, None, "count") == 1
+    assert bl.reduce(tensor) == 3
+    with pytest.raises(bl.LimitError, match="reduce fewer dimensions"):
+        bl.reduce(tensor, None, "max")
+
+
+def test_sums_of_integers_stay_exact_in_the_other_signedness():
+    tensor = bl.pack([[0, 1]], np.array([2**53, 1]), (2,), "sparse", fill_value=0)
+    assert bl.reduce(tensor, None, dtype="uint64") == 2**53 + 1
+    assert bl.einsum("i,i->", tensor, np.ones(2, np.int64), dtype="uint64") == 2**53 + 1
+
+
+def test_what_cannot_be_computed_names_the_argument():
+    tensor = bl.pack_dense(np.eye(3) * 1j, "CSR")
+    with pytest.raises(bl.OptionError, match="dtype: the products are complex"):
+        bl.einsum("ij,i->ij", tensor, np.ones(3), dtype="float64")
+    with pytest.raises(TypeError, match=r"got the path 'a\.h5'; open it"):
+        bl.reduce("a.h5")
+    with pytest.raises(bl.OptionError, match="is no reduction"):
+        bl.reduce(tensor, None, ["sum"])
+    assert bl.reduce(np.eye(3)) == 3

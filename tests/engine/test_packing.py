@@ -481,3 +481,16 @@ def test_pointers_of_uint64_into_dense_dimensions():
 def test_zero_keeps_its_sign():
     values = pack([[0]], -0.0, (3,), "dense").values
     assert np.signbit(values).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8", ">i4"])
+@pytest.mark.parametrize("format", ["CSR", "sparse, hashed", "sparse, run"])
+def test_a_negative_coordinate_of_any_type_is_refused_in_any_dimension(kind, format):
+    coords = np.array([1, 0], kind), np.array([-1, 0], kind)
+    with pytest.raises(ArrayError, match=r"coords\[1\]\[0\]: -1 is outside"):
+        pack(coords, [1.0, 2.0], (4, 2**33), format)
+
+
+def test_an_unsigned_coordinate_may_have_the_first_bit():
+    tensor = pack([np.array([1, 0], "u4"), np.array([2**32 - 1, 0], "u4")], [1.0, 2.0], (4, 2**33), "CSR")
+    assert tensor.unpack()[0][1].tolist() == [0, 2**32 - 1]

@@ -519,3 +519,17 @@ def test_suffixes_zip_files_and_urls(tmp_path):
     with pytest.raises(FormatError, match="dimension 0 size 7"):
         write(f"{url}:layers/b", CSR[:7].load(), kind="anndata")
     assert list_tensors(url) == ["X", "layers/a"]
+
+
+@pytest.mark.parametrize("name", ["a.zarr", "a.h5"])
+def test_a_write_into_a_store_of_anndata_is_anndatas_own(tmp_path, name):
+    matrix = scipy.sparse.random_array((5, 4), density=0.5, format="csr", rng=0)
+    made = anndata.AnnData(matrix.copy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made.write_zarr(tmp_path / name) if name.endswith("zarr") else made.write_h5ad(tmp_path / name)
+    write(f"{tmp_path / name}:layers/q", matrix)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = anndata.read_zarr(tmp_path / name) if name.endswith("zarr") else anndata.read_h5ad(tmp_path / name)
+    assert (found.layers["q"] != matrix).nnz == 0

@@ -9,6 +9,7 @@ import pytest
 
 from binsparse_levels import ArrayError, LimitError, Tensor, cli, pack, read, repair, write
 from binsparse_levels.containers.replacing import clean_folder, replacing
+from binsparse_levels.errors import PathExistsError
 from binsparse_levels.io import write_arrays
 from binsparse_levels.limits import Limits
 
@@ -147,3 +148,12 @@ def test_text_is_repaired_too(tmp_path):
     (tmp_path / "a.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1.5\n1 1 2.5\n")
     repair(tmp_path / "a.mtx", tmp_path / "out.h5", duplicates="sum")
     assert read(tmp_path / "out.h5").values.tolist() == [4.0]
+
+
+def test_repair_replaces_a_file_when_it_is_told_to(tmp_path):
+    path, tensor = stored(tmp_path, indices_1=(slice(0, 3), [17, 4, 40]))
+    write(tmp_path / "out.h5", tensor)
+    with pytest.raises(PathExistsError):
+        repair(path, tmp_path / "out.h5")
+    assert repair(path, tmp_path / "out.h5", overwrite=True)
+    assert cli.main(["repair", str(path), str(tmp_path / "out.h5"), "--overwrite"]) == 0
