@@ -102,11 +102,12 @@ def _check_reached(tree: Tree, levels: Sequence[Owners]) -> None:
     """Raise ArrayError where a fiber has entries, and no entry of the levels above reaches it."""
     reached = np.ones(len(levels[0].fibers), bool)
     for place, (fibers, counts, _, spans) in zip(tree.places, levels, strict=True):
-        if not place.level.padded and (lost := ~reached & (np.broadcast_to(counts, len(fibers)) > 0)).any():
-            what = f"fiber {fibers[int(lost.argmax())]} has entries, but belongs to none in the level above"
+        owners = np.repeat(np.arange(len(fibers)), counts)
+        stored = np.broadcast_to(spans, len(owners)).astype(bool)
+        if not place.level.padded and (lost := stored & ~reached[owners]).any():
+            what = f"fiber {fibers[int(owners[lost.argmax()])]} has entries, but belongs to none in the level above"
             raise ArrayError(at_name(Problem(next(iter(place.arrays)), what), place))
-        reached = np.repeat(reached, counts)
-        reached = reached & np.broadcast_to(spans, len(reached)).astype(bool)
+        reached = stored & reached[owners]
 
 
 def _multiplicity(levels: Sequence[Owners]) -> Array:
