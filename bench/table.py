@@ -28,6 +28,9 @@ def board(found: Sequence[dict[str, Any]]) -> Iterable[str]:
 
 def _before(row: dict[str, Any]) -> Iterable[str]:
     """The time of the other checkout, how much faster ours is, the ratio of the verdict before and now."""
+    if BEFORE not in row["times"]:  # the other package lacks the operation
+        yield from ("", "")
+        return
     before, ours = (row["times"][name]["minimum"] for name in (BEFORE, OURS))
     ratio = row["verdict"]["ratio"]
     judged = "" if ratio is None else f", ratio {_number(ratio * ours / before)} → {_number(ratio)}"
