@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 
 import binsparse_levels
-from bench import machine, results, table
-from bench.moved import moved
-from bench.picture import growth_picture
 from binsparse_levels.building.running import STAGES
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT))  # the board is no part of the package
+
+from bench import machine, results, table  # noqa: E402
+from bench.moved import moved  # noqa: E402
+from bench.picture import growth_picture  # noqa: E402
 
 
 def bench(*arguments):

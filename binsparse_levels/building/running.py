@@ -18,6 +18,8 @@ run twice at once, leaves the same object, so that a build goes on wherever it w
 
 from __future__ import annotations
 
+import contextlib
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed, wait
@@ -33,6 +35,7 @@ from . import partitions, trees
 from .planning import Work
 
 _RETRIES = 3  # of a task, after a worker's death
+_PATIENCE = 300  # tenths of a second for tasks that were cancelled
 
 
 class Stage(NamedTuple):
@@ -175,6 +178,20 @@ def _on_dask(client: Any, step: Callable[[int], Any], numbers: Sequence[int]) ->
         raise ContainerError(Problem("client", what)) from error
     finally:
         client.cancel(waiting)
+        _until_ended(client, name)
+
+
+def _until_ended(client: Any, name: str) -> None:
+    """Wait for tasks of this name that run although they are cancelled: they write into the folder of the work."""
+
+    def runs(dask_worker: Any) -> bool:
+        return any(str(task.key).startswith(name) for task in dask_worker.state.all_running_tasks)
+
+    for _ in range(_PATIENCE):
+        with contextlib.suppress(Exception):  # workers that have gone
+            if not any(client.run(runs).values()):
+                return
+        time.sleep(0.1)
 
 
 def workers(client: Any) -> tuple[int, int | None]:

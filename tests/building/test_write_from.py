@@ -369,7 +369,7 @@ def test_columns_that_are_not_named_or_not_there(tmp_path):
         ({"dims": ["i", "k"], "values": "v"}, "columns.k: no such column; the table has i, j, v"),
     ):
         with pytest.raises(OptionError, match=told):
-            write_from(table, tmp_path / "a.h5", (2, 3), "CSR", memory=2**30, **options)
+            write_from(table, tmp_path / "a.h5", (2, 3), "CSR", memory=2**33, **options)
     assert os.listdir(tmp_path) == []
 
 
@@ -424,17 +424,17 @@ def test_chunks_that_are_refused(tmp_path, chunk, told, place):
 def test_integers_that_do_not_fit_are_not_cut(tmp_path):
     for values, dtype in (([300], "int8"), ([-1], "uint8"), ([2**63], "int64"), ([2**40], "int32")):
         with pytest.raises(ArrayError, match="values"):
-            write_from([([[0], [0]], values)], tmp_path / "a.h5", (5, 3), "CSR", memory=2**30, dtype=dtype)
+            write_from([([[0], [0]], values)], tmp_path / "a.h5", (5, 3), "CSR", memory=2**33, dtype=dtype)
         chunks = [([[1], [0]], np.ones(1, dtype)), ([[0], [0]], values)]
         with pytest.raises(ArrayError, match="values"):
-            write_from(chunks, tmp_path / "a.h5", (5, 3), "CSR", memory=2**30)
+            write_from(chunks, tmp_path / "a.h5", (5, 3), "CSR", memory=2**33)
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("wrong", [5, "text", [5], [(1, 2, 3)], [{"a": 1, "b": 2}], ["ab"], [None]])
 def test_what_is_no_stream(tmp_path, wrong):
     with pytest.raises((TypeError, ArrayError)):
-        write_from(wrong, tmp_path / "a.h5", (5, 3), "CSR", memory=2**30)
+        write_from(wrong, tmp_path / "a.h5", (5, 3), "CSR", memory=2**33)
     assert os.listdir(tmp_path) == []
 
 
@@ -460,14 +460,14 @@ def test_a_target_that_is_there_is_told_before_the_stream_is_read(tmp_path):
         yield
 
     with pytest.raises(FileExistsError):
-        write_from(never(), tmp_path / "a.h5", (2, 2), "CSR", memory=2**30)
+        write_from(never(), tmp_path / "a.h5", (2, 2), "CSR", memory=2**33)
 
 
 @pytest.mark.parametrize("chunks", [[], [([[], []], [])] * 3])
 def test_an_empty_stream(tmp_path, chunks):
     with pytest.raises(OptionError, match="dtype") if not chunks else contextlib.nullcontext():
-        write_from(chunks, tmp_path / "a.h5", (5, 3), "CSR", memory=2**30)
-    write_from(chunks, tmp_path / "a.h5", (5, 3), "CSR", memory=2**30, dtype="int16", overwrite=True)
+        write_from(chunks, tmp_path / "a.h5", (5, 3), "CSR", memory=2**33)
+    write_from(chunks, tmp_path / "a.h5", (5, 3), "CSR", memory=2**33, dtype="int16", overwrite=True)
     alike(read(tmp_path / "a.h5"), pack([[], []], np.empty(0, "int16"), (5, 3), "CSR"))
 
 

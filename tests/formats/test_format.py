@@ -99,7 +99,7 @@ def test_families_everywhere():
     assert str(pack_dense(tensor.to_dense(), "csf", map="0, (1 2)").format) == "DCSR"
     assert tensor.load("COO").format == advise(tensor).candidate("COO").format
     store = {}
-    write_from([tensor.unpack()], store, tensor.shape, "COO", memory=2**30)
+    write_from([tensor.unpack()], store, tensor.shape, "COO", memory=2**33)
     assert str(read(store).format) == "sparse(3)"
     convert(store, target := {}, "CSF")
     assert read(target).format == tensor.format

@@ -520,7 +520,7 @@ def test_larger_than_memory(tmp_path):
     tensor = pack_dense(MATRIX, "CSR").convert("sparse(2), sparse(2)", map=IndexMap.blocks(MATRIX.shape, 2))
     source, target = str(tmp_path / "t.h5"), str(tmp_path / "u.h5")
     bl.write(source, tensor)
-    bl.convert(source, target, "dense, sparse(3)", memory=2**30)
+    bl.convert(source, target, "dense, sparse(3)", memory=2**33)
     assert bl.read(target).map == tensor.map
     assert bl.read(target).equals(tensor)
     with pytest.raises(FormatError, match="through a map"):
@@ -538,7 +538,7 @@ def test_files_are_converted_to_another_map(tmp_path):
     bl.convert(target, source, map="(0 1)", overwrite=True)
     assert str(bl.read(source).format) == "CVEC"
     with pytest.raises(bl.OptionError, match="memory"):
-        bl.convert(source, target, "CSR", map="0, 1", memory=2**30, overwrite=True)
+        bl.convert(source, target, "CSR", map="0, 1", memory=2**33, overwrite=True)
 
 
 def test_what_a_tensor_without_a_map_says():
