@@ -110,6 +110,11 @@ def test_the_reader_is_plain():
     assert named <= {"h5py", "numpy", *sys.stdlib_module_names}
 
 
+def is_ours(format):
+    """Whether the page knows all kinds; other tests of this process may have registered more."""
+    return all(type(level).__module__.startswith("binsparse_levels.") for level in format.levels)
+
+
 @pytest.mark.slow
 @given(
     st.data(),
@@ -120,6 +125,7 @@ def test_the_reader_is_plain():
 )
 def test_any_tree(tmp_path_factory, data, options, storage):
     tensor = data.draw(testing.tensors())
+    assume(is_ours(tensor.format))
     written(tmp_path_factory.getbasetemp() / "any.h5", tensor, **options, **storage)
 
 
@@ -133,6 +139,7 @@ def test_any_map(tmp_path_factory, data):
     chosen = chosen or places[: not shape]
     coords = np.array(chosen, np.int64).reshape(len(chosen), len(shape)).T
     format = data.draw(testing.formats(min_rank=len(map.groups), max_rank=len(map.groups)))
+    assume(is_ours(format))
     tensor = bl.pack(coords, np.arange(1.0, len(chosen) + 1), shape, format, map=map, fill_value=0)
     again = written(tmp_path_factory.getbasetemp() / "map.h5", tensor)
     assert str(again.map) == str(map)
