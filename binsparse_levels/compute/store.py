@@ -86,9 +86,7 @@ def _folders() -> list[Path]:
 def _is_private(folder: Path) -> bool:
     """Whether the folder is a folder, no link, and nobody but its owner, who is this user, may write there."""
     status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode):
-        return False
-    return is_private(status)
+    return stat.S_ISDIR(status.st_mode) and is_private(status)
 
 
 def _is_regular(path: Path) -> bool:

@@ -28,7 +28,8 @@ def mirror_tree(tree: Tree, mirrored: Callable[[Array], Array], *, above: bool, 
     turned = convert_tree(tree, tree.levels, (1, 0), 0, limits)
     count = 2 * len(tree.values)
     dtype = index_dtype(tree.dims, count)
-    names = [tree.places[1].arrays[role].name for role in ("ptr", "idx0")]
+    specs = tree.places[1].arrays.values()
+    names = [next(spec.name for spec in specs if spec.dimension == dimension) for dimension in (None, 0)]
 
     def given(half: Tree, values: Array) -> tuple[Array, ...]:
         pointers, indices = (words(half.arrays[name].astype(dtype, copy=False)) for name in names)

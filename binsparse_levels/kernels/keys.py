@@ -38,7 +38,7 @@ def key_in_runs(runs, at, i):
     for d in range(len(items)):
         k = at[d] + u8(ends[d][at[d]] <= i)
         at = put_in_tuple(at, d, k)
-        x = u8(items[d][k])
+        x = u8(items[d][k])  # as in `key_at`: with a function for both, the compiler unrolls fewer dimensions
         if len(right) == 1:
             a |= x << right[0][d]
         else:
