@@ -87,17 +87,17 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     stays = in_order and codes[-1] != DENSE  # an entry a position, in the order that they have
     summed = duplicates == "sum" and not in_order
     cargo = None if values is None or stays else _Cargo(values, summed)
-    runs: list[sorting.SortedRun] | None = [(None, 0, entries.count, False)] if in_order else None
+    runs: list[sorting.SortedRun] | None = [(None, entries.count, False)] if in_order else None
     if not in_order:
         keep = plan.dense_below or (summed and cargo is not None and cargo.by_number)
         payload = cargo.words() if cargo else None
         partition = sorting.Sorting(columns, entries.runs, payload, plan.layout, low_bits, entries.trusted, keep)
 
         def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:
-            records, begin, end, repeats = partition.sort(run)
+            records, count, repeats = partition.sort(run)
             if repeats and duplicates == "first":
-                end = int(kernels.sorting.keep_first(records, plan.layout.tag, begin, end))
-            return records, begin, end, repeats
+                count = int(kernels.sorting.keep_first(records, plan.layout.tag, count))
+            return records, count, repeats
 
         if keep:
             runs = parallel.each(prepared, partition.runs)
@@ -132,7 +132,7 @@ def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims:
     columns = sorting.unsigned(coords, dims)
     counting = _Counting(plan, columns)
     if ordered_dims == len(dims):
-        counting.add((None, 0, len(coords[0]), False))
+        counting.add((None, len(coords[0]), False))
     else:
         partition = sorting.Sorting(columns, (), None, plan.layout, plan.layout.low_bits(ordered_dims), True, False)
         parallel.in_turn(partition.sort, counting.add, partition.runs)
@@ -211,18 +211,18 @@ class _Cargo:
         if not any(repeats for *_, repeats in runs):
             return runs
         width = layout.words + 1
-        records = np.concatenate([run[begin * width : end * width] for run, begin, end, _ in runs if run is not None])
+        records = np.concatenate([run[: count * width] for run, count, _ in runs if run is not None])
         order = np.empty(len(self._values), np.uint64)
         starts = np.empty(len(self._values), np.int64)
         kept = int(kernels.sorting.number_runs(records, layout.tag, order, starts))
         new = np.zeros(len(self._values), bool)
         new[starts[:kept]] = True
         self._values = add_groups(self._values[order], new)
-        return [(records, 0, kept, False)]
+        return [(records, kept, False)]
 
 
-def _first_repeat(records: Array, begin: int, end: int, layout: sorting.Layout) -> tuple[int, ...]:
-    found = records[: end * (layout.words + 1)].reshape(-1, layout.words + 1)[begin:, : layout.words]
+def _first_repeat(records: Array, count: int, layout: sorting.Layout) -> tuple[int, ...]:
+    found = records[: count * (layout.words + 1)].reshape(-1, layout.words + 1)[:, : layout.words]
     at = int(np.argmax((found[1:] == found[:-1]).all(axis=1)))
     return layout.coords(found[at].tolist())
 
@@ -240,9 +240,9 @@ class _Counting:
         if self.state is None:
             self.state = np.zeros(rank + 2, np.uint64)
             self.state[rank:] = _before_first(run, self.columns, plan.layout)
-        records, begin, end, _ = run
+        records, count, _ = run
         given = self.columns if records is None else None
-        kernels.emission.count_fibers(records, given, begin, end, plan.layout.fields, plan.keep, self.state)
+        kernels.emission.count_fibers(records, given, count, plan.layout.fields, plan.keep, self.state)
 
     def counts(self) -> list[int]:
         assert self.state is not None
@@ -251,11 +251,11 @@ class _Counting:
 
 def _before_first(run: sorting.SortedRun, columns: tuple[Array, ...], layout: sorting.Layout) -> Array:
     """A key that differs from the first one in every bit: its high and low word, equal where there is one word."""
-    records, begin, *_ = run
+    records, *_ = run
     if records is None:
-        first = layout.key([int(x[begin]) for x in columns])
+        first = layout.key([int(x[0]) for x in columns])
     else:
-        first = records[begin * (layout.words + 1) :][: layout.words].tolist()
+        first = records[: layout.words].tolist()
     return ~np.array([first[0], first[-1]], np.uint64)
 
 
@@ -297,9 +297,9 @@ class _Writing:
 
     def write(self, run: sorting.SortedRun) -> None:
         plan, rank = self.plan, len(self.plan.codes)
-        records, begin, end, repeats = run
+        records, count, repeats = run
         if repeats and records is not None and self.refuse:
-            raise sorting.Repeated(_first_repeat(records, begin, end, plan.layout))
+            raise sorting.Repeated(_first_repeat(records, count, plan.layout))
         if self.state is None:
             self.state = np.full(rank + 2, _NOTHING, np.uint64)
             self.state[list(plan.still)] = 0
@@ -310,8 +310,8 @@ class _Writing:
         elif repeats and out is not None and self.cargo and self.cargo.add_as:
             typed, out = records.view(self.cargo.add_as), out.view(self.cargo.add_as)
         place = (self.state, self.pointers, self.indices, out)
-        kernels.emission.emit(records, columns, payload, typed, begin, end, plan.layout.fields, plan.chain, *place)
-        self.chain.entries += end - begin
+        kernels.emission.emit(records, columns, payload, typed, count, plan.layout.fields, plan.chain, *place)
+        self.chain.entries += count
 
     def finish(self) -> Chain:
         """Fill the gaps in the pointers, and cut every array to the items that were written."""

@@ -20,8 +20,8 @@ from ..levels.base import Array
 from ..limits import INT32_MAX
 
 Words: TypeAlias = tuple[tuple[np.uint64, ...], ...]  # for each word, one number for each dimension
-# Where the records of a run are, or None for the coordinates themselves; from … to; whether keys repeat.
-SortedRun: TypeAlias = tuple[Array | None, int, int, bool]
+# The records of a run, or None for the coordinates themselves; how many they are; whether keys repeat.
+SortedRun: TypeAlias = tuple[Array | None, int, bool]
 # Records, where the buckets of a run start among them, and below which bit their keys may differ.
 UnsortedRun: TypeAlias = tuple[Array, Array, int]
 
@@ -292,7 +292,7 @@ class Sorting:
         return len(self._tag) == 1 and 0 < top - self._low <= kernels.sorting.DIGIT
 
     def sort(self, run: UnsortedRun) -> SortedRun:
-        """The records of a run in order: where they are, from … to, and whether keys repeat."""
+        """The records of a run in order, in an array that may be longer; how many they are; whether keys repeat."""
         records, starts, top = run
         width = len(self._tag) + 1
         begin, end = int(starts[0]), int(starts[-1])
@@ -308,7 +308,7 @@ class Sorting:
         repeats = False
         if not (exact and self._unique):
             repeats = bool(kernels.sorting.repair(target[: len(here)], self._tag))
-        return target, 0, end - begin, repeats
+        return target, end - begin, repeats
 
     def _room(self, words: int, more: int, new: bool) -> tuple[Array, Array, Array]:
         """Scratch of this thread, which its next run uses again, unless it is new because it will be kept."""

@@ -14,7 +14,7 @@ from .keys import key_at
 
 
 @kernel
-def count_fibers(records, coords, begin, end, fields, keep, counts):
+def count_fibers(records, coords, count, fields, keep, counts):
     """Add to counts[d] the number of changes of the key in the bits keep[·][d].
 
     Precondition: the keys are sorted; counts[-2:] holds the words of the previous key.
@@ -23,7 +23,7 @@ def count_fibers(records, coords, begin, end, fields, keep, counts):
     stride = u8(words + 1)
     dims = len(keep[0])
     high, low = counts[dims], counts[dims + 1]
-    i, stop = u8(begin), u8(end)
+    i, stop = u8(0), u8(count)
     while i < stop:
         a, b = high, low
         if records is not None:
@@ -42,8 +42,8 @@ def count_fibers(records, coords, begin, end, fields, keep, counts):
 
 
 @kernel
-def emit(records, coords, payload, typed, begin, end, fields, chain, state, pointers, indices, values):
-    """Write the arrays of all levels for the keys begin … end, and update `state` for the next call.
+def emit(records, coords, payload, typed, count, fields, chain, state, pointers, indices, values):
+    """Write the arrays of all levels for the first `count` keys, and update `state` for the next call.
 
     Every entry stores an index and a pointer at the cursor of each level. A cursor moves only where the key changes in
     the level's bits `keep`, so an entry of the same fiber writes the same slot again, without a branch. A further
@@ -66,7 +66,7 @@ def emit(records, coords, payload, typed, begin, end, fields, chain, state, poin
     at = sizes
     for d in range(dims):
         at = put_in_tuple(at, d, state[d])
-    i, stop = u8(begin), u8(end)
+    i, stop = u8(0), u8(count)
     if typed is not None:
         per_word = u8(typed.size // records.size)
         total = typed[(i * stride + u8(words)) * per_word]

@@ -299,15 +299,15 @@ def repair(records, words):
 
 
 @kernel
-def keep_first(records, words, begin, end):
-    """Keep the first of the records with equal keys, moved to the front of begin … end; return the new end.
+def keep_first(records, words, count):
+    """Keep the first of the records with equal keys, moved to the front; return their number.
 
     Precondition: sorted.
     """
     stride = len(words) + 1
     tail = len(words) - 1
-    kept = begin
-    for i in range(begin + 1, end):
+    kept = 0
+    for i in range(1, count):
         a, b = kept * stride, i * stride
         if records[a] != records[b] or records[a + tail] != records[b + tail]:
             kept += 1
