@@ -76,12 +76,12 @@ if TYPE_CHECKING:
     from .levels import Run as Run
     from .levels import Sparse as Sparse
     from .limits import Limits as Limits
+    from .looking.advice import Advice as Advice
+    from .looking.advice import advise as advise
     from .parallel import get_threads as get_threads
     from .parallel import set_threads as set_threads
     from .plugins import list_plugins as list_plugins
     from .plugins import load_plugins as load_plugins
-    from .tensors.advice import Advice as Advice
-    from .tensors.advice import advise as advise
     from .tensors.foreign import as_tensor as as_tensor
     from .tensors.packing import pack as pack
     from .tensors.packing import pack_dense as pack_dense
@@ -111,9 +111,9 @@ _MODULES = {
     ],
     "levels": ["Band", "Bitmap", "Bits", "Dense", "Hashed", "Level", "NOfM", "Run", "Sparse"],
     "limits": ["Limits"],
+    "looking.advice": ["Advice", "advise"],
     "parallel": ["get_threads", "set_threads"],
     "plugins": ["list_plugins", "load_plugins"],
-    "tensors.advice": ["Advice", "advise"],
     "tensors.foreign": ["as_tensor"],
     "tensors.packing": ["pack", "pack_dense"],
     "tensors.tensor": ["Tensor"],

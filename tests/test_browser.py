@@ -8,7 +8,7 @@ import pytest
 from browser import browser
 
 import binsparse_levels as bl
-from binsparse_levels.io.reporting import report
+from binsparse_levels.looking.report import report
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from ..errors import BinsparseError
 from ..formats.format import coordinates
 from ..io import read
 from ..kernels import Array
-from ..tensors.drawing import clipped
+from ..looking.drawing import clipped
 from ..tensors.tensor import Tensor
 from .arguments import argument
 from .terminal import FAULTY_INPUT, OK, WrongCall, escaped, print_json, say, times, wrong_call_if

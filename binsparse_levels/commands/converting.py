@@ -16,8 +16,8 @@ from ..formats.index_map import IndexMap, parse_map
 from ..io import open as open_tensor
 from ..io import read, repair, write
 from ..levels import LEVELS
-from ..tensors.advice import advise
-from ..tensors.page import size_of
+from ..looking.advice import advise
+from ..looking.page import size_of
 from . import building
 from .arguments import (
     BEST,

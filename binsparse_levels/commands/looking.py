@@ -17,9 +17,9 @@ from ..formats.index_map import KEY
 from ..io import Description, describe, list_tensors, read
 from ..io import open as open_tensor
 from ..levels import places
+from ..looking.counting import blocks
+from ..looking.drawing import clipped
 from ..tensors import labels
-from ..tensors.counting import blocks
-from ..tensors.drawing import clipped
 from ..tensors.tensor import Tensor
 from .arguments import LENIENT, PATH, argument
 from .terminal import FAULTY_INPUT, OK, WrongCall, escaped, print_json, say, table, times, wrong_call_if

@@ -9,10 +9,10 @@ from typing import Any
 from ..errors import FormatError, OptionError
 from ..formats.format import ALIASES, SYNONYMS
 from ..io import read
-from ..io.reporting import report
 from ..levels import LEVELS
 from ..levels.base import MAX_RANK, Level
-from ..tensors.advice import advise
+from ..looking.advice import advise
+from ..looking.report import report
 from .arguments import LENIENT, OVERWRITE, PATH, argument, integers, names
 from .terminal import (
     FAULTY_INPUT,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensors.advice import advise
+from ..looking.advice import advise
 from ..tensors.packing import pack, pack_dense
 from .terminal import OK, print_json, progress_bars
 

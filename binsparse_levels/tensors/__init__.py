@@ -1,1 +1,1 @@
-"""What users hold: Tensor, the checks of what they give, the header and arrays of a container, advice, pictures."""
+"""What users hold: Tensor, the checks of what they give, the header and arrays of a container."""

@@ -38,7 +38,6 @@ from ..formats.structure import (
 from ..levels.base import wrong_type
 from ..levels.positions import Array, items_at
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
-from . import drawing
 from .encoding import Metadata, encode_tree
 from .labels import Labels
 from .mapping import Through, converted
@@ -56,12 +55,12 @@ from .validation import (
 )
 
 if TYPE_CHECKING:
-    from .report import Report
+    from ..looking.report import Report
 
 Check: TypeAlias = Literal["full", "trusted", "none"]
 
 _PER_PLACE = 2**12  # values that could be read in the time of one lookup in a file
-_DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
+_PACKAGE = __package__.rpartition(".")[0]  # whose rooms above this one are imported where they are asked for
 
 
 @within_memory
@@ -360,11 +359,8 @@ class Tensor:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the text, and a picture of a tensor that is small and in memory. No array is read."""
-        viewed = isinstance(self._held, Through) and self._held.view is not None
-        held = self._whole._held
-        unread = viewed or not isinstance(held, Tree) or held.lazy
-        drawn = "" if unread or self.number_of_stored_values > _DRAWN_UNASKED else self.draw()
-        return drawing.shown(repr(self), drawn)
+        shown: str = importlib.import_module(f"{_PACKAGE}.looking.drawing").html_of(self)
+        return shown
 
     def report(self) -> Report:
         """A report, which a notebook shows and `write` makes an HTML page of.
@@ -382,9 +378,8 @@ class Tensor:
         >>> report.faults
         ()
         """
-        from .report import report_on
-
-        return report_on(self)
+        made: Report = importlib.import_module(f"{_PACKAGE}.looking.report").report_on(self)
+        return made
 
     def draw(self, dimensions: Sequence[int] | None = None) -> str:
         """Draw the tensor as an SVG: a small one as its level tree, a large one as a spy plot.
@@ -401,16 +396,8 @@ class Tensor:
         >>> pack([[0, 2]], [1, 2], 3, "CVEC").draw()[:4]
         '<svg'
         """
-        tree, order = self._tree, self._format.order
-        if dimensions is None and (not self.ndim or drawing.is_small(tree)):
-            return drawing.draw_tree(tree, order)
-        if self._metadata.map is not None:
-            return self.without_map().draw(dimensions)
-        asked = range(min(self.ndim, 2)) if dimensions is None else dimensions
-        chosen = [checked_dimension(k, self.ndim) for k in asked]
-        if len(set(chosen)) != len(chosen) or not 0 < len(chosen) <= 2:
-            raise OptionError(Problem("dimensions", f"expected one or two different ones, got {chosen}"))
-        return drawing.spy(tree, order, chosen)
+        picture: str = importlib.import_module(f"{_PACKAGE}.looking.drawing").draw(self, dimensions)
+        return picture
 
     def _head(self) -> str:
         shape = " × ".join(map(str, self._shape)) or "scalar"
@@ -795,7 +782,7 @@ class Tensor:
         >>> (pack_dense([[0, 2], [3, 0]], "CSR") @ [1, 10]).tolist()
         [20, 3]
         """
-        found: Array = importlib.import_module(f"{__package__.rpartition('.')[0]}.compute").product(self, other)
+        found: Array = importlib.import_module(f"{_PACKAGE}.compute").product(self, other)
         return found
 
     def with_map(self, map: IndexMap) -> Tensor:

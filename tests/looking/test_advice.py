@@ -30,7 +30,7 @@ from binsparse_levels import (
     testing,
 )
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.tensors.advice import _orders
+from binsparse_levels.looking.sizes import covering_orders
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 PLAIN = (Dense, Sparse)
@@ -152,7 +152,7 @@ def test_counts_of_many_entries_in_threads(order):
 
 @pytest.mark.parametrize("rank", range(9))
 def test_few_orders_hold_every_subset(rank):
-    orders = list(_orders(rank))
+    orders = list(covering_orders(rank))
     assert all(sorted(order) == list(range(rank)) for order in orders)
     assert len(orders) == math.comb(rank, rank // 2)
     assert len({frozenset(order[:depth]) for order in orders for depth in range(rank + 1)}) == 2**rank

@@ -14,7 +14,11 @@ import numpy as np
 
 from ..engine import packing
 from ..engine.tree import Tree
+from ..errors import OptionError, Problem
 from ..levels.positions import Array, as_array, cells, items_at
+from ..tensors.mapping import Through
+from ..tensors.tensor import Tensor
+from ..tensors.validation import checked_dimension
 
 # Inside a page, the colours are those of the page: JupyterLab and VS Code name them. A file has those of the system.
 _STYLE = """
@@ -34,6 +38,30 @@ _CHARACTER, _BOX, _LINE = 7.5, 20, 18  # the width of one, the height of a box a
 _BINS, _SIDE = 128, 384  # of a spy plot: cells along a side, and pixels
 _SHADES = 8
 _AT_ONCE = 2**20  # entries that are counted at once
+_DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
+
+
+def draw(tensor: Tensor, dimensions: Sequence[int] | None = None) -> str:
+    """`Tensor.draw`."""
+    tree, order = tensor._tree, tensor.format.order
+    if dimensions is None and (not tensor.ndim or is_small(tree)):
+        return draw_tree(tree, order)
+    if tensor.map is not None:
+        return draw(tensor.without_map(), dimensions)
+    asked = range(min(tensor.ndim, 2)) if dimensions is None else dimensions
+    chosen = [checked_dimension(k, tensor.ndim) for k in asked]
+    if len(set(chosen)) != len(chosen) or not 0 < len(chosen) <= 2:
+        raise OptionError(Problem("dimensions", f"expected one or two different ones, got {chosen}"))
+    return spy(tree, order, chosen)
+
+
+def html_of(tensor: Tensor) -> str:
+    """`Tensor._repr_html_`."""
+    viewed = isinstance(tensor._held, Through) and tensor._held.view is not None
+    held = tensor._whole._held
+    unread = viewed or not isinstance(held, Tree) or held.lazy
+    drawn = "" if unread or tensor.number_of_stored_values > _DRAWN_UNASKED else draw(tensor)
+    return shown(repr(tensor), drawn)
 
 
 def is_small(tree: Tree) -> bool:

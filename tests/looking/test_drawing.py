@@ -11,7 +11,7 @@ from hypothesis import given
 import binsparse_levels as bl
 from binsparse_levels import OptionError, pack, pack_dense, testing
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.tensors import drawing
+from binsparse_levels.looking import drawing
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -188,6 +188,6 @@ def test_what_was_not_read_shows_text_alone_and_reads_nothing(tmp_path, monkeypa
 
 
 def test_huge_tensors_are_drawn_on_request_alone(monkeypatch):
-    monkeypatch.setattr("binsparse_levels.tensors.tensor._DRAWN_UNASKED", 100)
+    monkeypatch.setattr("binsparse_levels.looking.drawing._DRAWN_UNASKED", 100)
     assert "<svg" not in large()._repr_html_()
     assert cells_of(large().draw())

@@ -1,33 +1,27 @@
-"""The report on a tensor: one HTML page that says what it is, where its bytes go, and what is wrong with it.
-
-A tensor in a file is read in parts where its levels allow it.
-"""
+"""The sections of a report: each is HTML made of a tensor and of what one pass over its entries has counted."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from ..arrays import LazyArray
-from ..engine.parts import check_in_parts
 from ..engine.tree import Tree
-from ..errors import BinsparseError, LimitError, PathExistsError, Problem
+from ..errors import Problem
 from ..formats.descriptor import VERSION
 from ..levels import LEVELS
+from ..tensors.mapping import Through
+from ..tensors.tensor import Tensor
 from . import page
 from .advice import MAX_RANK, Candidate, advise
 from .counting import Fibers, Places, Spread, blocks, fibers_of
 from .drawing import clipped, escaped
-from .mapping import Through
 from .page import bar, cell, figure, grid, section, size_of
-from .tensor import Tensor
 
-_AT_ONCE = 2**20  # items that are checked, and entries that are counted, at once
+_AT_ONCE = 2**20  # entries that are counted at once
 _HEAD = 8  # entries that are listed
 _FAULTS = 50  # faults that are listed
 _LONGEST = 4000  # characters of the attributes
@@ -38,68 +32,30 @@ _COUNTED = 2**26  # entries that are counted in half a minute; of more, some par
 _MARK = {True: '<span class="badge">✓ sound</span>', False: '<span class="badge bad">✗ faulty</span>'}
 
 
-@dataclass(frozen=True)
-class Report:
-    """A page about a tensor. A notebook shows it, and `write` makes a file of it: no scripts, nothing that is loaded.
-
-    Parameters
-    ----------
-    title : the name of the tensor.
-    body : the HTML of the page.
-    faults : the faults of the tensor; none if it is sound.
-    """
-
-    title: str
-    body: str
-    faults: tuple[Problem, ...] = ()
-
-    @property
-    def html(self) -> str:
-        """The whole page."""
-        return page.page(self.title, self.body)
-
-    def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the page into a file. Raises FileExistsError unless `overwrite`."""
-        try:
-            with open(path, "w" if overwrite else "x", encoding="utf-8") as file:
-                file.write(self.html)
-        except FileExistsError:
-            raise PathExistsError(Problem(os.fspath(path), "already exists; pass overwrite=True")) from None
-
-    def __repr__(self) -> str:
-        return f"<Report on {self.title}; write(path) makes a page of it>"
-
-    def _repr_html_(self) -> str:
-        return page.inline(self.body)
+def all_of(title: str, tensor: Tensor, stored: Mapping[str, int] | None, place: str) -> str:
+    """The page of a sound tensor. stored: the bytes of each array in its file. place: where the file is."""
+    return _head(title, tensor, True) + "".join(_sections(tensor, stored)) + _foot(place)
 
 
-def report_on(
-    tensor: Tensor, title: str = "Tensor", stored: Mapping[str, int] | None = None, place: str = ""
-) -> Report:
-    """The report on a tensor. stored: the bytes of each array in its file. place: where the file is.
-
-    Faults are listed, not raised. Raises LimitError where memory does not suffice.
-    """
-    viewed = isinstance(tensor._held, Through) and tensor._held.view is not None
-    if viewed or not isinstance(tensor._whole._held, Tree):
-        tensor = tensor.load()
-    faults = _faults(tensor)
-    if not faults:
-        try:
-            return Report(title, _head(title, tensor, True) + "".join(_sections(tensor, stored)) + _foot(place))
-        except LimitError:
-            raise
-        except BinsparseError as error:  # such as values whose chunks are damaged
-            faults = error.problems
+def beside_faults(
+    title: str, tensor: Tensor, faults: Sequence[Problem], stored: Mapping[str, int] | None, place: str
+) -> str:
+    """The page of a faulty tensor: its faults, and what its header tells."""
     parts = [_head(title, tensor, False), section("Faults", _listed(faults)), section("Levels", _levels(tensor, None))]
-    parts += [_on_disk(tensor, stored), _attributes(tensor), _foot(place)]
-    return Report(title, "".join(parts), tuple(faults))
+    return "".join([*parts, _on_disk(tensor, stored), _attributes(tensor), _foot(place)])
 
 
-def report_on_faults(title: str, faults: Sequence[Problem], place: str = "") -> Report:
-    """The report on a file of which not even the header can be read."""
-    body = f"<h1>{escaped(clipped(title, 200))} {_MARK[False]}</h1>{section('Faults', _listed(faults))}{_foot(place)}"
-    return Report(title, body, tuple(faults))
+def of_faults(title: str, faults: Sequence[Problem], place: str) -> str:
+    """The page of a file whose header cannot be read."""
+    return f"<h1>{escaped(clipped(title, 200))} {_MARK[False]}</h1>{section('Faults', _listed(faults))}{_foot(place)}"
+
+
+def apart(tensor: Tensor) -> Tensor:
+    """A second tensor around the same arrays. When its lazy arrays are loaded, the first one keeps its own."""
+    held = tensor._held
+    if isinstance(held, Through):
+        held = held._replace(stored=apart(held.stored))
+    return Tensor._trusted(tensor._format, tensor.shape, held, replace(tensor._metadata, labels=None))
 
 
 def _listed(faults: Sequence[Problem]) -> str:
@@ -111,38 +67,6 @@ def _listed(faults: Sequence[Problem]) -> str:
     return page.table(_heads("place", "fault"), rows) + more
 
 
-def _faults(tensor: Tensor) -> tuple[Problem, ...]:
-    """The faults of the levels. Of a tensor in a file, checksums are compared too."""
-    tree = tensor._source
-    try:
-        if not tree.lazy:
-            tensor.check()
-            return ()
-        held: list[Any] = [*tree.arrays.values(), tree.values]
-        for array in held:
-            if isinstance(array, LazyArray):
-                array.verify()
-        found = tuple(check_in_parts(tree, _AT_ONCE, tensor.stored.format.order))
-        if not found and tensor.structure is not None:
-            _apart(tensor).check()
-    except LimitError:
-        raise
-    except BinsparseError as error:
-        return error.problems
-    return found
-
-
-def _apart(tensor: Tensor) -> Tensor:
-    """The same tensor; that it is read into memory leaves the given one as it is."""
-    held = tensor._held
-    if isinstance(held, Through):
-        held = held._replace(stored=_apart(held.stored))
-    return Tensor._trusted(tensor._format, tensor.shape, held, replace(tensor._metadata, labels=None))
-
-
-# The sections
-
-
 def _head(title: str, tensor: Tensor, sound: bool) -> str:
     text = str(tensor.stored.format)
     mapped = "" if tensor.map is None else f", map <code>{escaped(clipped(str(tensor.map), 300))}</code>"
@@ -151,7 +75,7 @@ def _head(title: str, tensor: Tensor, sound: bool) -> str:
 
 
 def _sections(tensor: Tensor, stored: Mapping[str, int] | None) -> Iterator[str]:
-    tensor = _apart(tensor)
+    tensor = apart(tensor)
     source = tensor._source if tensor._source.regular else tensor.stored._tree
     where, spread, first = Places(tensor.shape), Spread(), None
     for coords, values in blocks(tensor, _AT_ONCE, _COUNTED):
@@ -302,7 +226,7 @@ def _formats(tensor: Tensor, entries: int) -> tuple[list[Candidate], str]:
     if rank > MAX_RANK or entries > _SORTED or entries * math.comb(rank, rank // 2) > _SORTS:
         return [], "<p>To compare formats, too many entries would be sorted here; call <code>advise</code>.</p>"
     specified = [name for name, kind in LEVELS.items() if kind.specified]  # which other programs read too
-    advice = advise(_apart(tensor), count=_COMPARED, kinds=specified)
+    advice = advise(apart(tensor), count=_COMPARED, kinds=specified)
     own = Candidate(tensor.stored.format, tensor.nbytes, _value_bytes(tensor._source), None)
     others = {c.format.canonical(): c for c in (*advice.candidates, *advice.compared)}
     if tensor.map is None:

@@ -17,8 +17,8 @@ from ..engine.blocks import Block, blocks_of, read_block
 from ..engine.tree import Tree
 from ..levels import Place
 from ..levels.positions import Array
-from .mapping import Through
-from .tensor import Tensor
+from ..tensors.mapping import Through
+from ..tensors.tensor import Tensor
 
 BINS, SIDE = 128, 64  # the most bins of a dimension, and along a side of a pair
 DIMENSIONS, PAIRS = 8, 6  # the most that are counted

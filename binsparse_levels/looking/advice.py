@@ -9,30 +9,29 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import importlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from itertools import combinations, product
+from functools import cache
+from itertools import combinations
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from .. import kernels
-from ..engine import emission, packing, sorting
-from ..engine.tree import index_dtype
+from ..compute.timing import kernel_seconds
+from ..engine import sorting
 from ..errors import FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import Format, FormatLike, coordinates, in_order, parse_format, permutation_problems
 from ..levels import LEVELS, Level, full, listing, places
-from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits, as_integer, as_integers
+from ..limits import DEFAULT_LIMITS, Limits, as_integer, as_integers
+from ..tensors.foreign import as_tensor
+from ..tensors.packing import pack
+from ..tensors.tensor import Tensor
+from ..tensors.validation import checked_dimension, checked_sizes
 from . import drawing
-from .foreign import as_tensor
-from .packing import pack
-from .tensor import Tensor
-from .validation import checked_dimension, checked_sizes, mirror_problems
+from .sizes import Sizes, bits, sizes_of
 
 Blocks: TypeAlias = Callable[[int], Iterable[tuple[int, ...]]]  # below these dimensions, those a level may cover
 # By rank: levels, and whether a level equals several of rank 1, so that two of its kind are never neighbours.
@@ -82,62 +81,6 @@ class _Chain(NamedTuple):
         return in_order(tuple(levels), order).canonical()
 
 
-@dataclass(frozen=True, eq=False)
-class _Sizes:
-    """The numbers that all sizes follow from.
-
-    counts: distinct coordinates by subset of the dimensions, a bit for each. value_size: bytes of a value. alike:
-    whether the padding of an iso tensor equals its value.
-    """
-
-    shape: tuple[int, ...]
-    entries: int
-    counts: Mapping[int, int]
-    value_size: int
-    iso: bool
-    alike: bool
-    may_pad: bool
-    limits: Limits
-
-    @cached_property
-    def itemsize(self) -> int:
-        return index_dtype(self.shape, self.entries).itemsize
-
-    def fits(self, n: int) -> bool:
-        """Whether `n` positions are within the limits. Packing has the same rule."""
-        return n <= self.entries + 1 or 8 * n <= min(self.limits.dense_bytes, INT64_MAX)
-
-    def dims(self, covered: Sequence[int]) -> list[int]:
-        return [self.shape[k] for k in covered]
-
-    def step(
-        self, level: Level, covered: Sequence[int], above: int, n: int, by: int | None
-    ) -> tuple[int, int, int] | None:
-        """The bytes of a level of `n` positions that all slices along dimension `by` read together, all its bytes, and
-        its children; None if counts do not tell.
-        """
-        dims, root = self.dims(covered), not above
-        distinct = self.counts.get(above | _bits(covered))
-        children = None if distinct is None else level.children(dims, n, distinct)
-        size = None if children is None else level.nbytes(dims, n, children, root=root, itemsize=self.itemsize)
-        if children is None or size is None:
-            return None
-        read: int | None = size
-        if by in covered:
-            at = covered.index(by)
-            read = level.sliced(dims, n, children, at, root=root, itemsize=self.itemsize)
-        elif by is not None and not above >> by & 1:
-            read = self.shape[by] * size
-        return None if read is None else (read, size, children)
-
-    def values(self, n: int, padded: bool, by: int | None) -> tuple[int, int]:
-        """The same for the values at `n` positions, which have no children. padded: some may be padding."""
-        stays_iso = self.iso and (n == self.entries or self.alike or not padded)
-        size = self.value_size * (1 if stays_iso else n)
-        times = self.shape[by] if by is not None and self.iso and size == self.value_size else 1
-        return times * size, size
-
-
 @within_memory
 class Advice:
     """The sizes of formats for the entries of one tensor: `candidates` are the best, `compared` the usual ones.
@@ -150,7 +93,7 @@ class Advice:
     ('COOR', 228)
     """
 
-    def __init__(self, sizes: _Sizes, dtype: np.dtype[Any], slices_by: int | None) -> None:
+    def __init__(self, sizes: Sizes, dtype: np.dtype[Any], slices_by: int | None) -> None:
         self._sizes = sizes
         self.shape = sizes.shape
         self.entries = sizes.entries
@@ -191,7 +134,7 @@ class Advice:
         for place in places(parsed.levels, sizes.dims(parsed.order)):
             covered = parsed.order[place.depth : place.depth + place.level.rank]
             told = sizes.step(place.level, covered, above, n, by)
-            above |= _bits(covered)
+            above |= bits(covered)
             if told is None:
                 whose = str(place.level) if above in sizes.counts else "an order not counted; name it in orders="
                 raise FormatError(Problem("format", f"counts do not tell the size of {whose}"))
@@ -347,7 +290,7 @@ def advise(
     if wanted is None and tensor.ndim > MAX_RANK:
         what = f"{tensor.ndim} dimensions, more than {MAX_RANK}, have too many orders; name some in orders="
         raise LimitError(Problem("shape", what))
-    sizes = _sizes(tensor, has_values, wanted, limits)
+    sizes = sizes_of(tensor, has_values, wanted, limits)
     advice = Advice(sizes, tensor.dtype, slices_by)
     choices = _choices(tensor.ndim, kinds)
     if wanted is None:
@@ -367,9 +310,8 @@ def advise(
 
 def _timed(advice: Advice, tensor: Tensor, kernel: str) -> Advice:
     """The advice with the measured times of a kernel."""
-    compute = importlib.import_module(f"{__package__.rpartition('.')[0]}.compute")
     listed = [candidate.format for _, candidate, _ in advice.rows()]
-    seconds = compute.kernel_seconds(tensor, kernel, listed)
+    seconds = kernel_seconds(tensor, kernel, listed)
     for name in ("candidates", "compared"):
         found = (replace(candidate, seconds=seconds.get(candidate.format)) for candidate in getattr(advice, name))
         setattr(advice, name, tuple(found))
@@ -385,73 +327,6 @@ def _usual(tensor: Tensor) -> list[Format]:
     for outer, inner in ((sparse, sparse), (dense, sparse), (dense, dense)):
         usual.append(Format((outer,) * (rank - 1) + (inner,) * min(rank, 1)))
     return list(dict.fromkeys(usual))
-
-
-# Counting
-
-
-def _sizes(tensor: Tensor, has_values: bool, orders: Sequence[tuple[int, ...]] | None, limits: Limits) -> _Sizes:
-    listed, own = tensor, tensor.format.order
-    if tensor.ndim:
-        listed = tensor.convert(in_order((listing(tensor.ndim),), own), limits=limits)
-    tree = listed._tree
-    columns, positions = packing.unpack_tree(tree, index_dtype(tree.dims, len(tree.values)))
-    entries = len(positions)
-    counts = {0: min(entries, 1)}
-    for order in orders if orders is not None else [tuple(own[k] for k in part) for part in _orders(tensor.ndim)]:
-        relative = [own.index(k) for k in order]
-        found = _count_prefixes([tree.dims[k] for k in relative], [columns[k] for k in relative], relative)
-        for depth in range(tensor.ndim):
-            counts[_bits(order[: depth + 1])] = found[depth]
-    pad = tensor._pad()
-    dense = Format(full(tensor.ndim))
-    held = tensor._tree.values  # where no entry is left, an iso tensor may know its value all the same
-    one = held[0] if len(held) else np.zeros((), tensor.dtype)[()]
-    return _Sizes(
-        shape=tensor.shape,
-        entries=entries,
-        counts=counts,
-        value_size=tensor.dtype.itemsize,
-        iso=has_values and tensor.iso,
-        alike=packing.alike(pad, one),
-        may_pad=tensor.structure is None or not mirror_problems(tensor.structure, dense, pad),
-        limits=limits,
-    )
-
-
-def _count_prefixes(dims: Sequence[int], coords: Sequence[Any], order: Sequence[int]) -> list[int]:
-    """The distinct coordinates in the first dimension, the first two, and so on. The entries ascend."""
-    if not coords or not len(coords[0]):
-        return [0] * len(dims)
-    if sorting.layout(tuple(dims)) is None or not kernels.worth(len(coords[0])):
-        return emission.count_prefixes_in_numpy(coords)
-    return emission.count_prefixes(tuple(dims), coords, packing.ordered_dims(order))
-
-
-def _orders(rank: int) -> Iterator[tuple[int, ...]]:
-    """The fewest orders, C(rank, rank // 2), such that each subset of the dimensions begins one of them.
-
-    Each order is a symmetric chain: dimensions out of and in a subset match like brackets. Matched dimensions stay, and
-    the others enter from left to right.
-    """
-    for taken in product((False, True), repeat=rank):
-        opening: list[int] = []
-        first: list[int] = []
-        last: list[int] = []
-        for k, is_taken in enumerate(taken):
-            if not is_taken:
-                opening.append(k)
-            elif opening:
-                first.append(k)
-                last.append(opening.pop())
-            else:  # not the smallest subset of its chain
-                break
-        else:
-            yield (*first, *opening, *sorted(last))
-
-
-def _bits(dimensions: Iterable[int]) -> int:
-    return sum(1 << k for k in dimensions)
 
 
 # Searching
@@ -494,7 +369,7 @@ def _prefixes(order: tuple[int, ...]) -> Blocks:
     return blocks
 
 
-def _ranked(sizes: _Sizes, choices: Choices, blocks: Blocks, by: int | None, count: int) -> list[_Chain]:
+def _ranked(sizes: Sizes, choices: Choices, blocks: Blocks, by: int | None, count: int) -> list[_Chain]:
     """The cheapest chains, by bytes or by the bytes that slices along a dimension read."""
     everything = (1 << len(sizes.shape)) - 1
 
@@ -504,7 +379,7 @@ def _ranked(sizes: _Sizes, choices: Choices, blocks: Blocks, by: int | None, cou
             return [_Chain((*sizes.values(n, padded, by), 0))]
         found = []
         for covered in blocks(above):
-            reached = above | _bits(covered)
+            reached = above | bits(covered)
             for level, whole in choices[len(covered)]:
                 if (whole and level.kind == behind) or (reached == everything and level.padded and not sizes.may_pad):
                     continue

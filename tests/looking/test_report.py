@@ -13,9 +13,9 @@ from hypothesis import given
 import binsparse_levels as bl
 from binsparse_levels import BinsparseError, LimitError, pack, pack_dense, testing
 from binsparse_levels.errors import PathMissingError
-from binsparse_levels.io.reporting import report
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.tensors import counting
+from binsparse_levels.looking import counting
+from binsparse_levels.looking.report import report
 
 MALFORMED = sorted((GOLDEN / "malformed").glob("*.h5"))
 VOID = {"meta", "link", "img", "path", "line", "br"}
@@ -278,8 +278,8 @@ def test_a_report_finds_the_faults_that_read_finds(tensor):
 
 
 def test_more_entries_than_are_counted_are_counted_in_parts(monkeypatch):
-    monkeypatch.setattr("binsparse_levels.tensors.report._AT_ONCE", 100)
-    monkeypatch.setattr("binsparse_levels.tensors.report._COUNTED", 1000)
+    monkeypatch.setattr("binsparse_levels.looking.sections._AT_ONCE", 100)
+    monkeypatch.setattr("binsparse_levels.looking.sections._COUNTED", 1000)
     random = np.random.default_rng(0)
     coords = [random.integers(0, 900, 5000) for _ in range(2)]
     tensor = pack(coords, np.ones(5000), (900, 900), "CSR", duplicates="sum")
@@ -298,8 +298,8 @@ def test_the_report_on_a_file_takes_bounded_memory_and_seconds(tmp_path):
     write = {"values": np.ones(len(cells)), "shape": (2**12, 2**13), "format": "CSR"}
     bl.write(tmp_path / "a.h5", pack([cells >> 13, cells & (2**13 - 1)], **write))
     code = (
-        "import sys, time; from pathlib import Path; from binsparse_levels.io.reporting import report;"
-        "from binsparse_levels.tensors import report as page; page._SORTED = 0; began = time.monotonic();"
+        "import sys, time; from pathlib import Path; from binsparse_levels.looking.report import report;"
+        "from binsparse_levels.looking import sections as page; page._SORTED = 0; began = time.monotonic();"
         "assert not report(sys.argv[1]).faults; print(time.monotonic() - began,"
         "Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])"
     )

@@ -1,0 +1,1 @@
+"""What a person looks at: pictures, the report, advice on formats, and what these count."""
