@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from .types import check_numeric, checked_result, common_type, sum_type
 from .walk import blocks, checked_memory, run, run_in_parts, walkable
 
 Axis: TypeAlias = int | Sequence[int] | None
+Cells: TypeAlias = Literal["all", "stored"]
 Sums: TypeAlias = dict[str, Array]
 
 # What is kept of the entries of each cell of a result, for each reduction. A total is a sum in floating point.
@@ -64,15 +65,15 @@ def reduce(
     axis: Axis = None,
     how: str = "sum",
     *,
+    cells: Cells = "all",
     dtype: npt.DTypeLike | None = None,
     memory: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Any:
     """Reduce dimensions, as numpy's functions of the same names reduce the dense array.
 
-    Cells that are not stored have the fill value. Without a fill value, the entries alone take part; then a mean or a
-    variance of no entries is NaN, and so is an extreme of floats. `count` is the number of stored entries. Both
-    triangles of a structure take part. The entries of a tensor in a file are read in blocks.
+    Cells that are not stored have the fill value, or zero if there is none. `count` is the number of stored entries.
+    Both triangles of a structure take part. The entries of a tensor in a file are read in blocks.
 
     Sums of integers and booleans have 64 bits, those of floats at least the precision of float64. Results do not depend
     on the number of threads.
@@ -82,32 +83,44 @@ def reduce(
     axis : the dimensions that are reduced: one, several, or None for all.
     how : "sum", "count", "min", "max", "any", "all", "mean", "var", "std" or "norm". A variance divides by the number
         of cells; a norm is the root of the sum of squares.
+    cells : "all", or "stored" for the stored entries alone, whatever the fill value is. Of no entries, a mean, a
+        variance and an extreme of floats are NaN.
     dtype : of the result, which is computed at least in this type.
     memory : bytes for the result and the blocks that are read from a file; by default 2**28.
     limits : `dense_bytes` is the most that the result takes.
 
     Raises
     ------
-    OptionError, IndexError : the reduction or the dimension is unknown.
+    OptionError, IndexError : the reduction or the dimension is unknown, or the type drops imaginary parts.
     ArrayError : the type is not computed with, or a cell has no minimum or maximum.
     LimitError : the result is larger than the limit, or than the memory.
 
-    >>> tensor = pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR", fill_value=0)
+    >>> tensor = pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR")
     >>> reduce(tensor, 0, "sum").tolist(), float(reduce(tensor, None, "mean"))
     ([4.0, 6.0, 3.0], 2.1666666666666665)
+    >>> reduce(tensor, 1, "min").tolist(), reduce(tensor, 1, "min", cells="stored").tolist()
+    ([0.0, 0.0], [3.0, 4.0])
     """
     if not isinstance(how, str) or how not in _KEPT:
         raise OptionError(Problem("how", f"{how!r:.40} is no reduction; choose one of {', '.join(_KEPT)}"))
-    return _reduced(as_tensor(tensor), axis, (how,), dtype, memory, limits)[0]
+    return _reduced(as_tensor(tensor), axis, (how,), cells, dtype, memory, limits)[0]
 
 
 @within_memory
-def statistics(tensor: Tensor, axis: Axis = None, *, memory: int | None = None, limits: Limits = DEFAULT_LIMITS) -> Any:
+def statistics(
+    tensor: Tensor,
+    axis: Axis = None,
+    *,
+    cells: Cells = "all",
+    memory: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Statistics:
     """Count, sum, mean, variance, standard deviation, extremes and norm along dimensions; a file is read once.
 
     Parameters
     ----------
     axis : the dimensions that are reduced: one, several, or None for all.
+    cells : "all", or "stored" for the stored entries alone; see `reduce`. `count` is that of the stored entries.
     memory : bytes for the results and the blocks that are read from a file; by default 2**28.
     limits : `dense_bytes` is the most that the results take.
 
@@ -115,23 +128,26 @@ def statistics(tensor: Tensor, axis: Axis = None, *, memory: int | None = None, 
     ------
     IndexError, ArrayError, LimitError : as `reduce` raises them.
 
-    >>> found = statistics(pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR", fill_value=0), 1)
+    >>> found = statistics(pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR"), 1)
     >>> found.max.tolist(), found.count.tolist()
     ([3.0, 6.0], [1, 2])
     """
-    return Statistics(*_reduced(as_tensor(tensor), axis, Statistics._fields, None, memory, limits))
+    return Statistics(*_reduced(as_tensor(tensor), axis, Statistics._fields, cells, None, memory, limits))
 
 
 def _reduced(
-    tensor: Tensor, axis: Axis, wanted: Sequence[str], dtype: Any, memory: int | None, limits: Limits
+    tensor: Tensor, axis: Axis, wanted: Sequence[str], cells: Cells, dtype: Any, memory: int | None, limits: Limits
 ) -> list[Any]:
+    if cells not in ("all", "stored"):
+        raise OptionError(Problem("cells", f"{cells!r:.40} is no choice of cells; pass 'all' or 'stored'"))
     check_numeric(tensor.dtype, "values")
     reduced = _checked_axes(axis, tensor.ndim)
     kept = tuple(k for k in range(tensor.ndim) if k not in reduced)
     shape = tuple(tensor.shape[k] for k in kept)
-    cells = math.prod(tensor.shape[k] for k in reduced)
+    number = math.prod(tensor.shape[k] for k in reduced)
     result = checked_result(dtype, tensor.dtype)
-    fill = tensor.fill_value
+    zero = tensor.dtype.type(0) if tensor.fill_value is None else tensor.fill_value
+    fill = zero if cells == "all" else None
     needed = {name for how in wanted for name in _KEPT[how]}
     if tensor.dtype.kind in "fc" and "total" in needed:  # the sum is one
         needed = needed - {"total"} | {"sum"}
@@ -141,7 +157,7 @@ def _reduced(
     spread = bool({"var", "std"} & set(wanted))
     limits.hold("dense_bytes", 8 * math.prod(shape) * (len(names) + spread), "axis", "the size in bytes of the result")
     sums = _summed(tensor, kept, shape, names, spread, result, checked_memory(memory))
-    return [_finished(how, sums, tensor, cells, shape, dtype, result) for how in wanted]
+    return [_finished(how, sums, tensor.dtype, fill, number, shape, dtype, result) for how in wanted]
 
 
 def _checked_axes(axis: Axis, ndim: int) -> set[int]:
@@ -313,10 +329,10 @@ def _deviations(levels: tuple[Level, ...], kept: tuple[int, ...], kind: str) -> 
 
 
 def _finished(
-    how: str, sums: Sums, tensor: Tensor, cells: int, shape: tuple[int, ...], dtype: Any, result: np.dtype[Any]
-) -> Any:
-    """A reduction of all cells, of which the sums know the stored ones."""
-    fill = tensor.fill_value
+    how: str, sums: Sums, values: np.dtype[Any], fill: Any, cells: int, shape: tuple[int, ...], dtype: Any,
+    result: np.dtype[Any],
+) -> Any:  # fmt: skip
+    """A reduction of all cells, of which the sums know the stored ones. fill: of the others; None leaves them out."""
     count = sums.get("count")
     if fill is not None and count is not None and how != "count" and cells > INT64_MAX:
         raise LimitError(Problem("axis", f"{cells} cells are more than an integer counts; reduce fewer dimensions"))
@@ -335,10 +351,12 @@ def _finished(
             nonzero = sums["nonzero"] + (rest if fill is not None and fill != 0 else 0)
             found = nonzero > 0 if how == "any" else nonzero == number
         elif how in ("min", "max"):
-            found = _extreme_of(how, sums, fill, rest, number, tensor.dtype)
+            found = _extreme_of(how, sums, fill, rest, number, values)
         else:
             found = _variance(sums, fill, rest, number)
             found = np.sqrt(found) if how == "std" else found
+    if dtype is not None and found.dtype.kind == "c" != result.kind:
+        raise OptionError(Problem("dtype", f"the {how} is complex, and {result} is not; take a complex type"))
     kept = result if dtype is not None else found.dtype
     found = found.reshape(shape).astype(kept, copy=False)
     return found if shape else found[()]
@@ -363,7 +381,7 @@ def _extreme_of(how: str, sums: Sums, fill: Any, rest: Any, number: Any, dtype: 
     (empty,) = np.nonzero(np.broadcast_to(number == 0, found.shape).ravel())
     if len(empty):
         if dtype.kind not in "fc" or fill is not None:
-            what = f"cell {empty[0]} of the result has no entries, so no {how}; give the tensor a fill value"
+            what = f"cell {empty[0]} of the result has no {how}, since no cells take part; leave it out"
             raise ArrayError(Problem("axis", what))
         found.ravel()[empty] = np.nan
     return found
@@ -374,5 +392,6 @@ def _variance(sums: Sums, fill: Any, rest: Any, number: Any) -> Any:
     if fill is not None:
         count = sums["count"]
         mean = np.where(count > 0, _total(sums) / count, fill)
-        spread = spread + np.where(rest > 0, _squared(mean - fill) * (count * (rest / number)), 0)
+        between = _squared(mean - fill) * (count * (rest / number))
+        spread = spread + np.where(rest > 0, between if np.isfinite(fill) else np.nan, 0)  # inf - inf is NaN
     return spread / number

@@ -76,7 +76,7 @@ class Tensor:
     arrays : the arrays of the levels by stored name (`pointers_to_1`, `indices_1`, `bitmap_0` …). Each has one
         dimension and any integer type; a bitmap holds booleans or bytes. Masked items are refused.
     values : an array with an item for each position of the last level, or one scalar for all (an *iso* tensor).
-    fill_value : the value of cells that are not stored. None means unspecified, which differs from 0.
+    fill_value : the value of cells that are not stored. None stays None, and counts as 0 in numbers.
     structure : one of the six structures of Binsparse 0.1, section 3.8.
     attributes : the user's own JSON, which is kept with the tensor.
     descriptor_attributes : the same inside the descriptor (section 3.9).

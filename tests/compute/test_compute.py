@@ -34,6 +34,7 @@ from binsparse_levels.compute.reductions import _KEPT
 from binsparse_levels.levels import LEVELS
 
 HOWS = list(_KEPT)
+CELLS = st.sampled_from(["all", "stored"])
 CHAINS = [
     "CSR", "CSC", "DCSR", "COO", "DMATC", "sparse(3)", "sparse, sparse, sparse", "dense, sparse(2)", "dense, band",
     "dense, run", "run, run", "band, sparse", "dense, hashed", "hashed, dense", "dense, n_of_m", "n_of_m", "bitmap(2)",
@@ -63,7 +64,7 @@ def nests(interpreted=True, grain=None, block=None):
         store.compiled.cache_clear()
 
 
-def cells(tensor, axes):
+def cells(tensor, axes, which):
     """For each cell of the result, the values that take part."""
     whole = tensor.without_map().expand_structure()
     dense, stored = whole.to_dense(), np.zeros(tensor.shape, bool)
@@ -74,8 +75,7 @@ def cells(tensor, axes):
     shape = tuple(tensor.shape[k] for k in kept)
     size = int(np.prod([tensor.shape[k] for k in axes], dtype=int))
     rows = [x.transpose(order).reshape(int(np.prod(shape, dtype=int)), size) for x in (dense, stored)]
-    filled = tensor.fill_value is not None
-    return shape, [row if filled else row[there] for row, there in zip(*rows, strict=True)], rows[1]
+    return shape, [row if which == "all" else row[there] for row, there in zip(*rows, strict=True)], rows[1]
 
 
 def naive(how, values, stored):
@@ -93,16 +93,16 @@ def naive(how, values, stored):
     return getattr(np, how)(values)
 
 
-def check_reduction(tensor, axes, how, **options):
+def check_reduction(tensor, axes, how, which="all"):
     with np.errstate(all="ignore"):
-        shape, rows, stored = cells(tensor, axes)
-        known = tensor.dtype.kind in "fc" and tensor.fill_value is None  # no value is NaN
+        shape, rows, stored = cells(tensor, axes, which)
+        known = tensor.dtype.kind in "fc" and which == "stored"  # no value is NaN
         if how in ("min", "max") and any(not len(row) for row in rows) and not known:
-            with pytest.raises(ArrayError, match="fill value"):
-                reduce(tensor, axes, how, **options)
+            with pytest.raises(ArrayError, match="no cells take part"):
+                reduce(tensor, axes, how, cells=which)
             return
         expected = np.array([naive(how, row, there) for row, there in zip(rows, stored, strict=True)]).reshape(shape)
-    found = reduce(tensor, axes, how, **options)
+    found = reduce(tensor, axes, how, cells=which)
     assert np.shape(found) == shape
     if how in ("min", "max"):
         assert found.dtype == tensor.dtype
@@ -122,7 +122,7 @@ def drawn(data, **options):
 def test_reductions_are_those_of_numpy(data):
     tensor = drawn(data, max_rank=5, max_size=3, dtypes=VALUE_TYPES)
     with nests():
-        check_reduction(tensor, axes_of(data, tensor), data.draw(st.sampled_from(HOWS)))
+        check_reduction(tensor, axes_of(data, tensor), data.draw(st.sampled_from(HOWS)), data.draw(CELLS))
 
 
 @given(data=st.data())
@@ -133,7 +133,7 @@ def test_reductions_of_files_are_those_of_numpy(data):
         bl.write(stored, tensor)
     assume(stored)
     with nests(block=data.draw(st.integers(1, 5))):
-        check_reduction(bl.open(stored), axes_of(data, tensor), data.draw(st.sampled_from(HOWS)))
+        check_reduction(bl.open(stored), axes_of(data, tensor), data.draw(st.sampled_from(HOWS)), data.draw(CELLS))
 
 
 @given(data=st.data())
@@ -148,7 +148,7 @@ def test_maps_are_followed(data):
     bl.write(stored, tensor)
     with nests(block=3):
         for seen in (tensor, bl.open(stored)):
-            check_reduction(seen, axes_of(data, tensor), data.draw(st.sampled_from(HOWS)))
+            check_reduction(seen, axes_of(data, tensor), data.draw(st.sampled_from(HOWS)), data.draw(CELLS))
 
 
 @st.composite
@@ -313,8 +313,9 @@ def test_statistics_are_the_reductions():
     with nests(block=1):
         for seen in (tensor, bl.open(stored)):
             for axis in (None, 0, -1, (0, 1), ()):
-                for how, found in statistics(seen, axis)._asdict().items():
-                    np.testing.assert_allclose(found, reduce(tensor, axis, how), rtol=1e-12)
+                for which in ("all", "stored") if axis != () else ("all",):
+                    for how, found in statistics(seen, axis, cells=which)._asdict().items():
+                        np.testing.assert_allclose(found, reduce(tensor, axis, how, cells=which), rtol=1e-12)
     assert reduce(tensor, 0, dtype="float32").dtype == np.float32
 
 
@@ -346,7 +347,9 @@ FAULTS = [
     (lambda: reduce(MATRIX, 0, memory="1GB"), OptionError, "number of bytes"),
     (lambda: reduce(MATRIX, 0, limits=Limits(dense_bytes=8)), LimitError, "dense_bytes"),
     (lambda: reduce(pack([[0]], np.array([1], "M8[s]"), 3, "CVEC"), 0), ArrayError, "astype"),
-    (lambda: reduce(pack([[0]], [1], 3, "CVEC"), (), "max"), ArrayError, "fill value"),
+    (lambda: reduce(pack([[0]], [1], 3, "CVEC"), (), "max", cells="stored"), ArrayError, "no cells take part"),
+    (lambda: reduce(MATRIX, 0, cells="none"), OptionError, "'all' or 'stored'"),
+    (lambda: reduce(MATRIX.astype("c16"), 0, dtype=float), OptionError, "take a complex type"),
     (lambda: foreach(MATRIX, listed, [], threads=0), OptionError, ">= 1"),
     (lambda: foreach(MATRIX, "nothing", []), OptionError, "@numba.njit"),
 ]  # fmt: skip
