@@ -13,13 +13,11 @@ from typing import Any
 from ..containers.base import split_path
 from ..errors import BinsparseError, OptionError, PathMissingError
 from ..formats.format import Format
-from ..formats.index_map import KEY
 from ..io import Description, describe, list_tensors, read
 from ..io import open as open_tensor
 from ..levels import places
 from ..looking.counting import blocks
 from ..looking.drawing import clipped
-from ..tensors import labels
 from ..tensors.tensor import Tensor
 from .arguments import LENIENT, PATH, argument
 from .terminal import FAULTY_INPUT, OK, WrongCall, escaped, print_json, say, table, times, wrong_call_if
@@ -55,8 +53,8 @@ def _info(options: argparse.Namespace) -> int:
         ["structure", descriptor.structure or "none"],
         ["version", descriptor.version],
     ]
-    if found.map is not None:
-        rows.insert(2, ["map", f"{found.map}, of a tensor of shape {times(found.map.shape)}"])
+    if descriptor.map is not None:
+        rows.insert(2, ["map", f"{descriptor.map}, of a tensor of shape {times(descriptor.map.shape)}"])
     table(escaped(str(options.path)), [], rows)
     table("level tree", [], _tree_rows(descriptor.format, descriptor.dims))
     arrays = [
@@ -87,8 +85,8 @@ def _summary(path: str, found: Description) -> dict[str, Any]:
             for name, info in found.arrays.items()
         },
         "bytes": sum(info.nbytes for info in found.arrays.values()),
-        "map": None if found.map is None else found.map.header(),
-        "attributes": {key: value for key, value in descriptor.user.items() if key not in (KEY, labels.KEY)},
+        "map": None if descriptor.map is None else descriptor.map.header(),
+        "attributes": descriptor.user,
         "repairs": list(found.repairs),
     }
 

@@ -16,7 +16,10 @@ from ..errors import BinsparseError, DescriptorError, Problem, raise_if
 from ..levels import places
 from ..limits import INT64_MAX, Limits
 from .dtypes import DataType, parse_dtype
-from .format import ALIASES, SYNONYMS, Format, named, parse_custom
+from .extensions import MAP, parse_map_beside, parse_rooted, rooted
+from .format import ALIASES, SYNONYMS, Format, named
+from .index_map import IndexMap
+from .json import RESERVED
 from .structure import structure_problems
 
 NAMESPACE = "binsparse"
@@ -26,6 +29,7 @@ VERSIONS = re.compile(
 )
 _KEYS = {
     "version", "format", "custom", "shape", "number_of_stored_values", "data_types", "fill", "structure", "attributes",
+    "attrs",
 }  # fmt: skip
 
 
@@ -33,9 +37,10 @@ _KEYS = {
 class Descriptor:
     """A descriptor whose parts agree. The arrays are not compared with it yet.
 
-    number_of_stored_values: None only where lenient parsing accepted its absence. data_types: a type for every array of
-    the format, `values`, and `fill_value` where there is one. user: the JSON beside the namespace. repairs: the repairs
-    that lenient parsing made.
+    format, shape: of the stored tensor, which with a map differs from the tensor. number_of_stored_values: None only
+    where lenient parsing accepted its absence. data_types: a type for every array of the format, `values`, and
+    `fill_value` where there is one. user: the user's JSON. beside: keys of this package beside the namespace. repairs:
+    the repairs that lenient parsing made.
     """
 
     format: Format
@@ -48,6 +53,8 @@ class Descriptor:
     user: Mapping[str, Any] = field(default_factory=dict)
     version: str = VERSION
     repairs: tuple[str, ...] = ()
+    map: IndexMap | None = None
+    beside: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -59,12 +66,16 @@ class Descriptor:
         return "fill_value" in self.data_types
 
     def header(self, *, alias: bool = True) -> dict[str, Any]:
-        """The JSON object of a container (Binsparse 0.1, section 3). alias: write the predefined name, if any."""
+        """The JSON object of a container (Binsparse 0.1, section 3). alias: use the predefined name, if any."""
         name = self.format.alias if alias else None
+        packed = any(data_type.wrapper for data_type in self.data_types.values())
         inner: dict[str, Any] = {"version": self.version, "format": name or "custom"}
-        if name is None:
+        if packed or self.map is not None:
+            inner["format"] = "custom"
+            inner["custom"] = rooted((ALIASES[name] if name else self.format).custom(), packed, self.map)
+        elif name is None:
             inner["custom"] = self.format.custom()
-        inner["shape"] = list(self.shape)
+        inner["shape"] = list(self.shape if self.map is None else self.map.shape)
         inner["number_of_stored_values"] = self.number_of_stored_values
         inner["data_types"] = {array: str(data_type) for array, data_type in self.data_types.items()}
         if self.fill:
@@ -73,7 +84,7 @@ class Descriptor:
             inner["structure"] = self.structure
         if self.attributes:
             inner["attributes"] = dict(self.attributes)
-        return {NAMESPACE: inner, **self.user}
+        return {NAMESPACE: inner, **self.user, **self.beside}
 
 
 def array_classes(format: Format) -> dict[str, str]:
@@ -95,6 +106,7 @@ class _Parser:
         self.lenient = lenient
         self.problems: list[Problem] = []
         self.repairs: list[str] = []
+        self.map: IndexMap | None = None
 
     def fault(self, path: str, message: str) -> None:
         self.problems.append(Problem(path, message))
@@ -110,33 +122,71 @@ class _Parser:
     def parse(self, header: Any) -> Descriptor:
         if not isinstance(header, dict):
             raise DescriptorError(Problem("", f"expected a JSON object, got {header!r:.60}"))
-        inner, user = self.namespace(header)
+        inner, rest = self.namespace(header)
         self.keys(inner)
         version = self.version(inner)
         shape = self.shape(inner)
-        format = self.format(inner)
+        if shape is not None:
+            self.limits.hold("rank", len(shape), "shape", "the number of dimensions")
+        format = self.format(inner, shape)
+        stored = shape
         if shape is None:
             format = None  # nothing more can be said of it
-        else:
-            self.limits.hold("rank", len(shape), "shape", "the number of dimensions")
-            if format is not None and format.rank != len(shape):
-                self.fault("shape", f"expected {format.rank} dimensions, as the format {format!s:.80} has, got {shape}")
-                format = None
-        count = self.count(inner, format, shape)
+        elif MAP in rest and self.map is not None:
+            self.fault(MAP, "a level at the root says it already; remove this key")
+        elif MAP in rest:
+            self.map = self.older_map(rest[MAP], shape)
+        elif self.map is not None:
+            stored = self.map.stored_shape
+        if self.map is not None:
+            ranks = len(self.map.shape), len(self.map.groups)
+            self.limits.hold("rank", max(ranks), "custom", "the number of dimensions, of the tensor or stored,")
+        if stored is not None and format is not None and format.rank != len(stored):
+            path = "shape" if self.map is None else "custom"
+            self.fault(path, f"expected {format.rank} dimensions, as the format {format!s:.80} has, got {stored}")
+            format = None
+        count = self.count(inner, format, stored)
         data_types = self.data_types(inner, format)
         values = data_types.get("values")
         structure = self.structure(inner, shape, values.dtype if values else None)
-        attributes = inner.get("attributes", {})
-        if not isinstance(attributes, dict):
-            self.fault("attributes", f"expected an object, got {attributes!r:.60}")
+        if self.map is not None and structure is not None:
+            self.fault("structure", f"a matrix that is {structure} has no map; leave one out")
+        attributes = self.object(inner, "attributes")
+        user = self.object(inner, "attrs") | rest  # where Finch.jl writes the attributes of the user
+        if NAMESPACE in user:
+            self.fault(f"attrs.{NAMESPACE}", "this name is the descriptor's; choose another")
         raise_if(DescriptorError, self.problems)
         assert format is not None
-        assert shape is not None
+        assert stored is not None
         name = inner.get("format")
-        name = None if name == "custom" else name
         return Descriptor(
-            format, shape, count, data_types, name, structure, attributes, user, version or VERSION, tuple(self.repairs)
+            format,
+            stored,
+            count,
+            data_types,
+            None if name == "custom" else name,
+            structure,
+            attributes,
+            {key: value for key, value in user.items() if not key.startswith(RESERVED)},
+            version or VERSION,
+            tuple(self.repairs),
+            self.map,
+            {key: value for key, value in rest.items() if key.startswith(RESERVED) and key != MAP},
         )
+
+    def object(self, inner: dict[str, Any], key: str) -> dict[str, Any]:
+        value = inner.get(key, {})
+        if isinstance(value, dict):
+            return value
+        self.fault(key, f"expected an object, got {value!r:.60}")
+        return {}
+
+    def older_map(self, value: Any, stored: tuple[int, ...]) -> IndexMap | None:
+        try:
+            return parse_map_beside(value, stored)
+        except DescriptorError as error:
+            self.problems += error.problems
+            return None
 
     def namespace(self, header: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         if NAMESPACE in header:
@@ -202,7 +252,7 @@ class _Parser:
         sizes = [self.integer(size, f"shape[{k}]") for k, size in enumerate(shape)]
         return None if None in sizes else tuple(size for size in sizes if size is not None)
 
-    def format(self, inner: dict[str, Any]) -> Format | None:
+    def format(self, inner: dict[str, Any], shape: tuple[int, ...] | None) -> Format | None:
         name = inner.get("format")
         custom = inner.get("custom")
         path = "custom"
@@ -212,14 +262,14 @@ class _Parser:
                 "tensor",
                 _changed(inner["tensor"], lambda key, value: ("level_desc" if key == "level_kind" else key, value)),
             )
-        tree = None
+        tree, rooted = None, False
         if path in inner:
             if not isinstance(custom, dict):
                 self.fault(path, f"expected an object, got {custom!r:.60}")
                 return None
             custom = self.integral(custom, path)
             try:
-                tree = parse_custom(custom, path)
+                tree, self.map, rooted = parse_rooted(custom, shape, path)
             except BinsparseError as error:
                 self.problems += error.problems
                 return None
@@ -239,6 +289,8 @@ class _Parser:
         if format is None:
             known = ", ".join([*ALIASES, *SYNONYMS, "custom"])
             self.fault("format", f"unknown format {name!r:.60}; known are {known}")
+        elif rooted:
+            self.fault("format", f"expected custom, as the first level asks for, got {name}")
         elif tree is not None and (tree.rank != format.rank or tree.canonical() != format.canonical()):
             self.fault(path, f"describes {tree!s:.80}, but the format is {name}")
         return format

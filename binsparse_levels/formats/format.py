@@ -300,17 +300,18 @@ def make_level(kind: type[Level], settings: Mapping[str, Any]) -> Level:
     return kind(**settings)
 
 
-def parse_custom(custom: Mapping[str, Any], path: str = "custom") -> Format:
+def parse_custom(custom: Mapping[str, Any], path: str = "custom", at: str = "") -> Format:
     """The format of a `custom` object. Raises FormatError with the path of every problem, such as custom.level.rank.
 
-    Parses the levels in a loop, so their depth is not limited by the stack.
+    path: of the object. at: of its first level, by default `level` of the object. Parses the levels in a loop, so that
+    the stack does not limit their depth.
     """
     problems = [Problem(f"{path}.{key}", "no such key") for key in custom if key not in ("level", "transpose")]
     kinds = {kind.level_desc(): kind for kind in LEVELS.values()}
     levels: list[Level] = []
     complete = True
     tree: Any = custom.get("level")
-    at = f"{path}.level"
+    at = at or f"{path}.level"
     while True:
         if not isinstance(tree, Mapping):
             problems.append(Problem(at, "missing" if tree is None else f"expected an object, got {tree!r:.60}"))

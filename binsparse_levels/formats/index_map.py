@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -23,16 +23,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BinsparseError, DescriptorError, FormatError, LimitError, Problem, raise_if, within_memory
+from ..errors import BinsparseError, FormatError, LimitError, Problem, raise_if, within_memory
 from ..levels.base import Array
 from ..limits import INT64_MAX, as_integer, as_integers
 from . import digits
 from .digits import Digit as Digit
 from .digits import Item
 from .format import permutation_problems
-from .json import RESERVED
 
-KEY = f"{RESERVED}map"  # the key of a map in the JSON, beside the descriptor of the stored tensor
 MAX_DIGITS = 2**12
 
 
@@ -145,7 +143,7 @@ class IndexMap:
         return ", ".join(texts)
 
     def header(self) -> dict[str, Any]:
-        """The JSON under KEY, beside the descriptor.
+        """The map as JSON.
 
         >>> IndexMap.blocks((4,), 2).header()
         {'shape': [4], 'digits': '0/2, 0%2'}
@@ -446,29 +444,6 @@ def _parse_digit(text: str, shape: Sequence[int]) -> Digit:
     if dimension >= len(shape) or not stride:
         raise FormatError(f"{text} is no digit of a tensor of {len(shape)} dimensions")
     return Digit(dimension, stride, int(match[3]) if match[3] else -(-shape[dimension] // stride))
-
-
-def parse_header(value: Any, stored_shape: Sequence[int]) -> IndexMap:
-    """The map in a container's JSON, checked against the stored shape. Raises DescriptorError, LimitError."""
-    if not isinstance(value, Mapping):
-        raise DescriptorError(Problem(KEY, f"expected an object, got {value!r:.60}"))
-    problems = [Problem(f"{KEY}.{key}", "no such key") for key in value if key not in ("shape", "digits")]
-    shape, text = value.get("shape"), value.get("digits")
-    if not isinstance(shape, list) or not all(type(size) is int for size in shape):
-        problems.append(Problem(f"{KEY}.shape", f"expected a list of integers, got {shape!r:.60}"))
-    if not isinstance(text, str):
-        problems.append(Problem(f"{KEY}.digits", f"expected a text, got {text!r:.60}"))
-    raise_if(DescriptorError, problems)
-    assert isinstance(shape, list)
-    assert isinstance(text, str)
-    try:
-        found = parse_map(text, shape)
-    except FormatError as error:
-        raise DescriptorError([Problem(KEY, str(problem)) for problem in error.problems]) from None
-    if found.stored_shape != tuple(stored_shape):
-        what = f"is for a stored tensor of shape {found.stored_shape}, and this one has {tuple(stored_shape)}"
-        raise DescriptorError(Problem(KEY, what))
-    return found
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:

@@ -15,12 +15,11 @@ from ..containers import checksums
 from ..containers.base import ArrayInfo, Reader
 from ..engine.emission import Duplicates
 from ..engine.tree import Tree, count_positions, length_problems, value_problems
-from ..errors import ArrayError, DescriptorError, FormatError, Problem, raise_if
+from ..errors import ArrayError, FormatError, Problem, raise_if
 from ..formats.bitpacked import BitPacked
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..formats.dtypes import INTEGERS, DataType, decode, sound_booleans
 from ..formats.format import NO_EMPTY_FIBERS, Format, FormatLike, has_empty_fibers
-from ..formats.index_map import KEY, IndexMap, parse_header
 from ..formats.structure import structure_problems
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors import labels
@@ -118,7 +117,6 @@ class Loading:
         header, self._sums = checksums.opened(reader.read_header())
         self.sealed = bool(self._sums)
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
-        self.map = self._parse_map()
         self.labels = self._parse_labels()
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, Sliceable] = {}  # only the metadata counts
@@ -126,20 +124,12 @@ class Loading:
         self._packed: dict[str, tuple[LazyArray, BitPacked]] = {}  # the words, and the numbers in them
         self._compare()
 
-    def _parse_map(self) -> IndexMap | None:
-        """The map beside the descriptor. Raises DescriptorError for a map that does not fit the stored tensor."""
-        if KEY not in self.descriptor.user:
-            return None
-        if self.descriptor.structure is not None:
-            raise DescriptorError(Problem(KEY, f"a matrix that is {self.descriptor.structure} has no map"))
-        return parse_header(self.descriptor.user[KEY], self.descriptor.shape)
-
     def _parse_labels(self) -> Labels | None:
         """The labels beside the tensor, which are read when they are asked for. Raises DescriptorError, ArrayError."""
-        if labels.KEY not in self.descriptor.user:
+        if labels.KEY not in self.descriptor.beside:
             return None
-        shape = self.descriptor.shape if self.map is None else self.map.shape
-        return parse_labels(self.descriptor.user[labels.KEY], shape, self._beside)
+        shape = (self.descriptor.map or self.descriptor).shape
+        return parse_labels(self.descriptor.beside[labels.KEY], shape, self._beside)
 
     def _beside(self, name: str, dtype: np.dtype[Any]) -> LazyArray:
         """An array beside those of the tensor. Raises ArrayError where it is missing, or of another type."""
@@ -148,11 +138,6 @@ class Loading:
             there = "nothing" if held is None else f"{held.dtype} of shape {held.shape}"
             raise ArrayError(Problem(name, f"expected {dtype} of one dimension, got {there}"))
         return self._as_stored(name, held, dtype)
-
-    @property
-    def _user(self) -> dict[str, Any]:
-        """The user's own JSON, without the map and the labels."""
-        return {key: value for key, value in self.descriptor.user.items() if key not in (KEY, labels.KEY)}
 
     def _compare(self) -> None:
         """Raise ArrayError for missing arrays, and for ranks, types and lengths that differ from the descriptor."""
@@ -250,7 +235,7 @@ class Loading:
         options: dict[str, Any] = {
             "fill_value": fill,
             "structure": descriptor.structure,
-            "attributes": self._user,
+            "attributes": descriptor.user,
             "descriptor_attributes": attributes,
             "limits": self._limits,
         }
@@ -272,7 +257,7 @@ class Loading:
             self.repairs += map(str, problems)
         if not self._lenient and check == "full":
             raise_if(ArrayError, tensor._diagonal_problems())
-        mapped = tensor if self.map is None else tensor.with_map(self.map)
+        mapped = tensor if descriptor.map is None else tensor.with_map(descriptor.map)
         if self.labels is None:
             return mapped
         return mapped._labelled(self.labels if check == "none" else self.labels.loaded())
@@ -285,7 +270,9 @@ class Loading:
         raise_if(FormatError, list(self._structure_problems()))
         attributes = dict(descriptor.attributes)
         attributes.pop("number_of_diagonal_elements", None)  # it is counted anew when the tensor is written
-        metadata = Metadata(self.fill_value(), descriptor.structure, self._user, attributes, self.map, self.labels)
+        metadata = Metadata(
+            self.fill_value(), descriptor.structure, descriptor.user, attributes, descriptor.map, self.labels
+        )
         tensor = _lazy_tensor(descriptor.format, descriptor.shape, arrays, values, iso, metadata)
         self._hold_count(len(tensor._source.values))
         return tensor

@@ -16,7 +16,6 @@ from ..engine.parts import check_in_parts
 from ..engine.tree import Tree
 from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memory
 from ..formats.descriptor import Descriptor, parse_descriptor
-from ..formats.index_map import IndexMap
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.tensor import Check, Tensor
 from .decoding import Found, Loading, described, lazy_tensor
@@ -191,14 +190,11 @@ def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Rea
 
 
 class Description(NamedTuple):
-    """A tensor by its metadata: the descriptor, the metadata of the arrays, the repairs that lenient reading made, and
-    the map through which the tensor is stored.
-    """
+    """A tensor by its metadata: the descriptor, the metadata of the arrays, the repairs that lenient reading made."""
 
     descriptor: Descriptor
     arrays: Mapping[str, ArrayInfo]
     repairs: Sequence[str] = ()
-    map: IndexMap | None = None
 
 
 @within_memory
@@ -225,7 +221,7 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
             return Description(parse_descriptor(header, limits), infos)
         with _reading(location, limits) as reader:
             loading = Loading(reader, limits, lenient)
-            return Description(loading.descriptor, loading.described(), loading.repairs, loading.map)
+            return Description(loading.descriptor, loading.described(), loading.repairs)
 
 
 @within_memory

@@ -16,10 +16,10 @@ from ..arrays import Pieces, in_pieces, one_piece
 from ..engine.tree import Tree
 from ..errors import DescriptorError, OptionError, Problem
 from ..formats.bitpacked import best_wrapper, bitpack_pieces
-from ..formats.descriptor import NAMESPACE, VERSION, VERSIONS, Descriptor
+from ..formats.descriptor import NAMESPACE, VERSION, VERSIONS, Descriptor, parse_descriptor
 from ..formats.dtypes import DataType, data_type_of, encode
 from ..formats.format import NO_EMPTY_FIBERS, Format, has_empty_fibers
-from ..formats.index_map import KEY, IndexMap
+from ..formats.index_map import IndexMap
 from ..formats.json import hold_text
 from ..levels.base import Array
 from ..limits import Limits
@@ -74,6 +74,8 @@ def hold_header(header: Mapping[str, Any], limits: Limits) -> None:
     """Raise LimitError for a header that `read` would refuse because of its size."""
     hold_text(json.dumps(header), limits)
     limits.hold("rank", len(header[NAMESPACE]["shape"]), "shape", "the number of dimensions")
+    if header[NAMESPACE]["format"] == "custom":
+        parse_descriptor(header, limits)  # where a map may have more dimensions on its other side
 
 
 def _to_pack(bitpacked: bool | Collection[str], arrays: Mapping[str, Array], iso: bool) -> list[str]:
@@ -119,15 +121,15 @@ def encode_pieces(
     if metadata.fill_value is not None:
         data_types["fill_value"] = data_type_of(value_type, "fill_value")
         given["fill_value"] = one_piece(np.full(1, metadata.fill_value, value_type))
-    user = dict(metadata.attributes) | ({} if metadata.map is None else {KEY: metadata.map.header()})
+    beside = {}
     if metadata.labels is not None:
-        user[labels.KEY] = metadata.labels.header()
+        beside[labels.KEY] = metadata.labels.header()
         for name, array in metadata.labels.arrays().items():
             data_types[name] = data_type_of(array.dtype, name)
             given[name] = in_pieces(array, _AT_ONCE)
-    own = dict(metadata.descriptor_attributes)
-    count = arrays["values"].length
-    descriptor = Descriptor(format, shape, count, data_types, None, metadata.structure, own, user, version)
+    own, user = dict(metadata.descriptor_attributes), dict(metadata.attributes)
+    named = (None, metadata.structure, own, user, version, (), metadata.map, beside)
+    descriptor = Descriptor(format, shape, arrays["values"].length, data_types, *named)
     alias = packed or format.alias not in NO_EMPTY_FIBERS or not _repeats(arrays["pointers_to_1"])
     return descriptor.header(alias=alias), {name: _encoded(pieces, data_types[name]) for name, pieces in given.items()}
 

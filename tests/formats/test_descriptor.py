@@ -125,7 +125,7 @@ def test_every_fault_is_told_at_once():
         {"number_of_stored_values": 6.0},
         {"structure": "general"},
         {"tensor": json.loads(json.dumps({"level": TREE}).replace("level_desc", "level_kind"))},
-        {"attrs": {}},
+        {"colour": {}},
     ],
     ids=range(9),
 )
@@ -139,10 +139,19 @@ def test_lenient_parsing_mends_and_tells(changes):
 
 
 def test_an_unknown_key_is_no_attribute():
-    descriptor = parse(lenient=True, attrs={"a": 1}, number_of_diagonal_elements=3, attributes={"b": 2})
+    descriptor = parse(lenient=True, colour={"a": 1}, number_of_diagonal_elements=3, attributes={"b": 2})
     assert descriptor.attributes == {"b": 2}
     assert descriptor.user == {"author": "somebody"}
-    assert {"attrs", "number_of_diagonal_elements"}.isdisjoint(descriptor.header()["binsparse"])
+    assert {"colour", "number_of_diagonal_elements"}.isdisjoint(descriptor.header()["binsparse"])
+
+
+def test_the_attributes_of_finch_are_the_users():
+    descriptor = parse(attrs={"a": 1, "author": "another", "binsparse_levels:x": 2})
+    assert descriptor.user == {"a": 1, "author": "somebody"}
+    assert not descriptor.repairs
+    for attrs in (3, {"binsparse": 1}):
+        with pytest.raises(DescriptorError, match="attrs"):
+            parse(attrs=attrs)
 
 
 def test_the_version_that_is_written():

@@ -1,9 +1,11 @@
 """Index maps: one to one on every cell, padding that nobody sees, and views, files and conversions through them."""
 
+import copy
 import itertools
 import json
 import pickle
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import pytest
@@ -25,7 +27,8 @@ from binsparse_levels import (
     testing,
 )
 from binsparse_levels.cli import main
-from binsparse_levels.formats.index_map import KEY, Digit, parse_header
+from binsparse_levels.formats.extensions import MAP, parse_map_beside
+from binsparse_levels.formats.index_map import Digit
 
 SHAPES = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 MATRIX = np.array([[0, 1.5, 0, 2, 0], [0, 0, 0, 0, 0], [3, 0, 4, 0, 5]])
@@ -104,7 +107,7 @@ def test_a_map_is_one_to_one_and_the_rest_is_padding(case):
 def test_notation_and_header_give_the_map_back(case):
     shape, map = case
     assert parse_map(str(map), shape) == map
-    assert parse_header(json.loads(json.dumps(map.header())), map.stored_shape) == map
+    assert parse_map_beside(json.loads(json.dumps(map.header())), map.stored_shape) == map
     assert hash(parse_map(str(map), shape)) == hash(map)
 
 
@@ -459,14 +462,15 @@ def test_a_map_stands_beside_what_is_stored(name, tmp_path):
     assert opened.stored._held.lazy
     bl.write(str(tmp_path / f"again_{name}"), opened[:2])  # a view too
     np.testing.assert_array_equal(bl.read(str(tmp_path / f"again_{name}")).to_dense(), tensor.to_dense()[:2])
-    # Another program sees a plain tensor, with JSON of somebody's beside it.
+    # Another program sees the shape of the tensor, and a first level that it does not know.
     header: dict = {}
     bl.write(header, tensor)
-    described = header["binsparse"]
-    beside = described.pop(KEY)
-    assert beside == {"shape": [3, 5], "digits": "0/2, 1/2, 0%2, 1%2"}
-    bl.write(plain := {}, tensor.stored)
-    assert described == plain["binsparse"]
+    described = header["binsparse"]["binsparse"]
+    assert described["shape"] == [3, 5]
+    level = described["custom"]["level"]
+    stored = level.pop("level")
+    assert level == {"level_desc": MAP, "rank": 2, "digits": "0/2, 1/2, 0%2, 1%2"}
+    assert stored == tensor.stored.format.custom()["level"]
 
 
 def test_the_protocol_and_seals(tmp_path):
@@ -491,20 +495,74 @@ def test_the_protocol_and_seals(tmp_path):
         ({"shape": [3, 5], "digits": "0, 1", "more": 1}, "no such key"),
     ],
 )
-def test_a_map_in_a_file_is_checked(change, message):
-    bl.write(stored := {}, pack_dense(MATRIX, "CSR", map="0, 1"))
-    stored["binsparse"][KEY] = change
+def test_a_map_of_an_older_file_is_checked(change, message):
+    bl.write(stored := {}, pack_dense(MATRIX, "CSR"))
+    stored["binsparse"][MAP] = change
     for lenient in (False, True):
         with pytest.raises(DescriptorError, match=message) as caught:
             bl.read(stored, lenient=lenient)
-        assert caught.value.problems[0].path.startswith(KEY)
+        assert caught.value.problems[0].path.startswith(MAP)
     with pytest.raises(DescriptorError):
         bl.open(stored)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"digits": None}, "digits: expected digits"),
+        ({"digits": 7}, "digits: expected digits"),
+        ({"digits": "0,\t1"}, "digits: expected digits"),
+        ({"digits": "0, 2"}, "no digit"),
+        ({"digits": "1, 0, 0"}, "do not make up"),
+        ({"digits": "(0 1)"}, "expected 2 dimensions, as the format CSR has"),
+        ({"rank": 3}, "rank: expected 2"),
+        ({"rank": True}, "rank: expected 2"),
+        ({"more": 1}, "no such key"),
+        ({"transpose": [0, 0]}, "custom.level.transpose: expected a permutation"),
+        ({"level": None}, "custom.level.level: missing"),
+        ({"level": {"level_desc": MAP, "rank": 2}}, "unknown level kind"),
+    ],
+)
+def test_a_map_in_a_file_is_checked(change, message):
+    bl.write(stored := {}, pack_dense(MATRIX, "CSR", map="0, 1"))
+    stored["binsparse"]["binsparse"]["custom"]["level"] |= change
+    for read in (bl.read, bl.open, partial(bl.read, lenient=True)):
+        with pytest.raises((DescriptorError, FormatError), match=message) as caught:
+            read(stored)
+        assert caught.value.problems[0].path.startswith("custom")
+
+
+def test_levels_at_the_root_stand_in_one_place():
+    bl.write(stored := {}, pack_dense(MATRIX, "CSR", map="0, 1"), bitpacked=True)
+    descriptor = stored["binsparse"]["binsparse"]
+    for name, change, message in [
+        ("format", "CSR", "expected custom"),
+        ("transpose", [1, 0], "key of the map's level"),
+        (MAP, {"shape": [3, 5], "digits": "0, 1"}, "a level at the root says it"),
+        ("rank", 1, "expected 0"),
+    ]:
+        changed = copy.deepcopy(stored)
+        inner = changed["binsparse"]["binsparse"]
+        place = {"format": inner, MAP: changed["binsparse"], "rank": inner["custom"]["level"]}.get(
+            name, inner["custom"]
+        )
+        place[name] = change
+        with pytest.raises(DescriptorError, match=message):
+            bl.read(changed)
+    packed = descriptor["custom"]["level"]
+    map = packed["level"]
+    descriptor["custom"]["level"] = {**map, "level": {**packed, "level": map["level"]}}
+    with pytest.raises(DescriptorError, match="unknown level kind"):
+        bl.read(stored)
+
+
 def test_a_structure_has_no_map():
     bl.write(stored := {}, pack([[1], [0]], [1.0], (2, 2), "COO", structure="symmetric_lower"))
-    stored["binsparse"][KEY] = {"shape": [2, 2], "digits": "0, 1"}
+    stored["binsparse"][MAP] = {"shape": [2, 2], "digits": "0, 1"}
+    with pytest.raises(DescriptorError, match="symmetric_lower"):
+        bl.read(stored)
+    bl.write(stored := {}, pack([[1], [0]], [1.0], (2, 2), "COO", map="1, 0"))
+    stored["binsparse"]["binsparse"]["structure"] = "symmetric_lower"
     with pytest.raises(DescriptorError, match="symmetric_lower"):
         bl.read(stored)
 

@@ -36,35 +36,44 @@ def decode(header, stored):
     if types["values"].startswith("iso["):  # 5.1
         arrays["values"] = list(arrays["values"]) * descriptor["number_of_stored_values"]
     assert len(arrays["values"]) == descriptor["number_of_stored_values"]
-    levels, transpose = chain_of(descriptor)
-    shape = descriptor["shape"]
-    transpose = transpose or range(len(shape))
+    levels, transpose, digits = chain_of(descriptor)
+    shape, stored = descriptor["shape"], descriptor["shape"]
+    older = header.get(f"{OURS}map")  # 6.3
+    shape, digits = (older["shape"], older["digits"]) if older else (shape, digits)
+    groups = None if digits is None else groups_of(digits, shape)
+    stored = stored if groups is None else [math.prod(r for _, _, r in group) for group in groups]
+    transpose = transpose or range(len(stored))
     entries = {}
-    for coords, q in walk(levels, [shape[k] for k in transpose], arrays):
-        place = [0] * len(shape)
+    for coords, q in walk(levels, [stored[k] for k in transpose], arrays):
+        place = [0] * len(stored)
         for k, x in zip(transpose, coords, strict=True):
             place[k] = x
         assert tuple(place) not in entries
         entries[tuple(place)] = arrays["values"][q]
     if "structure" in descriptor:
         entries = expanded(descriptor["structure"], entries)
-    if f"{OURS}map" in header:
-        shape, entries = mapped(header[f"{OURS}map"], entries)
+    if groups is not None:
+        entries = mapped(groups, shape, entries)
     fill = arrays["fill_value"][0] if descriptor.get("fill") else None
     return {"shape": tuple(shape), "entries": entries, "fill_value": fill, "labels": labels_of(header, arrays)}
 
 
 def chain_of(descriptor):
-    """The levels from the first on, without the element, and the transpose. (4.1)"""
+    """The levels from the first on, without the element; the transpose; and the digits of a map. (4.1, 6)"""
     if descriptor["format"] != "custom":
         names, turned = PREDEFINED[descriptor["format"]]
         levels = [{"level_desc": name.rstrip("2"), "rank": 1 + name.endswith("2")} for name in names]
-        return levels, [1, 0] if turned else None
-    levels, level = [], descriptor["custom"]["level"]
+        return levels, [1, 0] if turned else None, None
+    levels, above, digits = [], descriptor["custom"], None
+    level = above["level"]
+    if level["level_desc"] == f"{OURS}packed":
+        level = level["level"]
+    if level["level_desc"] == f"{OURS}map":
+        above, digits, level = level, level["digits"], level["level"]
     while level["level_desc"] != "element":
         levels.append(level)
         level = level["level"]
-    return levels, descriptor["custom"].get("transpose")
+    return levels, above.get("transpose"), digits
 
 
 def walk(levels, sizes, arrays):
@@ -158,13 +167,17 @@ def expanded(structure, entries):
     return {(j, i): mirror(v) for (i, j), v in kept.items() if i != j} | kept
 
 
-def mapped(map, entries):
-    """The shape and the entries of the tensor that the stored tensor stands for. (6)"""
-    shape, groups = map["shape"], []
-    for group in map["digits"].split(",") if map["digits"].strip() else []:
-        digits = re.findall(r"(\d+)(?:/(\d+))?(?:%(\d+))?", group)
-        digits = [(int(k), int(s or 1), int(r) if r else -(-shape[int(k)] // int(s or 1))) for k, s, r in digits]
-        groups.append(digits)
+def groups_of(digits, shape):
+    """The dimension, the stride and the radix of each digit of each stored dimension. (6.2)"""
+    groups = []
+    for group in digits.split(",") if digits.strip(" ") else []:
+        found = re.findall(r"(\d+)(?:/(\d+))?(?:%(\d+))?", group)
+        groups.append([(int(k), int(s or 1), int(r) if r else -(-shape[int(k)] // int(s or 1))) for k, s, r in found])
+    return groups
+
+
+def mapped(groups, shape, entries):
+    """The entries of the tensor that the stored entries stand for. (6.2)"""
     found = {}
     for coords, value in entries.items():
         place = [0] * len(shape)
@@ -174,7 +187,7 @@ def mapped(map, entries):
                 place[k] += digit * stride
         if all(x < size for x, size in zip(place, shape, strict=True)):
             found[tuple(place)] = value
-    return shape, found
+    return found
 
 
 def labels_of(header, arrays):

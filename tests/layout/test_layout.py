@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import binsparse_levels as bl
 from binsparse_levels import testing
 from binsparse_levels.formats.dtypes import CODECS
+from binsparse_levels.io.writing import write_arrays
 from binsparse_levels.levels import OURS
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/file_layout.md").read_text()
@@ -154,6 +155,55 @@ def test_any_bit_packed_integers(tmp_path_factory, data, dtype, length):
     for packed in (values, np.sort(values)):
         tensor = bl.pack_dense(packed, "DVEC")
         written(tmp_path_factory.getbasetemp() / "packed.h5", tensor, bitpacked=["values"])
+
+
+KNOWN = {"element", "dense", "sparse"}
+
+
+def refused_by_the_specification(header):
+    """Whether a reader that knows the specification alone refuses a header, as the C reference and Finch.jl do: by an
+    unknown name of a format, or an unknown level. It looks at nothing else."""
+    descriptor = header["binsparse"]
+    if descriptor["format"] != "custom":
+        return descriptor["format"] not in reader.PREDEFINED
+    level = descriptor["custom"]["level"]
+    while level is not None and level["level_desc"] in KNOWN:
+        level = level.get("level")
+    return level is not None
+
+
+@given(st.data(), st.booleans(), st.booleans())
+def test_what_others_would_misread_they_refuse(tmp_path_factory, data, packs, mapped):
+    binsparse = pytest.importorskip("binsparse")
+    shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    map = data.draw(testing.maps(shape)) if mapped else None
+    rank = len(shape if map is None else map.groups)
+    levels = data.draw(testing.formats(min_rank=rank, max_rank=rank))
+    assume(is_ours(levels))
+    tensor = bl.pack_dense(np.arange(1, 1 + np.prod(shape)).reshape(shape), levels, map=map)
+    path = tmp_path_factory.getbasetemp() / "others.h5"
+    written(path, tensor, bitpacked=["values"] if packs else False)
+    with h5py.File(path) as file:
+        header = json.loads(file.attrs["binsparse"])
+    assert tuple(header["binsparse"]["shape"]) == shape
+    specified = all(level.specified for level in levels.levels)
+    assert refused_by_the_specification(header) == (packs or mapped or not specified)
+    if packs or mapped:
+        with pytest.raises((ValueError, KeyError, NotImplementedError, binsparse.BinsparseParseError)):
+            binsparse.load_binsparse(path)
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".npz", ".zarr", ".bspnpy", ".bspra", ".nc", None])
+def test_keys_that_no_reader_knows(tmp_path, suffix):
+    tensor = bl.pack_dense(np.eye(3), "CSR", map="1, 0").with_attributes({"a": 1})
+    header, arrays = tensor._stored()
+    header["binsparse_levels:of_tomorrow"] = {"x": 1}
+    place = {} if suffix is None else tmp_path / f"a{suffix}"
+    write_arrays(place, header, arrays, overwrite=False)
+    for tensor in (bl.read(place), bl.open(place), bl.open(place).load()):
+        assert tensor.attributes == {"a": 1}
+        bl.write(again := {}, tensor)
+        assert "binsparse_levels:of_tomorrow" not in again["binsparse"]
 
 
 def test_labels_of_every_type(tmp_path):

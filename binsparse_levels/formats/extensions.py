@@ -1,0 +1,105 @@
+"""Levels at the root of a tree that change what everything below them means. A program that does not know them refuses.
+
+    binsparse_levels:packed     arrays hold words, in which the integers that their names promise are packed
+    binsparse_levels:map        the levels below store another tensor, whose cells an index map finds in this tensor
+
+Both stand above the first level that stores dimensions, `packed` above `map`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..errors import DescriptorError, FormatError, Problem, raise_if
+from .format import Format, parse_custom
+from .index_map import IndexMap, parse_map
+from .json import RESERVED
+
+PACKED = f"{RESERVED}packed"
+MAP = f"{RESERVED}map"  # older files have a key of this name beside the descriptor of the stored tensor
+_DIGITS = re.compile(r"[0-9/%(), ]*")  # and no other white space
+
+
+def rooted(custom: Mapping[str, Any], packed: bool, map: IndexMap | None) -> dict[str, Any]:
+    """A `custom` object below the levels that it needs at its root.
+
+    >>> from binsparse_levels.formats.extensions import rooted
+    >>> rooted(parse_format("sparse").custom(), False, IndexMap.grouping((2, 3), (0, 1), ()))["level"]["digits"]
+    '(0 1)'
+    """
+    level, transpose = custom["level"], {key: value for key, value in custom.items() if key == "transpose"}
+    if map is not None:
+        level = {"level_desc": MAP, "rank": len(map.shape), "digits": str(map), **transpose, "level": level}
+        transpose = {}
+    if packed:
+        level = {"level_desc": PACKED, "rank": 0, "level": level}
+    return {"level": level, **transpose}
+
+
+def parse_rooted(
+    custom: Mapping[str, Any], shape: Sequence[int] | None, path: str
+) -> tuple[Format, IndexMap | None, bool]:
+    """The format below the levels at the root of a `custom` object, the map, and whether there are such levels.
+
+    shape: of the tensor, or None where it is unknown; then no map is parsed. path: of the object. Raises
+    DescriptorError or FormatError with the path of every problem.
+    """
+    rest: dict[str, Any] = dict(custom)
+    above, at, map = path, f"{path}.level", None
+    if found := _is(rest.get("level"), PACKED):
+        raise_if(DescriptorError, _problems(rest["level"], at, 0))
+        rest["level"], at = rest["level"].get("level"), f"{at}.level"
+    if _is(rest.get("level"), MAP):
+        level = rest["level"]
+        rank = None if shape is None else len(shape)
+        problems = list(_problems(level, at, rank, ("digits", "transpose")))
+        if "transpose" in rest:
+            problems.append(Problem(f"{path}.transpose", "with a map, it is a key of the map's level; move it there"))
+        raise_if(DescriptorError, problems)
+        map = None if shape is None else _parse_digits(level.get("digits"), shape, at)
+        rest |= {key: level[key] for key in ("transpose",) if key in level}
+        rest["level"], above, at, found = level.get("level"), at, f"{at}.level", True
+    return parse_custom(rest, above, at), map, found
+
+
+def _is(level: Any, desc: str) -> bool:
+    return isinstance(level, Mapping) and level.get("level_desc") == desc
+
+
+def _problems(level: Mapping[str, Any], at: str, rank: int | None, further: Collection[str] = ()) -> Iterator[Problem]:
+    if rank is not None and (type(level.get("rank")) is not int or level["rank"] != rank):
+        yield Problem(f"{at}.rank", f"expected {rank}, got {level.get('rank')!r:.40}")
+    for key in level:
+        if key not in ("level_desc", "rank", "level", *further):
+            yield Problem(f"{at}.{key!s:.60}", "this level has no such key")
+
+
+def _parse_digits(digits: Any, shape: Sequence[int], path: str) -> IndexMap:
+    if not isinstance(digits, str) or not _DIGITS.fullmatch(digits):
+        raise DescriptorError(Problem(f"{path}.digits", f"expected digits such as 0/2, 0%2, got {digits!r:.60}"))
+    try:
+        return parse_map(digits, shape)
+    except FormatError as error:
+        raise DescriptorError([Problem(f"{path}.digits", str(problem)) for problem in error.problems]) from None
+
+
+def parse_map_beside(value: Any, stored_shape: Sequence[int]) -> IndexMap:
+    """The map that older files have beside the descriptor of the stored tensor. Raises DescriptorError, LimitError."""
+    if not isinstance(value, Mapping):
+        raise DescriptorError(Problem(MAP, f"expected an object, got {value!r:.60}"))
+    problems = [Problem(f"{MAP}.{key!s:.60}", "no such key") for key in value if key not in ("shape", "digits")]
+    shape = value.get("shape")
+    if not isinstance(shape, list) or not all(type(size) is int for size in shape):
+        problems.append(Problem(f"{MAP}.shape", f"expected a list of integers, got {shape!r:.60}"))
+    raise_if(DescriptorError, problems)
+    assert isinstance(shape, list)
+    try:
+        map = _parse_digits(value.get("digits"), shape, MAP)
+    except FormatError as error:
+        raise DescriptorError([Problem(MAP, str(problem)) for problem in error.problems]) from None
+    if map.stored_shape != tuple(stored_shape):
+        what = f"is for a stored tensor of shape {map.stored_shape}, and this one has {tuple(stored_shape)}"
+        raise DescriptorError(Problem(MAP, what))
+    return map
