@@ -106,7 +106,7 @@ def convert(
     check_lazy(tree, name_of(source), tensor.format.order)
     kept = ordered_dims([order.index(k) for k in parsed.order]) == len(order)
     entries = Tensors([source], rows, limits=asdict(limits))
-    ordered = kept and not tree.shares and all(level.ordered for level in tree.levels)
+    ordered = kept and not tree.shares and all(level.ascending for level in tree.levels)
     given = (entries.described(), tensor.shape, parsed, tensor.dtype, tensor._pad(), limits)
     plan = Plan.of(*given, rows=rows, sorted=ordered)
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None

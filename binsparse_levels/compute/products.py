@@ -270,8 +270,8 @@ def _as_tensor(
     tree, stored = whole._tree, "".join(parsed.stored[k] for k in whole.format.order)
     leaf, _ = _leaf(tree.levels, parsed, stored, work.name, True)
     extents = [np.uint64(sizes[c]) for c in _lanes(parsed)]
-    out = np.zeros(len(tree.values), result)
+    out = np.zeros(len(tree.values), work)
     run_in_parts(tree, compiled(tree.levels, leaf, tree.iso), (*dense, *extents), (out,), out.size, None)
-    made = Tree(tree.levels, tree.dims, tree.arrays, out)
+    made = Tree(tree.levels, tree.dims, tree.arrays, out.astype(result, copy=False))
     fill = None if tensor.fill_value is None else result.type(0)
     return whole._with(whole.format, made, fill_value=fill).permute([parsed.stored.index(c) for c in parsed.out])

@@ -67,14 +67,14 @@ def read_block(tree: Tree, block: Block, dtype: Any = np.int64) -> tuple[list[Ar
     """
     levels, positions = _owners(tree, block.positions), block.positions
     values = np.asarray(tree.values[positions.start : positions.stop])
-    if any(not isinstance(level.spans, int) for level in levels):
+    if any(level.numbers is not None or np.any(np.not_equal(level.spans, 1)) for level in levels):
         _check_reached(tree, levels)
         columns, at = _listed(levels, block.entries)
         return [x.astype(dtype, copy=False) for x in columns], values[at]
     parts = []
-    for fibers, counts, coords, _ in levels:
-        pointers = np.append(0, np.cumsum(np.broadcast_to(counts, len(fibers))))
-        parts.append((coords, pointers))
+    for level in levels:
+        pointers = np.append(0, np.cumsum(np.broadcast_to(level.counts, len(level.fibers))))
+        parts.append((level.coords, pointers))
     return packing.columns_of(parts, len(positions), dtype), values
 
 
@@ -101,11 +101,12 @@ def _owners(tree: Tree, positions: range) -> list[Owners]:
 def _check_reached(tree: Tree, levels: Sequence[Owners]) -> None:
     """Raise ArrayError where a fiber has entries, and no entry of the levels above reaches it."""
     reached = np.ones(len(levels[0].fibers), bool)
-    for place, (fibers, counts, _, spans) in zip(tree.places, levels, strict=True):
-        owners = np.repeat(np.arange(len(fibers)), counts)
-        stored = np.broadcast_to(spans, len(owners)).astype(bool)
+    for place, level in zip(tree.places, levels, strict=True):
+        owners = level.parents
+        stored = np.broadcast_to(level.spans, len(owners)).astype(bool)
         if not place.level.padded and (lost := stored & ~reached[owners]).any():
-            what = f"fiber {fibers[int(owners[lost.argmax()])]} has entries, but belongs to none in the level above"
+            fiber = level.fibers[int(owners[lost.argmax()])]
+            what = f"fiber {fiber} has entries, but belongs to none in the level above"
             raise ArrayError(at_name(Problem(next(iter(place.arrays)), what), place))
         reached = stored & reached[owners]
 
@@ -113,8 +114,8 @@ def _check_reached(tree: Tree, levels: Sequence[Owners]) -> None:
 def _multiplicity(levels: Sequence[Owners]) -> Array:
     """How many entries each position has."""
     many = np.ones(len(levels[0].fibers), np.int64)
-    for _, counts, _, spans in levels:
-        many = times(np.repeat(many, counts), spans)
+    for level in levels:
+        many = times(many[level.parents], level.spans)
         if many.dtype == object and many.sum() > INT64_MAX:
             what = "runs that hold more entries than an integer of 64 bits counts; store the tensor in another format"
             raise LimitError(Problem("format", what))
@@ -130,13 +131,13 @@ def _listed(levels: Sequence[Owners], entries: range | None) -> tuple[list[Array
     at = np.searchsorted(ends, numbers, side="right")
     rest, child = numbers - (ends - many)[at], at
     columns: list[Array] = []
-    for fibers, counts, coords, spans in reversed(levels):
-        here = [x[child] for x in coords]
-        if not isinstance(spans, int) and here:
-            rest, step = np.divmod(rest, spans[child])
+    for level in reversed(levels):
+        here = [x[child] for x in level.coords]
+        if here:
+            rest, step = np.divmod(rest, np.broadcast_to(level.spans, len(level.parents))[child])
             here[-1] = here[-1] + step
         columns[:0] = here
-        child = np.repeat(np.arange(len(fibers)), counts)[child]
+        child = level.parents[child]
     return columns, at
 
 

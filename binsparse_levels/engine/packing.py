@@ -128,7 +128,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
             kept = np.repeat(new, np.diff(starts, append=len(child)))
             coords, parents = [x[kept] for x in coords], child[kept]
             order = np.flatnonzero(kept) if order is None else order[kept]
-        if not level.ordered:
+        if not level.ascending:
             again = np.argsort(as_array(parents), kind="stable")
             coords, parents = [x[again] for x in coords], as_array(parents)[again]
             order = again if order is None else order[again]
@@ -349,7 +349,7 @@ def _around_shared_levels(
         if old != new or (old.fused() or (DENSE,))[0] != SPARSE:
             break
         shared += 1
-    if not shared or not tree.regular or not all(level.ordered and not level.shares for level in levels):
+    if not shared or not tree.regular or not all(level.ascending and not level.shares for level in levels):
         return None
     changed, first = levels[:-shared], tree.places[-shared]
     if first.pointer is None:

@@ -105,6 +105,6 @@ def _reached(above: list[_Step], children: range) -> Array:
     if not above or not children:
         return np.ones(len(children), bool)
     *upper, (place, arrays, n) = above
-    fibers, counts, _, spans = place.level.above(arrays, place.dims, n, children)
-    found: Array = np.repeat(_reached(upper, fibers), counts) & np.broadcast_to(spans, len(children)).astype(bool)
-    return found
+    owners = place.level.above(arrays, place.dims, n, children)
+    found: Array = np.broadcast_to(owners.spans, len(children)).astype(bool)
+    return found & _reached(upper, owners.fibers)[owners.parents]

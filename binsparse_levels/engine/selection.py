@@ -259,7 +259,7 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
             if not _ascends(item):
                 return None
             restricted = k + 1
-    if not all(level.ordered and not level.gaps for level in tree.levels):
+    if not all(level.ascending and not level.gaps for level in (*tree.levels, *levels)):
         return None
     positions: Positions = range(1)
     made: dict[str, Array] = {}
@@ -269,7 +269,9 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
         rank = level.rank if len(kept) == len(tree.dims) else kept_rank(place, kept)
         if rank and rest[0].padded != level.padded:
             return None
-        if place.depth >= restricted:
+        same = not arrays and not (rank and rest[0].arrays(depth, depth == 0))
+        same = same or bool(rank and level == rest[0])  # then the arrays are copied, or there are none
+        if place.depth >= restricted and same:
             found = _whole_fibers(tree, place, arrays, n, positions)
             if found is None:
                 return None
@@ -280,10 +282,10 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
             items = view.items[place.depth : below]
             window = [_window(item) for item in items]
             local, children, at = part_of(tree, place, arrays, n, positions, window)
-            cut = level.cut(local, place.dims, at, window) if rank or not arrays else None
+            cut = level.cut(local, place.dims, at, window) if same else None
             if cut is not None:
                 local, reached = cut
-            elif rank and level.shares:
+            elif rank and (level.shares or rest[0].shares):
                 return None
             else:
                 counts, coords, reached = level.expand(local, place.dims, at, window)

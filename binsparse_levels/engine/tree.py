@@ -50,7 +50,7 @@ class Tree:
     @cached_property
     def regular(self) -> bool:
         """Whether every level lists its fibers in order, and every position is that of one entry."""
-        return all(level.ordered and not level.gaps and not level.shares for level in self.levels)
+        return all(level.ascending and not level.gaps and not level.shares for level in self.levels)
 
     def walk(self) -> Iterator[tuple[Place, dict[str, Array], int]]:
         """Each level with its arrays by role and its number of positions.

@@ -6,7 +6,6 @@ A view stores one index for each stored dimension (an integer, a range or an arr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -54,10 +53,8 @@ class View(NamedTuple):
         gone = False
         for place in self.tree.places:
             level, rank = place.level, kept_rank(place, kept)
-            if rank and level.refuses:  # it may refuse some of its entries, though it holds all
-                levels.append(listing(rank))
-            elif rank:
-                levels.append(level if rank == level.rank else replace(level, rank=rank))
+            if rank:
+                levels.append(level.left(rank) or listing(rank))
                 if gone and len(levels) == 1:
                     levels[0] = _unpadded(levels[0])
             elif not level.padded:

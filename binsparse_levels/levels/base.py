@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -39,15 +39,22 @@ Split: TypeAlias = tuple[dict[str, Array], Array | None]  # arrays by role, poin
 class Owners(NamedTuple):
     """The fibers that some children belong to.
 
-    fibers: the parents. counts: how many of the children each has (one number: all have so many). coords: the
-    coordinates of each child, the first ones of a child that several share. spans: how many coordinates each child has,
-    which follow each other in the last dimension of the level; 0 where no entry reaches the child.
+    fibers: the parents. counts: how many of the children each has. coords: the coordinates of each child, the first
+    ones of a child that several share. spans: how many coordinates each child has, which follow each other in the last
+    dimension of the level; 0 where no entry reaches the child. Of counts and spans, a number stands for all.
+    numbers: the place in `fibers` of each child's parent; None: they ascend, as `counts` tell.
     """
 
     fibers: range
     counts: int | Array
     coords: list[Array]
     spans: int | Array = 1
+    numbers: Array | None = None
+
+    @property
+    def parents(self) -> Array:
+        """The place in `fibers` of the parent of each child."""
+        return np.repeat(np.arange(len(self.fibers)), self.counts) if self.numbers is None else self.numbers
 
 
 MAX_RANK = 2**16  # an upper bound of `Limits.rank`: some objects are made for each dimension
@@ -83,6 +90,8 @@ class Level(ABC):
     kind: the name, in the notation and as `level_desc` in a descriptor.
     specified: whether the Binsparse specification has the kind. Others are stored under an extension name.
     ordered: whether a fiber is listed in lexicographic order.
+    unique: whether a fiber lists no coordinate twice. Every kind does; a law holds it to that.
+    monotone: whether the children of a fiber come before those of the next fiber.
     padded: whether the level stores coordinates that were not entries.
     gaps: whether the level has child positions that no entry reaches.
     shares: whether several coordinates may have the same child.
@@ -99,6 +108,8 @@ class Level(ABC):
     min_rank: ClassVar[int] = 1
     max_rank: ClassVar[int] = MAX_RANK
     ordered: ClassVar[bool] = True
+    unique: ClassVar[bool] = True
+    monotone: ClassVar[bool] = True
     padded: ClassVar[bool] = False
     gaps: ClassVar[bool] = False
     shares: ClassVar[bool] = False
@@ -136,6 +147,11 @@ class Level(ABC):
     def params(self) -> dict[str, Any]:
         """The parameters except the rank: the JSON keys of the level."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rank"}
+
+    @property
+    def ascending(self) -> bool:
+        """Whether child positions ascend in the order in which the level lists its fibers."""
+        return self.ordered and self.monotone
 
     def canonical(self) -> tuple[Level, ...]:
         """Levels that store the same bytes, in their simplest form."""
@@ -183,6 +199,17 @@ class Level(ABC):
     @abstractmethod
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
         """The size of the arrays in bytes, from counts alone; None where counts do not determine it."""
+
+    def left(self, rank: int) -> Level | None:
+        """What an index leaves of the level, when it keeps `rank` of the dimensions, at least one.
+
+        None: a list of coordinates. That is the answer for a rank that the kind cannot have, and for a kind that
+        refuses tensors, because it may refuse a part of what it holds.
+        """
+        try:
+            return None if self.refuses else replace(self, rank=rank)
+        except FormatError:
+            return None
 
     # What makes a kind faster, or lets it read less of a file. Each default follows from the members above.
 
@@ -302,7 +329,7 @@ class Level(ABC):
         """The inverse of `expand`: the parents of these children, and their coordinates.
 
         The arrays may lie in a file, as for `part`. The default reads the level whole.
-        Precondition: at least one child. Child positions ascend with their fibers.
+        Precondition: at least one child.
         """
         whole = {role: array[:] for role, array in arrays.items()}
         raise_if(ArrayError, self.check(whole, dims, n))
@@ -313,9 +340,12 @@ class Level(ABC):
             return Owners(range(1), len(children), [np.zeros(len(children), np.int64) for _ in dims], 0)
         first, behind = (np.searchsorted(child, as_array(children), side) for side in ("left", "right"))
         owners = owner[np.maximum(behind - 1, 0)]  # a child without an entry belongs to the fiber of the one before
-        fibers = range(int(owners[0]), int(owners[-1]) + 1)
+        fibers = range(int(owners.min()), int(owners.max()) + 1)
+        numbers = owners - fibers.start
         at = order[np.minimum(first, len(child) - 1)]
-        return Owners(fibers, np.bincount(owners - fibers.start), [x[at] for x in coords], behind - first)
+        given = np.bincount(numbers), [x[at] for x in coords], behind - first
+        ascend = bool((numbers[1:] >= numbers[:-1]).all())
+        return Owners(fibers, *given, None if ascend else numbers)
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
         """`check` for arrays in a file, with about `size` items in memory at a time. The default reads them whole."""
@@ -416,7 +446,10 @@ LEVELS: dict[str, type[Level]] = {}
 
 
 def register(kind: type[Level]) -> type[Level]:
-    """Class decorator: make a kind known under its name."""
+    """Class decorator: make a kind known under its name. Raises FormatError."""
+    if not kind.unique:
+        what = "lists a coordinate of a fiber twice; a coordinate has one child, so let the level below hold both"
+        raise FormatError(Problem(kind.kind, what))
     if LEVELS.setdefault(kind.kind, kind) is not kind:
         raise FormatError(
             f"a level kind {kind.kind!r} is registered already by {LEVELS[kind.kind]!r}; choose another name"
