@@ -117,9 +117,12 @@ def check_level(case: LevelCase) -> None:
     assert built.items() <= found.items()
     if not level.padded:
         assert built == found
-    # 4: an ordered kind lists in order
+    # 4: an ordered kind lists in order, and children ascend with their fibers unless the kind denies it
+    owners = [p for p, _, _ in sorted(listing, key=lambda row: row[2])]
+    assert not level.monotone or owners == sorted(owners), "children do not ascend with fibers: say monotone = False"
     if level.ordered:
         assert [row[:2] for row in listing] == sorted(found)
+    if level.ascending:
         assert [q for *_, q in listing] == sorted(found.values())
     # 6: locate agrees with expand
     cells = list(itertools.product(range(n), *(range(s) for s in dims)))
@@ -219,9 +222,8 @@ def check_parts(case: LevelCase, positions: Positions, window: Sequence[Position
     given = range(level.size(whole, dims, n))[children.start : children.stop]
     for above in (level.above, partial(Level.above, level)) if given else ():
         owners = above(arrays, dims, n, given)
-        counts, spans = (np.broadcast_to(x, k) for x, k in zip(owners[1::2], map(len, (owners[0], given)), strict=True))
-        assert counts.sum() == len(given)
-        parents = np.repeat(as_array(owners.fibers), counts).tolist()
+        assert np.broadcast_to(owners.counts, len(owners.fibers)).sum() == len(given)
+        parents, spans = as_array(owners.fibers)[owners.parents].tolist(), np.broadcast_to(owners.spans, len(given))
         rows = zip(parents, _rows(owners.coords, len(given)), given, spans.tolist(), strict=True)
         listed = [(p, (*c[:-1], c[-1] + k) if c else c, q) for p, c, q, span in rows for k in range(span)]
         assert sorted(listed) == sorted(row for row in everything if row[2] in given)

@@ -1,4 +1,4 @@
-"""A level kind of the tests alone, which lists its fibers out of order."""
+"""Level kinds of the tests alone: out of order, of no rank below two, with children that do not ascend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from binsparse_levels.errors import Problem
+from binsparse_levels.errors import FormatError, Problem
 from binsparse_levels.levels import ArraySpec, Level, register
 from binsparse_levels.levels.base import Arrays, Built, Expanded
 from binsparse_levels.levels.positions import Array, Positions, Window, as_array, inside
@@ -71,3 +71,78 @@ class Backwards(Level):
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return (n + self.rank * children) * itemsize
+
+
+@register
+@dataclass(frozen=True)
+class Pairs(Backwards):
+    """Backwards, of two dimensions or more."""
+
+    rank: int = 2
+
+    kind: ClassVar[str] = "pairs"
+    min_rank: ClassVar[int] = 2
+
+    @classmethod
+    def samples(cls) -> tuple[Level, ...]:
+        return cls(2), cls(3)
+
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        return {role: x._replace(name=f"pairs_{x.name}") for role, x in super().arrays(depth, root).items()}
+
+
+@register
+@dataclass(frozen=True)
+class Columns(Level):
+    """ELLPACK, column-major: fiber p has the children slot * n + p. A slot holds a coordinate, or the size for none."""
+
+    width: int = 2
+
+    kind: ClassVar[str] = "columns"
+    max_rank: ClassVar[int] = 1
+    monotone: ClassVar[bool] = False
+    gaps: ClassVar[bool] = True
+    refuses: ClassVar[bool] = True
+
+    @classmethod
+    def samples(cls) -> tuple[Level, ...]:
+        return cls(), cls(width=1), cls(width=5)
+
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        return {"slots": ArraySpec(f"columns_{depth}", "integer")}
+
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> tuple[int, list[Problem]]:
+        wrong = n is not None and lengths["slots"] != n * self.width
+        return lengths["slots"], [Problem("slots", "wrong length")] if wrong else []
+
+    def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
+        p, x = as_array(parents), coords[0].astype(np.int64)
+        new = np.append(True, (p[1:] != p[:-1]) | (x[1:] != x[:-1]))[: len(p)]
+        number = np.cumsum(new) - 1
+        slot = number - number[np.searchsorted(p, p)]
+        if (slot >= self.width).any():
+            raise FormatError(Problem(str(self), f"fiber {p[slot.argmax()]} has too many coordinates"))
+        slots = np.full(n * self.width, dims[0], np.int64)
+        slots[slot * n + p] = x
+        return {"slots": slots}, slot * n + p
+
+    def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
+        n, at = len(arrays["slots"]) // self.width, as_array(positions)
+        child = (np.arange(self.width) * n + at[:, np.newaxis]).ravel()
+        x = arrays["slots"][child].astype(np.int64)
+        kept = (x < dims[0]) & inside(window, [x])
+        return kept.reshape(len(at), self.width).sum(axis=1), [x[kept]], child[kept]
+
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        slots = arrays["slots"].astype(np.int64).reshape(self.width, n)
+        none = slots == dims[0]
+        if ((slots < 0) | (slots > dims[0])).any() or ((slots[1:] <= slots[:-1]) & ~(none[1:] & none[:-1])).any():
+            yield Problem("slots", "do not ascend")
+
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
+        return n * self.width * itemsize
+
+    def loop(self, root: bool) -> str:
+        q = f"slot * (children // {self.width}) + p"
+        taken = "    if slots[q] < size0:\n        i0 = slots[q]\n        yield"
+        return f"for slot in range({self.width}):\n    q = {q}\n{taken}"

@@ -16,12 +16,13 @@ import numpy as np
 from ..arrays import Array
 from ..containers.base import Storage
 from ..engine.emission import Duplicates
+from ..engine.joining import levels_of_parts
 from ..engine.tree import index_dtype
 from ..errors import BinsparseError, ContainerError, LimitError, OptionError, Problem, UnsafeError, refuse_memory
 from ..formats.format import Format, parse_format
 from ..formats.index_map import IndexMap, parse_map
 from ..formats.json import load_json
-from ..levels import places
+from ..levels import Level, places
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..tensors.encoding import Metadata
 from ..tensors.validation import check_duplicates, check_value_type, checked_format, checked_json, checked_sizes, pad_of
@@ -87,9 +88,14 @@ class Plan:
         return [np.dtype(index_dtype(self.dims, 0))] * len(self.dims) + [np.dtype(self.dtype)]
 
     @property
+    def part_levels(self) -> tuple[Level, ...]:
+        """The levels of the trees that steps leave."""
+        return levels_of_parts(self.parsed.levels)
+
+    @property
     def names(self) -> list[str]:
-        """The stored names of the arrays, `values` last."""
-        levels = places(self.parsed.levels, self.dims)
+        """The stored names of the arrays of a part, `values` last."""
+        levels = places(self.part_levels, self.dims)
         return [spec.name for place in levels for spec in place.arrays.values()] + ["values"]
 
     @property

@@ -199,8 +199,8 @@ def write_from(
         tensor = _whole(plan, one or [np.empty(0, dtype) for dtype in plan.column_types])
         write(path, tensor if rows is None else tensor._labelled(rows.labels()), **rest)
         return
-    if any(level.fused() is None for level in parsed.levels) or not stored:
-        raise FormatError(Problem("format", f"{parsed} is not written in parts; take dense and sparse levels"))
+    if not stored:
+        raise FormatError(Problem("format", "a scalar is not written in parts; pack and write it"))
     with scratch(path) as folder:
         spilled = Spilled()
         with _begun(folder, plan, spilled) as work:
@@ -349,9 +349,9 @@ class Spilled:
     def _unpacked(self, work: Work, number: int) -> list[Array]:
         plan = work.plan
         heads = trees.join_heads(work, "packed", [number])
-        arrays = {name: x[:] for name, x in trees.joint(work, heads, "packed").items()}
+        arrays = {name: x[:] for name, x in trees.joint(work, heads, "packed", plan.part_levels).items()}
         values = arrays.pop("values")
-        coords, _ = unpack_tree(Tree(plan.parsed.levels, plan.dims, arrays, values))
+        coords, _ = unpack_tree(Tree(plan.part_levels, plan.dims, arrays, values))
         return [*coords, values]
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:

@@ -353,8 +353,8 @@ def _begun(
     sizes = checked_sizes(shape)
     through = None if map is None else parse_map(map, sizes)
     parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
-    if any(level.fused() is None for level in parsed.levels) or not stored:
-        raise FormatError(Problem("format", f"{parsed} is not built in parts; take dense and sparse levels"))
+    if not stored:
+        raise FormatError(Problem("format", "a scalar is not built in parts; pack and write it"))
     storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=("zstd", "gzip", "none"))
     try:
         kept: Plan | None = stored_plan(store_at(work))[0]

@@ -94,7 +94,7 @@ def pack_columns(work: Work, key: str, columns: list[Array]) -> None:
         if low != high:
             break
     ends = _ends(columns[:-1], origin)
-    tree = packed(plan, plan.parsed.levels, columns, dims, origin)
+    tree = packed(plan, plan.part_levels, columns, dims, origin)
     arrays = [*(tree.arrays[name] for name in plan.names[:-1]), tree.values]
     item = arrays[0].dtype.itemsize if tree.arrays else 8
     head = _sealed(np.array([len(columns[-1]), item, *dims, *origin, *ends[0], *ends[1], *map(len, arrays)], np.int64))
@@ -158,8 +158,10 @@ def behind(first: Array, last: Array, *, strictly: bool = False) -> Array:
     return late
 
 
-def joint(work: Work, heads: Array, stage: str = "pack") -> dict[str, LazyArray]:
-    """The arrays of the whole tree, which are read from the trees where they are sliced."""
+def joint(
+    work: Work, heads: Array, stage: str = "pack", levels: tuple[Level, ...] | None = None
+) -> dict[str, LazyArray]:
+    """The arrays of the whole tree, by default of the plan's levels, read from the trees where they are sliced."""
     plan, ndim, names = work.plan, len(work.plan.dims), work.plan.names
     tables = [heads[:, 3 + k * ndim :][:, :ndim] for k in range(4)]
     lengths = heads[:, 3 + 4 * ndim : -1]
@@ -175,6 +177,8 @@ def joint(work: Work, heads: Array, stage: str = "pack") -> dict[str, LazyArray]
         return found.view(values if name == "values" else f"i{item}")
 
     sizes, origin, first, last = tables
-    parts = Parts(sizes, origin, first, last, {name: lengths[:, k] for k, name in enumerate(names)}, read)
+    by_name = {name: lengths[:, k] for k, name in enumerate(names)}
+    parts = Parts(plan.part_levels, sizes, origin, first, last, by_name, read)
     total = int(lengths[:, -1].sum())
-    return joined(plan.parsed.levels, plan.dims, parts, plan.pad, index_dtype(plan.dims, total), values)
+    wanted = plan.parsed.levels if levels is None else levels
+    return joined(wanted, plan.dims, parts, plan.pad, index_dtype(plan.dims, total), values, plan.bounds)

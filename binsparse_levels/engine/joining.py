@@ -1,4 +1,4 @@
-"""Join trees of consecutive entries into one tree, whose arrays are lazy."""
+"""Join trees of consecutive entries into one tree: array by array, lazily, or through their entries."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..arrays import LazyArray, lazy
-from ..errors import FormatError, LimitError, Problem
-from ..levels import Level, places
-from ..levels.base import DENSE
-from ..levels.positions import Array, cells
-from ..limits import INT64_MAX
+from ..errors import LimitError, Problem
+from ..levels import Level, listing, places
+from ..levels.positions import Array, cells, items_at
+from ..limits import INT64_MAX, Limits
+from .blocks import Block, read_block
+from .packing import Entries, build, unpack_tree
+from .tree import Tree
 
 AT_ONCE = 2**20  # items of an array that are joined at once
 
@@ -22,12 +24,13 @@ Reading: TypeAlias = Callable[[int, str, int, int], Array]
 class Parts(NamedTuple):
     """Trees of consecutive entries of a larger tree, in order. Each has at least one entry, and a row in every table.
 
-    sizes: the sizes of the tree's stored dimensions. origin: its offset in the larger tree. A dimension is cropped only
-    where all dimensions before have size 1. first, last: the coordinates of the first and the last entry, in the larger
-    tree. lengths: of the arrays by stored name, among them `values`. read: items a … b - 1 of the array of that name of
-    part k, by (k, name, a, b).
+    levels: of each tree. sizes: of its stored dimensions. origin: its offset in the larger tree. A dimension is cropped
+    only where all dimensions before have size 1. first, last: the coordinates of the first and the last entry, in the
+    larger tree. lengths: of the arrays by stored name, among them `values`. read: items a … b - 1 of the array of that
+    name of part k, by (k, name, a, b).
     """
 
+    levels: tuple[Level, ...]
     sizes: Array
     origin: Array
     first: Array
@@ -36,28 +39,85 @@ class Parts(NamedTuple):
     read: Reading
 
 
-def check_kinds(levels: Sequence[Level]) -> None:
-    """Raise FormatError for kinds that are neither dense nor sparse: their trees are not joined."""
-    for level in levels:
-        if level.fused() is None:
-            raise FormatError(Problem("format", f"a {level.kind} level is not written in parts; convert it"))
+def by_arrays(levels: Sequence[Level]) -> bool:
+    """Whether trees of these levels are joined array by array, so that each array begins with that of the first."""
+    return all(level.join() is not None for level in levels)
+
+
+def levels_of_parts(levels: tuple[Level, ...]) -> tuple[Level, ...]:
+    """The levels of parts that are to be joined: these levels, or a list of coordinates where they need the entries."""
+    return levels if by_arrays(levels) else (listing(sum(level.rank for level in levels)),)
 
 
 def joined(
-    levels: Sequence[Level], dims: Sequence[int], parts: Parts, pad: Any, dtype: Any, values: Any
+    levels: tuple[Level, ...], dims: Sequence[int], parts: Parts, pad: Any, dtype: Any, values: Any, limits: Limits
 ) -> dict[str, LazyArray]:
     """The arrays of the whole tree by stored name, and its `values`.
 
     dtype: the type of indices and pointers. values: the type of the values. pad: the value of positions without an
-    entry. Precondition: the parts are in order, and have no entry in common. Raises FormatError for kinds that are
-    neither dense nor sparse, LimitError for positions beyond 2**63.
+    entry. Precondition: the parts are in order, and have no entry in common. Raises FormatError for entries that a kind
+    cannot hold, LimitError for positions beyond 2**63.
     """
-    check_kinds(levels)
+    if parts.levels == levels and by_arrays(levels):
+        return _joined_arrays(levels, dims, parts, pad, dtype, values)
+    tree = _through_entries(levels, dims, parts, pad, dtype, values, limits)
+    made = {**tree.arrays, "values": tree.values}
+    return {name: lazy(len(x), x.dtype, lambda a, b, x=x: x[a:b]) for name, x in made.items()}  # type: ignore[misc]
+
+
+def joined_trees(
+    levels: tuple[Level, ...],
+    dims: Sequence[int],
+    trees: Sequence[Tree],
+    starts: Sequence[int],
+    pad: Any,
+    dtype: Any,
+    values: Any,
+    limits: Limits,
+) -> dict[str, LazyArray]:
+    """`joined`, for sound trees behind each other along the outermost dimension, where each starts at a coordinate."""
+    filled = [(tree, start) for tree, start in zip(trees, starts, strict=True) if len(tree.values)]
+    stored = [{**tree.arrays, "values": tree.values} for tree, _ in filled]
+    tables = np.zeros((4, len(filled), len(dims)), np.int64)
+    for (tree, start), *rows in zip(filled, *tables, strict=True):
+        ends = (0, len(tree.values) - 1) if by_arrays(levels) else ()
+        rows[0][:], rows[1][0] = tree.dims, start
+        for row, k in zip(rows[2:], ends, strict=False):
+            row[:] = [x[0] for x in read_block(tree, Block(range(k, k + 1)))[0]] + rows[1]
+    names = [spec.name for place in places(levels, dims) for spec in place.arrays.values()] + ["values"]
+    lengths = {name: np.array([len(arrays[name]) for arrays in stored], np.int64) for name in names}
+    sizes, origin, first, last = tables
+    parts = Parts(levels, sizes, origin, first, last, lengths, lambda k, name, a, b: stored[k][name][a:b])
+    return joined(levels, dims, parts, pad, dtype, values, limits)
+
+
+def _through_entries(
+    levels: tuple[Level, ...], dims: Sequence[int], parts: Parts, pad: Any, dtype: Any, values: Any, limits: Limits
+) -> Tree:
+    """The whole tree, in memory."""
+    found: list[list[Array]] = [[np.empty(0, t) for t in (*[dtype] * len(dims), values)]]
+    for k, (sizes, origin) in enumerate(zip(parts.sizes.tolist(), parts.origin, strict=True)):
+        arrays = {name: parts.read(k, name, 0, int(lengths[k])) for name, lengths in parts.lengths.items()}
+        part = Tree(parts.levels, tuple(sizes), arrays, arrays.pop("values"))
+        columns, positions = unpack_tree(part, dtype)
+        at = [x + np.asarray(o, dtype) if o else x for x, o in zip(columns, origin, strict=True)]
+        found.append([*at, items_at(part.values, positions)])
+    *coords, items = (np.concatenate(x) for x in zip(*found, strict=True))
+    if not all(level.ordered for level in parts.levels):
+        order = np.lexsort(coords[::-1])
+        coords, items = [x[order] for x in coords], items[order]
+    entries = Entries(tuple(dims), tuple(coords), items, False, tuple(range(len(dims))), len(dims), True)
+    return build(levels, entries, pad, limits, dtype)
+
+
+def _joined_arrays(
+    levels: Sequence[Level], dims: Sequence[int], parts: Parts, pad: Any, dtype: Any, values: Any
+) -> dict[str, LazyArray]:
     arrays: dict[str, LazyArray] = {}
     at, n = _Positions(*np.zeros((3, len(parts.first)), np.int64)), 1
     for place in places(levels, dims):
         here = slice(place.depth, place.depth + place.level.rank)
-        if (place.level.fused() or (DENSE,))[0] == DENSE:
+        if place.level.join() == "cells":
             n *= cells(place.dims)
             if n > INT64_MAX:
                 raise LimitError(Problem("format", f"numpy cannot count {n} positions; take a sparse level"))

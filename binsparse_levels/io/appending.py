@@ -14,8 +14,7 @@ from ..arrays import Array, Pieces, in_pieces
 from ..containers.base import DEFAULT_STORAGE, is_url
 from ..containers.checksums import sealed, summed
 from ..containers.replacing import hold_lock
-from ..engine.blocks import Block, read_block
-from ..engine.joining import AT_ONCE, Parts, check_kinds, joined
+from ..engine.joining import AT_ONCE, by_arrays, joined_trees
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
 from ..limits import DEFAULT_LIMITS, Limits
@@ -76,7 +75,7 @@ def concatenate(
         inherited = first.options if first.options.get("kind") == target_at(target, options.get("kind")).name else {}
         if any(stored.options.get("checksum") for stored in (first, *others)):
             inherited = {**inherited, "checksum": True}
-        header, pieces = _joined(tensors, list(map(name_of, sources)), first.wrappers, values=in_place(target))
+        header, pieces = _joined(tensors, list(map(name_of, sources)), first.wrappers, limits, values=in_place(target))
         given = {**inherited, **options}
         write_pieces(target, header, pieces, progress=progress, overwrite=overwrite, limits=limits, **given)
 
@@ -118,7 +117,8 @@ def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **optio
         more = tensor.convert(there.format, limits=limits)
         # A bit-packed array, or one value of no entries, does not begin with the bytes that are there.
         grows = not options and not stored.wrappers and len(there._source.values) > 0
-        header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers, values=grows)
+        grows = grows and by_arrays(there.format.levels)
+        header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers, limits, values=grows)
         if not grows or not _extend(location, header, pieces, stored.options["checksum"], limits):
             write_pieces(path, header, pieces, overwrite=True, limits=limits, **{**stored.options, **options})
 
@@ -163,7 +163,12 @@ def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
 
 
 def _joined(
-    tensors: Sequence[Tensor], names: Sequence[str], wrappers: Mapping[str, str], *, values: bool = False
+    tensors: Sequence[Tensor],
+    names: Sequence[str],
+    wrappers: Mapping[str, str],
+    limits: Limits,
+    *,
+    values: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header and the arrays of these tensors behind each other along the outermost stored dimension, checked.
 
@@ -171,34 +176,20 @@ def _joined(
     changed; by default they are checked when they are copied.
     """
     _check_alike(tensors, names)
-    check_kinds(tensors[0].format.levels)
     first, outer = tensors[0], tensors[0].format.order[0]
-    trees: list[Tree] = []
-    corners: list[list[Sequence[int]]] = [[], [], [], []]  # the sizes, the origin, the first entry, the last entry
-    at = 0
+    trees, starts, at = list[Tree](), list[int](), 0
     for tensor, name in zip(tensors, names, strict=True):
         tree = tensor._source
         check_lazy(tree, name, tensor.format.order)
         for start in range(0, 1 if tree.iso else len(tree.values), _AT_ONCE) if values else ():
             tree.values[start : start + _AT_ONCE]  # reading a faulty value raises
-        if len(tree.values):
-            trees.append(tree)
-            ends = [read_block(tree, Block(range(k, k + 1)))[0] for k in (0, len(tree.values) - 1)]
-            first_entry, last_entry = ([int(x[0]) for x in end] for end in ends)
-            origin = [at, *[0] * (tensor.ndim - 1)]
-            for column, corner in zip(corners, (tree.dims, origin, first_entry, last_entry), strict=True):
-                column.append(corner)
+        trees.append(tree)
+        starts.append(at)
         at += tensor.shape[outer]
     shape = tuple(at if k == outer else size for k, size in enumerate(first.shape))
     dims = tuple(shape[k] for k in first.format.order)
-    stored = [{**tree.arrays, "values": tree.values} for tree in trees]
-    lengths = {name: np.array([len(arrays[name]) for arrays in stored], np.int64) for name in first._source.arrays}
-    lengths["values"] = np.array([len(tree.values) for tree in trees], np.int64)
-    sizes, origins, firsts, lasts = (np.array(x, np.int64).reshape(-1, first.ndim) for x in corners)
-    read = lambda k, name, a, b: stored[k][name][a:b]  # noqa: E731
-    parts = Parts(sizes, origins, firsts + origins, lasts + origins, lengths, read)
-    dtype = shared_dtype(first._source.arrays, dims, int(lengths["values"].sum()))
-    arrays = joined(first.format.levels, dims, parts, first._pad(), dtype, first.dtype)
+    dtype = shared_dtype(first._source.arrays, dims, sum(len(tree.values) for tree in trees))
+    arrays = joined_trees(first.format.levels, dims, trees, starts, first._pad(), dtype, first.dtype, limits)
     pieces = {name: in_pieces(array, AT_ONCE) for name, array in arrays.items()}
     one = None if first.format.padded else _one_value(tensors)
     return encode_pieces(pieces, first.format, shape, first._metadata, one=one, wrappers=wrappers)

@@ -221,6 +221,14 @@ class Level(ABC):
         """
         return None
 
+    def join(self) -> Literal["cells", "lists"] | None:
+        """How a level in parts becomes one, array by array, without listing entries. None: through the entries.
+
+        "cells": it has no arrays, and child positions are numbers of cells. "lists": it has an index for each
+        dimension, and below the root a pointer; children follow each other in the order of the entries.
+        """
+        return None
+
     def loop(self, root: bool) -> str | None:
         """Python statements that list fiber `p` in the order of `expand`. None: the entries of the tree are unpacked.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -49,6 +49,9 @@ class Dense(Level):
 
     def fused(self) -> tuple[int, ...]:
         return (DENSE,) * self.rank
+
+    def join(self) -> Literal["cells"]:
+        return "cells"
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         return {}

@@ -14,7 +14,7 @@ import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -74,6 +74,9 @@ class Sparse(Level):
 
     def fused(self) -> tuple[int, ...]:
         return (SPARSE,) + (CONTINUED,) * (self.rank - 1)
+
+    def join(self) -> Literal["lists"]:
+        return "lists"
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         found = {} if root else {"ptr": ArraySpec.pointers(depth)}

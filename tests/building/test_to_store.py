@@ -408,9 +408,6 @@ def test_targets_that_are_refused(tmp_path):
             build(chunk, f"{tmp_path}/{name}", SHAPE, "sparse(3)", count=10, duplicates="sum", **options)
     assert sorted(os.listdir(tmp_path)) == before
     assert (tmp_path / "full.zarr" / "mine.txt").read_bytes() == b"mine"
-    for format in ("dense, dense, band", "hashed, sparse(2)"):
-        with pytest.raises(FormatError, match="in parts"):
-            build(chunk, tmp_path / "a.zarr", SHAPE, format, count=10)
     with pytest.raises(FormatError):
         build(chunk, tmp_path / "a.zarr", (), "", count=10)
     with pytest.raises(OptionError, match="work"):

@@ -2,6 +2,7 @@
 
 import tracemalloc
 
+import kinds  # noqa: F401 (further kinds)
 import numpy as np
 import pytest
 from hypothesis import assume, event, given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 import binsparse_levels
 from binsparse_levels import LimitError, Tensor, pack, read, testing, write
 from binsparse_levels.arrays import lazy
-from binsparse_levels.engine.blocks import blocks_of, read_block
+from binsparse_levels.engine.blocks import blocks_of, read_block, read_blocks
 from binsparse_levels.engine.parts import check_in_parts
 from binsparse_levels.engine.tree import Tree
 
@@ -115,6 +116,23 @@ def test_runs_of_more_entries_than_an_integer_counts():
     write(stored, Tensor("run, run", (2**40, 2**40), arrays, np.ones(1)))
     with pytest.raises(LimitError, match="64 bits"):
         list(blocks_of(binsparse_levels.open(stored)._source, 10))
+
+
+@given(data=st.data())
+def test_blocks_have_the_entries_of_any_kind(data):
+    """Children that do not ascend, children without an entry, several entries of one child."""
+    tensor = data.draw(testing.tensors(kinds=tuple(testing.LEVELS.values()), structures=False))
+    assume(tensor.ndim)
+    coords, values = tensor.unpack()
+    whole = sorted(zip(*(x.tolist() for x in coords), map(repr, values), strict=True))
+    stored = {}
+    write(stored, tensor)
+    tree, found = binsparse_levels.open(stored)._source, []
+    for columns, values in read_blocks(tree, data.draw(st.integers(1, 5))):
+        mine = [columns[tensor.format.order.index(k)].tolist() for k in range(tensor.ndim)]
+        found += zip(*mine, map(repr, values), strict=True)
+    assert sorted(found) == whole
+    assert list(check_in_parts(tree, 2, range(tensor.ndim))) == []
 
 
 @given(data=st.data())

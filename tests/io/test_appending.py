@@ -8,6 +8,7 @@ import sys
 import time
 
 import h5py
+import kinds  # noqa: F401 (further kinds)
 import numpy as np
 import pytest
 import zarr
@@ -37,6 +38,7 @@ from binsparse_levels.building import to_file
 from binsparse_levels.containers import checksums, replacing, zarr_direct
 from binsparse_levels.io import appending
 from binsparse_levels.io.kinds import resolved
+from binsparse_levels.levels import LEVELS
 from binsparse_levels.limits import DEFAULT_LIMITS
 
 
@@ -48,7 +50,8 @@ def storage_of(place):
 
 @given(data=st.data())
 def test_joined_along_the_outermost_dimension(tmp_path_factory, data):
-    first = data.draw(testing.tensors(kinds=testing.PLAIN, structures=False, dtypes=("float64", "bool", "complex64")))
+    types = ("float64", "bool", "complex64")
+    first = data.draw(testing.tensors(kinds=tuple(LEVELS.values()), structures=False, dtypes=types))
     assume(first.ndim and first.fill_value is None)
     folder, outer = tmp_path_factory.mktemp("join"), first.format.order[0]
     size = first.shape[outer]
@@ -58,7 +61,10 @@ def test_joined_along_the_outermost_dimension(tmp_path_factory, data):
     for piece in (slice(0, cut), slice(cut, size)):
         key[outer] = piece
         names.append(folder / f"{len(names)}.h5")
-        write(names[-1], first[tuple(key)].load(first.format))
+        try:
+            write(names[-1], first[tuple(key)].load(first.format))
+        except FormatError:  # a kind may refuse a part of what it holds
+            assume(False)
     with blocks_of(3):
         concatenate(names, folder / "whole.zarr")
     assert read(folder / "whole.zarr").equals(first)
@@ -133,8 +139,7 @@ PLACES = {
 @st.composite
 def halves(draw):
     """Two tensors, and what they are one behind the other."""
-    kinds = testing.PLAIN
-    whole = draw(testing.tensors(kinds=kinds, structures=False).filter(lambda tensor: tensor.ndim))
+    whole = draw(testing.tensors(kinds=testing.PLAIN, structures=False).filter(lambda tensor: tensor.ndim))
     outer = whole.format.order[0]
     key = [slice(None)] * whole.ndim
     cut = draw(st.integers(0, whole.shape[outer]))
