@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import stat
 import sys
@@ -100,15 +101,40 @@ def _resident_on_windows() -> int | None:
 
 def exchange(a: str, b: str) -> bool:
     """Exchange two paths atomically. Returns False, without any change, where the system cannot."""
+    return _renamed(a, b, 2) == 0
+
+
+def rename_new(a: str, b: str) -> bool:
+    """Rename a file or a folder to a path where nothing is. Returns False, without any change, where something is."""
+    error = _renamed(a, b, 1)
+    if error in (0, errno.EEXIST):
+        return error == 0
+    try:
+        if os.path.isdir(a) or sys.platform == "win32":
+            os.rename(a, b)  # refuses what is there, but for an empty folder
+        else:
+            os.link(a, b)
+            os.unlink(a)
+    except OSError as failure:
+        if failure.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+            return False
+        if os.path.lexists(b) or os.path.isdir(a):
+            raise
+        os.rename(a, b)  # the file system has no hard links
+    return True
+
+
+def _renamed(a: str, b: str, flags: int) -> int | None:
+    """Call renameat2 of Linux with flags. Returns the number of the error, 0 for none, None without this call."""
     if sys.platform != "linux":
-        return False
+        return None
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):
-        return False
-    at_working_folder, both = -100, 2
-    done = rename(at_working_folder, os.fsencode(a), at_working_folder, os.fsencode(b), both)
-    return bool(done == 0)
+        return None
+    at_working_folder = -100
+    failed = rename(at_working_folder, os.fsencode(a), at_working_folder, os.fsencode(b), flags)
+    return ctypes.get_errno() if failed else 0
 
 
 def to_disk(path: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from ..errors import (
     Problem,
     refuse_memory,
 )
+from ..formats.json import RESERVED
 from ..limits import Limits, as_integers
 
 
@@ -119,6 +120,26 @@ class Storage:
 
 
 DEFAULT_STORAGE = Storage()
+
+
+def names_in(header: Any) -> set[str]:
+    """The names that the arrays of a tensor have in the container, from its parsed header, which may be faulty."""
+    inner = header.get("binsparse", header) if isinstance(header, dict) else None
+    types = inner.get("data_types") if isinstance(inner, dict) else None
+    names = set(types) if isinstance(types, dict) else set()
+    labels = header.get(f"{RESERVED}labels") if isinstance(header, dict) else None
+    dims = labels.get("dims") if isinstance(labels, dict) else None
+    for k in range(len(dims) if isinstance(dims, list) else 0):
+        names |= {f"labels_{k}", f"labels_{k}_offsets"}
+    return {name for name in names if "/" not in name}
+
+
+def named_by(read_header: Callable[[], Any], arrays: Iterable[str]) -> set[str]:
+    """Those of the names of arrays that a header names; all of them where the header is damaged."""
+    try:
+        return names_in(read_header()).intersection(arrays)
+    except BinsparseError:
+        return set(arrays)
 
 
 def asked_for(size: int, length: int, usual: int) -> int:

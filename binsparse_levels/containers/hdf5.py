@@ -17,11 +17,11 @@ import numpy as np
 from ..arrays import Array, LazyArray, Parts, Pieces, lazy
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
-from ..limits import Limits
+from ..limits import DEFAULT_LIMITS, Limits
 from . import hdf5_direct
-from .base import DEFAULT_STORAGE, Storage, asked_for, bounded_chunk, touching
+from .base import DEFAULT_STORAGE, Storage, asked_for, bounded_chunk, named_by, names_in, touching
 from .direct import parts_of
-from .replacing import part_of, refuse_existing, replacing
+from .replacing import Others, Overwrite, keeps, part_of, replacing
 
 ATTRIBUTE = "binsparse"
 # Large arrays begin at a page: to read 124 MB takes 8.7 ms, from where they would fall else 10.8.
@@ -179,11 +179,23 @@ class HDF5Writer:
 
 def arrays_in(group: h5py.Group, limits: Limits) -> list[str]:
     """The names of the arrays of the tensor in a group."""
-    header = HDF5Reader(group, limits).read_header()
-    descriptor = header.get(ATTRIBUTE, header) if isinstance(header, dict) else {}
-    names = descriptor.get("data_types") if isinstance(descriptor, dict) else None
-    names = names if isinstance(names, dict) else {}
-    return [name for name in names if "/" not in name and _child(group, name, h5py.Dataset) is not None]
+    names = sorted(names_in(HDF5Reader(group, limits).read_header()))
+    return [name for name in names if _child(group, name, h5py.Dataset) is not None]
+
+
+def others(path: str) -> set[str]:
+    """The names in a file, of members and attributes, that neither a tensor at its root nor NetCDF has made.
+
+    Raises ContainerError.
+    """
+    with opened(path) as file, touching(path):
+        ours = {ATTRIBUTE, "_NCProperties"}
+        if ATTRIBUTE in file.attrs:
+            arrays = [name for name in file if isinstance(file.get(name, getlink=True), h5py.HardLink)]
+            arrays = [name for name in arrays if isinstance(file[name], h5py.Dataset)]
+            ours |= named_by(HDF5Reader(file, DEFAULT_LIMITS).read_header, arrays)
+            ours |= {scale.name[1:] for name in ours & {*arrays} for lies in file[name].dims for scale in lies.values()}
+        return {*file.keys(), *file.attrs.keys()} - ours
 
 
 @contextlib.contextmanager
@@ -244,26 +256,32 @@ def reading(path: str | h5py.Group, group: str | None, limits: Limits) -> Iterat
 
 @contextlib.contextmanager
 def writing(
-    path: str | h5py.Group, group: str | None, overwrite: bool, limits: Limits, storage: Storage
+    path: str | h5py.Group,
+    group: str | None,
+    overwrite: Overwrite,
+    limits: Limits,
+    storage: Storage,
+    *,
+    beside: Others = others,
 ) -> Iterator[HDF5Writer]:
     """A group of a new file, or of a copy of the file. The new file replaces the old one when the block ends well.
 
-    Without a group, the whole file is replaced. An open group keeps everything but its tensor.
-    Raises OptionError, and PathExistsError for an existing tensor, unless `overwrite`.
+    Without a group, the whole file is replaced; with a group, and in an open group, only the tensor in it.
+    beside: lists what the file holds beside what is written. Raises OptionError, and PathExistsError as
+    `refuse_existing` does.
     """
     storage.refuse("HDF5", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
     if isinstance(path, h5py.Group):
-        with opened(path) as place, _aside(place, overwrite, limits, storage) as writer:
+        with opened(path) as place, _aside(place, bool(overwrite), limits, storage) as writer:
             yield writer
         return
-    refuse_existing(path, overwrite or group is not None)
-    with changing(path, keep=group is not None) as file:
+    with changing(path, overwrite, beside, keep=keeps(path, group, overwrite, beside)) as file:
         writer = HDF5Writer(walk(file, group, make=True), storage)
         make_room(writer, f"{path}:{group}", overwrite, limits)
         yield writer
 
 
-def make_room(writer: HDF5Writer, place: str, overwrite: bool, limits: Limits) -> None:
+def make_room(writer: HDF5Writer, place: str, overwrite: Overwrite, limits: Limits) -> None:
     """Delete the tensor in a group. Raises PathExistsError where there is one, unless `overwrite`."""
     if ATTRIBUTE in writer.group.attrs:
         if not overwrite:
@@ -273,16 +291,20 @@ def make_room(writer: HDF5Writer, place: str, overwrite: bool, limits: Limits) -
 
 
 @contextlib.contextmanager
-def changing(path: str, *, keep: bool, **options: Any) -> Iterator[h5py.File]:
+def changing(
+    path: str, overwrite: Overwrite, others: Others | None = None, *, keep: bool, **options: Any
+) -> Iterator[h5py.File]:
     """A new file, or with `keep` a copy of the old one. It replaces the old file when the block ends well.
 
-    options: of h5py, for a new file. Raises ContainerError.
+    overwrite, others: as for `replacing`. options: of h5py, for a new file. Raises ContainerError.
     """
-    with replacing(path, keep=keep) as part, _Disk(part, "r+b") as disk:
+    with replacing(path, overwrite, keep=keep, others=others) as part, _Disk(part, "r+b") as disk:
         old = keep and os.path.getsize(part)
-        with opened(part, "r+" if old else "w", disk, **({} if old else options)) as file:
-            yield file
-        disk.raise_failure(path)
+        try:
+            with opened(part, "r+" if old else "w", disk, **({} if old else options)) as file:
+                yield file
+        finally:  # what the library says after a failed write misleads
+            disk.raise_failure(path)
 
 
 class _Disk(io.FileIO):
@@ -313,7 +335,7 @@ class _Disk(io.FileIO):
     def raise_failure(self, path: str) -> None:
         """Raise ContainerError if anything could not be written."""
         if self._failure is not None:
-            raise ContainerError(Problem(path, f"cannot be written: {self._failure.strerror}"))
+            raise ContainerError(Problem(path, f"cannot be written: {self._failure.strerror}; make room"))
 
 
 def opened(

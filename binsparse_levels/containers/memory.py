@@ -14,7 +14,8 @@ from ..arrays import Array, LazyArray, Pieces, lazy
 from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
-from .base import Storage
+from .base import Storage, names_in
+from .npz import text_in
 
 KEY = "binsparse"
 
@@ -31,7 +32,7 @@ class MemoryReader:
             raise ContainerError(Problem(KEY, "missing: no Binsparse tensor here"))
         header = self._mapping[KEY]
         if isinstance(header, np.ndarray) and header.ndim == 0 and header.dtype.kind in "US":
-            header = header[()]
+            header = text_in(header)
         if isinstance(header, str | bytes):
             return load_json(header, self._limits)
         try:
@@ -111,9 +112,9 @@ def _names(mapping: Mapping[str, Any]) -> set[str]:
     """The keys of the tensor in the mapping: its header, and the arrays that the header names."""
     try:
         header = MemoryReader(mapping, DEFAULT_LIMITS).read_header()
-        return {KEY, *header[KEY]["data_types"]}
-    except (BinsparseError, LookupError, TypeError):
+    except BinsparseError:
         return set()
+    return {KEY, *names_in(header)}
 
 
 def _put_back(mapping: MutableMapping[str, Any], old: Mapping[str, Any], added: Collection[str], cause: Any) -> None:

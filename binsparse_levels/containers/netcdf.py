@@ -15,10 +15,10 @@ import numpy as np
 from ..arrays import Array, Pieces
 from ..limits import Limits
 from .base import Storage, touching
-from .hdf5 import HDF5Writer, arrays_in, changing, list_groups, make_room, reading, walk
-from .replacing import refuse_existing
+from .hdf5 import HDF5Writer, arrays_in, changing, list_groups, make_room, others, reading, walk
+from .replacing import Overwrite, keeps
 
-__all__ = ["list_groups", "reading", "writing"]
+__all__ = ["list_groups", "others", "reading", "writing"]
 
 # The NetCDF library extends only files that keep the order in which objects were made.
 OPTIONS = {"track_order": True, "libver": ("v108", "v108")}
@@ -85,14 +85,13 @@ class NetCDFWriter(HDF5Writer):
 
 
 @contextlib.contextmanager
-def writing(path: str, group: str | None, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[NetCDFWriter]:
-    """A new file, or a group of a copy of it, which takes its place when the block ends well.
-
-    Raises PathExistsError, OptionError.
-    """
+def writing(
+    path: str, group: str | None, overwrite: Overwrite, limits: Limits, storage: Storage
+) -> Iterator[NetCDFWriter]:
+    """As `writing` of HDF5."""
     storage.refuse("NetCDF", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
-    refuse_existing(path, overwrite or group is not None)
-    with changing(path, keep=group is not None, **OPTIONS) as file:
+    keep = keeps(path, group, overwrite, others)
+    with changing(path, overwrite, others, keep=keep, **OPTIONS) as file:
         if not len(file) and not len(file.attrs):
             file.attrs["_NCProperties"] = np.bytes_(
                 f"version=2,h5py={h5py.version.version},hdf5={h5py.version.hdf5_version}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -13,11 +14,11 @@ import numpy as np
 from ..arrays import Array, LazyArray, Pieces, lazy
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem
 from ..formats.json import load_json
-from ..limits import Limits
-from .base import Storage
+from ..limits import DEFAULT_LIMITS, Limits
+from .base import Storage, named_by, names_in
 from .direct import open_file, parts_of
 from .npz import read_npy_header, write_npy
-from .replacing import refuse_existing, replacing_folder
+from .replacing import Overwrite, keeps, remove, replacing_folder
 
 HEADER = "binsparse.json"
 
@@ -88,26 +89,48 @@ def reading(
     """Open a folder. Raises PathMissingError."""
     if group:
         raise PathMissingError(Problem(f"{path}:{group}", f"a folder of {by.suffix} files has no groups"))
-    yield by(path, limits)
+    yield by(os.path.abspath(path), limits)  # the working folder may change
 
 
 @contextlib.contextmanager
 def writing(
     path: str,
     group: str | None,
-    overwrite: bool,
+    overwrite: Overwrite,
     limits: Limits,
     storage: Storage,
     *,
     by: type[DirectoryWriter] = DirectoryWriter,
 ) -> Iterator[DirectoryWriter]:
-    """A new folder, which replaces the old one when the block ends well. Only a folder with a header is overwritten."""
+    """A new folder, which replaces the old one when the block ends well.
+
+    The root as the group keeps the files that are not the tensor's. Raises PathExistsError, ContainerError.
+    """
     storage.refuse(f"a folder of {by.suffix} files", but=("checksum",))
     if group:
         raise ContainerError(Problem(f"{path}:{group}", f"a folder of {by.suffix} files has no groups"))
-    refuse_existing(path, overwrite)
-    real = os.path.realpath(path)
-    if os.path.isdir(real) and os.listdir(real) and not os.path.exists(os.path.join(real, HEADER)):
-        raise PathExistsError(Problem(path, f"is a folder without {HEADER}, and is not overwritten"))
-    with replacing_folder(path) as part:
+    others_here = functools.partial(others, suffix=by.suffix)
+    keep = keeps(path, group, overwrite, others_here)
+    with replacing_folder(path, overwrite, keep=keep, others=others_here) as part:
+        ours = _files(part, by.suffix)
+        if ours and not overwrite:
+            raise PathExistsError(Problem(path, "has a tensor; pass overwrite=True"))
+        for name in ours:
+            remove(os.path.join(part, name))
         yield by(part)
+
+
+def others(path: str, suffix: str = ".npy") -> set[str]:
+    """The names of the files in a folder, but for those of a tensor. Raises ContainerError."""
+    names = set(os.listdir(path))
+    arrays = [name.removesuffix(suffix) for name in names if name.endswith(suffix)] if HEADER in names else []
+    ours = named_by(DirectoryReader(path, DEFAULT_LIMITS).read_header, arrays)
+    return names - {HEADER, *(f"{name}{suffix}" for name in ours)}
+
+
+def _files(folder: str, suffix: str) -> set[str]:
+    """The names of the files of a tensor in a folder; none without a header."""
+    if not os.path.lexists(os.path.join(folder, HEADER)):
+        return set()
+    header = DirectoryReader(folder, DEFAULT_LIMITS).read_header()
+    return {HEADER, *(f"{name}{suffix}" for name in names_in(header))} & set(os.listdir(folder))

@@ -6,6 +6,9 @@ import contextlib
 import functools
 import io
 import json
+import os
+import shutil
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
@@ -14,12 +17,12 @@ import numpy as np
 from numpy.lib import format as npy
 
 from ..arrays import Array, LazyArray, Pieces, lazy
-from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
+from ..errors import ContainerError, DescriptorError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
-from ..limits import Limits
-from .base import Storage, touching
+from ..limits import DEFAULT_LIMITS, Limits
+from .base import Storage, named_by, names_in, touching
 from .direct import DIRECT, open_zip, parts_of, read_into
-from .replacing import refuse_existing, replacing
+from .replacing import Overwrite, keeps, replacing
 
 KEY = "binsparse"
 
@@ -43,7 +46,20 @@ def header_text(array: Array, limits: Limits) -> Any:
         return load_json(array.tobytes(), limits)
     if array.size != 1 or array.dtype.kind not in "US":
         raise ContainerError(Problem(KEY, f"expected a text, got {array.dtype} of shape {array.shape}"))
-    return load_json(array.reshape(()).item(), limits)
+    return load_json(text_in(array), limits)
+
+
+def text_in(array: Array) -> str | bytes:
+    """The text in an array of one item. Raises DescriptorError for numbers that are no characters.
+
+    numpy stores 32 bits for each, and makes strings of any that break Python.
+    """
+    if array.dtype.kind == "U":
+        codes = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(-1).view(np.uint32)
+        if codes.size and codes.max() > sys.maxunicode:
+            raise DescriptorError(Problem(KEY, f"no character has the number {codes.max():#x}; write the file again"))
+    found: str | bytes = array.reshape(()).item()
+    return found
 
 
 def write_npy(file: IO[bytes], pieces: Pieces) -> None:
@@ -149,11 +165,47 @@ def reading(path: str | zipfile.ZipFile, group: str | None, limits: Limits) -> I
 
 
 @contextlib.contextmanager
-def writing(path: str, group: str | None, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[NPZWriter]:
-    """A new zip file, which replaces the old one when the block ends well. Raises PathExistsError, OptionError."""
+def writing(
+    path: str, group: str | None, overwrite: Overwrite, limits: Limits, storage: Storage
+) -> Iterator[NPZWriter]:
+    """A new zip file, which replaces the old one when the block ends well. Raises PathExistsError, OptionError.
+
+    The root as the group keeps the members that are not the tensor's.
+    """
     storage.refuse("NPZ", but=("compression", "checksum"), compressions=("gzip", "none"))
     if group:
         raise ContainerError(Problem(f"{path}:{group}", "an NPZ file has no groups"))
-    refuse_existing(path, overwrite)
-    with replacing(path) as part, zipfile.ZipFile(part, "w") as archive:
+    keep = keeps(path, group, overwrite, others)
+    with replacing(path, overwrite, keep=keep, others=others) as part, zipfile.ZipFile(part, "w") as archive:
+        if keep and os.path.exists(path):
+            _keep_others(path, archive, bool(overwrite))
         yield NPZWriter(archive, storage)
+
+
+def others(path: str) -> set[str]:
+    """The names of the members of a zip file, but for those of a tensor. Raises ContainerError."""
+    with open_zip(path) as archive:
+        names = set(archive.namelist())
+        reader = NPZReader(archive, DEFAULT_LIMITS)
+        arrays = [name[:-4] for name in names if name.endswith(".npy")] if f"{KEY}.npy" in names else []
+        return names - {f"{name}.npy" for name in (KEY, *named_by(reader.read_header, arrays))}
+
+
+def _names(archive: zipfile.ZipFile) -> set[str]:
+    """The names of the header and the arrays of a tensor; none without a header."""
+    reader = NPZReader(archive, DEFAULT_LIMITS)
+    return {KEY, *names_in(reader.read_header())} if reader.array(KEY) is not None else set()
+
+
+def _keep_others(path: str, archive: zipfile.ZipFile, overwrite: bool) -> None:
+    """Copy the members that are no part of a tensor from an old zip file. Raises PathExistsError."""
+    with open_zip(path) as old:
+        ours = {f"{name}.npy" for name in _names(old)}
+        if ours and not overwrite:
+            raise PathExistsError(Problem(path, "has a tensor; pass overwrite=True"))
+        for member in old.infolist():
+            if member.filename not in ours:
+                kept = zipfile.ZipInfo(member.filename, member.date_time)
+                kept.compress_type, kept.external_attr = member.compress_type, member.external_attr
+                with old.open(member) as source, archive.open(kept, "w", force_zip64=True) as out:
+                    shutil.copyfileobj(source, out)

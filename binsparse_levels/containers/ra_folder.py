@@ -35,5 +35,6 @@ class RawArrayWriter(npy_folder.DirectoryWriter):
             file.write(np.ascontiguousarray(piece, pieces.dtype.newbyteorder("<")).data)
 
 
+others = functools.partial(npy_folder.others, suffix=".ra")
 reading = functools.partial(npy_folder.reading, by=RawArrayReader)
 writing = functools.partial(npy_folder.writing, by=RawArrayWriter)

@@ -3,27 +3,80 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import IO, Any
+from collections.abc import Callable, Collection, Iterator
+from typing import IO, Any, Literal, TypeAlias
 
-from ..errors import (
-    ContainerError,
-    PathExistsError,
-    Problem,
-)
-from ..system import drop_lock, exchange, is_running, lock_file, to_disk
+from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
+from ..system import drop_lock, exchange, is_running, lock_file, rename_new, to_disk
+
+Overwrite: TypeAlias = bool | Literal["file"]  # replace the tensor that is there, or all of the file
+Others: TypeAlias = Callable[[str], Collection[str]]  # the names of what a path holds beside a tensor at its root
+_Signature: TypeAlias = tuple[int, int, int, int]
+
+_LISTED = 8  # names in a message
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}  # a disk that is full or faulty
 
 
-def refuse_existing(path: str, overwrite: bool) -> None:
-    """Raise PathExistsError where the path exists, however it is spelled, unless `overwrite`."""
-    if not overwrite and (os.path.lexists(path) or os.path.lexists(os.path.realpath(path))):
+def real_path(path: str) -> str:
+    """The absolute path without links. Raises ContainerError for links in a circle, or a deleted working folder."""
+    try:
+        real = os.path.realpath(path)
+    except FileNotFoundError:
+        raise ContainerError(Problem(path, "the working folder was deleted; pass an absolute path")) from None
+    if os.path.islink(real):
+        raise ContainerError(Problem(path, "is a symbolic link in a circle; remove it, or choose another path"))
+    return real
+
+
+def refuse_existing(path: str, overwrite: Overwrite, others: Others | None = None) -> None:
+    """Raise PathExistsError where the path exists, however it is spelled, unless `overwrite`.
+
+    others: lists what the path holds beside the tensor that is replaced; there only "file" overwrites.
+    """
+    if overwrite not in (False, True, "file"):
+        raise OptionError(Problem("overwrite", f"expected True, False or 'file', got {overwrite!r:.40}"))
+    real = real_path(path)
+    if not overwrite and (os.path.lexists(path) or os.path.lexists(real)):
         raise PathExistsError(Problem(path, "already exists; pass overwrite=True"))
+    if others is not None and overwrite is True and os.path.lexists(real):
+        _refuse_others(path, real, others)
+
+
+def _refuse_others(path: str, real: str, others: Others) -> None:
+    try:
+        empty = not (os.listdir(real) if os.path.isdir(real) else os.path.getsize(real))
+        there = [] if empty else sorted(others(real))
+    except BinsparseError as error:
+        what = f"cannot be listed ({error.problems[0].message}); pass overwrite='file' to replace all of it"
+        raise PathExistsError(Problem(path, what)) from error
+    if there:
+        names = ", ".join(f"{name!r:.40}" for name in there[:_LISTED]) + ", …" * (len(there) > _LISTED)
+        what = f"holds more than a tensor: {names}; pass overwrite='file' to lose these, or name a group (PATH:/)"
+        raise PathExistsError(Problem(path, what))
+
+
+def keeps(path: str, group: str | None, overwrite: Overwrite, others: Others) -> bool:
+    """Whether a write has to keep what a file or folder holds, which is a copy of it all.
+
+    A tensor at the root that is alone there is written into a new file instead. Raises OptionError.
+    """
+    if group is None:
+        return False
+    if overwrite == "file":
+        raise OptionError(Problem(f"{path}:{group}", "overwrite='file' replaces the whole file; leave out the group"))
+    if group or not overwrite or not os.path.exists(path):
+        return True
+    try:
+        return bool(others(path))
+    except BinsparseError:
+        return True
 
 
 def remove(path: str) -> None:
@@ -40,70 +93,92 @@ def remove(path: str) -> None:
 
 
 @contextlib.contextmanager
-def replacing(target: str, *, keep: bool = False) -> Iterator[str]:
-    """A path beside `target` to write to. The new file replaces the target atomically when the block ends well.
+def replacing(path: str, overwrite: Overwrite, *, keep: bool = False, others: Others | None = None) -> Iterator[str]:
+    """A path beside `path` to write to. The new file takes its place atomically when the block ends well.
 
-    keep: the file begins as a copy of the target, which is locked meanwhile. Where the block fails, nothing changes.
-    The file is synchronized to the disk before the rename, the folder after it.
+    overwrite, others: as for `refuse_existing`. keep: the file begins as a copy of the old one, which is locked
+    meanwhile. Where the block fails, nothing changes. The file is synchronized to the disk before the rename, the
+    folder after it. Nothing that another program has put there meanwhile is replaced, unless `overwrite`.
     """
-    if target.endswith(("/", os.sep)):
-        raise ContainerError(Problem(target, "is the path of a folder"))
-    target = os.path.realpath(target)
+    if path.endswith(("/", os.sep)):
+        raise ContainerError(Problem(path, "is the path of a folder"))
+    target = real_path(path)
     if os.path.exists(target) and not os.path.isfile(target):
-        raise ContainerError(Problem(target, "is a directory, a pipe or a device, and is not replaced"))
-    folder, part = os.path.dirname(target), part_of(target)
-    with hold_lock(target) if keep else contextlib.nullcontext():
-        exists = _is_there(target)
-        try:
-            try:
-                os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-            except OSError as error:
-                raise ContainerError(Problem(target, f"cannot be written: {error.strerror}")) from error
-            if keep and exists:
-                shutil.copyfile(target, part)
-            yield part
-            to_disk(part)
-            if exists:
+        raise ContainerError(Problem(path, "is a directory, a pipe or a device, and is not replaced"))
+    with _placing(path, target, overwrite, keep, others) as (part, before, place):
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        if keep and before is not None:
+            shutil.copyfile(target, part)
+        yield part
+        to_disk(part)
+        if before is not None:
+            with contextlib.suppress(FileNotFoundError):  # another program has removed it
                 shutil.copymode(target, part)
-            os.replace(part, target)
-        except BaseException:
-            remove(part)
-            raise
-        to_disk(folder)
+        place(os.replace)
 
 
 @contextlib.contextmanager
 def replacing_folder(
-    target: str, *, keep: bool = False, copy: Callable[[str, str], Any] = shutil.copy2
+    path: str, overwrite: Overwrite, *, keep: bool = False, others: Others | None = None
 ) -> Iterator[str]:
-    """A folder beside `target` to fill. The new folder replaces the target when the block ends well.
+    """A folder beside `path` to fill. The new folder takes its place when the block ends well.
 
-    The replacement is atomic where the system can exchange two folders. keep: the folder begins as a copy of the
-    target, file by file by `copy`; the target is locked meanwhile. Where the block fails, nothing changes.
+    The replacement is atomic where the system can exchange two folders. keep: the folder begins with hard links to the
+    files of the old one, which are to be replaced and not changed. The other parameters are those of `replacing`.
     """
-    target = os.path.realpath(target)
-    parent, part = os.path.dirname(target), part_of(target)
-    with hold_lock(target) if keep else contextlib.nullcontext():
-        exists = _is_there(target)
-        if exists and not os.path.isdir(target):
-            raise PathExistsError(Problem(target, "already exists, and is not a folder"))
-        try:
-            try:
-                if keep and exists:
-                    shutil.copytree(target, part, symlinks=True, copy_function=copy)
-                else:
-                    os.mkdir(part)
-            except OSError as error:
-                raise ContainerError(Problem(target, f"cannot be written: {error.strerror}")) from error
-            yield part
-            for folder, _, files in os.walk(part):
-                for file in (folder, *(os.path.join(folder, file) for file in files)):
+    target = real_path(path)
+    with _placing(path, target, overwrite, keep, others) as (part, before, place):
+        if before is not None and not os.path.isdir(target):
+            raise PathExistsError(Problem(path, "already exists, and is not a folder"))
+        if keep and before is not None:
+            shutil.copytree(target, part, symlinks=True, copy_function=_link)
+        else:
+            os.mkdir(part)
+        yield part
+        for folder, _, files in os.walk(part):
+            for file in (folder, *(os.path.join(folder, file) for file in files)):
+                if not os.path.islink(file):
                     to_disk(file)
-            if exists:
-                _exchange(part, target)
-            else:
-                os.rename(part, target)
-            to_disk(parent)
+        place(_exchange)
+
+
+@contextlib.contextmanager
+def _placing(
+    path: str, target: str, overwrite: Overwrite, keep: bool, others: Others | None
+) -> Iterator[tuple[str, _Signature | None, Callable[[Callable[[str, str], None]], None]]]:
+    """The path of a part, the signature of what is at the target, and a function that puts the part there.
+
+    The function is given what replaces a path by another. Errors of the system that tell of the part become
+    ContainerError of the path.
+    """
+    part = part_of(target)
+
+    def place(replace: Callable[[str, str], None]) -> None:
+        now = _signature(target)
+        if before is None and (keep or not overwrite):
+            if not rename_new(part, target):
+                what = "another program has made it meanwhile, and it is kept; write to another path"
+                raise PathExistsError(Problem(path, what))
+        else:
+            if keep and now != before:
+                raise ContainerError(Problem(path, "another program has changed it meanwhile; try again"))
+            if now not in (None, before) and others is not None and overwrite is True:
+                _refuse_others(path, target, others)
+            (os.rename if now is None else replace)(part, target)
+        to_disk(os.path.dirname(target))
+
+    with hold_lock(target) if keep else contextlib.nullcontext():
+        try:
+            before = _signature(target)
+            if not keep:
+                refuse_existing(path, overwrite, others)
+            yield part, before, place
+        except OSError as error:
+            about = isinstance(error.filename, str) and (error.filename == target or error.filename.startswith(part))
+            if isinstance(error, BinsparseError) or not (about or error.errno in _DISK):
+                raise
+            what = f"cannot be written: {error.strerror}; nothing has changed; make room or choose another path"
+            raise ContainerError(Problem(path, what)) from error
         finally:
             remove(part)
 
@@ -112,6 +187,7 @@ def replacing_folder(
 def same_folder(path: Any) -> Iterator[Callable[[], None]]:
     """A function that raises ContainerError if another folder replaced this one."""
     try:
+        path = os.path.abspath(path) if isinstance(path, str) else path  # the working folder may change
         handle = os.open(path, os.O_RDONLY) if isinstance(path, str) and os.path.isdir(path) else None
     except OSError:  # a folder cannot be opened everywhere
         handle = None
@@ -140,7 +216,7 @@ def hold_lock(target: str, patience: float | None = None) -> Iterator[None]:
     The lock is the system's, on a file beside the target, so a killed process releases it. Without locks in the file
     system, nobody waits. patience: seconds to wait. Raises ContainerError where the lock stays taken for longer.
     """
-    target = os.path.realpath(target)
+    target = real_path(target)
     me = threading.get_ident(), target
     if me in _locked:
         yield
@@ -249,15 +325,21 @@ def _clean_up(path: str, target: str | None) -> str:
     return "removed"
 
 
-def _is_there(path: str) -> bool:
-    """Whether the path exists. Raises ContainerError for an impossible path."""
+def _signature(path: str) -> _Signature | None:
+    """What changes with a file or folder at a path; None where there is nothing."""
     try:
-        os.lstat(path)
+        status = os.lstat(path)
     except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise ContainerError(Problem(path, f"cannot be written: {error.strerror}")) from error
-    return True
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _link(source: str, target: str) -> None:
+    """A hard link, or a copy where the system has no hard links."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _exchange(a: str, b: str) -> None:

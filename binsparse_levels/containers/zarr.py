@@ -39,10 +39,10 @@ from ..errors import (
 from ..formats.json import RESERVED, load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from . import zarr_objects
-from .base import Storage, asked_for, bounded_chunk, is_url, touching
+from .base import Storage, asked_for, bounded_chunk, is_url, named_by, names_in, touching
 from .checksums import of_header
-from .direct import refuse_links
-from .replacing import refuse_existing, remove, replacing, replacing_folder
+from .direct import open_zip, refuse_links
+from .replacing import Others, Overwrite, keeps, remove, replacing, replacing_folder
 from .zarr_direct import Chunks, chunks_of, keys_of
 from .zarr_objects import ObjectArray, Objects
 from .zarr_stores import Far, Folder, check_store, is_near, opened, undone
@@ -118,7 +118,8 @@ class ZarrReader:
             attributes = self._strict_attributes() if self._attributes is None else self._attributes
         if ATTRIBUTE not in attributes:
             with touching(self._group.path):
-                arrays = self._group.store.supports_listing and any(True for _ in self._group.array_keys())
+                listed = members(self._group) if self._group.store.supports_listing else []
+                arrays = any(isinstance(node, zarr.Array) for _, node in listed)
             if arrays:  # the header is written last
                 raise IncompleteError(Problem(str(self._group.store_path), "arrays without a header; write it again"))
             raise ContainerError(Problem(self._group.path, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
@@ -442,12 +443,20 @@ def marks(path: Any, group: str | None) -> set[str]:
 
 @contextlib.contextmanager
 def writing(
-    path: Any, group: str | None, overwrite: bool, limits: Limits, storage: Storage, *, zarr_format: int = 3
+    path: Any,
+    group: str | None,
+    overwrite: Overwrite,
+    limits: Limits,
+    storage: Storage,
+    *,
+    zarr_format: int = 3,
+    beside: Others | None = None,
 ) -> Iterator[ZarrWriter]:
     """A group of a new store, or of a copy of the store. It replaces the old store when the block ends well.
 
     Other stores than local folders and zip files are written in place, the header last. Where that fails, the store
-    is restored. An open group keeps everything but its tensor. Raises PathExistsError, OptionError.
+    is restored. There, and with a group, everything but the tensor is kept.
+    beside: lists what a folder holds beside what is written. Raises PathExistsError, OptionError.
     """
     _check_place(path)
     if isinstance(path, zarr.Group):
@@ -471,29 +480,43 @@ def writing(
         with undone(path) as store, _filling(store, group, overwrite, limits, storage, zarr_format) as writer:
             yield writer
         return
-    refuse_existing(path, overwrite or group is not None)
-    real = os.path.realpath(path)
-    if os.path.isdir(real) and os.listdir(real) and not {"zarr.json", ".zgroup"} & set(os.listdir(real)):
-        raise PathExistsError(Problem(path, "is a folder without a Zarr group, and is not overwritten"))
+    beside = beside or others
+    keep = keeps(path, group, overwrite, beside)
     if path.lower().endswith(".zip"):
-        if group is not None:
-            raise ContainerError(Problem(f"{path}:{group}", "a zip file is written whole"))
         # A key of a zip file cannot be written twice, and attributes are: a folder is filled, and zipped at the end.
-        with replacing(path) as part:
+        with replacing(path, overwrite, keep=keep, others=beside) as part:
             folder = f"{part}.d"
             try:
                 os.mkdir(folder)
-                with _filling(folder, None, False, limits, storage, zarr_format) as writer:
+                if keep and os.path.getsize(part):
+                    with open_zip(part) as archive:
+                        archive.extractall(folder)
+                with _filling(folder, group, bool(overwrite), limits, storage, zarr_format) as writer:
                     yield writer
                 _zip(folder, part)
             finally:
                 remove(folder)
         return
     with (
-        replacing_folder(path, keep=group is not None) as part,
-        _filling(part, group, overwrite, limits, storage, zarr_format) as writer,
+        replacing_folder(path, overwrite, keep=keep, others=beside) as part,
+        _filling(part, group, bool(overwrite), limits, storage, zarr_format) as writer,
     ):
         yield writer
+
+
+def others(path: str) -> set[str]:
+    """The names of what lies in a folder or zip file beside a tensor at its root. Raises ContainerError."""
+    with opened(path) as store, touching(path):
+        if isinstance(store, Folder):
+            names = set(os.listdir(path))
+        else:
+            names = {name.partition("/")[0] for name in store._zf.namelist()}
+        root = zarr.open_group(store, mode="r", use_consolidated=False) if _NAMES & names else None
+        attributes = {} if root is None else root.attrs.asdict()
+        reader = ZarrReader(root, DEFAULT_LIMITS) if root is not None and ATTRIBUTE in attributes else None
+        arrays = [] if reader is None else [name for name, x in members(reader.group) if isinstance(x, zarr.Array)]
+        ours = set() if reader is None else named_by(reader.read_header, arrays)
+    return {*names, *attributes} - {*ours, *_NAMES, ATTRIBUTE, _ARRAYS}
 
 
 def new_metadata(
@@ -524,10 +547,10 @@ def extend(
         return False
     with opened(path) as store, touching(path):
         place = zarr.open_group(store, path=group or "", mode="r", use_consolidated=False)
-        if place.metadata.zarr_format != 3 or set(pieces) != set(place.array_keys()):
+        if place.metadata.zarr_format != 3:
             return False
         for name, given in pieces.items():
-            array = place[name]
+            array = place.get(name)
             if not isinstance(array, zarr.Array) or array.dtype != given.dtype or not array.attrs.get(_COMPLETE):
                 return False
             direct = _direct(array)
@@ -535,10 +558,11 @@ def extend(
                 return False
             if direct.per_file < _SHARD and given.length > _MOST_FILES * direct.per_file:
                 return False  # chunks as small as the first tensor was: as many files, if it goes on
-    with replacing_folder(path, keep=True, copy=_link) as part, _settled(), touching(path):
+    with replacing_folder(path, True, keep=True) as part, _settled(), touching(path):
         root = zarr.open_group(Folder(part), mode="r+", use_consolidated=False)
         place = root.require_group(group) if group else root
-        for name, array in place.arrays():
+        arrays: dict[str, Any] = {name: place[name] for name in pieces}
+        for name, array in arrays.items():
             old, given = array.size, pieces[name]
             if old == given.length:  # the fill value, or the one value of all
                 continue
@@ -546,16 +570,8 @@ def extend(
             direct = _direct(array)
             assert direct is not None
             direct.extend(old, given)
-        _commit(place, header(), dict(place.arrays()))
+        _commit(place, header(), arrays)
     return True
-
-
-def _link(source: str, target: str) -> None:
-    """A hard link, or a copy where the system has no hard links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 def _zip(folder: str, target: str) -> None:
@@ -572,7 +588,7 @@ def _zip(folder: str, target: str) -> None:
 def _filling(
     store: str | Store | StorePath,
     group: str | None,
-    overwrite: bool,
+    overwrite: Overwrite,
     limits: Limits,
     storage: Storage,
     zarr_format: int,
@@ -638,13 +654,11 @@ async def _settle() -> None:
 
 def _clear(group: zarr.Group, limits: Limits) -> None:
     """Delete the tensor in a group: its header first, then the arrays that the header names."""
-    header = ZarrReader(group, limits).read_header()
-    descriptor = header.get(ATTRIBUTE) if isinstance(header, dict) else None
-    names = descriptor.get("data_types") if isinstance(descriptor, dict) else None
+    names = names_in(ZarrReader(group, limits).read_header())
     for key in (ATTRIBUTE, _ARRAYS):
         group.attrs.pop(key, None)
-    for name in names if isinstance(names, dict) else ():
-        if "/" not in name and isinstance(group.get(name), zarr.Array):
+    for name in sorted(names):
+        if isinstance(group.get(name), zarr.Array):
             del group[name]
 
 
@@ -654,9 +668,30 @@ def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group
         root = zarr.open_group(store, mode="r", use_consolidated=False)
         if not root.store.supports_listing:
             raise ContainerError(Problem(str(path), "a web server lists no groups; name one, as in URL:GROUP"))
-        groups = [("", root), *((name, member) for name, member in root.members(max_depth=None))]
+        groups = [("", root)]
+        for path, group in groups:  # it grows
+            inner = [(f"{path}/{name}".lstrip("/"), x) for name, x in members(group) if isinstance(x, zarr.Group)]
+            groups += inner
         return sorted(
-            name
-            for name, member in groups
-            if isinstance(member, zarr.Group) and (ATTRIBUTE in member.attrs or any(claim(member) for claim in claims))
+            name for name, group in groups if ATTRIBUTE in group.attrs or any(claim(group) for claim in claims)
         )
+
+
+def members(group: zarr.Group) -> list[tuple[str, Any]]:
+    """The groups and arrays in a group, by name; not what is neither.
+
+    zarr's own listing warns of the latter, and leaves tasks behind when one of many fails.
+    """
+
+    async def found() -> list[Any]:
+        names = [name async for name in group.store.list_dir(group.path)]
+        names = [name for name in names if name not in _NAMES]
+        nodes = await asyncio.gather(*map(group._async_group.getitem, names), return_exceptions=True)
+        return list(zip(names, nodes, strict=True))
+
+    nodes = sync(found())
+    for _, node in nodes:
+        if isinstance(node, BaseException) and not isinstance(node, KeyError):
+            raise node
+    wrapped = {zarr.AsyncGroup: zarr.Group, zarr.AsyncArray: zarr.Array}
+    return [(name, wrapped[type(node)](node)) for name, node in nodes if type(node) in wrapped]

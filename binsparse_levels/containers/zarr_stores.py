@@ -40,7 +40,8 @@ def opened(path: Any) -> Iterator[Any]:
         yield StorePath(Folder(path.store.root, read_only=True), path.path)
         return
     if type(path) is LocalStore or (isinstance(path, str) and os.path.isdir(path)):
-        yield Folder(path if isinstance(path, str) else path.root, read_only=True)
+        root = path if isinstance(path, str) else path.root
+        yield Folder(os.path.abspath(root), read_only=True)  # the working folder may change
         return
     if is_url(path):
         path = _at_url(path)

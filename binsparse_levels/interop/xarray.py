@@ -393,7 +393,7 @@ def _written(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterator[C
     if local:
         refuse_existing(path, overwrite)
     if target.name == "netcdf":
-        with replacing(path) as part:
+        with replacing(path, overwrite) as part:
             dense.to_netcdf(part, format="NETCDF4")
             yield lambda name: Location(part, name, target.name, part)
     elif local:
@@ -401,7 +401,7 @@ def _written(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterator[C
             with resolved(path, whole=True) as there:
                 if "zarr" not in there.name:
                     raise PathExistsError(Problem(path, "is a folder without a Zarr store, and is not overwritten"))
-        with replacing_folder(path) as part:
+        with replacing_folder(path, overwrite) as part:
             dense.to_zarr(part, mode="w", **zarr)
             yield lambda name: Location(os.path.join(part, name), None, target.name, None)
             _consolidate(part)

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from ..arrays import Array, Pieces, in_pieces
 from ..containers.base import DEFAULT_STORAGE, is_url
 from ..containers.checksums import sealed, summed
-from ..containers.replacing import hold_lock
+from ..containers.replacing import Overwrite, hold_lock
 from ..engine.joining import AT_ONCE, by_arrays, joined_trees
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
@@ -36,7 +37,7 @@ def concatenate(
     target: Place,
     *,
     progress: Progress | None = None,
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
@@ -120,7 +121,9 @@ def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **optio
         grows = grows and by_arrays(there.format.levels)
         header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers, limits, values=grows)
         if not grows or not _extend(location, header, pieces, stored.options["checksum"], limits):
-            write_pieces(path, header, pieces, overwrite=True, limits=limits, **{**stored.options, **options})
+            given = {**stored.options, **options}
+            target = replace(target_at(path, given.pop("kind", None)), group=location.group or "")
+            write_pieces(target, header, pieces, overwrite=True, limits=limits, **given)
 
 
 def _apart(tensor: Tensor, source: Place, target: Place) -> Tensor:

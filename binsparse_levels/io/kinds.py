@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..containers.base import is_url, split_path
 from ..containers.direct import open_zip
+from ..containers.replacing import real_path
 from ..errors import BinsparseError, ContainerError, OptionError, PathMissingError, Problem
 
 # What users name: a path, PATH:GROUP, a URL, a store of zarr's, an open group of h5py's or zarr's, a mapping.
@@ -232,8 +233,7 @@ def target_at(place: Place, name: str | None) -> Location:
     if name is None:
         suffixes = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)
         raise ContainerError(Problem(path, f"unknown suffix; known are {suffixes}; or pass kind="))
-    folder = os.path.dirname(os.path.realpath(path))
-    if not is_url(path) and not os.path.isdir(folder):
+    if not is_url(path) and not os.path.isdir(folder := os.path.dirname(real_path(path))):
         raise PathMissingError(Problem(folder, "no such folder; make it first"))
     return Location(path, group, name, path)
 

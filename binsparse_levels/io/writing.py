@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from ..arrays import Array, Pieces, one_piece
 from ..containers.base import DEFAULT_STORAGE, Storage, Writer, is_url
 from ..containers.checksums import sealed, summed
-from ..containers.replacing import refuse_existing
+from ..containers.replacing import Overwrite, refuse_existing
 from ..engine.emission import Duplicates
 from ..errors import ContainerError, DialectWarning, OptionError, Problem, within_memory
 from ..formats.descriptor import VERSION
@@ -28,7 +28,7 @@ def write(
     path: Place,
     tensor: Any,
     *,
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
     kind: str | None = None,
     spec_version: str = VERSION,
     compression: str | Mapping[str, str] | None = None,
@@ -46,7 +46,8 @@ def write(
     ----------
     path: PATH[:GROUP], a URL, a store of zarr's, an open group of h5py's or zarr's, or a mapping.
     tensor: a Tensor, or an array of another library, as `as_tensor` takes it.
-    overwrite: replace the tensor that is there.
+    overwrite: True replaces the tensor that is there. A file or folder that holds anything else is refused, with a list
+        of it, unless a group is named: `PATH:/` is the root. "file" replaces the whole file or folder.
     kind: one of KINDS. By default, the suffix of the path decides.
     spec_version: the version that the descriptor names. Pass "0.1" for programs that read no other version.
     compression: gzip, zstd or none, for all arrays or by name. HDF5, NetCDF and NPZ hold plain arrays by default; Zarr
@@ -100,7 +101,7 @@ def write_arrays(
     arrays: Mapping[str, Array | Pieces],
     *,
     progress: Progress | None = None,
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
     kind: str | None = None,
     storage: Storage = DEFAULT_STORAGE,
     limits: Limits = DEFAULT_LIMITS,
@@ -117,7 +118,7 @@ def write_arrays(
     >>> bl.read(store).values.tolist()
     [1.0, 1.0]
     """
-    target = check_target(path, overwrite=overwrite, kind=kind)
+    target = _target(path, kind)
     storage.check_names(arrays)
     pieces = {name: x if isinstance(x, Pieces) else one_piece(x) for name, x in arrays.items()}
     if progress is not None:
@@ -144,7 +145,7 @@ def write_pieces(
     pieces: Mapping[str, Pieces],
     *,
     progress: Progress | None = None,
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
     kind: str | None = None,
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
@@ -168,13 +169,18 @@ def _reporting(pieces: Mapping[str, Pieces], progress: Progress) -> dict[str, Pi
     return {name: x.mapped(report, 1, x.dtype) for name, x in pieces.items()}
 
 
-def check_target(path: Place, *, overwrite: bool, kind: str | None = None) -> Location:
+def check_target(path: Place, *, overwrite: Overwrite, kind: str | None = None) -> Location:
     """The location of arrays to write. Raises the errors of `write` that are known before there are any."""
+    target = _target(path, kind)
+    if isinstance(target.path, str) and not is_url(target.path) and target.group is None:
+        refuse_existing(target.path, overwrite, target.module.others)
+    return target
+
+
+def _target(path: Place, kind: str | None) -> Location:
     target = target_at(path, kind)
     if target.kind.tensors:
         raise OptionError(Problem(str(target.path), "this kind of file is not written in pieces; choose another kind"))
-    if isinstance(target.path, str) and not is_url(target.path) and target.group is None:
-        refuse_existing(target.path, overwrite)
     return target
 
 
@@ -183,7 +189,7 @@ def write_all(
     path: Place,
     tensors: Mapping[str | None, Any],
     *,
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
     kind: str | None = None,
     compression: str | Mapping[str, str] | None = None,
     chunks: int | Mapping[str, int] | None = None,
@@ -224,7 +230,7 @@ def repair(
     out: Place,
     *,
     duplicates: Duplicates | None = None,
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> list[str]:
     """Read a file leniently, write the repaired tensor to a new file, and return the list of repairs.

@@ -98,7 +98,7 @@ def test_a_write_that_fails_changes_nothing(tmp_path, monkeypatch, name, exists)
     if (
         name.partition(",")[0] in ("hdf5", "npz", "netcdf") or name == "zarr, zip"
     ):  # of a folder nothing is owed to disk
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(ContainerError, match="No space"):
             write(place, small(2), overwrite=True, **options)
         monkeypatch.undo()
         assert sorted(os.listdir(tmp_path)) == before

@@ -58,7 +58,7 @@ def numbers(length, dtype):
 
 
 def stored(place, module, array, **options):
-    with module.writing(str(place), None, True, LIMITS, Storage(**options)) as writer:
+    with module.writing(str(place), None, "file", LIMITS, Storage(**options)) as writer:
         writer.write("values", one_piece(array))
         writer.write_header({})
 

@@ -19,7 +19,7 @@ def test_what_is_not_on_the_disk_is_not_written(tmp_path, monkeypatch, name):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", failing)
-        with pytest.raises(OSError, match="Input/output"):
+        with pytest.raises(ContainerError, match="Input/output"):
             write(tmp_path / name, vector(2), overwrite=True)
     assert read(tmp_path / name).values[0] == 1
     assert os.listdir(tmp_path) == [name]
@@ -42,7 +42,7 @@ def test_folders_are_exchanged_without_the_call_for_it(tmp_path, monkeypatch, n)
     if n == 3:  # there are two
         write(tmp_path / "a.zarr", vector(2), overwrite=True)
     else:
-        with pytest.raises(OSError, match="Input/output"):
+        with pytest.raises(ContainerError, match="Input/output"):
             write(tmp_path / "a.zarr", vector(2), overwrite=True)
     assert read(tmp_path / "a.zarr").values[0] == (2 if n == 3 else 1)
     assert os.listdir(tmp_path) == ["a.zarr"]

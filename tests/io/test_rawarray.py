@@ -510,7 +510,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(ContainerError, match="No space"):
         write(path, dense(np.arange(5)), overwrite=True)
     monkeypatch.undo()
     assert os.listdir(tmp_path) == ["a.ra"]

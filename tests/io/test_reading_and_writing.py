@@ -129,7 +129,9 @@ def test_groups(tmp_path):
     with h5py.File(path) as file:
         assert set(file["x"]) == {"indices_0", "indices_1", "values"}
         assert file["other"][:].tolist() == [1, 2, 3]
-    write(path, small(5), overwrite=True)
+    with pytest.raises(FileExistsError, match=r"'deep', 'other', 'x'.*overwrite='file'"):
+        write(path, small(5), overwrite=True)
+    write(path, small(5), overwrite="file")
     with h5py.File(path) as file:
         assert set(file) == {"pointers_to_1", "indices_1", "values"}
     for missing in ("z", "x/y", "values/a"):
@@ -196,7 +198,7 @@ def test_a_write_that_fails_leaves_the_old_file_or_none(tmp_path, monkeypatch, n
     monkeypatch.setattr(h5py.Group, "create_dataset", failing(h5py.Group.create_dataset))
     monkeypatch.setattr(h5py.AttributeManager, "create", failing(h5py.AttributeManager.create))
     monkeypatch.setattr(os, "fsync", failing(os.fsync))
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(ContainerError, match="No space left"):
         write(path, small(2), overwrite=True)
     monkeypatch.undo()
     assert os.listdir(tmp_path) == (["a.h5"] if exists else [])

@@ -100,7 +100,7 @@ def test_text_is_bounded_however_small_it_is_packed(tmp_path):
 KILLED = """
 import os, signal, sys
 from binsparse_levels.containers.replacing import replacing, replacing_folder
-with {0}(sys.argv[1]) as part:
+with {0}(sys.argv[1], False) as part:
     if os.path.isdir(part):
         open(os.path.join(part, "x"), "w").close()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -119,7 +119,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path, way):
 
 
 def test_what_is_being_written_is_kept(tmp_path, capsys):
-    with replacing(str(tmp_path / "a.h5")) as part:
+    with replacing(str(tmp_path / "a.h5"), False) as part:
         assert cli.main(["clean", str(tmp_path)]) == 0
         assert f"kept, process {os.getpid()} is writing it" in capsys.readouterr().out
         assert os.path.exists(part)

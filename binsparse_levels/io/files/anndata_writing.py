@@ -14,6 +14,7 @@ import numpy as np
 from ...arrays import Array, one_piece
 from ...containers import hdf5
 from ...containers.base import DEFAULT_STORAGE, Storage, Writer, is_url, touching
+from ...containers.replacing import Overwrite
 from ...errors import ArrayError, ContainerError, FormatError, OptionError, PathExistsError, Problem
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.targets import check_representable
@@ -38,7 +39,7 @@ def write(
     path: str,
     tensor: Tensor,
     *,
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
     group: str | None = None,
     obs_names: Iterable[str] | None = None,
     var_names: Iterable[str] | None = None,
@@ -150,7 +151,7 @@ def _texts(names: Any, path: str, error: type[FormatError] | type[OptionError], 
 
 @contextlib.contextmanager
 def _root(
-    path: str, keep: bool, overwrite: bool, limits: Limits, storage: Storage
+    path: str, keep: bool, overwrite: Overwrite, limits: Limits, storage: Storage
 ) -> Iterator[tuple[Any, Callable[[Any], Writer]]]:
     """The root of a new file, or with `keep` of a copy of the file, and a function that gives the writer of a group.
 
@@ -158,14 +159,14 @@ def _root(
     """
     group = "" if keep else None
     if not _is_zarr(path):
-        with hdf5.writing(path, group, overwrite, limits, storage) as file:
+        with hdf5.writing(path, group, overwrite, limits, storage, beside=_others) as file:
             yield file.group, lambda place: hdf5.HDF5Writer(place, storage)
         return
     import zarr
 
     from ...containers.zarr import ZarrWriter, writing  # HDF5 does without
 
-    with writing(path, group, overwrite, limits, storage) as store:
+    with writing(path, group, overwrite, limits, storage, beside=_others) as store:
         root = store.group
         yield root, lambda place: ZarrWriter(place, storage, ours=False)
         with warnings.catch_warnings():
@@ -197,6 +198,22 @@ def _check_file(root: Any, place: str, shape: Sequence[int], axes: Axes, names: 
             at = next((k for k, (name, other) in enumerate(pairs) if name != other), min(len(given), len(there[axis])))
             what = f"the names of {axis} in the file differ at {at}; bring the matrix into the order of the file"
             raise FormatError(Problem(place, what))
+
+
+def _others(path: str) -> list[str]:
+    """What a file of AnnData holds beside X and the names of rows and columns."""
+    with contextlib.ExitStack() as closing, touching(path):
+        if _is_zarr(path):
+            from ...containers.zarr import reading
+
+            root: Any = closing.enter_context(reading(path, None, DEFAULT_LIMITS)).group
+        else:
+            root = closing.enter_context(hdf5.opened(path))
+        there = {name: root[name] for name in root.keys()}  # noqa: SIM118 (zarr's groups are no mappings)
+        inner = {name: set(x.keys()) if hasattr(x, "keys") else {""} for name, x in there.items()}
+        tables = {name: inner[name] - {there[name].attrs.get("_index")} for name in ("obs", "var") if name in inner}
+        others = [name for name, members in inner.items() if members and name not in ("X", *tables)]
+        return others + [f"{table}/{name}" for table, names in tables.items() for name in names]
 
 
 def _make_file(root: Any, shape: Sequence[int], axes: Axes, names: Names) -> None:

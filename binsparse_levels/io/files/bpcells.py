@@ -21,7 +21,7 @@ import numpy as np
 from ...arrays import Array, Sliceable
 from ...containers import hdf5
 from ...containers.base import DEFAULT_STORAGE
-from ...containers.replacing import refuse_existing, replacing_folder
+from ...containers.replacing import Overwrite, refuse_existing, replacing_folder
 from ...errors import (
     ArrayError,
     BinsparseError,
@@ -271,7 +271,7 @@ def _write_folder(path: str, overwrite: bool, arrays: Mapping[str, Array], texts
     real = os.path.realpath(path)
     if os.path.isdir(real) and os.listdir(real) and not is_folder(real):
         raise PathExistsError(Problem(path, "holds no matrix of BPCells, and is not overwritten; choose another path"))
-    with replacing_folder(path) as temporary:
+    with replacing_folder(path, overwrite) as temporary:
         for name, array in arrays.items():
             with open(os.path.join(temporary, name), "wb") as file:
                 file.write(_TYPES[array.dtype.name])
@@ -298,7 +298,8 @@ def _write_group(
     texts: dict[str, list[str]],
     options: Mapping[str, Any],
 ) -> None:
-    with hdf5.writing(path, group, overwrite, DEFAULT_LIMITS, DEFAULT_STORAGE) as writer:
+    whole: Overwrite = "file" if overwrite and group is None else overwrite
+    with hdf5.writing(path, group, whole, DEFAULT_LIMITS, DEFAULT_STORAGE) as writer:
         target = writer.group
         if "version" in target.attrs:
             if not overwrite:

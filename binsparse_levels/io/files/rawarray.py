@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...containers.ra_file import ArrayFile, Encoding, Header, Order, check_order, write_array
-from ...containers.replacing import refuse_existing, replacing
+from ...containers.replacing import replacing
 from ...errors import ContainerError, FormatError, LimitError, OptionError, PathMissingError, Problem
 from ...formats.format import Format
 from ...levels import full
@@ -97,8 +97,7 @@ def write(
         what = f"expected trailer to be bytes and big_endian a boolean, got {trailer!r:.40}, {big_endian!r:.40}"
         raise OptionError(Problem(path, what))
     cells = _cells(tensor, path)
-    refuse_existing(path, overwrite)
-    with replacing(path) as temporary, open(temporary, "wb") as file:
+    with replacing(path, overwrite) as temporary, open(temporary, "wb") as file:
         options: dict[str, Any] = {"big_endian": big_endian, "encoding": encoding, "trailer": trailer}
         write_array(file, cells.T if order == "F" else cells, path, eltype=eltype, **options)
 

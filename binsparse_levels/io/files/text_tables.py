@@ -14,7 +14,7 @@ import numpy as np
 
 from ...arrays import Array
 from ...containers.base import touching
-from ...containers.replacing import refuse_existing, replacing
+from ...containers.replacing import replacing
 from ...errors import ArrayError, ContainerError, Problem
 from ...limits import Limits
 
@@ -46,8 +46,7 @@ def read_rest(stream: IO[bytes], path: str, limits: Limits) -> bytes:
 @contextlib.contextmanager
 def writing(path: str, overwrite: bool) -> Iterator[IO[bytes]]:
     """A stream that becomes the file when the block ends well. It is compressed if the path ends with .gz."""
-    refuse_existing(path, overwrite)
-    with replacing(path) as temporary, open(temporary, "wb") as raw:
+    with replacing(path, overwrite) as temporary, open(temporary, "wb") as raw:
         if path.lower().endswith(".gz"):
             # Without a name and a time in its header the same tensor gives the same bytes.
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed:

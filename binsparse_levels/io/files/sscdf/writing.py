@@ -16,7 +16,6 @@ from ....arrays import Array, one_piece
 from ....containers.base import DEFAULT_STORAGE, Storage, touching
 from ....containers.hdf5 import HDF5Writer, changing
 from ....containers.netcdf import DEFAULT_FILLS, OPTIONS, next_dimension
-from ....containers.replacing import refuse_existing
 from ....errors import ContainerError, FormatError, PathExistsError, Problem, raise_if
 from ....formats.format import NO_EMPTY_FIBERS, has_empty_fibers
 from ....limits import DEFAULT_LIMITS, Limits
@@ -83,8 +82,7 @@ def write_all(
         for key, text in objects[name].attributes.items():
             limits.hold("header_bytes", len(text.encode()), f"{label}: {key}", "the length of the attribute")
     storage.check_names({name for made in objects.values() for name in made.arrays})
-    refuse_existing(path, overwrite or keep)
-    with changing(path, keep=keep, **OPTIONS) as file, touching(path):
+    with changing(path, overwrite, None, keep=keep, **OPTIONS) as file, touching(path):
         dimension = _prepare(file, path, dialect)
         for name, made in objects.items():
             group = file

@@ -1,0 +1,210 @@
+"""Nothing that was not asked to go is lost, in every container; nothing that appeared meanwhile is replaced."""
+
+import contextlib
+import itertools
+import os
+import resource
+import signal
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from places import CONTAINERS
+
+from binsparse_levels import (
+    BinsparseError,
+    ContainerError,
+    append,
+    concatenate,
+    list_tensors,
+    pack,
+    read,
+    write,
+)
+from binsparse_levels import open as open_tensor
+
+NAMES = {
+    "hdf5": "a.h5",
+    "netcdf": "a.nc",
+    "zarr": "a.zarr",
+    "zarr, version 2": "b.zarr",
+    "zarr, zip": "a.zarr.zip",
+    "npz": "a.npz",
+    "directory": "a.bspnpy",
+    "rawarray_directory": "a.bspra",
+}
+GROUPS = ("hdf5", "netcdf", "zarr", "zarr, version 2", "zarr, zip")
+counter = itertools.count()
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="limits of sizes of files are Linux's")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("kept")
+
+
+def small(value=1.0, labels=False):
+    tensor = pack([[0, 2], [1, 0]], [value, 2.0], (3, 4), "CSR")
+    return tensor.with_labels({"row": ["a", "b", "c"]}) if labels and hasattr(tensor, "with_labels") else tensor
+
+
+def add(name, place, what):
+    """Add something that is no tensor of ours to a file."""
+    if name in ("hdf5", "netcdf"):
+        with h5py.File(place, "r+") as file:
+            if what == "attribute":
+                file.attrs["title"] = "mine"
+            else:
+                file[what] = [1, 2, 3]
+    elif name in ("npz", "zarr, zip"):
+        with zipfile.ZipFile(place, "a") as archive:
+            archive.writestr(what, b"mine")
+    elif what == "attribute" and name.startswith("zarr"):
+        zarr.open_group(place, mode="r+").attrs["title"] = "mine"
+    else:
+        with open(os.path.join(place, what), "wb") as file:
+            file.write(b"mine")
+
+
+def has(name, place, what):
+    if name in ("hdf5", "netcdf"):
+        with h5py.File(place) as file:
+            return file.attrs["title"] == "mine" if what == "attribute" else file[what][:].tolist() == [1, 2, 3]
+    if name in ("npz", "zarr, zip"):
+        with zipfile.ZipFile(place) as archive:
+            return archive.read(what) == b"mine"
+    if what == "attribute" and name.startswith("zarr"):
+        return zarr.open_group(place, mode="r").attrs["title"] == "mine"
+    with open(os.path.join(place, what), "rb") as file:
+        return file.read() == b"mine"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(
+    added=st.sets(st.sampled_from(["notes.txt", "attribute"])),
+    groups=st.sets(st.sampled_from(["x", "deep/er/y"])),
+    first=st.sampled_from([{}, {"bitpacked": True}, {"narrow": True}, {"checksum": True}]),
+    way=st.sampled_from(["append", "append with options", "append to the root", "root", "whole", "file"]),
+)
+def test_a_write_changes_the_tensor_that_it_names(folder, name, added, groups, first, way):
+    place = str(folder / f"{next(counter)}{NAMES[name]}")
+    _, how = CONTAINERS[name]
+    write(place, small(), **how, **first)
+    groups = groups if name in GROUPS else set()
+    for group in groups:
+        write(f"{place}:{group}", small(3.0), **how)
+    for what in added:
+        add(name, place, what)
+    if way == "whole":
+        if added or groups:
+            with pytest.raises(FileExistsError, match="holds more than a tensor"):
+                write(place, small(5.0), overwrite=True, **how)
+        else:
+            write(place, small(5.0), overwrite=True, **how)
+    elif way == "file":
+        write(place, small(5.0), overwrite="file", **how)
+        assert read(place).values[0] == 5
+        assert list_tensors(place) == ["/"]
+        write(place, small(6.0), overwrite=True, **how)  # nothing else is left
+        return
+    elif way == "root":
+        write(f"{place}:/", small(5.0).convert("COO"), overwrite=True, **how)
+        assert read(place).values[0] == 5
+    else:
+        more = {"checksum": True} if way.endswith("options") else {}
+        append(f"{place}:/" if way.endswith("root") else place, small(7.0), **more)
+        assert read(place).shape == (6, 4)
+        assert read(place).values.tolist() == [1, 2, 7, 2]
+    assert all(has(name, place, what) for what in added)
+    assert sorted(list_tensors(place)) == sorted(["/", *groups])
+    assert all(read(f"{place}:{group}").values[0] == 3 for group in groups)
+    assert not [entry for entry in os.listdir(folder) if ".part" in entry]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("group", ["", ":/"])
+def test_what_appeared_meanwhile_is_kept(tmp_path, name, group):
+    """Another program has written the path while this one was writing it."""
+    source, place = f"{tmp_path}/source.h5", f"{tmp_path}/{NAMES[name]}"
+    _, how = CONTAINERS[name]
+    write(source, small())
+    other = []
+
+    def progress(*_):
+        if not other:
+            other.append(write(place, small(9.0), **how))
+
+    with pytest.raises(ContainerError, match=NAMES[name]):
+        concatenate([source, source], f"{place}{group}", progress=progress, **how)
+    assert read(place).values[0] == 9
+    assert sorted(os.listdir(tmp_path)) == sorted(["source.h5", NAMES[name]])
+
+
+@contextlib.contextmanager
+def full_disk(size):
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize("name", [*NAMES.values(), "a.mtx", "a.mtx.gz", "a.tns", "a.h5ad"])
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_full_disk(tmp_path, name, exists):
+    place = f"{tmp_path}/{name}"
+    count = 30_000
+    large = pack([np.arange(count)] * 2, np.random.default_rng(0).random(count), (count, count), "CSR")
+    if exists:
+        write(place, small())
+    with full_disk(20_000), pytest.raises(ContainerError, match=name):
+        write(place, large, overwrite=True)
+    assert os.listdir(tmp_path) == [name] * exists
+    if exists:
+        assert read(place).values.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_working_folder_may_change(tmp_path, monkeypatch, name):
+    _, how = CONTAINERS[name]
+    monkeypatch.chdir(tmp_path)
+    write(NAMES[name], small(), **how)
+    opened = open_tensor(NAMES[name])
+    os.chdir("/")
+    assert opened[2].to_dense().tolist() == [2, 0, 0, 0]
+    assert opened.load().equals(small())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_in_a_circle_and_folders_that_are_gone(tmp_path, monkeypatch, name):
+    place = tmp_path / NAMES[name]
+    os.symlink(place, place)
+    for call in (
+        lambda: read(place),
+        lambda: write(place, small()),
+        lambda: write(place, small(), overwrite=True),
+        lambda: append(place, small()),
+        lambda: list_tensors(place),
+    ):
+        with pytest.raises(BinsparseError, match=NAMES[name]):
+            call()
+    assert os.listdir(tmp_path) == [NAMES[name]]
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for call in (
+        lambda: read(NAMES[name]),
+        lambda: write(NAMES[name], small()),
+        lambda: append(NAMES[name], small()),
+        lambda: write(gone / NAMES[name], small()),
+    ):
+        with pytest.raises(BinsparseError, match=r"gone|working folder|no such"):
+            call()
