@@ -32,10 +32,13 @@ class Problem:
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)  # a terminal obeys control characters
 
 
+_LISTED = 9  # faults in one message
+
+
 class BinsparseError(ValueError):
     """Base class of all errors of this package.
 
-    `problems` holds every fault that was found, at least one. `str` gives one line for each.
+    `problems` holds every fault, at least one. `str` gives a line for each of the first ones, ten lines at most.
 
     >>> try:
     ...     pack([[0, 9]], [1.0, 2.0], (5,), "CVEC")
@@ -55,7 +58,9 @@ class BinsparseError(ValueError):
         super().__init__(self.problems)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.problems))
+        left = len(self.problems) - _LISTED
+        lines = [str(problem) for problem in self.problems[: _LISTED if left > 1 else None]]
+        return "\n".join([*lines, f"… and {left:,} more, in the attribute `problems`"] if left > 1 else lines)
 
 
 class DescriptorError(BinsparseError):

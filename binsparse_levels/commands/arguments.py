@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from typing import Any
 
 from ..errors import FormatError
 from ..formats.format import parse_format
 from ..io.kinds import KINDS
+from ..limits import Limits
 
 BEST = "best"
 
@@ -45,6 +47,20 @@ def integers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"expected integers separated by commas, got {text!r}") from None
 
 
+def limit_of(text: str) -> tuple[str, int]:
+    """NAME=NUMBER."""
+    name, _, number = text.partition("=")
+    known = [field.name for field in fields(Limits)]
+    if name not in known:
+        raise argparse.ArgumentTypeError(f"there is no limit {name!r}; choose from {', '.join(known)}")
+    return name, byte_count(number)
+
+
+def limits_of(options: argparse.Namespace) -> Limits:
+    """The limits of a call."""
+    return Limits(**dict(options.limits))
+
+
 def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
@@ -52,6 +68,10 @@ def names(text: str) -> list[str]:
 PATH = argument("path", "PATH[:GROUP]", metavar="PATH")
 IN = argument("path", "PATH[:GROUP]", metavar="IN")
 LENIENT = flag("--lenient", "repair known deviations of other programs, and warn about each")
+LIMIT = argument(
+    "--limit", "of what a file may claim, such as dense_bytes=100G; may be repeated", metavar="NAME=NUMBER",
+    dest="limits", action="append", default=[], type=limit_of,
+)  # fmt: skip
 OVERWRITE = flag("--overwrite", "replace OUT if it exists")
 STORAGE: tuple[Any, ...] = (
     argument("--compression", "of the arrays; the kind of file says the default", choices=["zstd", "gzip", "none"]),

@@ -14,20 +14,23 @@ from ..errors import BinsparseError
 from ..formats.format import coordinates
 from ..io import read
 from ..kernels import Array
+from ..limits import Limits
 from ..looking.drawing import clipped
 from ..tensors.tensor import Tensor
-from .arguments import argument
+from ..tensors.validation import pad_of
+from .arguments import LIMIT, argument, limits_of
+from .looking import labelled, labels_of, short
 from .terminal import FAULTY_INPUT, OK, WrongCall, escaped, print_json, say, times, wrong_call_if
 
-_LONGEST = 60  # characters of a value
+_LONGEST, _LINE = 60, 200  # characters of a value, and of a fact
 
 
 def _diff(options: argparse.Namespace) -> int:
     """Status 1 means that the tensors differ, as for the program `diff`; a faulty input is a wrong call here."""
     if options.count < 0:
         raise WrongCall(f"--count: expected a number from 0 on, got {options.count}")
-    first, second = _read(options.first), _read(options.second)
-    facts = list(_facts(first, second))
+    first, second = (_read(path, limits_of(options)) for path in (options.first, options.second))
+    facts, notes = list(_facts(first, second)), list(_notes(first, second))
     differing = 0
     lines: list[dict[str, Any]] = []
     if first.shape == second.shape:
@@ -35,33 +38,72 @@ def _diff(options: argparse.Namespace) -> int:
     equal = not facts and not differing
     if options.json:
         told = {"first": options.first, "second": options.second, "equal": equal}
-        print_json(told | {"facts": facts, "differing_entries": differing, "entries": lines})
+        print_json(told | {"facts": facts, "notes": notes, "differing_entries": differing, "entries": lines})
         return OK if equal else FAULTY_INPUT
     for fact in facts:
         print(escaped(f"{fact['what']}: {fact['first']} | {fact['second']}"))
+    known = labels_of(first if first.dims else second)
     for line in lines:
+        place = ", ".join(map(short, labelled(line["coordinates"], known)))
         for sign, side in (("<", "first"), (">", "second")):
             if line[side] is not None:
-                print(escaped(f"{sign} ({', '.join(map(str, line['coordinates']))}) {line[side]}"))
+                print(escaped(f"{sign} ({place}) {line[side]}"))
+    for note in notes:
+        say(f"note: {note['what']}: {note['first']} | {note['second']}")
     if differing > len(lines):
         say(f"{differing - len(lines):,} of {differing:,} entries that differ are not shown; pass --count")
     return OK if equal else FAULTY_INPUT
 
 
-def _read(path: str) -> Tensor:
+def _read(path: str, limits: Limits) -> Tensor:
     with wrong_call_if(BinsparseError, OSError, option=path):
-        return read(path)
+        return read(path, limits=limits)
 
 
 def _facts(first: Tensor, second: Tensor) -> Iterator[dict[str, str]]:
     """What differs beside the entries."""
-    fills = first.fill_value, second.fill_value
-    alike = fills[0] is fills[1] or (None not in fills and same(*fills))
     if first.shape != second.shape:
-        yield {"what": "shape", "first": times(first.shape), "second": times(second.shape)}
-    if not alike:
-        said = ["none" if fill is None else clipped(str(fill), _LONGEST) for fill in fills]
-        yield {"what": "fill value", "first": said[0], "second": said[1]}
+        yield _fact("shape", times(first.shape), times(second.shape))
+    if not same(*map(_pad, (first, second))):
+        yield _fact("fill value", *map(_fill, (first, second)))
+    if first.dims and second.dims and first.dims != second.dims:
+        yield _fact("dimensions", ", ".join(first.dims), ", ".join(second.dims))
+    for name, mine, others in _labels(first, second):
+        if mine is not None and others is not None and not np.array_equal(mine, others):
+            count = min(len(mine), len(others))
+            at = int(np.argmax(np.append(mine[:count] != others[:count], True)))
+            yield _fact(f"labels of {name}", *(str(x[at]) if at < len(x) else "none" for x in (mine, others)))
+
+
+def _notes(first: Tensor, second: Tensor) -> Iterator[dict[str, str]]:
+    """What only one of the tensors says, so that they are equal all the same."""
+    fills = first.fill_value, second.fill_value
+    if (fills[0] is None) != (fills[1] is None) and same(*map(_pad, (first, second))):
+        yield _fact("fill value", *map(_fill, (first, second)))
+    if (first.dims is None) != (second.dims is None):
+        yield _fact("dimensions", *("no names" if x.dims is None else ", ".join(x.dims) for x in (first, second)))
+    for name, *labels in _labels(first, second):
+        if (labels[0] is None) != (labels[1] is None):
+            yield _fact(f"labels of {name}", *("none" if x is None else f"{len(x):,}" for x in labels))
+
+
+def _labels(first: Tensor, second: Tensor) -> Iterator[tuple[str, Array | None, Array | None]]:
+    """The name of each dimension that both name, with its labels."""
+    for name, other in zip(first.dims or (), second.dims or (), strict=False):
+        yield name, first.labels(name), second.labels(other)
+
+
+def _fact(what: str, first: str, second: str) -> dict[str, str]:
+    return {"what": what, "first": clipped(first, _LINE), "second": clipped(second, _LINE)}
+
+
+def _pad(tensor: Tensor) -> Any:
+    """The number of a cell that is not stored."""
+    return pad_of(tensor.fill_value, tensor.dtype)
+
+
+def _fill(tensor: Tensor) -> str:
+    return "none" if tensor.fill_value is None else clipped(str(tensor.fill_value), _LONGEST)
 
 
 def _entries(first: Tensor, second: Tensor, count: int) -> tuple[int, list[dict[str, Any]]]:
@@ -110,6 +152,6 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "diff": (
         _diff, "compare two tensors by shape, fill value and entries, in whatever formats they are",
         argument("first", "PATH[:GROUP]", metavar="FIRST"), argument("second", "PATH[:GROUP]", metavar="SECOND"),
-        argument("--count", "number of entries to show; 10 by default", type=int, default=10),
+        argument("--count", "number of entries to show; 10 by default", type=int, default=10), LIMIT,
     ),
 }  # fmt: skip

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
 from ..containers.base import split_path
-from ..errors import BinsparseError, OptionError, PathMissingError
+from ..errors import BinsparseError, LimitError, OptionError, PathMissingError
 from ..formats.format import Format
 from ..io import Description, describe, list_tensors, read
 from ..io import open as open_tensor
 from ..levels import places
 from ..looking.counting import blocks
 from ..looking.drawing import clipped
+from ..looking.faults import all_faults
+from ..tensors.labels import KEY as LABELS
 from ..tensors.tensor import Tensor
-from .arguments import LENIENT, PATH, argument
-from .terminal import FAULTY_INPUT, OK, WrongCall, escaped, print_json, say, table, times, wrong_call_if
+from .arguments import LENIENT, LIMIT, PATH, argument, limits_of
+from .terminal import FAULTY_INPUT, OK, WrongCall, escaped, print_json, print_list, say, table, times, wrong_call_if
 
 _LONGEST = 40  # characters of a label or a value
+_FIRST = 1000  # entries whose lengths tell the widths of the columns
+_AT_ONCE = 2**16  # entries that are read at once
 
 
 def _info(options: argparse.Namespace) -> int:
     try:
-        found = describe(options.path, lenient=options.lenient)
+        found = describe(options.path, lenient=options.lenient, limits=limits_of(options))
     except PathMissingError:
         raise
     except BinsparseError:
@@ -49,12 +52,17 @@ def _info(options: argparse.Namespace) -> int:
         ["shape", times(descriptor.shape)],
         ["stored values", "unknown" if cells is None else str(cells)],
         ["data type", str(descriptor.data_types["values"])],
-        ["fill value", "in the array fill_value" if descriptor.fill else "none"],
+        ["fill value", "in the array fill_value" if descriptor.fill else "none, which is 0 where a number is needed"],
         ["structure", descriptor.structure or "none"],
         ["version", descriptor.version],
     ]
     if descriptor.map is not None:
         rows.insert(2, ["map", f"{descriptor.map}, of a tensor of shape {times(descriptor.map.shape)}"])
+    if summary["dimensions"] is not None:
+        sizes = descriptor.shape if descriptor.map is None else descriptor.map.shape
+        named = zip(summary["dimensions"], sizes, strict=True)
+        told = [f"{d['name']} ({size}{', labels: ' + d['labels'] if d['labels'] else ''})" for d, size in named]
+        rows.insert(2, ["dimensions", escaped(clipped(", ".join(told), 400))])
     table(escaped(str(options.path)), [], rows)
     table("level tree", [], _tree_rows(descriptor.format, descriptor.dims))
     arrays = [
@@ -78,6 +86,7 @@ def _summary(path: str, found: Description) -> dict[str, Any]:
         "transpose": descriptor.format.transpose,
         "shape": descriptor.shape,
         "number_of_stored_values": descriptor.number_of_stored_values,
+        "dimensions": _dimensions(descriptor.beside.get(LABELS)),
         "structure": descriptor.structure,
         "fill": descriptor.fill,
         "arrays": {
@@ -89,6 +98,13 @@ def _summary(path: str, found: Description) -> dict[str, Any]:
         "attributes": descriptor.user,
         "repairs": list(found.repairs),
     }
+
+
+def _dimensions(header: Any) -> list[dict[str, Any]] | None:
+    """The name of each dimension, and the type of its labels, from the header; None without names."""
+    if header is None:
+        return None
+    return [{"name": name, "labels": type} for name, type in zip(header["dims"], header["labels"], strict=True)]
 
 
 def _tree_rows(format: Format, dims: Sequence[int]) -> list[list[str]]:
@@ -109,7 +125,11 @@ def _groups(path: str) -> list[str]:
 
 
 def _list(options: argparse.Namespace) -> int:
-    return _print_groups(options, list_tensors(options.path))
+    return _print_groups(options, list_tensors(options.path, limits=limits_of(options)))
+
+
+def _at(path: str, group: str) -> str:
+    return path if group == "/" else f"{path}:{group}"
 
 
 def _print_groups(options: argparse.Namespace, groups: Sequence[str]) -> int:
@@ -117,7 +137,7 @@ def _print_groups(options: argparse.Namespace, groups: Sequence[str]) -> int:
     found: list[dict[str, Any]] = []
     for group in groups:
         try:
-            told = _summary(options.path, describe(options.path if group == "/" else f"{options.path}:{group}"))
+            told = _summary(options.path, describe(_at(options.path, group), limits=limits_of(options)))
             wanted = ("shape", "format", "number_of_stored_values", "bytes")
             found.append({"group": group} | {name: told[name] for name in wanted})
         except BinsparseError as error:
@@ -141,54 +161,62 @@ def _print_groups(options: argparse.Namespace, groups: Sequence[str]) -> int:
 def _head(options: argparse.Namespace) -> int:
     if options.count < 1:
         raise WrongCall(f"--count: expected a number from 1 on, got {options.count}")
-    with wrong_call_if(OptionError), open_tensor(options.path) as tensor:
+    with wrong_call_if(OptionError), open_tensor(options.path, limits=limits_of(options)) as tensor:
         names = tensor.dims or tuple(f"dimension {k}" for k in range(tensor.ndim))
-        rows = first_entries(tensor, options.count)
+        known = labels_of(tensor)
+        entries = first_entries(tensor, options.count)
         if options.json:
-            entries = [{"coordinates": list(coords), "value": str(value)} for coords, value in rows]
-            print_json({"path": str(options.path), "dimensions": list(names), "entries": entries})
+            told = {"path": str(options.path), "dimensions": list(names)}
+            print_list(told, "entries", (_as_json(coords, value, known) for coords, value in entries))
             return OK
-        known = {k: tensor.labels(name) for k, name in enumerate(tensor.dims or ())}
-        shown = [[*(_labelled(x, known.get(k)) for k, x in enumerate(coords)), _short(v)] for coords, v in rows]
-        table(escaped(str(options.path)), [*map(_short, names), "value"], shown)
+        rows = ([*(short(x) for x in labelled(coords, known)), short(value)] for coords, value in entries)
+        first = list(islice(rows, _FIRST))
+        table(escaped(str(options.path)), [*map(short, names), "value"], first, rows)
     return OK
 
 
-def first_entries(tensor: Tensor, count: int) -> list[tuple[tuple[int, ...], Any]]:
-    """The first stored entries: coordinates, and the value."""
-    entries = (
+def first_entries(tensor: Tensor, count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """The first stored entries: coordinates, and the value. They are read as they are asked for."""
+    at_once = (
         (tuple(int(x[k]) for x in coords), values[k])
-        for coords, values in blocks(tensor, min(count, 2**20))
+        for coords, values in blocks(tensor, min(count, _AT_ONCE))
         for k in range(len(values))
     )
-    return list(islice(entries, min(count, sys.maxsize)))
+    for number, entry in enumerate(at_once, 1):
+        yield entry
+        if number == count:
+            return
 
 
-def _labelled(coordinate: int, known: Any) -> str:
-    return str(coordinate) if known is None or coordinate >= len(known) else _short(known[coordinate])
+def labels_of(tensor: Tensor) -> list[Any]:
+    """The labels of each dimension, or None."""
+    return [tensor.labels(name) for name in tensor.dims] if tensor.dims else [None] * tensor.ndim
 
 
-def _short(item: Any) -> str:
+def labelled(coords: Sequence[int], known: Sequence[Any]) -> list[str]:
+    """The label of each coordinate, or else the coordinate."""
+    pairs = zip(coords, known, strict=True)
+    return [str(x if labels is None or x >= len(labels) else labels[x]) for x, labels in pairs]
+
+
+def _as_json(coords: Sequence[int], value: Any, known: Sequence[Any]) -> dict[str, Any]:
+    found = {"coordinates": list(coords), "value": str(value)}
+    return found if all(x is None for x in known) else found | {"labels": labelled(coords, known)}
+
+
+def short(item: Any) -> str:
+    """A label or a value in a table."""
     return escaped(clipped(str(item), _LONGEST))
 
 
 def _check(options: argparse.Namespace) -> int:
     path = str(options.path)
     try:
-        tensor = read(options.path, lenient=options.lenient)
-    except OptionError:
+        tensor = read(options.path, lenient=options.lenient, limits=limits_of(options))
+    except (OptionError, LimitError):
         raise
     except BinsparseError as error:
-        if options.json:
-            problems = [asdict(problem) for problem in error.problems]
-            print_json({"path": path, "ok": False, "error": type(error).__name__, "problems": problems})
-            return FAULTY_INPUT
-        for problem in error.problems:
-            text = str(problem)
-            print(escaped(text if text.startswith(path) else f"{path}: {text}"))
-        count = len(error.problems)
-        say(f"error: {path}: {count} fault{'s' * (count > 1)}")
-        return FAULTY_INPUT
+        return _tell_faults(options, path, error)
     if options.json:
         print_json({"path": path, "ok": True, "problems": []})
     else:
@@ -197,15 +225,30 @@ def _check(options: argparse.Namespace) -> int:
     return OK
 
 
+def _tell_faults(options: argparse.Namespace, path: str, error: BinsparseError) -> int:
+    missing = isinstance(error, PathMissingError)
+    problems = error.problems if missing else all_faults(options.path, error.problems, limits_of(options))
+    if options.json:
+        found = [asdict(problem) for problem in problems]
+        print_json({"path": path, "ok": False, "error": type(error).__name__, "problems": found})
+        return FAULTY_INPUT
+    for problem in problems:
+        text = str(problem)
+        print(escaped(text if text.startswith(path) else f"{path}: {text}"))
+    count = len(problems)
+    say(f"error: {path}: {count} fault{'s' * (count > 1)}")
+    return FAULTY_INPUT
+
+
 COMMANDS: dict[str, tuple[Any, ...]] = {
-    "info": (_info, "describe a tensor from its header: format, level tree, shape, bytes per array", PATH, LENIENT),
+    "info": (_info, "describe a tensor from its header: format, level tree, shape, arrays", PATH, LENIENT, LIMIT),
     "list": (
         _list, "list the tensors of a file: groups, shapes, formats",
-        argument("path", "a file or a store", metavar="PATH"),
+        argument("path", "a file or a store", metavar="PATH"), LIMIT,
     ),
     "head": (
-        _head, "print the first stored entries, with their labels if there are any", PATH,
+        _head, "print the first stored entries, with their labels if there are any", PATH, LIMIT,
         argument("--count", "number of entries; 10 by default", type=int, default=10),
     ),
-    "check": (_check, "read a tensor, check everything, and list every fault", PATH, LENIENT),
+    "check": (_check, "read a tensor, check everything, and list every fault", PATH, LENIENT, LIMIT),
 }  # fmt: skip

@@ -6,10 +6,12 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from ..containers.base import split_path
@@ -24,6 +26,8 @@ STATUSES = {
     INTERRUPTED: "interrupted by Ctrl-C",
 }
 PROGRAM = "binsparse-levels"
+_LISTED = 5  # faults in one message
+_LIMIT = re.compile(r"limits=Limits\((\w+)=…\)")
 
 
 class WrongCall(Exception):
@@ -41,12 +45,18 @@ def wrong_call_if(*errors: type[Exception], option: str = "") -> Iterator[None]:
 
 
 def said(error: BaseException) -> str:
-    text = "; ".join(map(str, getattr(error, "problems", [error])))
-    return text.replace("overwrite=True", "--overwrite")
+    """An error as text, whose remedies are those of the command line."""
+    found = list(map(str, getattr(error, "problems", [error])))
+    left = len(found) - _LISTED
+    text = "; ".join([*found[:_LISTED], f"and {left:,} more; `check` lists all"] if left > 0 else found)
+    return _LIMIT.sub(r"--limit \1=…", text.replace("overwrite=True", "--overwrite"))
 
 
-def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table: by rich if it is installed and standard output is a terminal, else as columns of plain text."""
+def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], more: Iterable[Sequence[str]] = ()) -> None:
+    """Print a table: by rich if it is installed and standard output is a terminal, else as columns of plain text.
+
+    more: rows that follow, printed one by one as columns of plain text.
+    """
     if sys.stdout.isatty():
         try:
             from rich import box
@@ -60,11 +70,13 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
             for row in rows:
                 table.add_row(*(Text(cell) for cell in row))
             Console().print(table)
-            return
-    print(title)
-    lines = [list(head), *rows] if head else list(rows)
-    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
-    for line in lines:
+            title, head, rows = "", [], []
+    if title:
+        print(title)
+    first = [list(head), *rows] if head else list(rows)
+    widths = [max(map(len, column)) for column in zip(*first, strict=True)]
+    for line in chain(first, more):
+        widths = widths or [len(cell) for cell in line]
         print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
@@ -154,6 +166,14 @@ def times(shape: Sequence[int]) -> str:
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_list(told: Mapping[str, Any], name: str, items: Iterable[Any]) -> None:
+    """Print a JSON object whose last member is a list, item by item, as they come."""
+    print(json.dumps(told, ensure_ascii=False)[:-1] + f', "{name}": [', end="")
+    for number, item in enumerate(items):
+        print(",\n " if number else "\n ", json.dumps(item, ensure_ascii=False), end="")
+    print("\n]}")
 
 
 def escaped(text: str) -> str:

@@ -14,7 +14,7 @@ from ..errors import ArrayError, Problem, raise_if
 from ..levels import Place
 from ..levels.base import Array, Listed
 from ..levels.positions import Positions, Window, as_array, items_at
-from .tree import Tree, at_name, unreached_problems
+from .tree import Tree, at_name, children_by_lengths, unreached_problems
 
 _Step: TypeAlias = tuple[Place, dict[str, Array], int]  # a level, its arrays, its number of positions
 
@@ -74,13 +74,15 @@ def check_in_parts(tree: Tree, size: int, dimensions: Sequence[int]) -> Iterator
     Values are not checked. `Level.check_in_parts` and `Level.above` tell which kinds are read whole.
     """
     above: list[_Step] = []
+    sound = True
     try:
         for place, arrays, n in tree.walk():
             problems = list(place.level.check_in_parts(arrays, place.dims, n, size))
-            if not problems and not place.level.padded and any(upper.level.gaps for upper, _, _ in above):
+            if sound and not problems and not place.level.padded and any(upper.level.gaps for upper, _, _ in above):
                 problems = _unreached_in_parts(tree, above, (place, arrays, n), size)
             yield from (at_name(problem, place, dimensions) for problem in problems)
-            if problems:  # the sizes below this level mean nothing
+            sound = sound and not problems
+            if not sound and children_by_lengths(place, arrays, n)[0] is None:  # the sizes below mean nothing
                 return
             above.append((place, arrays, n))
     except ArrayError as error:

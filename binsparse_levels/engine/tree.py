@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import ArrayError, Problem, raise_if
 from ..levels import Level, Place, places
-from ..levels.base import wrong_type
+from ..levels.base import Counted, wrong_type
 from ..levels.positions import Array, Positions, as_array
 from ..limits import INT32_MAX
 
@@ -124,20 +124,22 @@ class Tree:
         called = dimensions if dimensions is not None else range(len(self.dims))
         has_gaps = any(level.gaps for level in self.levels[:-1])
         reached: Positions = range(1)
-        count = 1
+        count, sound = 1, True
         try:
             for place, arrays, n in walk(self.places, self.arrays):
                 problems = list(place.level.check(arrays, place.dims, n, order=order))
-                if has_gaps and not problems:
+                if has_gaps and sound and not problems:
                     if not place.level.padded and len(reached) < n:
                         rest = np.delete(np.arange(n), as_array(reached))
                         problems = unreached_problems(place, arrays, rest, rest)
                     reached = reached if place is self.places[-1] else place.level.reached(arrays, place.dims, reached)
                 found = [at_name(problem, place, called) for problem in problems]
                 yield from found
-                if found:  # the sizes below this level mean nothing
+                sound = sound and not found
+                known, _ = children_by_lengths(place, arrays, n)
+                if not sound and known is None:  # the sizes below this level mean nothing
                     return
-                count = _size(place, arrays, n)
+                count = _size(place, arrays, n) if known is None else known
             yield from value_problems(count, len(self.values))
         except ArrayError as error:
             yield from error.problems
@@ -149,11 +151,16 @@ def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple
     for place in places:
         here = {role: arrays[spec.name] for role, spec in place.arrays.items()}
         # The lengths alone may not have told the number of positions; it is compared before anything is indexed.
-        children, problems = place.level.lengths({role: x.shape[0] for role, x in here.items()}, place.dims, n)
+        children, problems = children_by_lengths(place, here, n)
         if problems:
             raise ArrayError([at_name(problem, place) for problem in problems])
         yield place, here, n
         n = _size(place, here, n) if children is None else children
+
+
+def children_by_lengths(place: Place, arrays: Mapping[str, Array], n: int) -> Counted:
+    """`Level.lengths` of these arrays by role."""
+    return place.level.lengths({role: x.shape[0] for role, x in arrays.items()}, place.dims, n)
 
 
 def count_positions(
