@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 from binsparse_levels import from_table, pack, read, testing, write
 from binsparse_levels.cli import _parser, main
@@ -99,6 +99,35 @@ def test_faulty_files_are_explained(run, name):
     found = json.loads(text)
     assert not found["ok"]
     assert found["problems"][0]["message"]
+
+
+@pytest.mark.parametrize("checksum", [None, True])
+def test_check_lists_faults_of_every_kind(run, tmp_path, checksum):
+    """Each array is damaged by itself, and all are told together."""
+    import h5py
+
+    path = tmp_path / "a.h5"
+    write(path, pack([[0, 1, 2], [3, 1, 2], [0, 4, 2]], [True, False, True], (5, 7, 5), "CSF"), checksum=checksum)
+    with h5py.File(path, "r+") as file:
+        file["indices_0"][1], file["pointers_to_2"][1], file["indices_2"][2], file["values"][0] = 9, -3, 77, 5
+    problems = json.loads(run("check", path, "--json")[1])["problems"]
+    told = {problem["path"].partition("[")[0].removeprefix(f"{path}: ") for problem in problems}
+    assert told >= {"indices_0", "pointers_to_2", "indices_2", "values"}
+    assert len({tuple(problem.items()) for problem in problems}) == len(problems)
+    assert len(run("check", path)[1].splitlines()) == len(problems)
+
+
+def test_faults_of_arrays_are_told_beside_wrong_lengths(run, tmp_path):
+    store = tmp_path / "a.bspnpy"
+    write(store, pack([[0, 1, 2], [3, 1, 2]], [1.0, 2.0, 3.0], (5, 7), "CSR"))
+    np.save(store / "values.npy", np.ones(2))
+    indices = np.load(store / "indices_1.npy")
+    indices[1] = 70
+    np.save(store / "indices_1.npy", indices)
+    status, out, _ = run("check", store)
+    assert status == 1
+    assert "values: expected a length of 3" in out
+    assert "indices_1[1]: 70" in out
 
 
 def test_check_json(run, path):
@@ -269,6 +298,58 @@ def test_head(run, tmp_path):
     assert run("head", TRIGRAMS, "--count", "0")[0] == 2
 
 
+def test_head_streams(tmp_path):
+    """What reads a few lines only ends the command, which has not read the rest."""
+    path = tmp_path / "a.h5"
+    write(path, pack([np.arange(10**6)], np.ones(10**6), 10**6, "sparse"))
+    for words in ([], ["--json"]):
+        command = [sys.executable, "-m", "binsparse_levels", "head", path, "--count", str(10**9), *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert all(process.stdout.readline() for _ in range(50))
+            process.stdout.close()
+            assert process.stderr.read() == ""
+        assert process.returncode == 0
+
+
+def test_head_of_many_is_what_it_would_print_at_once(run, path, tmp_path):
+    write(tmp_path / "b.h5", pack([np.arange(3000)], np.arange(3000.0), 3000, "sparse"))
+    rows = run("head", tmp_path / "b.h5", "--count", 2500)[1].splitlines()[2:]
+    assert [line.split() for line in rows] == [[str(k), str(float(k))] for k in range(2500)]
+    told = json.loads(run("head", tmp_path / "b.h5", "--count", 10**20, "--json")[1])
+    assert [entry["coordinates"] for entry in told["entries"]] == [[k] for k in range(3000)]
+
+
+def test_limits_are_options(run, path, tmp_path):
+    status, _, err = run("convert", path, tmp_path / "b.h5", "--limit", "array_bytes=1")
+    assert status == 1
+    assert "--limit array_bytes=…" in err
+    assert "limits=" not in err
+    assert run("convert", path, tmp_path / "b.h5", "--limit", "array_bytes=1K", "--limit", "rank=2")[0] == 0
+    for words in (["info", path], ["check", path], ["head", path], ["report", path, "-o", tmp_path / "r.html"]):
+        assert run(*words, "--limit", "header_bytes=5")[0] == 1
+    assert "choose from rank" in run("info", path, "--limit", "ranks=2")[2]
+
+
+@pytest.mark.parametrize("where", ["{}", "{}:g"])
+def test_convert_looks_at_its_target_first(run, path, tmp_path, where):
+    target = where.format(tmp_path / "b.h5")
+    write(target, read(path))
+    status, _, err = run("convert", tmp_path / "missing.h5", target)
+    assert status == 2
+    assert "already exists; pass --overwrite" in err
+
+
+def test_columns_of_texts_are_labels(run, tmp_path):
+    columns = {"day": [3, 1, 3], "site": ["b", "a", "b"], "v": [1.0, 2.0, 4.0]}
+    for suffix in TABLES:
+        path, out = write_table(tmp_path / f"a{suffix}", columns), tmp_path / "a.h5"
+        words = ("--columns", "day,site,v", "--duplicates", "sum", "--format", "CSR", "--overwrite")
+        assert run("convert", path, out, *words) == (0, "", "")
+        tensor = read(out)
+        assert (tensor.shape, tensor.dims, tensor.labels("site").tolist()) == ((4, 2), ("day", "site"), ["b", "a"])
+        assert tensor.to_dense().tolist() == [[0, 0], [0, 2], [0, 0], [5, 0]]
+
+
 def test_head_shows_labels(run, tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     table = pyarrow.table({"item": ["pen", "ink\x1b[1m"], "user": [7, 9], "value": [1.5, 2.5]})
@@ -314,6 +395,54 @@ def test_diff_agrees_with_equals(first, second):
         with contextlib.redirect_stdout(io.StringIO()):
             assert main(["diff", *paths]) == int(not first.equals(second))
             assert main(["diff", paths[0], paths[0]]) == 0
+
+
+@settings(deadline=None)
+@given(testing.tensors(max_rank=3, dtypes=("int8", "float64", "complex64", "bool")))
+def test_no_fill_value_is_zero_for_diff_but_for_a_note(tensor):
+    assume(tensor.ndim)
+    coords, values = tensor.expand_structure().unpack()
+    first, second = (pack(coords, values, tensor.shape, "COO", fill_value=fill) for fill in (None, 0))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, held in (("a", first), ("b", second)):
+            write(f"{folder}/{name}.npz", held)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            assert main(["diff", f"{folder}/a.npz", f"{folder}/b.npz"]) == 0
+            assert main(["diff", f"{folder}/a.npz", f"{folder}/b.npz", "--json"]) == 0
+    told = json.loads(out.getvalue())
+    assert (told["equal"], told["facts"], [note["what"] for note in told["notes"]]) == (True, [], ["fill value"])
+    assert "note: fill value: none | " in err.getvalue()
+
+
+def labelled(labels, dims=("day", "site")):
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({dims[0]: [0, 1, 1], dims[1]: labels, "v": [1.0, 2.0, 3.0]})
+    return from_table(table, dims, "v", "CSR")
+
+
+def test_diff_names_labels(run, tmp_path):
+    for name, tensor in {
+        "a": labelled(["x", "y", "x"]), "b": labelled(["x", "z", "x"]), "c": labelled(["x", "y", "x"], ("d", "site")),
+        "plain": pack([[0, 1, 1], [0, 1, 0]], [1.0, 2.0, 3.5], (2, 2), "CSR"),
+    }.items():  # fmt: skip
+        write(tmp_path / f"{name}.h5", tensor)
+    a = tmp_path / "a.h5"
+    assert run("diff", a, tmp_path / "b.h5") == (1, "labels of site: y | z\n", "")
+    status, out, _ = run("diff", a, tmp_path / "c.h5")
+    assert (status, out) == (1, "dimensions: day, site | d, site\n")
+    status, out, err = run("diff", a, tmp_path / "plain.h5")
+    assert (status, out.splitlines()) == (1, ["< (1, x) 3.0", "> (1, x) 3.5"])
+    assert "note: dimensions: day, site | no names" in err
+
+
+def test_names_and_labels_are_shown(run, tmp_path):
+    write(tmp_path / "a.h5", labelled(["x", "y", "x"]))
+    assert "day (2), site (2, labels: text)" in run("info", tmp_path / "a.h5")[1]
+    named = [{"name": "day", "labels": None}, {"name": "site", "labels": "text"}]
+    assert json.loads(run("info", tmp_path / "a.h5", "--json")[1])["dimensions"] == named
+    entries = json.loads(run("head", tmp_path / "a.h5", "--json")[1])["entries"]
+    assert entries[0] == {"coordinates": [0, 0], "value": "1.0", "labels": ["0", "x"]}
 
 
 def test_trouble_of_diff_is_a_wrong_call(run, path, tmp_path):
@@ -552,7 +681,8 @@ def test_tables_are_converted_in_bounded_memory(tmp_path):  # 559 MiB without a 
     [
         ((), 2, "--columns"),
         (("--columns", "i,j,x"), 2, "no such column; the table has i, j, v"),
-        (("--columns", "v,j,i"), 1, "coordinates are integers"),
+        (("--columns", "i,j,vv"), 2, "no such column; did you mean v? the table has i, j, v"),
+        (("--columns", "v,j,i"), 1, "cast it to integers, or to text for labels"),
         (COLUMNS, 1, "more than once"),
         ((*COLUMNS, "--narrow"), 2, "leave them out"),
         ((*COLUMNS, "--format", "best"), 2, "leave them out"),

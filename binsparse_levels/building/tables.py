@@ -6,6 +6,7 @@ Labels become coordinates in order of appearance, and are kept as `tensors/label
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -193,8 +194,10 @@ def check_names(there: Sequence[str], names: Sequence[str]) -> None:
     """Raise OptionError for a column that a table does not have."""
     for name in names:
         if name not in there:
+            near = difflib.get_close_matches(name, [str(other) for other in there], 1)
+            meant = f"did you mean {near[0]}? " if near else ""
             known = ", ".join(map(str, there))
-            raise OptionError(Problem(f"columns.{name}", f"no such column; the table has {known:.200}"))
+            raise OptionError(Problem(f"columns.{name}", f"no such column; {meant}the table has {known:.200}"))
 
 
 def columns_of(table: Any, names: Sequence[str]) -> list[Array]:
@@ -231,17 +234,17 @@ def _refuse_nulls(column: Any, path: str) -> None:
 FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files
 
 
-def file_batches(path: str, names: Sequence[str]) -> Iterator[list[Array]]:
-    """The columns of these names of a table in a file, a batch of rows at a time, in bounded memory.
+def file_tables(path: str, names: Sequence[str]) -> Iterator[Any]:
+    """The columns of these names of a table in a file as tables of Arrow's, a batch of rows each, in bounded memory.
 
     Raises ContainerError, ArrayError, OptionError.
     """
     arrow()
     with touching(path):
-        yield from _batches_of(path, names)
+        yield from _tables_of(path, names)
 
 
-def _batches_of(path: str, names: Sequence[str]) -> Iterator[list[Array]]:
+def _tables_of(path: str, names: Sequence[str]) -> Iterator[Any]:
     from pyarrow import csv, ipc, parquet
 
     suffix = os.path.splitext(path)[1].lower()
@@ -262,4 +265,4 @@ def _batches_of(path: str, names: Sequence[str]) -> Iterator[list[Array]]:
             raise OptionError(Problem(path, f"is no table; tables end with {', '.join(FILES)}"))
         check_names(schema.names, names)
         for batch in made():
-            yield columns_of(batch, names)
+            yield arrow().Table.from_batches([batch]).select(list(names))

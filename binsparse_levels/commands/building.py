@@ -13,19 +13,21 @@ from typing import Any, get_args
 import numpy as np
 
 from ..building import build, commit, plan, progress, step, write_from
-from ..building.tables import FILES, file_batches
+from ..building.tables import FILES, Rows, file_tables
 from ..containers.base import Storage
 from ..engine.emission import Duplicates
-from ..errors import ArrayError, FormatError, PackageMissingError, PathExistsError, Problem, needing
+from ..errors import FormatError, PackageMissingError, PathExistsError, needing
 from ..formats.format import coordinates
 from .arguments import (
     BEST,
+    LIMIT,
     OVERWRITE,
     STORAGE,
     argument,
     byte_count,
     format_of,
     integers,
+    limits_of,
     names,
     written_options,
 )
@@ -45,24 +47,22 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
         raise WrongCall("a table has no --format best, --lenient, --narrow, --bitpacked; leave them out")
     if options.columns is None:
         raise WrongCall("a table needs --columns: the names of the coordinates by dimension, and of the values last")
-    *dims, _ = options.columns
+    *dims, values = options.columns
     format = options.format or coordinates(len(dims))
-    given = {"duplicates": options.duplicates or "error", "map": options.map, "overwrite": options.overwrite}
+    given: dict[str, Any] = {"map": options.map, "overwrite": options.overwrite, "limits": limits_of(options)}
+    given |= {"duplicates": options.duplicates or "error", "dims": dims, "values": values, **written_options(options)}
     with progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
         shape = options.shape or _least_shape(options.path, dims)
-        chunks = ((coords, values) for *coords, values in file_batches(options.path, options.columns))
-        given |= written_options(options)
-        write_from(chunks, out, shape, format, memory=options.memory, progress=bars, **given)
+        tables = file_tables(options.path, options.columns)
+        write_from(tables, out, shape, format, memory=options.memory, progress=bars, **given)
 
 
 def _least_shape(path: str, dims: Sequence[str]) -> list[int]:
-    """The shape that holds the coordinates in these columns of a table."""
-    shape = [0] * len(dims)
-    for coords in file_batches(path, dims):
-        for k, x in enumerate(coords):
-            if x.dtype.kind not in "iu":
-                raise ArrayError(Problem(f"columns.{dims[k]}", f"holds {x.dtype}; coordinates are integers"))
-            shape[k] = max(shape[k], int(x.max()) + 1 if len(x) else 0)
+    """The shape that holds the coordinates and the labels in these columns of a table."""
+    shape, rows = [0] * len(dims), Rows(dims, None)
+    for part in file_tables(path, dims):
+        for coords, _ in rows.chunks(part):
+            shape = [max(size, int(x.max(initial=-1)) + 1) for size, x in zip(shape, coords, strict=True)]
     return shape
 
 
@@ -78,6 +78,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     """What is built, and how."""
     wanted = ("target", "shape", "format", "columns", "duplicates", "dtype", "fill_value", "map", "memory", "overwrite")
     given = {name: getattr(options, name) for name in wanted if getattr(options, name) is not None}
+    given["limits"] = limits_of(options)
     return {"source": options.source if len(options.source) > 1 else options.source[0], **given}
 
 
@@ -153,6 +154,7 @@ _BUILT: tuple[Any, ...] = (
     argument("--memory", "bytes that a process may use, such as 1500M", type=byte_count),
     *STORAGE,
     OVERWRITE,
+    LIMIT,
 )
 
 COMMANDS: dict[str, tuple[Any, ...]] = {

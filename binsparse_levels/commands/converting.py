@@ -8,14 +8,17 @@ from typing import Any, get_args
 
 from ..building import convert
 from ..building.tables import FILES
-from ..containers.replacing import clean_folder
+from ..containers.base import is_url
+from ..containers.replacing import clean_folder, refuse_existing
 from ..engine.emission import Duplicates
-from ..errors import ContainerError, FormatError
+from ..errors import BinsparseError, ContainerError, FormatError, OptionError, PathExistsError, Problem
 from ..formats.format import coordinates
 from ..formats.index_map import IndexMap, parse_map
+from ..io import describe, read, repair, write
 from ..io import open as open_tensor
-from ..io import read, repair, write
+from ..io.kinds import target_at
 from ..levels import LEVELS
+from ..limits import Limits
 from ..looking.advice import advise
 from ..looking.page import size_of
 from . import building
@@ -23,6 +26,7 @@ from .arguments import (
     BEST,
     IN,
     LENIENT,
+    LIMIT,
     OVERWRITE,
     WRITTEN,
     argument,
@@ -30,6 +34,7 @@ from .arguments import (
     flag,
     format_of,
     integers,
+    limits_of,
     written_options,
 )
 from .terminal import (
@@ -52,6 +57,7 @@ _DUPLICATES = get_args(Duplicates)  # the first is "error"
 def _convert(options: argparse.Namespace) -> int:
     began = time.monotonic()
     with written(options) as out:
+        _look_at_target(options, out)
         if building.is_table(options.path):
             building.convert_table(options, out)
         elif options.columns is not None:
@@ -67,6 +73,26 @@ def _convert(options: argparse.Namespace) -> int:
     return OK
 
 
+def _look_at_target(options: argparse.Namespace, out: str) -> None:
+    """Raise the errors of the target that are known before the source is read."""
+    with wrong_call_if(ContainerError, OptionError):
+        target = target_at(out, options.kind)
+    if options.overwrite:
+        return
+    if not is_url(target.path) and target.group is None:
+        refuse_existing(target.path, False)
+    elif _holds_tensor(out, limits_of(options)):
+        raise PathExistsError(Problem(out, "already exists; pass overwrite=True"))
+
+
+def _holds_tensor(place: str, limits: Limits) -> bool:
+    try:
+        describe(place, limits=limits)
+    except BinsparseError:  # nothing is there, or the write will say what is wrong with it
+        return False
+    return True
+
+
 def _convert_in_parts(options: argparse.Namespace, out: str) -> None:
     best, format = options.format == BEST, options.format
     in_memory = (options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates, options.map)
@@ -74,8 +100,9 @@ def _convert_in_parts(options: argparse.Namespace, out: str) -> None:
         raise WrongCall(
             "--memory goes with --format (but not best), --overwrite and how arrays are stored; leave out the others"
         )
-    open_tensor(options.path)  # a faulty source is not a wrong call
-    given = {"memory": options.memory, "overwrite": options.overwrite, **written_options(options)}
+    limits = limits_of(options)
+    open_tensor(options.path, limits=limits)  # a faulty source is not a wrong call
+    given = {"memory": options.memory, "overwrite": options.overwrite, "limits": limits, **written_options(options)}
     with progress_bars() as progress, wrong_call_if(FormatError, ContainerError):
         convert(options.path, out, format, progress=progress, **given)
 
@@ -84,11 +111,12 @@ def _convert_in_memory(options: argparse.Namespace, out: str) -> None:
     best, format = options.format == BEST, options.format
     with progress_bars() as step:
         step("reading")
-        tensor = read(options.path, lenient=options.lenient, shape=options.shape, duplicates=options.duplicates)
+        limits, given = limits_of(options), {"shape": options.shape, "duplicates": options.duplicates}
+        tensor = read(options.path, lenient=options.lenient, limits=limits, **given)
         if best:
             step("counting")
             specified = [name for name, kind in LEVELS.items() if kind.specified]  # which other programs read too
-            format = advise(tensor, count=1, kinds=specified).best
+            format = advise(tensor, count=1, kinds=specified, limits=limits).best
             say(f"best format: {format}")
         with wrong_call_if(FormatError, ContainerError):
             if options.map is not None:
@@ -97,17 +125,21 @@ def _convert_in_memory(options: argparse.Namespace, out: str) -> None:
                 format = format or coordinates(len(chosen.groups))
                 straight = chosen == IndexMap.transpose(tensor.shape)
                 whole = tensor.expand_structure()
-                tensor = whole.without_map(format) if straight else whole.convert(format, map=chosen)
+                if straight:
+                    tensor = whole.without_map(format, limits=limits)
+                else:
+                    tensor = whole.convert(format, map=chosen, limits=limits)
             elif format is not None:
                 step(f"packing as {format}")
-                tensor = tensor.convert(format)
+                tensor = tensor.convert(format, limits=limits)
             step("writing")
             given = {"narrow": options.narrow, "bitpacked": options.bitpacked, **written_options(options)}
-            write(out, tensor, overwrite=options.overwrite, **given)
+            write(out, tensor, overwrite=options.overwrite, limits=limits, **given)
 
 
 def _repair(options: argparse.Namespace) -> int:
-    mended = repair(options.path, options.out, duplicates=options.duplicates, overwrite=options.overwrite)
+    given = {"duplicates": options.duplicates, "overwrite": options.overwrite, "limits": limits_of(options)}
+    mended = repair(options.path, options.out, **given)
     if options.json:
         print_json({"path": options.out, "repairs": mended})
         return OK
@@ -129,6 +161,7 @@ def _clean(options: argparse.Namespace) -> int:
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "convert": (
         _convert, "convert a tensor, or a table of entries, from any kind of file to any other", IN, LENIENT, OVERWRITE,
+        LIMIT,
         argument("out", "PATH[:GROUP], whose suffix selects the kind of file; or -, with --kind", metavar="OUT"),
         argument("--format", "such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best for the smallest", type=format_of),
         argument("--map", "an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4; '0, 1' removes a map"),
@@ -142,7 +175,8 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "repair": (
         _repair, "repair a file that a strict reader refuses: write a new file and list the repairs", IN,
         argument("out", "a new path; its suffix selects the kind of file", metavar="OUT"),
-        argument("--duplicates", "how to merge duplicates; an error by default", choices=_DUPLICATES[1:]), OVERWRITE,
+        argument("--duplicates", "how to merge duplicates; an error by default", choices=_DUPLICATES[1:]),
+        OVERWRITE, LIMIT,
     ),
     "clean": (
         _clean, "remove temporary files that interrupted writes left behind",

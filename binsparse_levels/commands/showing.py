@@ -13,7 +13,7 @@ from ..levels import LEVELS
 from ..levels.base import MAX_RANK, Level
 from ..looking.advice import advise
 from ..looking.report import report
-from .arguments import LENIENT, OVERWRITE, PATH, argument, integers, names
+from .arguments import LENIENT, LIMIT, OVERWRITE, PATH, argument, integers, limits_of, names
 from .terminal import (
     FAULTY_INPUT,
     OK,
@@ -29,16 +29,6 @@ from .terminal import (
 )
 
 _PIXELS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".eps")
-_STORES = {
-    "dense": "every coordinate; the position is computed",
-    "sparse": "a list of the coordinates that have entries",
-    "bitmap": "a byte for every coordinate: whether it has entries",
-    "bits": "a bit for every coordinate: whether it has entries",
-    "band": "for each fiber, one interval of coordinates",
-    "run": "intervals of coordinates below which all is equal",
-    "hashed": "a hash table of the coordinates that have entries",
-    "n_of_m": "at most n of m neighbouring coordinates",
-}
 _NOTES = (
     "names may be in any case; COO lists all coordinates, and CSF has a sparse level for each, at any rank",
     "notation: levels from the outermost in, each with its rank in parentheses unless it is 1, then @ and the",
@@ -52,10 +42,12 @@ def _advise(options: argparse.Namespace) -> int:
     _svg(options.picture or "")
     with progress_bars() as step:
         step("reading")
-        tensor = read(options.path, lenient=options.lenient)
+        limits = limits_of(options)
+        tensor = read(options.path, lenient=options.lenient, limits=limits)
         step("counting")
         with wrong_call_if(IndexError, option="--slices-by"), wrong_call_if(FormatError):
-            advice = advise(tensor, slices_by=options.slices_by, count=options.count, kinds=options.kinds)
+            given = {"slices_by": options.slices_by, "count": options.count, "kinds": options.kinds}
+            advice = advise(tensor, limits=limits, **given)
     if options.picture is not None:
         write_text(options, options.picture, advice.draw())
     if not options.json:
@@ -74,7 +66,7 @@ def _advise(options: argparse.Namespace) -> int:
 
 def _draw(options: argparse.Namespace) -> int:
     _svg(options.out)
-    tensor = read(options.path, lenient=options.lenient).without_map()
+    tensor = read(options.path, lenient=options.lenient, limits=limits_of(options)).without_map()
     with wrong_call_if(IndexError, OptionError, option="--dimensions"):
         drawn = tensor.draw(options.dimensions)
     write_text(options, options.out, drawn)
@@ -90,7 +82,7 @@ def _svg(path: str) -> None:
 def _report(options: argparse.Namespace) -> int:
     with progress_bars() as step:
         step("counting")
-        made = report(options.path)
+        made = report(options.path, limits=limits_of(options))
     out = options.output or f"{os.path.splitext(os.path.basename(options.path.rstrip('/')))[0]}.html"
     faults = [str(fault) for fault in made.faults]
     if os.path.exists(out) and os.path.exists(options.path) and os.path.samefile(out, options.path):
@@ -126,13 +118,14 @@ def _formats(options: argparse.Namespace) -> int:
 def _kind(kind: type[Level]) -> list[str]:
     least, most = kind.min_rank, kind.max_rank
     rank = str(least) if least == most else f">= {least}" if most >= MAX_RANK else f"{least} to {most}"
-    stores = _STORES.get(kind.kind) or (kind.__doc__ or "").strip().partition("\n")[0]
+    stores = (kind.__doc__ or "").strip().partition("\n")[0]
     return [kind.kind, rank, "all programs" if kind.specified else "this package", stores]
 
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "advise": (
-        _advise, "list the formats that take the fewest bytes, without packing any", PATH, LENIENT, OVERWRITE,
+        _advise, "list the formats that take the fewest bytes, without packing any",
+        PATH, LENIENT, OVERWRITE, LIMIT,
         argument("--slices-by", "rank by the bytes that slices of this dimension read", type=int, metavar="DIMENSION"),
         argument("--count", "number of formats to list; 10 by default", type=int, default=10),
         argument("--kinds", "use only these level kinds, such as dense,sparse", type=names),
@@ -140,12 +133,12 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     ),
     "draw": (
         _draw, "draw a small tensor as its level tree, or a large tensor as a spy plot, into an SVG file",
-        PATH, LENIENT, OVERWRITE,
+        PATH, LENIENT, OVERWRITE, LIMIT,
         argument("out", "an SVG file, or -", metavar="OUT"),
         argument("--dimensions", "one or two dimensions of a spy plot, such as 0,2", type=integers),
     ),
     "report": (
-        _report, "write an HTML page about a tensor: levels, entries, formats, faults", PATH, OVERWRITE,
+        _report, "write an HTML page about a tensor: levels, entries, formats, faults", PATH, OVERWRITE, LIMIT,
         argument("-o", "an HTML file, or -; by default, PATH with the suffix .html in this folder", metavar="OUT",
                  dest="output"),
     ),

@@ -49,6 +49,11 @@ def said(error: BaseException) -> str:
     found = list(map(str, getattr(error, "problems", [error])))
     left = len(found) - _LISTED
     text = "; ".join([*found[:_LISTED], f"and {left:,} more; `check` lists all"] if left > 0 else found)
+    return _as_options(text)
+
+
+def _as_options(text: str) -> str:
+    """A message with options of the command line in place of arguments of functions."""
     return _LIMIT.sub(r"--limit \1=…", text.replace("overwrite=True", "--overwrite"))
 
 
@@ -199,7 +204,7 @@ def fail(error: BaseException, status: int, *, json: bool = False, paths: Sequen
     paths: those of the call. An error that names none of them is about the first.
     """
     if json:
-        faults = [{"path": x.path, "message": x.message} for x in getattr(error, "problems", ())]
+        faults = [{"path": x.path, "message": _as_options(x.message)} for x in getattr(error, "problems", ())]
         faults = faults or [{"path": "", "message": said(error)}]
         print_json({"path": next(iter(paths), None), "ok": False, "error": type(error).__name__, "problems": faults})
         return status
