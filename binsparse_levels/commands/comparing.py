@@ -16,10 +16,11 @@ from ..io import read
 from ..kernels import Array
 from ..limits import Limits
 from ..looking.drawing import clipped
+from ..looking.entries import labelled, labels_of
 from ..tensors.tensor import Tensor
 from ..tensors.validation import pad_of
 from .arguments import LIMIT, argument, limits_of
-from .looking import labelled, labels_of, short
+from .looking import short
 from .terminal import FAULTY_INPUT, OK, WrongCall, escaped, print_json, say, times, wrong_call_if
 
 _LONGEST, _LINE = 60, 200  # characters of a value, and of a fact

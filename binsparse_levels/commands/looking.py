@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
@@ -15,17 +15,15 @@ from ..formats.format import Format
 from ..io import Description, describe, list_tensors, read
 from ..io import open as open_tensor
 from ..levels import places
-from ..looking.counting import blocks
 from ..looking.drawing import clipped
+from ..looking.entries import first_entries, labelled, labels_of
 from ..looking.faults import all_faults
 from ..tensors.labels import KEY as LABELS
-from ..tensors.tensor import Tensor
 from .arguments import LENIENT, LIMIT, PATH, argument, limits_of
 from .terminal import FAULTY_INPUT, OK, WrongCall, escaped, print_json, print_list, say, table, times, wrong_call_if
 
 _LONGEST = 40  # characters of a label or a value
 _FIRST = 1000  # entries whose lengths tell the widths of the columns
-_AT_ONCE = 2**16  # entries that are read at once
 
 
 def _info(options: argparse.Namespace) -> int:
@@ -173,30 +171,6 @@ def _head(options: argparse.Namespace) -> int:
         first = list(islice(rows, _FIRST))
         table(escaped(str(options.path)), [*map(short, names), "value"], first, rows)
     return OK
-
-
-def first_entries(tensor: Tensor, count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """The first stored entries: coordinates, and the value. They are read as they are asked for."""
-    at_once = (
-        (tuple(int(x[k]) for x in coords), values[k])
-        for coords, values in blocks(tensor, min(count, _AT_ONCE))
-        for k in range(len(values))
-    )
-    for number, entry in enumerate(at_once, 1):
-        yield entry
-        if number == count:
-            return
-
-
-def labels_of(tensor: Tensor) -> list[Any]:
-    """The labels of each dimension, or None."""
-    return [tensor.labels(name) for name in tensor.dims] if tensor.dims else [None] * tensor.ndim
-
-
-def labelled(coords: Sequence[int], known: Sequence[Any]) -> list[str]:
-    """The label of each coordinate, or else the coordinate."""
-    pairs = zip(coords, known, strict=True)
-    return [str(x if labels is None or x >= len(labels) else labels[x]) for x, labels in pairs]
 
 
 def _as_json(coords: Sequence[int], value: Any, known: Sequence[Any]) -> dict[str, Any]:

@@ -281,6 +281,8 @@ def advise(
         tensor = pack(source, np.zeros((), dtype), shape, listed, duplicates="first", limits=limits)
     if slices_by is not None:
         slices_by = checked_dimension(slices_by, tensor.ndim)
+    if kernel is not None and not isinstance(kernel, str):
+        raise OptionError(Problem("kernel", f"expected the notation of einsum, such as 'ij,j->i', got {kernel!r:.60}"))
     most = as_integer(count)
     if most is None:
         raise OptionError(Problem("count", f"expected an integer, got {count!r:.40}; say how many formats to list"))

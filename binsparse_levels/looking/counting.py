@@ -13,39 +13,15 @@ from typing import Any
 import numpy as np
 
 from ..engine import packing
-from ..engine.blocks import Block, blocks_of, read_block
 from ..engine.tree import Tree
 from ..levels import Place
 from ..levels.positions import Array
-from ..tensors.mapping import Through
-from ..tensors.tensor import Tensor
 
 BINS, SIDE = 128, 64  # the most bins of a dimension, and along a side of a pair
 DIMENSIONS, PAIRS = 8, 6  # the most that are counted
 _AT_ONCE = 2**20  # entries in memory at a time
 _CLASSES = 64  # of lengths, by their bits
 _LOWEST = 1074  # the exponent of the least float64 is -1073
-
-
-def blocks(tensor: Tensor, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
-    """The entries of a tensor, about `size` at a time: coordinates by dimension, and values.
-
-    most: of a tensor that is read in parts and has more entries, parts of so many together.
-    """
-    held = tensor._held
-    if isinstance(held, Through) and held.view is None:
-        for coords, values in blocks(held.stored, size, most):
-            yield held._seen(coords, values)
-        return
-    if isinstance(held, Tree) and not (tensor.structure is not None and tensor._padded):
-        stored_at = np.argsort(tensor.format.order)
-        for block in blocks_of(held, size, most) if len(held.values) else [Block(range(0))]:
-            columns, values = read_block(held, block)
-            yield [columns[k] for k in stored_at], values
-        return
-    coords, values = tensor.unpack()
-    for start in range(0, max(len(values), 1), size):
-        yield [x[start : start + size] for x in coords], values[start : start + size]
 
 
 # Where the entries lie

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ..arrays import Array, LazyArray
 from ..containers import checksums
 from ..engine.parts import check_in_parts
-from ..engine.tree import at_name
+from ..engine.tree import Tree, at_name
 from ..errors import BinsparseError, LimitError, Problem
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..formats.dtypes import decode
@@ -42,7 +41,7 @@ def faults_of(tensor: Tensor) -> tuple[Problem, ...]:
     stages: list[Callable[[], Iterable[Problem]]] = [
         *(partial(_verified, array) for array in held if isinstance(array, LazyArray)),
         partial(check_in_parts, tree, _AT_ONCE, tensor.stored.format.order),
-        partial(_decoded, tree.values),
+        partial(_decoded, tree),
     ]
     found = list(dict.fromkeys(_each(stages)))
     if not found and (tensor.structure is not None or not tree.lazy):
@@ -55,7 +54,7 @@ def apart(tensor: Tensor) -> Tensor:
     held = tensor._held
     if isinstance(held, Through):
         held = held._replace(stored=apart(held.stored))
-    return Tensor._trusted(tensor._format, tensor.shape, held, replace(tensor._metadata, labels=None))
+    return Tensor._trusted(tensor._format, tensor.shape, held, tensor._metadata)
 
 
 def _each(stages: Iterable[Callable[[], Iterable[Problem]]]) -> Iterator[Problem]:
@@ -74,11 +73,11 @@ def _verified(array: LazyArray) -> Iterable[Problem]:
     return ()
 
 
-def _decoded(values: Any) -> Iterable[Problem]:
+def _decoded(tree: Tree) -> Iterable[Problem]:
     """Read the values in parts, which raises what is wrong with them."""
-    if isinstance(values, LazyArray):
-        for start in range(0, len(values), _AT_ONCE):
-            values[start : start + _AT_ONCE]
+    if tree.lazy:
+        for start in range(0, 1 if tree.iso else len(tree.values), _AT_ONCE):
+            tree.values[start : start + (1 if tree.iso else _AT_ONCE)]
     return ()
 
 
@@ -114,7 +113,7 @@ def _faults_of_arrays(place: Place, limits: Limits) -> Iterator[Problem]:
             if held is not None and len(held.shape) == 1 and held.dtype.newbyteorder("=") == data_type.stored:
                 stored = held[:]
                 checksums.check_array(name, stored, sums)
-                if not data_type.wrapper:
+                if not data_type.wrapper and len(stored) % data_type.parts == 0:
                     arrays[name] = decode(stored.astype(data_type.stored, copy=False), data_type, name)
             return ()
 

@@ -8,11 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ..arrays import LazyArray
 from ..containers.base import is_url
-from ..engine.parts import check_in_parts
 from ..engine.tree import Tree
 from ..errors import BinsparseError, LimitError, OptionError, PathExistsError, PathMissingError, Problem, within_memory
 from ..io import Place, describe
@@ -22,6 +19,7 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.mapping import Through
 from ..tensors.tensor import Tensor
 from . import page, sections
+from .faults import all_faults, faults_of
 from .page import size_of
 
 _AT_ONCE = 2**20  # items that are checked at once
@@ -82,7 +80,7 @@ def report(place: Place, *, limits: Limits = DEFAULT_LIMITS) -> Report:
     except (PathMissingError, OptionError, LimitError):
         raise
     except BinsparseError as error:
-        return report_on_faults(title, error.problems, where)
+        return report_on_faults(title, all_faults(place, error.problems, limits), where)
 
 
 def report_on(
@@ -95,7 +93,7 @@ def report_on(
     viewed = isinstance(tensor._held, Through) and tensor._held.view is not None
     if viewed or not isinstance(tensor._whole._held, Tree):
         tensor = tensor.load()
-    faults = _faults(tensor)
+    faults = faults_of(tensor)
     if not faults:
         try:
             return Report(title, sections.all_of(title, tensor, stored, place))
@@ -109,27 +107,6 @@ def report_on(
 def report_on_faults(title: str, faults: Sequence[Problem], place: str = "") -> Report:
     """The report on a file of which not even the header can be read."""
     return Report(title, sections.of_faults(title, faults, place), tuple(faults))
-
-
-def _faults(tensor: Tensor) -> tuple[Problem, ...]:
-    """The faults of the levels. Of a tensor in a file, checksums are compared too."""
-    tree = tensor._source
-    try:
-        if not tree.lazy:
-            tensor.check()
-            return ()
-        held: list[Any] = [*tree.arrays.values(), tree.values]
-        for array in held:
-            if isinstance(array, LazyArray):
-                array.verify()
-        found = tuple(check_in_parts(tree, _AT_ONCE, tensor.stored.format.order))
-        if not found and tensor.structure is not None:
-            sections.apart(tensor).check()
-    except LimitError:
-        raise
-    except BinsparseError as error:
-        return error.problems
-    return found
 
 
 def _where(place: Place) -> str:

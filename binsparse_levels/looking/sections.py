@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -13,12 +12,13 @@ from ..engine.tree import Tree
 from ..errors import Problem
 from ..formats.descriptor import VERSION
 from ..levels import LEVELS
-from ..tensors.mapping import Through
 from ..tensors.tensor import Tensor
 from . import page
 from .advice import MAX_RANK, Candidate, advise
-from .counting import Fibers, Places, Spread, blocks, fibers_of
+from .counting import Fibers, Places, Spread, fibers_of
 from .drawing import clipped, escaped
+from .entries import blocks, labelled, labels_of
+from .faults import apart
 from .page import bar, cell, figure, grid, section, size_of
 
 _AT_ONCE = 2**20  # entries that are counted at once
@@ -48,14 +48,6 @@ def beside_faults(
 def of_faults(title: str, faults: Sequence[Problem], place: str) -> str:
     """The page of a file whose header cannot be read."""
     return f"<h1>{escaped(clipped(title, 200))} {_MARK[False]}</h1>{section('Faults', _listed(faults))}{_foot(place)}"
-
-
-def apart(tensor: Tensor) -> Tensor:
-    """A second tensor around the same arrays. When its lazy arrays are loaded, the first one keeps its own."""
-    held = tensor._held
-    if isinstance(held, Through):
-        held = held._replace(stored=apart(held.stored))
-    return Tensor._trusted(tensor._format, tensor.shape, held, replace(tensor._metadata, labels=None))
 
 
 def _listed(faults: Sequence[Problem]) -> str:
@@ -279,10 +271,10 @@ def _values(tensor: Tensor, spread: Spread, first: Sequence[Any]) -> str:
         drawn = figure("magnitudes", what, page.histogram(counts, *ends, "magnitudes of the values"))
     names = clipped(", ".join(_name(tensor, k) for k in range(tensor.ndim)), 300)
     *coords, values = first
-    rows = []
+    rows, known = [], labels_of(tensor)
     for k, value in enumerate(values):
-        place = clipped(", ".join(f"{int(x[k])}" for x in coords), 300)
-        rows.append(f"<tr>{cell(place)}{cell(escaped(clipped(value, 60)), 'v')}</tr>")
+        place = clipped(", ".join(labelled([int(x[k]) for x in coords], known)), 300)
+        rows.append(f"<tr>{cell(escaped(place))}{cell(escaped(clipped(value, 60)), 'v')}</tr>")
     heads = _heads(escaped(names), ("value", "v"))
     cards = f'<div class="cards">{cards}</div>' if cards else ""
     entries = f'<p>The first entries:</p><div class="short">{page.table(heads, rows)}</div>' if rows else ""

@@ -11,10 +11,10 @@ from golden import GOLDEN
 from hypothesis import given
 
 import binsparse_levels as bl
-from binsparse_levels import BinsparseError, LimitError, pack, pack_dense, testing
+from binsparse_levels import BinsparseError, LimitError, from_table, pack, pack_dense, testing, write
 from binsparse_levels.errors import PathMissingError
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.looking import counting
+from binsparse_levels.looking import counting, entries
 from binsparse_levels.looking.report import report
 
 MALFORMED = sorted((GOLDEN / "malformed").glob("*.h5"))
@@ -100,7 +100,7 @@ def test_what_is_counted_in_parts_is_what_numpy_counts(tensor):
     coords, values = tensor.unpack()
     where, spread = counting.Places(tensor.shape), counting.Spread()
     sizes = []
-    for some, theirs in counting.blocks(tensor, 3):
+    for some, theirs in entries.blocks(tensor, 3):
         where.add(some)
         spread.add(theirs)
         sizes.append(len(theirs))
@@ -314,3 +314,15 @@ def test_the_report_on_a_file_takes_bounded_memory_and_seconds(tmp_path):
 def test_a_missing_file_has_no_report(tmp_path):
     with pytest.raises(PathMissingError):
         report(tmp_path / "a.h5")
+
+
+def test_names_and_labels_of_a_tensor_and_of_its_file(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"day": [0, 1, 1], "site": ["<x>", "y", "<x>"], "v": [1.0, 2.0, 3.0]})
+    tensor = from_table(table, ["day", "site"], "v", "CSR")
+    write(tmp_path / "a.h5", tensor)
+    for made in (tensor.report(), report(tmp_path / "a.h5"), tensor.T.report()):
+        text = Page(made.html).text
+        assert "entries along site" in made.html
+        assert {"site (2)", "day (2)"} <= {row[1] for row in Page(made.html).rows if len(row) > 1}
+        assert "0, <x>" in text or "<x>, 0" in text
