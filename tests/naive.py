@@ -66,3 +66,64 @@ def dense(shape, entries, fill, dtype):
     for place, value in entries.items():
         array[place] = value
     return array
+
+
+def select(shape, entries, key):
+    """The shape and the entries of array[key]: the cells are numbered, and numpy selects the numbers."""
+    cells = list(itertools.product(*map(range, shape)))
+    numbers = np.arange(len(cells)).reshape(shape)[key]
+    chosen = {place: cells[number] for place, number in np.ndenumerate(numbers)}
+    return numbers.shape, {place: entries[cell] for place, cell in chosen.items() if cell in entries}
+
+
+MIRRORS = {"symmetric": lambda value: value, "hermitian": np.conjugate, "skew_symmetric": operator.neg}
+
+
+def mirror(entries, structure):
+    """The entries of both triangles."""
+    kind, _, _ = structure.rpartition("_")
+    with np.errstate(all="ignore"):
+        return entries | {(j, i): MIRRORS[kind](value) for (i, j), value in entries.items() if i != j}
+
+
+def join(first, second, dimension, offset):
+    """The entries of two tensors, the second behind the first along a dimension."""
+    moved = {(*x[:dimension], x[dimension] + offset, *x[dimension + 1 :]): value for x, value in second.items()}
+    return first | moved
+
+
+def equal(a, b):
+    """Whether two scalars are equal; NaN is."""
+    return bool(a == b) or bool(a != a and b != b)
+
+
+SUMS = {"b": np.int64, "i": np.int64, "u": np.uint64, "f": np.float64, "c": np.complex128}
+REDUCTIONS = ("sum", "count", "min", "max", "any", "all", "mean", "var", "std", "norm")
+
+
+def reduce(shape, cells, axis, how, dtype):
+    """An array of numpy's reduction of the cells that share the other coordinates. cells: by their coordinates."""
+    axis = range(len(shape)) if axis is None else axis
+    kept = [k for k in range(len(shape)) if k not in axis]
+    groups = {place: [] for place in itertools.product(*(range(shape[k]) for k in kept))}
+    for place, value in sorted(cells.items()):
+        groups[tuple(place[k] for k in kept)].append(value)
+    made = np.empty([shape[k] for k in kept], object)
+    with np.errstate(all="ignore"):
+        for place, values in groups.items():
+            made[place] = _reduced(np.array(values, dtype), how)
+    return made
+
+
+def _reduced(values, how):
+    wide = values.astype(SUMS[values.dtype.kind]) if how in ("sum", "norm") else values
+    if how == "count":
+        return len(values)
+    if how == "norm":
+        return np.sqrt(np.sum(np.abs(wide.astype(np.result_type(wide, np.float64))) ** 2))
+    if how in ("mean", "var", "std"):
+        wide = values.astype(np.result_type(values, np.float64))
+        return getattr(wide, how)() if len(wide) else np.nan
+    if how in ("min", "max") and not len(wide) and wide.dtype.kind in "fc":
+        return np.nan
+    return getattr(wide, how)()

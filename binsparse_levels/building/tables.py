@@ -98,6 +98,9 @@ class _Numbers:
             raise ArrayError(Problem(self._path, f"holds {column.type} where integers were before; cast one"))
         _refuse_nulls(column, self._path)
         plain = self._plain(column.type)
+        if not len(column):
+            self._join(pa.array([], plain))
+            return np.empty(0, np.int64)
         coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         coded = coded.unify_dictionaries()
         numbers = self._join(coded.chunk(0).dictionary.cast(plain))
@@ -143,14 +146,17 @@ def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:
     pa = arrow()
     with pa.RecordBatchReader.from_stream(table) as reader:
         check_names(reader.schema.names, names)
+        schema = pa.schema([reader.schema.field(name) for name in names])
         held: list[Any] = []
+        rows = 0
         for batch in reader:
+            rows += len(batch)
             held.append(batch.select(list(names)))
             if sum(map(len, held)) >= _AT_ONCE:
                 yield pa.Table.from_batches(held)
                 held = []
-        if sum(map(len, held)):
-            yield pa.Table.from_batches(held)
+        if sum(map(len, held)) or not rows:  # a table without rows has types
+            yield pa.Table.from_batches(held, schema)
 
 
 def column_of(labels: Any) -> Column:

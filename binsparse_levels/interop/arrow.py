@@ -73,7 +73,6 @@ def from_table(
         raise TypeError(f"expected a table with Arrow's C stream, got {qualified(table)}; {hint}")
     rows = tables.Rows(dims, values, labels)
     chunks = list(rows.chunks(table))
-    chunks = chunks or [([np.empty(0, np.int64)] * len(dims), np.empty(0))]
     coords = [_joined(x) for x in zip(*(coords for coords, _ in chunks), strict=True)]
     found = _joined([x for _, x in chunks])
     known = rows.labels()

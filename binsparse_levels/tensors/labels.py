@@ -133,7 +133,7 @@ class Labels:
 
     def header(self) -> dict[str, Any]:
         """The JSON, under KEY."""
-        types = [column.type if (column := self.columns.get(name)) else None for name in self.dims]
+        types = [self.columns[name].type if name in self.columns else None for name in self.dims]
         return {"dims": list(self.dims), "values": self.values, "labels": types}
 
 

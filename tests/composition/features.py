@@ -1,0 +1,267 @@
+"""Tensors with any subset of the features, each with a model: what it is, in dictionaries, loops and JSON."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import naive
+import numpy as np
+import pyarrow
+from hypothesis import assume
+from hypothesis import strategies as st
+
+import binsparse_levels as bl
+from binsparse_levels import testing
+from binsparse_levels.formats.structure import STRUCTURES, structure_problems
+from binsparse_levels.levels import LEVELS
+
+BINSPARSE = testing.VALUE_TYPES  # the types that a descriptor holds
+OTHERS = ("float16", "longdouble", "clongdouble", "datetime64[s]")  # further ones that numpy has
+FILLS = ("none", "zero", "other", "nan", "inf")
+MAPS = ("none", "groups", "blocks", "morton", "any")
+# Each container of arrays with the storage options that it takes.
+STORAGE = {
+    "memory": (),
+    ".h5": ("compression", "chunks"),
+    ".zarr": ("compression", "chunks", "shards"),
+    ".zarr.zip": ("compression",),
+    ".npz": ("compression",),
+    ".nc": ("compression", "chunks"),
+    ".bspnpy": (),
+    ".bspra": (),
+}
+OPTIONS = {"compression": "gzip", "chunks": 2, "shards": 4, "checksum": True, "narrow": True, "bitpacked": True}
+SEALS = ("checksum", "narrow", "bitpacked")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A tensor as the oracle knows it.
+
+    entries: the values by coordinates, both triangles of a structure among them. labels: of each dimension by name, a
+    list or None. padding: whether the tensor may have stored more entries, which have the fill value.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    entries: dict[tuple[int, ...], Any]
+    fill: Any = None
+    structure: str | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+    descriptor_attributes: dict[str, Any] = field(default_factory=dict)
+    labels: dict[str, list[Any] | None] | None = None
+    mapped: bool = False
+    iso: bool = False
+    padding: bool = False
+
+    @property
+    def pad(self):
+        return np.zeros((), self.dtype)[()] if self.fill is None else self.fill
+
+    @property
+    def dense(self):
+        return naive.dense(self.shape, self.entries, self.pad, self.dtype)
+
+    @property
+    def cells(self):
+        """The value of every cell."""
+        return dict(np.ndenumerate(self.dense))
+
+    @property
+    def dims(self):
+        return None if self.labels is None else tuple(self.labels)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A tensor, its model, the names of its features, and where it is stored, if it is in a file."""
+
+    tensor: bl.Tensor
+    model: Model
+    features: frozenset[str]
+
+
+def check(tensor, model):
+    """Assert that a tensor is what its model says. Returns the model with the entries that are stored."""
+    assert tensor.shape == model.shape
+    assert tensor.dtype == model.dtype
+    assert (tensor.fill_value is None) == (model.fill is None)
+    assert model.fill is None or naive.equal(tensor.fill_value, model.fill)
+    assert tensor.structure == model.structure
+    assert dict(tensor.attributes) == model.attributes
+    ours = {"number_of_diagonal_elements"}  # what a structure adds in a file
+    described = {key: x for key, x in tensor.descriptor_attributes.items() if key not in ours}
+    assert described == model.descriptor_attributes
+    assert tensor.dims == model.dims
+    for name, labels in (model.labels or {}).items():
+        told = tensor.labels(name)
+        assert (None if told is None else told.tolist()) == labels
+    coords, values = tensor.unpack()
+    places = list(zip(*(x.tolist() for x in coords), strict=True)) if coords else [()] * len(values)
+    stored = dict(zip(places, values, strict=True))
+    assert len(stored) == len(places)
+    if model.structure is not None:
+        stored = naive.mirror(stored, model.structure)
+    assert model.entries.keys() <= stored.keys()
+    assert all(naive.equal(stored[place], value) for place, value in model.entries.items())
+    more = stored.keys() - model.entries.keys()
+    assert not more or model.padding
+    assert all(naive.equal(stored[place], model.pad) for place in more)
+    if tensor.iso:
+        assert all(naive.equal(value, values[0]) for value in values)
+    ends = bool(more) or model.structure is not None or any(x.padded or x.gaps for x in tensor.stored.format.levels)
+    assert tensor.iso or not model.iso or not stored or ends
+    now = replace(model, entries=stored, iso=model.iso and tensor.iso)
+    dense = tensor.to_dense()
+    assert dense.dtype == model.dtype
+    assert all(naive.equal(value, dense[place]) for place, value in now.cells.items())
+    tensor.check()
+    return now
+
+
+@st.composite
+def scalars(draw, dtype):
+    """A value of a type: small numbers, and what is no number."""
+    number = draw(st.integers(0, 5))
+    if dtype.kind in "fc" and draw(st.integers(0, 9)) == 9:
+        return dtype.type(draw(st.sampled_from([np.nan, np.inf, -0.0, 0.5])))
+    if dtype.kind == "M":
+        return np.datetime64(number, "s")
+    return dtype.type(number - 2 if dtype.kind in "ifc" else number)
+
+
+def draw_fill(draw, dtype, fills):
+    """The name of the feature, and a fill value."""
+    possible = [name for name in fills if dtype.kind in "fc" or name not in ("nan", "inf")]
+    name = draw(st.sampled_from(possible))
+    if name in ("nan", "inf"):
+        return name, dtype.type(float(name))
+    other = np.datetime64(9, "s") if dtype.kind == "M" else dtype.type(1)
+    return name, {"none": None, "zero": np.zeros((), dtype)[()], "other": other}[name]
+
+
+def draw_map(draw, shape):
+    """The name of the feature, and an index map."""
+    name = draw(st.sampled_from(MAPS)) if draw(st.booleans()) else "none"
+    rank = len(shape)
+    if name == "groups" and rank:
+        return name, bl.IndexMap.grouping(shape, *([tuple(range(rank)), ()] if rank > 1 else [(0,), ()]))
+    if name == "blocks" and rank:
+        digits = [f"{k}/2" for k in range(rank)] + [f"{k}%2" for k in range(rank)]
+        return name, bl.parse_map(", ".join(digits), shape)
+    if name == "morton":
+        return name, bl.IndexMap.morton(shape)
+    if name == "any":
+        return name, draw(testing.maps(shape, max_digits=2))
+    return "none", None
+
+
+def draw_labels(draw, shape):
+    """Labels of each dimension by name: text, perhaps fewer than its size, or None."""
+
+    def of(k, size):
+        length = draw(st.sampled_from([size, size, max(size - 1, 0)]))
+        return [f"{'abcd'[k]}{x}" for x in range(length)] if draw(st.booleans()) else None
+
+    return {"ijkl"[k]: of(k, size) for k, size in enumerate(shape)}
+
+
+@st.composite
+def cases(draw, folder, *, max_rank=4):
+    """Any tensor, in memory, read, or in a file in the folder that is open."""
+    rank = draw(st.integers(0, max_rank))
+    square = rank == 2 and draw(st.booleans())
+    sizes = st.integers(0, 4)
+    shape = (draw(sizes),) * 2 if square else tuple(draw(st.lists(sizes, min_size=rank, max_size=rank)))
+    origin = draw(st.sampled_from(("memory", "read", "open")))
+    types = BINSPARSE if origin != "memory" or draw(st.integers(0, 5)) < 5 else OTHERS
+    dtype = np.dtype(draw(st.sampled_from(types)))
+    possible = [
+        name for name in STRUCTURES if dtype.kind in "biufc" and not list(structure_problems(name, shape, dtype))
+    ]
+    structure = draw(st.sampled_from(possible)) if square and possible and draw(st.booleans()) else None
+    mapping, map = ("none", None) if structure else draw_map(draw, shape)
+    fill_name, fill = draw_fill(draw, dtype, FILLS if structure is None else FILLS[:2])
+    ranks = rank if map is None else len(map.stored_shape)
+    assume(ranks <= 6)
+    kinds = tuple(LEVELS.values())
+    format = draw(testing.formats(min_rank=ranks, max_rank=ranks, kinds=kinds))
+    entries = draw_entries(draw, shape, structure, dtype)
+    iso = structure is None and draw(st.integers(0, 4)) == 4
+    if iso:
+        entries = dict.fromkeys(entries, draw(scalars(dtype)))
+    attributes = draw(st.sampled_from([{}, {"unit": "m"}]))
+    model = Model(shape, dtype, entries, fill, None, attributes, mapped=map is not None, iso=iso, padding=True)
+    if rank and not iso and structure is None and types is BINSPARSE and dtype.kind != "c" and draw(st.booleans()):
+        model = replace(model, labels=draw_labels(draw, shape))
+    try:
+        tensor = made(model, format, map, structure)
+    except bl.FormatError:  # a kind may refuse a tensor
+        assume(False)
+    if structure is not None:
+        model = replace(model, structure=structure, entries=naive.mirror(entries, structure))
+    features = {f"kind {level.kind}" for level in format.levels}
+    features |= {f"rank {rank}", f"map {mapping}", f"fill {fill_name}", f"type {dtype.kind}", f"from {origin}"}
+    features |= {f"structure {structure}"} if structure else set()
+    features |= {name for name, there in (("labels", model.labels), ("attributes", attributes), ("iso", iso)) if there}
+    features |= {"order"} if format.order != tuple(range(ranks)) else set()
+    if origin != "memory":
+        place, chosen = draw_place(draw, folder)
+        bl.write(place, tensor, overwrite=True, **chosen)
+        tensor = getattr(bl, origin)(place)
+        features |= {
+            f"in {os.path.basename(place).lstrip('0123456789') if isinstance(place, str) else 'a mapping'}",
+            *chosen,
+        }
+    return Case(tensor, check(tensor, model), frozenset(features))
+
+
+def draw_entries(draw, shape, structure, dtype):
+    places = list(np.ndindex(*shape))
+    if structure is not None:
+        places = [(i, j) for i, j in places if (i >= j) == structure.endswith("lower") or i == j]
+        if not structure.startswith("symmetric"):  # a diagonal has to be its own mirror image
+            places = [(i, j) for i, j in places if i != j]
+    chosen = draw(st.lists(st.sampled_from(places), unique=True, max_size=8)) if places else []
+    return {place: draw(scalars(dtype)) for place in chosen}
+
+
+def made(model, format, map, structure):
+    """The tensor of a model, by `from_table` where it has labels."""
+    places = list(model.entries)
+    coords = np.array(places, np.int64).reshape(len(places), len(model.shape)).T
+    values = np.array(list(model.entries.values()), model.dtype)
+    options = {"fill_value": model.fill, "attributes": model.attributes, "map": map}
+    if model.labels is None:
+        if model.iso and len(values):
+            values = values[:1].reshape(())
+        if not model.shape and np.ndim(values) and len(values) == 0:
+            assume(False)  # a scalar has an entry
+        return bl.pack(coords, values, model.shape, format, structure=structure, **options)
+    labels = {name: pyarrow.array(x, pyarrow.string()) for name, x in model.labels.items() if x is not None}
+    columns = {}
+    for k, name in enumerate(model.labels):
+        known = labels.get(name)
+        assume(known is None or not places or coords[k].max() < len(known))
+        columns[name] = pyarrow.array(
+            [x if known is None else known[x].as_py() for x in coords[k].tolist()],
+            pyarrow.int64() if known is None else pyarrow.string(),
+        )
+    columns["value"] = pyarrow.array(values.astype(model.dtype.newbyteorder("=")))
+    return bl.from_table(
+        pyarrow.table(columns), list(model.labels), "value", format, shape=model.shape, labels=labels, **options
+    )
+
+
+def draw_place(draw, folder):
+    """A place, and options of `write` that its container takes."""
+    suffix = draw(st.sampled_from(list(STORAGE)))
+    chosen = draw(st.sets(st.sampled_from([*STORAGE[suffix], *SEALS]), max_size=2))
+    if "shards" in chosen:
+        chosen.add("chunks")
+    name = f"{len(os.listdir(folder))}{suffix}"
+    return {} if suffix == "memory" else os.path.join(folder, name), {
+        option: OPTIONS[option] for option in sorted(chosen)
+    }

@@ -1,0 +1,245 @@
+"""Ways through files of every kind, and through the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+from dataclasses import replace
+
+import naive
+import numpy as np
+from hypothesis import strategies as st
+
+import binsparse_levels as bl
+from binsparse_levels import cli
+from binsparse_levels.io.kinds import KINDS
+from composition.features import draw_place
+from composition.ways import draw_format, way
+
+SYSTEMS = {name: kind for name, kind in KINDS.items() if kind.tensors}  # files of other systems
+ENTRIES = "structure attributes descriptor labels map iso"  # what a file of plain entries lacks
+
+
+def draw_reader(draw):
+    return draw(st.sampled_from([bl.read, bl.open]))
+
+
+def stored(tensor, draw, folder):
+    """A place that holds the tensor."""
+    place, options = draw_place(draw, folder)
+    bl.write(place, tensor, overwrite=True, **options)
+    return place
+
+
+@way("write", "read", "open", drops="")
+def written(tensor, model, draw, folder):
+    return draw_reader(draw)(stored(tensor, draw, folder)), model
+
+
+@way("write_all", "read_all", "list_tensors")
+def several(tensor, model, draw, folder):
+    path = f"{folder}/several{draw(st.sampled_from(['.h5', '.zarr', '.nc']))}"
+    bl.write_all(path, {"first": tensor, "second": tensor}, overwrite=True)
+    assert bl.list_tensors(path) == ["first", "second"]
+    return bl.read_all(path)["second"], model
+
+
+@way("Tensor.__enter__", "open")
+def within(tensor, model, draw, folder):
+    with bl.open(stored(tensor, draw, folder)) as opened:
+        assert np.array_equal(opened.to_dense(), model.dense, equal_nan=model.dtype.kind in "fc")
+
+
+@way("write", "read", "open", drops=ENTRIES, pads=True)
+def other_system(tensor, model, draw, folder):
+    kind = draw(st.sampled_from(sorted(SYSTEMS)))
+    suffix = (*SYSTEMS[kind].suffixes, f".{kind}")[0]
+    path = f"{folder}/system{suffix}"
+    bl.write(path, tensor, kind=kind, overwrite=True)
+    options = {"shape": model.shape} if kind == "frostt" else {}
+    got = draw_reader(draw)(path, **options)
+    result = got.astype(model.dtype) if got.dtype != model.dtype else got.load()
+    fill = None if result.fill_value is None else model.pad
+    iso = result.with_attributes(None)
+    structure = result.structure
+    cells = model.cells if kind == "rawarray" else model.entries
+    unlabelled = replace(model, fill=fill, entries=cells)
+    assert structure in (None, model.structure)
+    return iso if structure is None else iso.expand_structure(), unlabelled
+
+
+@way("convert", pads=True)
+def converted(tensor, model, draw, folder):
+    rank = len(model.shape) if tensor.map is None else len(tensor.map.stored_shape)
+    source, (target, options) = stored(tensor, draw, folder), draw_place(draw, folder)
+    memory = draw(st.sampled_from([None, 2**31]))
+    format = draw_format(draw, rank) if draw(st.booleans()) else None
+    bl.convert(source, target, format, memory=memory, overwrite=True, **options)
+    return bl.read(target), model
+
+
+@way("repair", drops="iso", pads=True)
+def repaired(tensor, model, draw, folder):
+    target = {}
+    bl.repair(stored(tensor, draw, folder), target)
+    return bl.read(target), model
+
+
+def doubled(tensor, model):
+    """The model of a tensor behind itself along the outermost stored dimension."""
+    k = tensor.format.order[0]
+    size = model.shape[k]
+    shape = (*model.shape[:k], 2 * size, *model.shape[k + 1 :])
+    labels = model.labels
+    if labels is not None and labels[model.dims[k]] is not None:
+        labels = labels | {model.dims[k]: 2 * labels[model.dims[k]]}
+    return replace(model, shape=shape, entries=naive.join(model.entries, model.entries, k, size), labels=labels)
+
+
+@way("append", pads=True)
+def appended(tensor, model, draw, folder):
+    place = stored(tensor, draw, folder)
+    bl.append(place, tensor)
+    return draw_reader(draw)(place), doubled(tensor, model)
+
+
+@way("concatenate", pads=True)
+def concatenated(tensor, model, draw, folder):
+    place, target = stored(tensor, draw, folder), {}
+    bl.concatenate([place, place], target)
+    return bl.read(target), doubled(tensor, model)
+
+
+def chunks_of(tensor):
+    """The entries, structure expanded, in two chunks."""
+    coords, values = tensor.expand_structure().unpack()
+    half = len(values) // 2
+    return [([x[part] for x in coords], values[part]) for part in (slice(half), slice(half, None))]
+
+
+@way("write_from", drops="structure descriptor labels iso", pads=True)
+def streamed(tensor, model, draw, folder):
+    place, options = draw_place(draw, folder)
+    options |= {"fill_value": tensor.fill_value, "attributes": dict(tensor.attributes), "map": tensor.map}
+    rank = len(model.shape) if tensor.map is None else len(tensor.map.stored_shape)
+    memory = draw(st.sampled_from([None, 2**31]))
+    bl.write_from(
+        iter(chunks_of(tensor)), place, model.shape, draw_format(draw, rank), dtype=model.dtype, memory=memory,
+        overwrite=True, **options
+    )  # fmt: skip
+    return draw_reader(draw)(place), model
+
+
+@way("build", "plan", "step", "commit", "progress", drops="structure descriptor labels iso", pads=True)
+def built(tensor, model, draw, folder):
+    chunks, target = chunks_of(tensor), f"{folder}/built.zarr"
+    options = {"fill_value": tensor.fill_value, "attributes": dict(tensor.attributes), "map": tensor.map}
+    rank = len(model.shape) if tensor.map is None else len(tensor.map.stored_shape)
+    given = (lambda k: chunks[k], target, model.shape, draw_format(draw, rank))
+    bl.build(*given, count=2, dtype=model.dtype, overwrite=True, **options)
+    return draw_reader(draw)(target), model
+
+
+@way("to_dask", "from_dask", drops="structure attributes descriptor labels map iso", pads=True)
+def dask(tensor, model, draw, folder):
+    import dask as library
+
+    place, target = f"{folder}/dask.h5", {}
+    bl.write(place, tensor, overwrite=True)
+    array = bl.to_dask(place, chunks=draw(st.sampled_from(["auto", 2])))
+    with library.config.set(scheduler="synchronous"):
+        got = array.compute()
+        dense = got.todense() if hasattr(got, "todense") else got
+        assert np.array_equal(dense, model.dense, equal_nan=model.dtype.kind in "fc")
+        bl.from_dask(array, target, draw_format(draw, len(model.shape)))
+    return bl.read(target), replace(model, fill=model.pad if model.shape else model.dtype.type(0))
+
+
+@way("write_dataset", drops="structure attributes descriptor map iso", pads=True)
+def dataset(tensor, model, draw, folder):
+    import xarray
+
+    path, names = f"{folder}/dataset.nc", ["ijkl"[k] for k in range(len(model.shape))]
+    whole = xarray.Dataset({"x": (names, bl.to_sparse(tensor))})
+    bl.write_dataset(path, whole, {"x": draw_format(draw, len(names))}, overwrite=True)
+    return bl.read(f"{path}:x"), replace(model, labels=dict.fromkeys(names), fill=model.pad)
+
+
+# Commands
+
+
+def run(*words):
+    """The output of a command."""
+    said, complained = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
+        status = cli.main([str(word) for word in words])
+    if status:
+        raise bl.BinsparseError(complained.getvalue())
+    return said.getvalue()
+
+
+def on_disk(tensor, draw, folder):
+    path = f"{folder}/command{draw(st.sampled_from(['.h5', '.zarr', '.npz']))}"
+    bl.write(path, tensor, overwrite=True)
+    return path
+
+
+@way("command info", "command list", "command head", "command check", "command diff")
+def looked_at(tensor, model, draw, folder):
+    path = on_disk(tensor, draw, folder)
+    name = draw(st.sampled_from(["info", "head", "list", "check", "diff"]))
+    run(name, path, *[path] * (name == "diff"))
+    if name in ("info", "head"):
+        told = json.loads(run(name, path, "--json"))
+        assert name != "info" or tuple(told["shape"]) == model.shape
+
+
+@way("command draw", "command report", "command advise")
+def pictured(tensor, model, draw, folder):
+    path = on_disk(tensor, draw, folder)
+    run("draw", path, f"{folder}/drawn.svg", "--overwrite")
+    run("report", path, "-o", f"{folder}/report.html", "--overwrite")
+    run("advise", path)
+
+
+@way("command convert", "command repair", pads=True)
+def by_command(tensor, model, draw, folder):
+    path = on_disk(tensor, draw, folder)
+    run("convert", path, f"{folder}/by_command.h5", "--overwrite")
+    return bl.read(f"{folder}/by_command.h5"), model
+
+
+@way(
+    "command build",
+    "command plan",
+    "command step",
+    "command progress",
+    "command commit",
+    drops="fill labels structure attributes descriptor map iso",
+    pads=True,
+)
+def by_steps(tensor, model, draw, folder):
+    """A table of the entries, built by the commands of a cluster."""
+    import pyarrow.parquet
+
+    if not model.shape or model.dtype.kind not in "biuf" or model.dtype == np.float16:  # Arrow has no such values
+        return None
+    coords, values = tensor.expand_structure().unpack()
+    names = ["ijkl"[k] for k in range(len(coords))]
+    columns = dict(zip(names, coords, strict=True)) | {"v": values.astype(model.dtype.newbyteorder("="))}
+    pyarrow.parquet.write_table(pyarrow.table(columns), f"{folder}/rows.parquet")
+    shutil.rmtree(f"{folder}/work", ignore_errors=True)
+    given = [f"{folder}/rows.parquet", f"{folder}/steps.zarr", "--overwrite"]
+    given += ["--shape", ",".join(map(str, model.shape)), "--columns", ",".join([*names, "v"])]
+    given += ["--format", str(draw_format(draw, len(model.shape)))]
+    if draw(st.booleans()):
+        run("build", *given)
+    else:
+        run("plan", *given, "--work", f"{folder}/work")
+        while (stage := next(x for x in bl.progress(f"{folder}/work") if x.done < x.total)).name != "commit":
+            run("step", f"{folder}/work", stage.name, *range(stage.total))
+        run("progress", f"{folder}/work")
+        run("commit", f"{folder}/work")
+    return bl.read(f"{folder}/steps.zarr"), model

@@ -1,0 +1,220 @@
+"""Ways through the functions of the package and through other libraries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import naive
+import numba
+import numpy as np
+from hypothesis import strategies as st
+
+import binsparse_levels as bl
+from binsparse_levels import Tensor
+from composition.ways import draw_format, way
+
+# Numbers
+
+
+def same_numbers(got, expected, dtype):
+    """Assert that two arrays hold the same numbers, but for rounding where the type has one."""
+    assert np.shape(got) == np.shape(expected)
+    tolerance = {"f": 1e-6, "c": 1e-6}.get(dtype.kind, 1e-12)
+    if dtype.itemsize // (1 + (dtype.kind == "c")) < 8 and dtype.kind in "fc":
+        tolerance = 1e-2 if dtype == np.float16 else 1e-4
+    for a, b in zip(np.ravel(got), np.ravel(expected), strict=True):
+        assert naive.equal(a, b) or np.isclose(complex(a), complex(b), rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def draw_axis(draw, model):
+    some = draw(st.sets(st.sampled_from(range(len(model.shape))))) if model.shape else set()
+    return draw(st.sampled_from([None, tuple(sorted(some))]))
+
+
+def draw_cells(draw, model):
+    """The option `cells`, and the cells that take part."""
+    option = draw(st.sampled_from([{}, {"cells": "stored"}]))
+    return option, model.entries if option else model.cells
+
+
+@way("reduce")
+def reduce(tensor, model, draw, folder):
+    axis, how = draw_axis(draw, model), draw(st.sampled_from(naive.REDUCTIONS))
+    option, cells = draw_cells(draw, model)
+    cells = model.entries if how == "count" else cells
+    got = bl.reduce(tensor, axis, how, **option)
+    same_numbers(got, naive.reduce(model.shape, cells, axis, how, model.dtype), model.dtype)
+
+
+@way("statistics")
+def statistics(tensor, model, draw, folder):
+    axis = draw_axis(draw, model)
+    option, cells = draw_cells(draw, model)
+    got = bl.statistics(tensor, axis, **option)
+    for how in naive.REDUCTIONS:
+        if how not in ("any", "all"):
+            taken = model.entries if how == "count" else cells
+            same_numbers(getattr(got, how), naive.reduce(model.shape, taken, axis, how, model.dtype), model.dtype)
+
+
+@way("einsum", drops="structure")
+def einsum(tensor, model, draw, folder):
+    letters = "ijkl"[: len(model.shape)]
+    mine = "".join(draw(st.permutations(letters)))[: draw(st.integers(0, len(letters)))]
+    new = draw(st.sampled_from(["", "z"]))
+    out = "".join(draw(st.permutations([*draw(st.sets(st.sampled_from(letters))), *new]))) if letters else new
+    sizes = dict(zip(letters, model.shape, strict=True)) | {"z": 2}
+    spec = f"{letters},{mine}{new}->{out}"
+    dense = (np.arange(np.prod([sizes[x] for x in mine + new], dtype=int)) % 3).reshape([sizes[x] for x in mine + new])
+    dense = dense.astype(np.int64)
+    got = bl.einsum(spec, tensor, dense)
+    if isinstance(got, Tensor):
+        scaled = np.einsum(f"{mine}->{''.join(x for x in letters if x in mine)}", dense)
+        steps = [x for x in letters if x in mine]
+        entries = {
+            place: got.dtype.type(value * scaled[tuple(place[letters.index(x)] for x in steps)])
+            for place, value in model.entries.items()
+        }
+        axes = [letters.index(x) for x in out]
+        labels = None if model.labels is None else {model.dims[k]: model.labels[model.dims[k]] for k in axes}
+        shape = tuple(model.shape[k] for k in axes)
+        fill = None if model.fill is None else got.dtype.type(0)
+        return got, replace(
+            model,
+            shape=shape,
+            dtype=got.dtype,
+            entries=naive.permute(entries, axes),
+            labels=labels,
+            fill=fill,
+            iso=False,
+        )
+    wide = np.result_type(naive.SUMS[model.dtype.kind], np.int64)
+    with np.errstate(all="ignore"):
+        expected = np.einsum(spec, naive.dense(model.shape, model.entries, 0, model.dtype).astype(wide), dense)
+    same_numbers(got, expected, model.dtype)
+    return None
+
+
+@way("Tensor.__matmul__")
+def product(tensor, model, draw, folder):
+    columns = draw(st.sampled_from([(), (2,)]))
+    other = np.arange(np.prod([model.shape[-1] if model.shape else 1, *columns])).reshape(-1, *columns)
+    with np.errstate(all="ignore"):
+        dense = model.dense.astype(np.result_type(naive.SUMS.get(model.dtype.kind, np.int64), np.int64))
+        same_numbers(tensor @ other, dense @ other, model.dtype)
+
+
+@numba.njit
+def _add_0(state, value):
+    state[0] += 1
+    state[1] += value
+
+
+@numba.njit
+def _add_1(state, i, value):
+    state[0] += 1 + i
+    state[1] += value
+
+
+@numba.njit
+def _add_2(state, i, j, value):
+    state[0] += 1 + i + 7 * j
+    state[1] += value
+
+
+@numba.njit
+def _add_3(state, i, j, k, value):
+    state[0] += 1 + i + 7 * j + 49 * k
+    state[1] += value
+
+
+@numba.njit
+def _add_4(state, i, j, k, m, value):
+    state[0] += 1 + i + 7 * j + 49 * k + 343 * m
+    state[1] += value
+
+
+BODIES = (_add_0, _add_1, _add_2, _add_3, _add_4)
+
+
+@way("foreach")
+def foreach(tensor, model, draw, folder):
+    got = bl.foreach(tensor, BODIES[len(model.shape)], np.zeros(2, np.complex128))
+    places = sum(1 + sum(x * 7**k for k, x in enumerate(place)) for place in model.entries)
+    with np.errstate(all="ignore"):
+        total = sum((complex(value) for value in model.entries.values()), 0j)
+    same_numbers(got, np.array([places, total]), np.dtype("complex128"))
+
+
+# Entries
+
+
+@way("pack", drops="labels")
+def pack(tensor, model, draw, folder):
+    coords, values = tensor.unpack()
+    if not model.shape and not len(values):
+        return None
+    options = {"fill_value": tensor.fill_value, "structure": tensor.structure, "attributes": tensor.attributes}
+    again = bl.pack(
+        coords, values, tensor.shape, "COO" if len(model.shape) == 2 else draw_format(draw, len(model.shape)), **options
+    )
+    return again, replace(model, mapped=False, iso=False, descriptor_attributes={}, padding=True)
+
+
+# Other libraries. Each takes the entries and the fill value, and nothing else.
+FOREIGN = "structure attributes descriptor labels map iso"
+
+
+def zero_filled(model):
+    return replace(model, fill=np.zeros((), model.dtype)[()], padding=True)
+
+
+@way("to_scipy", "from_scipy", drops=FOREIGN)
+def scipy(tensor, model, draw, folder):
+    format = draw(st.sampled_from([None, "csr", "csc", "coo", "dok", "lil"]))
+    made = bl.to_scipy(tensor, format, copy=draw(st.booleans()))
+    assert np.array_equal(made.toarray(), model.dense, equal_nan=model.dtype.kind in "fc")
+    if format in ("dok", "lil"):  # they hold no zeros
+        return None
+    return bl.from_scipy(made), zero_filled(model)
+
+
+@way("to_sparse", "from_sparse", drops=FOREIGN)
+def pydata(tensor, model, draw, folder):
+    return bl.from_sparse(bl.to_sparse(tensor)), replace(model, fill=model.pad, padding=True)
+
+
+@way("to_gcxs", "from_gcxs", drops=FOREIGN)
+def gcxs(tensor, model, draw, folder):
+    made = bl.from_gcxs(bl.to_gcxs(tensor))
+    return made.without_map(), replace(model, fill=model.pad, padding=True)
+
+
+@way("to_graphblas", "from_graphblas", drops=FOREIGN + " fill")
+def graphblas(tensor, model, draw, folder):
+    return bl.from_graphblas(bl.to_graphblas(tensor)), replace(model, padding=True)
+
+
+@way("to_numpy", "from_numpy", "pack_dense", drops=FOREIGN)
+def dense(tensor, model, draw, folder):
+    array = bl.to_numpy(tensor)
+    make = draw(st.sampled_from([bl.from_numpy, bl.pack_dense]))
+    format = bl.Format(tuple(bl.Dense(1) for _ in model.shape))
+    made = make(array, format, fill_value=model.pad)
+    return made, replace(model, fill=model.pad, entries=model.cells, padding=True)
+
+
+@way("to_torch", "from_torch", drops=FOREIGN)
+def torch(tensor, model, draw, folder):
+    return bl.from_torch(bl.to_torch(tensor)).without_map(), zero_filled(model)
+
+
+@way("to_table", "from_table", drops="structure attributes descriptor map iso")
+def table(tensor, model, draw, folder):
+    made = bl.to_table(tensor)
+    *dims, values = made.column_names
+    format = draw_format(draw, len(model.shape))
+    labels = {name: column for name, column in (model.labels or {}).items() if column is not None}
+    again = bl.from_table(made, dims, values, format, shape=model.shape, labels=labels, fill_value=model.fill)
+    names = model.labels or {f"dim_{k}": None for k in range(len(model.shape))}
+    return again, replace(model, labels=names, padding=True)

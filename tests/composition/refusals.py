@@ -1,0 +1,157 @@
+"""What a way does not take: one table, which the page docs/reference/refusals.md shows.
+
+    python -m tests.composition --refusals
+
+prints the rows as the page has them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import binsparse_levels as bl
+from binsparse_levels.levels import LEVELS
+from composition.features import BINSPARSE
+
+
+class Refusal(NamedTuple):
+    """ways: names of ways, or "any". calls: what a user calls. when: whether model and tensor have the cause."""
+
+    ways: str
+    calls: str
+    error: type[Exception]
+    says: str
+    what: str
+    instead: str
+    when: Callable[[Any, Any], bool] = lambda model, tensor: True
+
+
+def filled(model, tensor):
+    return model.fill is not None and model.fill != 0
+
+
+def other_type(model, tensor):
+    return model.dtype.name not in BINSPARSE or not model.dtype.isnative
+
+
+def mapped(model, tensor):
+    return tensor.map is not None
+
+
+FILES = (
+    "written several within other_system converted repaired appended concatenated streamed built dask dataset "
+    "looked_at pictured by_command protocol"
+)
+PARTS = "appended concatenated built by_steps"
+
+REFUSALS = (
+    Refusal(
+        "any", "every way into a format", bl.FormatError,
+        "more than (one coordinate|3 entries)|has a step of|more than \\d+ (entries|coordinates)|n_of_m",
+        "a kind that holds only some tensors", "another kind",
+        lambda model, tensor: any(kind.refuses for kind in LEVELS.values()),
+    ),
+    Refusal(
+        FILES, "every way into a file, and its protocol", bl.ArrayError, "no data type for numpy's",
+        "a type of numpy that Binsparse has not", "`astype` before", other_type,
+    ),
+    Refusal(
+        "reduce statistics product einsum foreach", "`reduce`, `statistics`, `einsum`, `@`, `foreach`", bl.ArrayError,
+        "is not computed with", "values that are no numbers of 8 bytes or fewer", "`astype` before", other_type,
+    ),
+    Refusal(
+        "reduce statistics", "`reduce`, `statistics`", bl.ArrayError,
+        "has no (min|max), since no cells take part|has no entries, so no (min|max)",
+        "an extreme of no cells, but of floats, where it is NaN", "drop the empty dimension",
+    ),
+    Refusal(
+        "einsum product", "`einsum`, `@`", bl.FormatError, "cells that are not stored have the value",
+        "a fill value other than 0", "`to_dense` and numpy", filled,
+    ),
+    Refusal(
+        "product", "`@`", bl.OptionError, "a scalar has no dimension", "a scalar", "`einsum`",
+        lambda model, tensor: not model.shape,
+    ),
+    Refusal(
+        "dm", "`Tensor.dm`", bl.FormatError, "the tensor has none", "a tensor without a map",
+        "`convert(format, map=…)`",
+        lambda model, tensor: tensor.map is None,
+    ),
+    Refusal(
+        "dm", "`Tensor.dm`", bl.FormatError, "which strides cannot represent", "a map that divides dimensions",
+        "a map that groups them", mapped,
+    ),
+    Refusal(
+        "convert with_map", "`convert(format, map=…)`, `with_map`", bl.FormatError, "with a map has none|no structure",
+        "a map and a structure", "`expand_structure` before", lambda model, tensor: model.structure is not None,
+    ),
+    Refusal(
+        "with_map", "`with_map`", bl.FormatError, "do not become one", "two maps that cut a dimension at other places",
+        "`without_map` before", mapped,
+    ),
+    Refusal(
+        "convert load converted", "`convert` of a structure", bl.FormatError, "structure",
+        "padding that is no mirror image of itself", "a format without padding",
+        lambda model, tensor: model.structure is not None,
+    ),
+    Refusal(
+        PARTS, "`append`, `concatenate`", bl.FormatError, "has labels, and is not concatenated", "labels",
+        "`write_from` of all rows", lambda model, tensor: model.labels is not None,
+    ),
+    Refusal(
+        PARTS, "`append`, `concatenate`", bl.FormatError, "is stored through a map, and is not concatenated", "a map",
+        "`without_map` before", mapped,
+    ),
+    Refusal(
+        PARTS, "`append`, `concatenate`", bl.FormatError, "a scalar, or a matrix with a structure, is not concatenated",
+        "a scalar or a structure", "`expand_structure` before",
+        lambda model, tensor: not model.shape or model.structure is not None,
+    ),
+    Refusal(
+        "scipy graphblas torch", "`to_scipy`, `to_graphblas`, `to_torch`", bl.FormatError, "represent the fill value",
+        "a fill value other than 0", "`convert` to a dense format", filled,
+    ),
+    Refusal(
+        "scipy graphblas torch", "`to_scipy`, `to_graphblas`, `to_torch`", bl.FormatError,
+        "holds no (tensors of \\d dimensions|scalars)|scipy has no|Got \\dD",
+        "more or fewer dimensions than the library has",
+        "a slice", lambda model, tensor: len(model.shape) not in (1, 2),
+    ),
+    Refusal(
+        "scipy", "`to_scipy`", bl.FormatError, "scipy has no '(csr|csc|dok|lil)'",
+        "a format of scipy that has other ranks", "coo", lambda model, tensor: len(model.shape) != 2,
+    ),
+    Refusal(
+        "scipy graphblas torch table pydata gcxs", "`to_*` of a library", bl.FormatError,
+        "values: |has no|lacks this type|holds no", "a type of values that the library has not", "`astype` before",
+    ),
+    Refusal(
+        "other_system", "`write` into a file of another system", (bl.FormatError, bl.ArrayError, bl.OptionError), "",
+        "a tensor that the system cannot represent (rank, type, fill value, structure)", "a container of this package",
+    ),
+    Refusal(
+        "several", "`write_all`", bl.OptionError, "is no kind of file that holds several by name",
+        "a container without names", "`write` to PATH:GROUP",
+    ),
+)  # fmt: skip
+
+
+def refused(name, model, tensor, error):
+    """The row of the table that a refusal has, or None."""
+    for row in REFUSALS:
+        names = row.ways == "any" or name in row.ways.split()
+        if names and isinstance(error, row.error) and re.search(row.says, str(error)) and row.when(model, tensor):
+            return row
+    return None
+
+
+def page():
+    """The rows as Markdown."""
+    lines = ["| call | refuses | with | instead |", "|---|---|---|---|"]
+    for row in REFUSALS:
+        errors = row.error if isinstance(row.error, tuple) else (row.error,)
+        names = ", ".join(f"`{error.__name__}`" for error in errors)
+        lines.append(f"| {row.calls} | {row.what} | {names} | {row.instead} |")
+    return "\n".join(lines)
