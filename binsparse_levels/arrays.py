@@ -44,7 +44,7 @@ class Sliceable(Protocol):
 class LazyArray(ABC):
     """An array whose items are read at a slice or at positions, when they are asked for. No item is kept.
 
-    shape: its length; a shape of another number of dimensions is told, and cannot be sliced. nbytes: the bytes that the
+    shape: its length. An array of several dimensions has all their sizes here, and cannot be sliced. nbytes: the bytes that the
     array takes where it is stored. chunk: so many items, from multiples of it on, cost as much to read as one of them.
     """
 

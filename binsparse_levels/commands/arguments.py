@@ -73,6 +73,10 @@ LIMIT = argument(
     dest="limits", action="append", default=[], type=limit_of,
 )  # fmt: skip
 OVERWRITE = flag("--overwrite", "replace OUT if it exists")
+OVERWRITE_FILE = argument(
+    "--overwrite-file", "replace the file of OUT, whatever else it holds", dest="overwrite", action="store_const",
+    const="file",
+)  # fmt: skip
 STORAGE: tuple[Any, ...] = (
     argument("--compression", "of the arrays; the kind of file says the default", choices=["zstd", "gzip", "none"]),
     argument("--chunks", "items of a chunk", type=int),

@@ -28,6 +28,7 @@ from .arguments import (
     LENIENT,
     LIMIT,
     OVERWRITE,
+    OVERWRITE_FILE,
     WRITTEN,
     argument,
     byte_count,
@@ -160,7 +161,7 @@ def _clean(options: argparse.Namespace) -> int:
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "convert": (
-        _convert, "convert a tensor, or a table of entries, from any kind of file to any other", IN, LENIENT, OVERWRITE,
+        _convert, "convert a tensor, or a table of entries, from any kind of file to any other", IN, LENIENT, OVERWRITE, OVERWRITE_FILE,
         LIMIT,
         argument("out", "PATH[:GROUP], whose suffix selects the kind of file; or -, with --kind", metavar="OUT"),
         argument("--format", "such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best for the smallest", type=format_of),
@@ -176,7 +177,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         _repair, "repair a file that a strict reader refuses: write a new file and list the repairs", IN,
         argument("out", "a new path; its suffix selects the kind of file", metavar="OUT"),
         argument("--duplicates", "how to merge duplicates; an error by default", choices=_DUPLICATES[1:]),
-        OVERWRITE, LIMIT,
+        OVERWRITE, OVERWRITE_FILE, LIMIT,
     ),
     "clean": (
         _clean, "remove temporary files that interrupted writes left behind",

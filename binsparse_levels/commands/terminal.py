@@ -54,7 +54,9 @@ def said(error: BaseException) -> str:
 
 def _as_options(text: str) -> str:
     """A message with options of the command line in place of arguments of functions."""
-    return _LIMIT.sub(r"--limit \1=…", text.replace("overwrite=True", "--overwrite"))
+    for argument, option in (("overwrite=True", "--overwrite"), ("overwrite='file'", "--overwrite-file")):
+        text = text.replace(argument, option)
+    return _LIMIT.sub(r"--limit \1=…", text)
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], more: Iterable[Sequence[str]] = ()) -> None:

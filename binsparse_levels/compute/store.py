@@ -1,7 +1,7 @@
 """Nests as functions: compiled once, and kept on disk by the checksum of their text.
 
 numba keeps machine code of functions only that lie in a file. So the text lies in a folder that only this user can
-write, beside numba's own cache. The text that runs is always the one that was made here, never the one that was read.
+write, beside numba's own cache. Only text that this process has made is run. Text in a file is compared with it.
 """
 
 from __future__ import annotations

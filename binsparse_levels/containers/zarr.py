@@ -281,7 +281,8 @@ def _version_2_name(codec: Any) -> str:
 class ZarrWriter:
     """A group that is being filled. Chunks of zeros are stored too, so that a missing chunk is detected.
 
-    ours: no other program changes the arrays. They have a mark and a fill value, which only hold as long.
+    ours: no other program will change the arrays. Only such arrays have a mark and a fill value, which a change would
+    make wrong.
     """
 
     def __init__(self, group: zarr.Group, storage: Storage, *, ours: bool = True) -> None:

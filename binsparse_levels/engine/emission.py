@@ -32,7 +32,7 @@ _SUMMED_IN_PLACE = {np.dtype(code) for code in "?bhilqBHILQfdF"}
 class Chain:
     """The arrays of a chain, by stored dimension; an array that a dimension lacks is empty.
 
-    positions: the number of positions of the last level. entries: how many positions an entry has.
+    positions: the number of positions of the last level. entries: how many entries have been emitted.
     """
 
     pointers: list[Array]

@@ -104,7 +104,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
         values = repeat_one(entries.values, entries.count) if entries.iso else entries.values
         return Tree(levels, entries.dims, arrays, values, entries.iso)
     parents: Positions = np.broadcast_to(np.int64(0), entries.count)
-    order: Array | None = None  # of the entries, where it is another, or some go because others stand for them
+    order: Array | None = None  # the entry that each child stands for; None: the entries in their own order
     arrays = {}
     n = 1
     for place in places(levels, entries.dims):
@@ -134,7 +134,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
             order = again if order is None else order[again]
     emission.hold_dense(n, entries.count, limits)
     count = len(parents)
-    # What no entry has is padding, or lies in a gap; a scalar that is not there is worth the fill value.
+    # Values without an entry are padding, or lie in a gap. A scalar without an entry has the fill value.
     padded = any(level.padded for level in levels) or not any(level.gaps for level in levels)
     if entries.iso and (n == count or not padded or alike(pad, entries.values[0])):
         return Tree(levels, entries.dims, arrays, repeat_one(entries.values, n), True)

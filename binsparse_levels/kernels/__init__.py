@@ -55,7 +55,7 @@ def readable(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
 
 
 def alike(arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """`readable` arrays of one type, so that kernels are compiled for few types: their own if it is one, else int64.
+    """`readable` arrays of one type, so that kernels are compiled for few types. Types that differ become int64.
 
     >>> [x.dtype.name for x in alike([np.zeros(1, np.int8), np.zeros(1, np.int16)])]
     ['int64', 'int64']

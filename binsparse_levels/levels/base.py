@@ -40,8 +40,9 @@ class Owners(NamedTuple):
     """The fibers that some children belong to.
 
     fibers: the parents. counts: how many of the children each has. coords: the coordinates of each child, the first
-    ones of a child that several share. spans: how many coordinates each child has, which follow each other in the last
-    dimension of the level; 0 where no entry reaches the child. Of counts and spans, a number stands for all.
+    ones of a child that several share. spans: the number of coordinates of each child, which are
+    consecutive in the last dimension of the level; 0 for a child that no entry reaches. In place of an array of counts
+    or spans, a number holds for every fiber or child.
     numbers: the place in `fibers` of each child's parent; None: they ascend, as `counts` tell.
     """
 
