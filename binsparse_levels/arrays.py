@@ -44,8 +44,8 @@ class Sliceable(Protocol):
 class LazyArray(ABC):
     """An array whose items are read at a slice or at positions, when they are asked for. No item is kept.
 
-    shape: its length. An array of several dimensions has all their sizes here, and cannot be sliced. nbytes: the bytes that the
-    array takes where it is stored. chunk: so many items, from multiples of it on, cost as much to read as one of them.
+    shape: its length. An array of several dimensions has all their sizes here, and cannot be sliced. nbytes: the bytes
+    that the array takes where it is stored. chunk: so many items, from multiples of it on, cost as much to read as one.
     """
 
     chunk = 1

@@ -738,7 +738,6 @@ def test_tensors_are_built(run, tmp_path):
         (("--client", "tcp://127.0.0.1:1", "--processes", "2"), "leave out"),
         (("--fill-value", "x"), "expected a number"),
         (("--dtype", "x"), "dtype"),
-        (("--format", "band, sparse"), "take dense and sparse levels"),
         (("--memory", "lots"), "number of bytes"),
     ],
 )
@@ -805,3 +804,15 @@ def test_a_page_never_replaces_its_tensor(run, path, tmp_path):
     (tmp_path / "a.html").write_text("")
     assert "already exists; pass --overwrite" in run("report", path, "-o", tmp_path / "a.html")[2]
     assert run("head", path, "--count", "9" * 20)[0] == 0
+
+
+def test_a_file_of_several_tensors_is_replaced_when_asked(run, path, tmp_path):
+    for group in ("a", "b"):
+        write(f"{tmp_path}/g.h5:{group}", read(path))
+    for words in ([], ["--overwrite"]):
+        status, _, err = run("convert", path, tmp_path / "g.h5", *words)
+        assert status == 2
+        assert "overwrite" in err
+    assert "--overwrite-file" in err
+    assert run("convert", path, tmp_path / "g.h5", "--overwrite-file") == (0, "", "")
+    assert read(tmp_path / "g.h5").equals(read(path))

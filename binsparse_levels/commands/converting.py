@@ -161,8 +161,8 @@ def _clean(options: argparse.Namespace) -> int:
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "convert": (
-        _convert, "convert a tensor, or a table of entries, from any kind of file to any other", IN, LENIENT, OVERWRITE, OVERWRITE_FILE,
-        LIMIT,
+        _convert, "convert a tensor, or a table of entries, from any kind of file to any other",
+        IN, LENIENT, OVERWRITE, OVERWRITE_FILE, LIMIT,
         argument("out", "PATH[:GROUP], whose suffix selects the kind of file; or -, with --kind", metavar="OUT"),
         argument("--format", "such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best for the smallest", type=format_of),
         argument("--map", "an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4; '0, 1' removes a map"),
