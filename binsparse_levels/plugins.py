@@ -1,6 +1,8 @@
 """Plug-ins: level kinds and kinds of files of other packages, found by entry points.
 
-A plug-in is loaded only when a program asks for it, never because it is installed or a file names it.
+A plug-in is loaded only when a program asks for it, never because it is installed or a file names it. Processes that
+work for a program (of a pool, of Dask) load the level kinds that it has loaded: those with an entry point, and those of
+packages that the environment variable BINSPARSE_LEVELS_PLUGINS lists in these processes.
 
     [project.entry-points."binsparse_levels.levels"]
     banana = "my_package:Banana"                          a subclass of Level
@@ -20,8 +22,9 @@ from importlib.metadata import EntryPoint, entry_points
 from .errors import BinsparseError, OptionError, Problem
 from .io import Kind, register_kind
 from .levels import Level, register
+from .levels.registry import ENTRY_POINTS
 
-_LEVELS, _KINDS = "binsparse_levels.levels", "binsparse_levels.kinds"
+_KINDS = "binsparse_levels.kinds"
 
 
 def list_plugins() -> list[str]:
@@ -59,7 +62,7 @@ def load_plugins(*names: str) -> list[str]:
 
 
 def _installed() -> list[EntryPoint]:
-    return [point for group in (_LEVELS, _KINDS) for point in entry_points(group=group)]
+    return [point for group in (ENTRY_POINTS, _KINDS) for point in entry_points(group=group)]
 
 
 def _register(point: EntryPoint) -> None:
@@ -69,7 +72,7 @@ def _register(point: EntryPoint) -> None:
         raise
     except Exception as error:
         raise OptionError(Problem(point.name, f"cannot be loaded: {error!r}; install it again")) from error
-    if point.group == _LEVELS and isinstance(thing, type) and issubclass(thing, Level):
+    if point.group == ENTRY_POINTS and isinstance(thing, type) and issubclass(thing, Level):
         register(thing)
     elif point.group == _KINDS and isinstance(thing, Kind):
         register_kind(point.name, thing)

@@ -105,7 +105,7 @@ def test_a_kind_and_a_file_of_another_package(program):
     assert told == "fine\n"
     told = program(
         """
-        for path, told in (("a.h5", "binsparse_levels:banana"), ("a.fruit", "neither its content nor its suffix")):
+        for path, told in (("a.h5", "fruit:banana"), ("a.fruit", "neither its content nor its suffix")):
             try:
                 bl.read(path)
             except bl.BinsparseError as error:

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from ..containers.base import is_url
 from ..errors import BinsparseError, ContainerError, OptionError, Problem
 from ..io.writing import Progress
+from ..levels.registry import Travelling, arrive, travelling
 from ..parallel import set_threads
 from ..system import release
 from . import partitions, trees
@@ -85,8 +86,9 @@ def stages(work: Work) -> list[str]:
     return names[first:] if work.plan.target is not None else names[first : names.index("join")]
 
 
-def run_step(work: Work, stage: str, number: int) -> None:
-    """Run one step, in whatever process."""
+def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = ()) -> None:
+    """Run one step, in whatever process. kinds: of level, of other packages, that the caller knows."""
+    arrive(kinds)
     if work.plan.threads is not None:
         set_threads(work.plan.threads)
     STAGES[stage].run(work, number)
@@ -110,7 +112,7 @@ def run(work: Work, client: Any = None, progress: Progress | None = None) -> Non
         todo = [k for k in range(count) if k not in there]
         if progress is not None:
             progress(stage, count - len(todo), count)
-        step = partial(run_step, work, stage)
+        step = partial(run_step, work, stage, kinds=travelling())
         finished = map(step, todo) if STAGES[stage].alone else runner(step, todo)
         for k, _ in enumerate(finished):
             if progress is not None:

@@ -20,7 +20,8 @@ import numpy as np
 
 from ..errors import BinsparseError, FormatError, Problem, raise_if
 from ..levels import LEVELS, Dense, Level, Sparse, listing
-from ..levels.base import Array
+from ..levels.base import OWN, Array
+from ..levels.registry import kind_named, kind_stored
 from ..limits import as_integers
 
 
@@ -144,7 +145,7 @@ class Format:
         """
         tree: dict[str, Any] = {"level_desc": "element"}
         for level in reversed(self.levels):
-            tree = {"level_desc": level.level_desc(), "rank": level.rank, **level.params(), "level": tree}
+            tree = {**level.stored(), "level": tree}
         return {"level": tree} if self.transpose is None else {"level": tree, "transpose": list(self.transpose)}
 
     def __str__(self) -> str:
@@ -200,7 +201,7 @@ def parse_format(format: FormatLike, rank: int | None = None) -> Format:
     if isinstance(format, Format):
         return format
     if isinstance(format, str):
-        return _parse_notation(format, rank)
+        return _parse_notation(format, rank, tuple(LEVELS.values()))
     if isinstance(format, Mapping):
         return parse_custom(format)
     raise TypeError(f"a format is a Format, its notation, or a custom object, got {type(format).__name__}")
@@ -215,7 +216,7 @@ _LEVEL = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*(?:\(([^()]*)\))?\s*")
 
 
 @lru_cache(256)  # every call with a notation asks
-def _parse_notation(text: str, rank: int | None) -> Format:
+def _parse_notation(text: str, rank: int | None, kinds: tuple[type[Level], ...]) -> Format:
     chain, at, order = text.partition("@")
     name = chain.strip().upper()
     transpose: tuple[int, ...] | None = None
@@ -259,9 +260,8 @@ def _parse_level(text: str) -> Level:
     if not match:
         raise FormatError(f"expected a level such as sparse or sparse(2), got {text.strip()!r}")
     kind, inner = match.groups()
-    kind = kind if kind in LEVELS else kind.lower()
-    if kind not in LEVELS:
-        kind, known = match[1], [*LEVELS, *ALIASES, *SYNONYMS, *FAMILIES]
+    if (known_kind := kind_named(kind)) is None:
+        known = [*LEVELS, *ALIASES, *SYNONYMS, *FAMILIES]
         close = difflib.get_close_matches(kind.lower(), [*map(str.lower, known)], 1)
         hint = f"; did you mean {next(k for k in known if k.lower() == close[0])}?" if close else ""
         raise FormatError(
@@ -276,7 +276,7 @@ def _parse_level(text: str) -> Level:
         if name in settings:
             raise FormatError(f"{name} is given twice")
         settings[name] = _parse_value(value.strip())
-    return make_level(LEVELS[kind], settings)
+    return make_level(known_kind, settings)
 
 
 def _parse_value(text: str) -> int | float | bool | str:
@@ -307,7 +307,6 @@ def parse_custom(custom: Mapping[str, Any], path: str = "custom", at: str = "") 
     the stack does not limit their depth.
     """
     problems = [Problem(f"{path}.{key}", "no such key") for key in custom if key not in ("level", "transpose")]
-    kinds = {kind.level_desc(): kind for kind in LEVELS.values()}
     levels: list[Level] = []
     complete = True
     tree: Any = custom.get("level")
@@ -323,23 +322,17 @@ def parse_custom(custom: Mapping[str, Any], path: str = "custom", at: str = "") 
                 Problem(f"{at}.{key}", "an element level has no such key") for key in tree if key != "level_desc"
             ]
             break
-        if not isinstance(desc, str) or desc not in kinds:
-            what = (
-                "missing" if desc is None else f"unknown level kind {desc!r:.60}; known are element, {', '.join(kinds)}"
-            )
-            problems.append(Problem(f"{at}.level_desc", what))
+        settings = {key: value for key, value in tree.items() if key not in ("level_desc", "level", "version")}
+        faults = [Problem(key, "missing") for key in ("level_desc", "rank") if key not in tree]
+        try:
+            raise_if(FormatError, faults)
+            kind = kind_stored(str(desc), tree.get("version", 0))
+            if "version" in tree and kind.package_name() == OWN:
+                settings["version"] = tree["version"]
+            levels.append(make_level(kind, settings))
+        except BinsparseError as error:
+            problems += [Problem(f"{at}.{p.path or 'level_desc'}", p.message) for p in error.problems]
             complete = False
-        else:
-            settings = {key: value for key, value in tree.items() if key not in ("level_desc", "level")}
-            if "rank" not in settings:
-                problems.append(Problem(f"{at}.rank", "missing"))
-                complete = False
-            else:
-                try:
-                    levels.append(make_level(kinds[desc], settings))
-                except BinsparseError as error:
-                    problems += [Problem(f"{at}.{p.path}", p.message) for p in error.problems]
-                    complete = False
         if "level" not in tree:
             problems.append(Problem(f"{at}.level", "missing"))
             complete = False

@@ -20,6 +20,7 @@ from ..formats.format import FormatLike
 from ..io import open as open_tensor
 from ..io.kinds import Place, split_place
 from ..levels.base import Array
+from ..levels.registry import Travelling, arrive, travelling
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.foreign import as_tensor, qualified
 from ..tensors.tensor import Tensor
@@ -62,7 +63,7 @@ class Placed:
         return cls(path if group is None else f"{path}:{group}", _token(path))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Placed, self._made
+        return _arrived, (travelling(), *self._made)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         return self._made
@@ -88,6 +89,12 @@ class Placed:
         """A COO of a selection, or a value. Nothing but the selection is read, and none of it is kept."""
         found = self.tensor[key]
         return to_sparse(found) if isinstance(found, Tensor) else found
+
+
+def _arrived(kinds: Sequence[Travelling], *made: Any) -> Placed:
+    """A Placed in another process, which may load the level kinds that the first one knows."""
+    arrive(kinds)
+    return Placed(*made)
 
 
 @functools.lru_cache(_OPEN)

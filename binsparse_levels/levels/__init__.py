@@ -1,18 +1,18 @@
 """Level kinds, one file each. A further kind is a file and a line here."""
 
 from .band import Band as Band
-from .base import LEVELS as LEVELS
 from .base import ArraySpec as ArraySpec
 from .base import Level as Level
 from .base import Place as Place
 from .base import places as places
-from .base import register as register
 from .bitmap import Bitmap as Bitmap
 from .bits import Bits as Bits
 from .dense import Dense as Dense
 from .dense import full as full
 from .hashed import Hashed as Hashed
 from .n_of_m import NOfM as NOfM
+from .registry import LEVELS as LEVELS
+from .registry import register as register
 from .run import Run as Run
 from .sparse import Sparse as Sparse
 from .sparse import listing as listing

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import ArrayError, Problem, raise_if
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, moved, register, wrong_lengths
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, moved, wrong_lengths
 from .positions import (
     Array,
     Positions,
@@ -31,6 +31,7 @@ from .positions import (
     ranges,
     through,
 )
+from .registry import register
 from .sparse import fibers_of, pointer_problems, pointers_to, refuse_outside
 
 

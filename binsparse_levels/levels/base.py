@@ -1,4 +1,4 @@
-"""What a level kind is: a relation (p, i_0 … i_{r-1}) ↔ q, and the registry of the kinds.
+"""What a level kind is: a relation (p, i_0 … i_{r-1}) ↔ q.
 
 `p` is a position of the level itself: the number of a fiber. The `i` are coordinates in the dimensions of the level.
 `q` is a position of the level below. Every method takes the same names:
@@ -58,6 +58,7 @@ class Owners(NamedTuple):
         return np.repeat(np.arange(len(self.fibers)), self.counts) if self.numbers is None else self.numbers
 
 
+OWN = __name__.partition(".")[0]  # the name of this package
 MAX_RANK = 2**16  # an upper bound of `Limits.rank`: some objects are made for each dimension
 
 # What the fused pass does with a dimension: of a dense level, the first of a sparse level, another one of the same.
@@ -90,6 +91,9 @@ class Level(ABC):
     ----------------
     kind: the name, in the notation and as `level_desc` in a descriptor.
     specified: whether the Binsparse specification has the kind. Others are stored under an extension name.
+    package: where the kind comes from, in its stored name; by default the top-level package of the class's module.
+    version: of the layout of the arrays. A file of another version is refused. Of a class of a program or a notebook
+        that says none, the text of `build` and `expand` counts.
     ordered: whether a fiber is listed in lexicographic order.
     unique: whether a fiber lists no coordinate twice. Every kind does; a law holds it to that.
     monotone: whether the children of a fiber come before those of the next fiber.
@@ -106,6 +110,8 @@ class Level(ABC):
 
     kind: ClassVar[str]
     specified: ClassVar[bool] = False
+    package: ClassVar[str] = ""
+    version: ClassVar[int] = 0
     min_rank: ClassVar[int] = 1
     max_rank: ClassVar[int] = MAX_RANK
     ordered: ClassVar[bool] = True
@@ -133,12 +139,27 @@ class Level(ABC):
         settings = [f"{name}={value}" for name, value in self.params().items()]
         if self.rank != 1 or settings:
             settings.insert(0, str(self.rank))
-        return f"{self.kind}({', '.join(settings)})" if settings else self.kind
+        from .registry import notation
+
+        return f"{notation(self)}({', '.join(settings)})" if settings else notation(self)
+
+    @classmethod
+    def package_name(cls) -> str:
+        """The package that the kind comes from; `__main__` for a class of a program or a notebook."""
+        return cls.package or cls.__module__.partition(".")[0]
 
     @classmethod
     def level_desc(cls) -> str:
         """The name of the kind in a descriptor. Other parsers refuse names beyond the specification."""
-        return cls.kind if cls.specified else f"binsparse_levels:{cls.kind}"
+        package = cls.package_name()
+        return cls.kind if cls.specified and package == OWN else f"{package}:{cls.kind}"
+
+    def stored(self) -> dict[str, Any]:
+        """The JSON object of the level, without the level below."""
+        from .registry import layout
+
+        version = {} if self.package_name() == OWN else {"version": layout(type(self))}
+        return {"level_desc": self.level_desc(), "rank": self.rank, **self.params(), **version}
 
     @classmethod
     def samples(cls) -> tuple[Level, ...]:
@@ -449,18 +470,3 @@ def _places(levels: tuple[Level, ...], dims: tuple[int, ...]) -> tuple[Place, ..
         found.append(Place(level, dims[depth : depth + level.rank], depth, arrays))
         depth += level.rank
     return tuple(found)
-
-
-LEVELS: dict[str, type[Level]] = {}
-
-
-def register(kind: type[Level]) -> type[Level]:
-    """Class decorator: make a kind known under its name. Raises FormatError."""
-    if not kind.unique:
-        what = "lists a coordinate of a fiber twice; a coordinate has one child, so let the level below hold both"
-        raise FormatError(Problem(kind.kind, what))
-    if LEVELS.setdefault(kind.kind, kind) is not kind:
-        raise FormatError(
-            f"a level kind {kind.kind!r} is registered already by {LEVELS[kind.kind]!r}; choose another name"
-        )
-    return kind

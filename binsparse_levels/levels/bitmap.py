@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import kernels, parallel
 from ..errors import Problem
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, moved, register, wrong_lengths
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, moved, wrong_lengths
 from .positions import (
     Array,
     Positions,
@@ -33,6 +33,7 @@ from .positions import (
     number_cells,
     owners_of_cells,
 )
+from .registry import register
 
 
 @register

@@ -16,9 +16,10 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import Problem
-from .base import Arrays, ArraySpec, Built, Counted, moved, register, wrong_lengths
+from .base import Arrays, ArraySpec, Built, Counted, moved, wrong_lengths
 from .bitmap import Bitmap
 from .positions import Array, Positions, as_array, cells, items_at, loop_cells
+from .registry import register
 
 
 @register

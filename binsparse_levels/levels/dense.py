@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from ..errors import Problem
-from .base import DENSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, Split, register
+from .base import DENSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, Split
 from .positions import (
     Array,
     Positions,
@@ -29,6 +29,7 @@ from .positions import (
     number_cells,
     owners_of_cells,
 )
+from .registry import register
 
 
 @register

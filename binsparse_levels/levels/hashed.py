@@ -19,8 +19,9 @@ import numpy as np
 
 from .. import kernels
 from ..errors import ArrayError, Problem
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, moved, register, wrong_lengths
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, moved, wrong_lengths
 from .positions import Array, Positions, Window, as_array, below_fibers, children_of, in_ranges, inside, items_at
+from .registry import register
 from .sparse import bisect, fibers_of, pointer_problems, pointers_to, refuse_outside
 
 

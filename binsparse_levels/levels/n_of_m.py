@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import ArrayError, FormatError, Problem
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, register, wrong_lengths
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, wrong_lengths
 from .positions import (
     Array,
     Positions,
@@ -29,6 +29,7 @@ from .positions import (
     list_cells,
     owners_of_cells,
 )
+from .registry import register
 
 
 @register

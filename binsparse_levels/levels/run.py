@@ -20,7 +20,7 @@ import numpy as np
 
 from .. import kernels
 from ..errors import Problem
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, register, wrong_lengths
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, wrong_lengths
 from .positions import (
     Array,
     Positions,
@@ -35,6 +35,7 @@ from .positions import (
     through,
     times,
 )
+from .registry import register
 from .sparse import bisect, check_listed_in_parts, listed_above, pointer_problems, pointers_to, refuse_outside
 
 

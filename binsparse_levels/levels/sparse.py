@@ -34,7 +34,6 @@ from .base import (
     Owners,
     Split,
     moved,
-    register,
     wrong_lengths,
 )
 from .positions import (
@@ -53,6 +52,7 @@ from .positions import (
     slots,
     words,
 )
+from .registry import register
 
 _FEW_FIBERS = 16  # up to this number, the ends of a window are searched in each fiber; else fibers are read whole
 _AT_ONCE = 512  # items of a file that are read at once, because a search would read more often

@@ -3,14 +3,13 @@
 import re
 import sys
 
-import kinds
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from binsparse_levels import ArrayError, FormatError, Problem, Sparse, Tensor, pack_dense, testing
-from binsparse_levels.levels import LEVELS, register
+from binsparse_levels.levels import LEVELS
 
 
 @pytest.mark.parametrize("level", [level for kind in LEVELS.values() for level in kind.samples()], ids=str)
@@ -37,16 +36,6 @@ def test_the_tree_that_a_module_draws_is_that_of_its_matrix(kind):
 @given(testing.formats(max_rank=6))
 def test_stored_names_are_distinct(format):
     testing.check_names(format)
-
-
-def test_a_name_is_registered_once():
-    class Other(kinds.Backwards):
-        pass
-
-    with pytest.raises(FormatError, match="registered already"):
-        register(Other)
-    register(kinds.Backwards)
-    assert LEVELS["backwards"] is kinds.Backwards
 
 
 @pytest.mark.parametrize("rank", [0, -1, True, 1.0, "1", None])

@@ -1,0 +1,181 @@
+"""The known kinds of level: by name in the notation, by package and name in files; how other processes get them.
+
+Two packages may have kinds of one name. Then the notation of each is `package:kind`.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import hashlib
+import importlib
+import inspect
+import os
+import re
+import textwrap
+from collections.abc import Iterable
+from dataclasses import fields
+from importlib.metadata import EntryPoint, entry_points
+from types import CodeType
+from typing import Any, NamedTuple
+
+from ..errors import FormatError, Problem
+from .base import OWN, Level
+
+LEVELS: dict[str, type[Level]] = {}  # by name in the notation
+
+ENTRY_POINTS = "binsparse_levels.levels"  # the group in which packages name their kinds
+ALLOWED = "BINSPARSE_LEVELS_PLUGINS"  # an environment variable: packages that worker processes may import
+_away: dict[str, str] = {}  # the packages of kinds that another process knows, and this one may not load
+_RESERVED = ("level", "level_desc", "version")  # keys of a level in a file
+
+
+def register(kind: type[Level]) -> type[Level]:
+    """Class decorator: make a kind known. The same class defined again, as by a cell of a notebook, takes its place.
+
+    Raises FormatError for another class of the same package with that name, and for a name of this package.
+    """
+    if not kind.unique:
+        what = "lists a coordinate of a fiber twice; a coordinate has one child, so let the level below hold both"
+        raise FormatError(Problem(kind.kind, what))
+    if taken := [field.name for field in fields(kind) if field.name in _RESERVED]:
+        raise FormatError(Problem(kind.kind, f"a parameter cannot have the name {taken[0]!r}; choose another name"))
+    alike = {name: other for name, other in LEVELS.items() if other.kind == kind.kind and not _is_again(kind, other)}
+    for other in alike.values():
+        if other.package_name() in (OWN, kind.package_name()):
+            what = f"a level kind {kind.kind!r} is registered already by {other!r}; choose another name"
+            raise FormatError(what)
+    known = [other for other in LEVELS.values() if other.kind != kind.kind] + [*alike.values(), kind]
+    LEVELS.clear()
+    LEVELS.update({_notation(each, known): each for each in known})
+    return kind
+
+
+def _is_again(kind: type[Level], other: type[Level]) -> bool:
+    return (kind.__module__, kind.__qualname__) == (other.__module__, other.__qualname__)
+
+
+def _notation(kind: type[Level], known: Iterable[type[Level]]) -> str:
+    return kind.level_desc() if sum(other.kind == kind.kind for other in known) > 1 else kind.kind
+
+
+def notation(level: Level) -> str:
+    """The name of the kind in the notation.
+
+    >>> notation(LEVELS["sparse"]())
+    'sparse'
+    """
+    return _notation(type(level), LEVELS.values())
+
+
+def kind_named(name: str) -> type[Level] | None:
+    """The kind of a name in the notation, in any case; None for an unknown name.
+
+    Raises FormatError for a name that several packages have.
+    """
+    for each in (name, name.lower()):
+        alike = [kind for kind in LEVELS.values() if each in (kind.kind, kind.level_desc())]
+        if len(alike) > 1:
+            both = " and ".join(sorted(kind.level_desc() for kind in alike))
+            raise FormatError(f"{each!r} is the name of {both}; write one of these")
+        if alike:
+            return alike[0]
+        if each in _away:
+            raise FormatError(f"{each!r} is no level kind here; {_remedy(_away[each], each)}")
+    return None
+
+
+def kind_stored(desc: str, version: object) -> type[Level]:
+    """The kind of a `level_desc` in a file. Raises FormatError that says how to load it.
+
+    Files of before kinds had packages say `binsparse_levels:NAME` for all of them, and no version.
+    """
+    package, colon, name = desc.partition(":")
+    alike = [kind for kind in LEVELS.values() if kind.level_desc() == desc]
+    old = [] if alike or package != OWN else [kind for kind in LEVELS.values() if kind.kind == name]
+    if len(old) > 1:
+        both = " and ".join(sorted(kind.level_desc() for kind in old))
+        raise FormatError(f"{desc!r} may be {both}; load the package that wrote it alone")
+    if not alike + old:
+        raise FormatError(f"unknown level kind {desc!r:.80}; {_remedy(package, name) if colon else _known()}")
+    (kind,) = alike + old
+    if alike and package != OWN and version != layout(kind):
+        what = f"{desc!r} has the layout {version!r:.40}, and the loaded kind has {layout(kind)!r}"
+        if package == "__main__":
+            raise FormatError(f"{what}; run the definition that wrote it, or set the same `version` in both")
+        raise FormatError(f"{what}; install the release of {package} that wrote it")
+    return kind
+
+
+@functools.cache
+def layout(kind: type[Level]) -> int | str:
+    """The version of the kind's arrays. Nobody counts versions in a program: there it is a checksum of the code."""
+    if kind.version or kind.package_name() != "__main__":
+        return kind.version
+    text = "".join(map(_text, (kind.build, kind.expand)))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _text(function: Any) -> str:
+    """What a function does, without comments and layout where its source is known."""
+    try:
+        return ast.dump(ast.parse(textwrap.dedent(inspect.getsource(function))))
+    except (OSError, TypeError, SyntaxError):
+        code = function.__code__
+        return repr((code.co_code, code.co_names, [x for x in code.co_consts if not isinstance(x, CodeType)]))
+
+
+def _known() -> str:
+    return f"known are element, {', '.join(kind.level_desc() for kind in LEVELS.values())}"
+
+
+def _remedy(package: str, name: str) -> str:
+    if package == "__main__":
+        return "the program or notebook that wrote it defines it; run that definition first, or move it to a package"
+    if package == OWN:
+        return f"{_known()}; a plug-in may provide it: load_plugins({name!r:.40})"
+    there = _points(package)
+    how = f"load_plugins({there[0].name!r:.40})" if there else f"install and import {package[:40]}"
+    return f"the package {package[:40]!r} provides it: {how}; in worker processes, name it in {ALLOWED}"
+
+
+def _points(package: str) -> list[EntryPoint]:
+    """The entry points of level kinds that lie in a package."""
+    return [point for point in entry_points(group=ENTRY_POINTS) if re.split("[.:]", point.value)[0] == package]
+
+
+class Travelling(NamedTuple):
+    """What another process is told of a kind: no code, and no place of code."""
+
+    package: str
+    kind: str
+    version: int | str
+
+
+def travelling() -> tuple[Travelling, ...]:
+    """The kinds of other packages that this process knows."""
+    kinds = (kind for kind in LEVELS.values() if kind.package_name() != OWN)
+    return tuple(Travelling(kind.package_name(), kind.kind, layout(kind)) for kind in kinds)
+
+
+def arrive(kinds: Iterable[Travelling]) -> None:
+    """Make the kinds of another process known in this one, as far as this one may import their packages.
+
+    It imports what an installed package names as an entry point, and packages that the environment variable
+    BINSPARSE_LEVELS_PLUGINS lists, with commas between. Who needs another kind is told what to do.
+    """
+    allowed = {name.strip() for name in os.environ.get(ALLOWED, "").split(",")} - {"", "__main__"}
+    known = {kind.level_desc() for kind in LEVELS.values()}
+    for package, kind, _ in kinds:
+        if f"{package}:{kind}" in known:
+            continue
+        for point in _points(package):
+            found = point.load()
+            if isinstance(found, type) and issubclass(found, Level) and found.kind == kind:
+                register(found)
+        if package in allowed:
+            with contextlib.suppress(ModuleNotFoundError):
+                importlib.import_module(package)
+        if not any(other.level_desc() == f"{package}:{kind}" for other in LEVELS.values()):
+            _away[kind] = package

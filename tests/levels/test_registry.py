@@ -1,0 +1,161 @@
+"""Kinds of other packages: names in the notation and in files, versions, and other processes."""
+
+import json
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import kinds
+import pytest
+
+from binsparse_levels import BinsparseError, FormatError, build, pack, parse_format, read, write
+from binsparse_levels.levels import LEVELS, Sparse, register
+from binsparse_levels.levels.registry import Travelling, arrive, layout, travelling
+
+
+@pytest.fixture(autouse=True)
+def known():
+    """What a test registers is forgotten."""
+    before = dict(LEVELS)
+    yield
+    LEVELS.clear()
+    LEVELS.update(before)
+
+
+def kind(package, name="tangle", **more):
+    return type(name.title(), (kinds.Backwards,), {"kind": name, "package": package, "__module__": package, **more})
+
+
+def stored_by(level):
+    """A file of a tensor in this kind."""
+    register(level)
+    stored = {}
+    write(stored, pack([[0, 1], [2, 0]], [1.0, 2.0], (2, 3), f"dense, {level.kind}"))
+    LEVELS.pop(level.kind)
+    return stored
+
+
+def test_two_packages_have_a_kind_of_one_name():
+    first, second = kind("east"), kind("west", ordered=True)
+    stored = stored_by(first)
+    register(second)
+    with pytest.raises(BinsparseError, match="unknown level kind 'east:tangle'; the package 'east' provides it"):
+        read(stored)
+    assert str(parse_format("dense, tangle")) == "dense, tangle(1, base=0)"
+    register(first)
+    assert type(read(stored).format.levels[1]) is first
+    with pytest.raises(FormatError, match="east:tangle and west:tangle; write one of these"):
+        parse_format("dense, tangle")
+    for each in (first, second):
+        format = parse_format(f"dense, {each.package}:tangle(1, base=2)")
+        assert type(format.levels[1]) is each
+        assert str(format) == f"dense, {each.package}:tangle(1, base=2)"
+        assert parse_format(str(format)) == format == parse_format(format.custom())
+    assert register(first) is first
+
+
+@pytest.mark.parametrize("name", ["tangle", "sparse", "bitmap"])
+def test_a_name_of_a_package_is_taken_once(name):
+    register(kind("east"))
+    with pytest.raises(FormatError, match="registered already"):
+        register(kind("east", name, __qualname__="Other"))
+
+
+def test_a_class_that_is_defined_again_takes_its_place():
+    register(kind("east"))
+    again = register(kind("east", ordered=True))
+    assert LEVELS["tangle"] is again
+
+
+def test_files_of_before_kinds_had_packages():
+    stored = stored_by(kind("east"))
+    (key,) = [key for key, x in stored.items() if "east:tangle" in str(x)]
+    text = json.dumps(stored[key])
+    assert '"version": 0' in text
+    old = json.loads(text.replace(', "version": 0', "").replace("east:", "binsparse_levels:"))
+    with pytest.raises(BinsparseError, match=r"load_plugins\('tangle'\)"):
+        read({**stored, key: old})
+    register(kind("east"))
+    assert read({**stored, key: old}).equals(read(stored))
+    register(kind("west"))
+    with pytest.raises(BinsparseError, match="may be east:tangle and west:tangle"):
+        read({**stored, key: old})
+
+
+def test_another_version_of_the_layout_is_refused():
+    stored = stored_by(kind("east", version=2))
+    register(kind("east", version=3))
+    with pytest.raises(BinsparseError, match="has the layout 2, and the loaded kind has 3; install"):
+        read(stored)
+
+
+def test_the_layout_of_a_class_of_a_program_is_its_code():
+    first = kind("__main__", build=lambda self: 1)
+    second = kind("__main__", build=lambda self: 2)
+    assert layout(first) != layout(second)
+    stored = stored_by(kind("__main__"))
+    with pytest.raises(BinsparseError, match="program or notebook that wrote it defines it"):
+        read(stored)
+    register(kind("__main__", expand=lambda self: 3))
+    with pytest.raises(BinsparseError, match="run the definition that wrote it"):
+        read(stored)
+
+
+def test_what_is_no_kind():
+    with pytest.raises(FormatError, match="lists a coordinate of a fiber twice"):
+        register(kind("east", unique=False))
+
+    class Version(Sparse):
+        version: int = 3
+        __annotations__ = {"version": int}
+
+    import dataclasses
+
+    with pytest.raises(FormatError, match="cannot have the name 'version'"):
+        register(dataclasses.dataclass(frozen=True)(Version))
+
+
+PLUGIN = """
+from dataclasses import dataclass
+from typing import ClassVar
+from binsparse_levels.levels import Sparse, register
+
+@register
+@dataclass(frozen=True)
+class Fig(Sparse):
+    kind: ClassVar[str] = "fig"
+    specified: ClassVar[bool] = False
+
+    def fused(self):
+        return None
+
+    def join(self):
+        return None
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("allowed", [True, False])
+def test_workers_load_the_kinds_that_they_may(tmp_path, monkeypatch, allowed):
+    (tmp_path / "fruits.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("BINSPARSE_LEVELS_PLUGINS", "fruits, others" if allowed else "others")
+    __import__("fruits")
+    tensor = pack([[0, 1], [2, 0]], [1.0, 2.0], (2, 3), "dense, fig")
+    write(tmp_path / "a.h5", tensor)
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        if allowed:
+            build(tmp_path / "a.h5", tmp_path / "b.zarr", (2, 3), "dense, fig", client=pool)
+            assert read(tmp_path / "b.zarr").equals(tensor)
+        else:
+            with pytest.raises(BinsparseError, match="BINSPARSE_LEVELS_PLUGINS"):
+                build(tmp_path / "a.h5", tmp_path / "b.zarr", (2, 3), "dense, fig", client=pool)
+    sys.modules.pop("fruits")
+
+
+def test_nothing_travels_but_names():
+    register(kind("east", version=4))
+    assert Travelling("east", "tangle", 4) in travelling()
+    arrive([Travelling("nowhere", "nothing", 1), Travelling("os", "path", 1)])
+    assert "nothing" not in LEVELS
