@@ -156,6 +156,18 @@ def lazy(
     return _Function(shape, dtype, read, gather, verify, nbytes, chunk, keep)
 
 
+def apart(array: Array, copy: bool = True) -> Array:
+    """The array, or a copy if somebody may still write to it. Kernels index memory with what stands in arrays.
+
+    copy: False leaves it as it is, for values, which index nothing.
+
+    >>> given = np.arange(3)
+    >>> np.shares_memory(given, apart(given))
+    False
+    """
+    return np.array(array) if copy and array.flags.writeable else array
+
+
 def cut(array: Sliceable, start: int, length: int) -> LazyArray:
     """A section of an array.
 

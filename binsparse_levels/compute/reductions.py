@@ -103,7 +103,7 @@ def reduce(
     """
     if not isinstance(how, str) or how not in _KEPT:
         raise OptionError(Problem("how", f"{how!r:.40} is no reduction; choose one of {', '.join(_KEPT)}"))
-    return _reduced(as_tensor(tensor), axis, (how,), cells, dtype, memory, limits)[0]
+    return _reduced(as_tensor(tensor, copy=False), axis, (how,), cells, dtype, memory, limits)[0]
 
 
 @within_memory
@@ -132,7 +132,7 @@ def statistics(
     >>> found.max.tolist(), found.count.tolist()
     ([3.0, 6.0], [1, 2])
     """
-    return Statistics(*_reduced(as_tensor(tensor), axis, Statistics._fields, cells, None, memory, limits))
+    return Statistics(*_reduced(as_tensor(tensor, copy=False), axis, Statistics._fields, cells, None, memory, limits))
 
 
 def _reduced(

@@ -199,7 +199,7 @@ def foreach(
     if not kernels.jit.is_compiled(body):  # type: ignore[no-untyped-call]
         what = f"expected a function compiled by numba, got {type(body).__name__}; decorate it with @numba.njit"
         raise OptionError(Problem("body", what))
-    tensor, number, allowed = as_tensor(tensor), _checked_threads(threads), checked_memory(memory)
+    tensor, number, allowed = as_tensor(tensor, copy=False), _checked_threads(threads), checked_memory(memory)
     read = blocks(tensor, allowed, 0)
     whole = walkable(tensor) if read is None else tensor
     order = whole.format.order if read is None else tuple(range(tensor.ndim))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, LazyArray, Pieces, lazy
+from ..arrays import Array, LazyArray, Pieces, apart, lazy
 from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
@@ -21,7 +21,7 @@ KEY = "binsparse"
 
 
 class MemoryReader:
-    """Whole arrays are not copied, except memory-mapped ones, which another process may change."""
+    """Whole arrays are not copied, except those that the caller, or by a memory map another process, may change."""
 
     def __init__(self, mapping: Mapping[str, Any], limits: Limits) -> None:
         self._mapping = mapping
@@ -49,7 +49,7 @@ class MemoryReader:
 
         def read(start: int, stop: int) -> Array:
             whole = stop - start == array.size and not _is_mapped(array)
-            return array if whole else np.array(array[start:stop])
+            return apart(array) if whole else np.array(array[start:stop])
 
         return lazy(array.shape, array.dtype, read)
 

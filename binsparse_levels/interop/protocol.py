@@ -17,13 +17,16 @@ from ..tensors.validation import checked_array
 
 
 @within_memory
-def from_binsparse(other: Any) -> Tensor:
+def from_binsparse(other: Any, *, copy: bool = True) -> Tensor:
     """Make a Tensor of an object that implements the protocol. The protocol is a draft and may change.
 
     Parameters
     ----------
-    other : an object with the methods `__binsparse_descriptor__` and `__binsparse__`. Its arrays are shared, and
+    other : an object with the methods `__binsparse_descriptor__` and `__binsparse__`. Its arrays are
         checked in full.
+    copy : with False the values are shared, so that the tensor changes with them. Index and pointer arrays are always
+        copied, because kernels index memory with them.
+        Arrays that are read-only are not copied.
 
     Raises
     ------
@@ -43,5 +46,8 @@ def from_binsparse(other: Any) -> Tensor:
     mapping = {
         name: array if isinstance(array, np.ndarray) else checked_array(array, name) for name, array in arrays.items()
     }
+    if not copy and "values" in mapping:
+        mapping["values"] = mapping["values"].view()
+        mapping["values"].flags.writeable = False
     with reading({**mapping, "binsparse": header}, None, DEFAULT_LIMITS) as reader:
         return Loading(reader, DEFAULT_LIMITS, False).tensor("full")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arrays import apart
 from ..errors import needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import IndexMap
@@ -72,14 +73,20 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, cop
 
 @within_memory
 def from_sparse(
-    array: sparse.SparseArray, format: FormatLike | None = None, *, attributes: Mapping[str, Any] | None = None
+    array: sparse.SparseArray,
+    format: FormatLike | None = None,
+    *,
+    copy: bool = True,
+    attributes: Mapping[str, Any] | None = None,
 ) -> Tensor:
     """Convert a COO, GCXS or DOK to a Tensor with its fill value.
 
     Parameters
     ----------
-    array : a GCXS of rank 2 shares its arrays if they are in order. Duplicates are summed.
+    array : of any class. Duplicates are summed.
     format : by default a GCXS of rank 2 becomes CSR or CSC, and others a list of coordinates.
+    copy : with False the values of a GCXS of rank 2 are shared, so that the tensor changes with them. Index and
+        pointer arrays are always copied, because kernels index memory with them.
     attributes : as for Tensor.
 
     >>> import sparse
@@ -93,7 +100,7 @@ def from_sparse(
     if not isinstance(array, sparse.SparseArray):
         raise TypeError(f"expected an array of pydata/sparse, got {qualified(array)}; call as_tensor")
     if isinstance(array, sparse.GCXS) and array.ndim == 2 and array.compressed_axes in ((0,), (1,)):
-        made = _sorted(array, "CSR" if array.compressed_axes == (0,) else "CSC", array.shape, attributes)
+        made = _sorted(array, "CSR" if array.compressed_axes == (0,) else "CSC", array.shape, copy, attributes)
         return made if format is None else made.convert(format)
     listed = array if isinstance(array, sparse.COO) else array.asformat("coo")
     target = coordinates(listed.ndim) if format is None else format
@@ -102,8 +109,8 @@ def from_sparse(
 
 
 @within_memory
-def from_gcxs(array: sparse.GCXS, *, attributes: Mapping[str, Any] | None = None) -> Tensor:
-    """Convert a GCXS of any rank to a Tensor that shares its arrays: CSR through a map that groups the dimensions.
+def from_gcxs(array: sparse.GCXS, *, copy: bool = True, attributes: Mapping[str, Any] | None = None) -> Tensor:
+    """Convert a GCXS of any rank to a Tensor: CSR through a map that groups the dimensions.
 
     Rank 0 and 1, which the library does not compress, become a list of entries. Entries out of order are sorted, and
     duplicates are summed.
@@ -111,6 +118,8 @@ def from_gcxs(array: sparse.GCXS, *, attributes: Mapping[str, Any] | None = None
     Parameters
     ----------
     array : a sparse.GCXS.
+    copy : with False the values are shared, so that the tensor changes with them. Index and pointer arrays are always
+        copied, because kernels index memory with them.
     attributes : as for Tensor.
 
     Raises ArrayError for arrays that contradict each other.
@@ -127,17 +136,19 @@ def from_gcxs(array: sparse.GCXS, *, attributes: Mapping[str, Any] | None = None
         raise TypeError(f"expected a GCXS of pydata/sparse, got {qualified(array)}; call from_sparse")
     rows = tuple(array.compressed_axes or ())
     if not rows:
-        return from_sparse(array, attributes=attributes)
+        return from_sparse(array, copy=copy, attributes=attributes)
     rest = [k for k in range(array.ndim) if k not in rows]
     map = IndexMap.grouping(array.shape, [*rows, *rest], [len(rows)])
-    return _sorted(array, "CSR", map.stored_shape, attributes).with_map(map)
+    return _sorted(array, "CSR", map.stored_shape, copy, attributes).with_map(map)
 
 
-def _sorted(array: sparse.GCXS, format: str, shape: Sequence[int], attributes: Mapping[str, Any] | None) -> Tensor:
-    """A Tensor of the arrays of a GCXS: shared if they are in order, else sorted, with duplicates summed."""
-    arrays = {"pointers_to_1": array.indptr, "indices_1": array.indices}
+def _sorted(
+    array: sparse.GCXS, format: str, shape: Sequence[int], copy: bool, attributes: Mapping[str, Any] | None
+) -> Tensor:
+    """A Tensor of the arrays of a GCXS; if they are not in order, they are sorted, and duplicates summed."""
+    arrays = {"pointers_to_1": apart(array.indptr), "indices_1": apart(array.indices)}
     options = {"fill_value": array.fill_value, "attributes": attributes}
-    return sorted_tensor(format, shape, arrays, array.data, duplicates="sum", **options)
+    return sorted_tensor(format, shape, arrays, apart(array.data, copy), duplicates="sum", **options)
 
 
 def _grouped(tensor: Tensor) -> tuple[tuple[int, ...], Tensor] | None:

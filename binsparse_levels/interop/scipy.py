@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arrays import apart
 from ..errors import FormatError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..tensors.foreign import owned, qualified
@@ -69,14 +70,17 @@ def from_scipy(
     matrix: scipy.sparse.sparray | scipy.sparse.spmatrix,
     format: FormatLike | None = None,
     *,
+    copy: bool = True,
     attributes: Mapping[str, Any] | None = None,
 ) -> Tensor:
     """Convert a sparse array or matrix of scipy to a Tensor.
 
     Parameters
     ----------
-    matrix : of any format. Canonical csr and csc arrays are shared; others are sorted, and duplicates are summed.
+    matrix : of any format. Entries that are not in order are sorted, and duplicates are summed.
     format : by default csr becomes CSR, csc becomes CSC, and others a list of coordinates.
+    copy : with False the values of csr and csc are shared, so that the tensor changes with them. Index and
+        pointer arrays are always copied, because kernels index memory with them.
     attributes : as for Tensor.
 
     Raises
@@ -96,12 +100,11 @@ def from_scipy(
     options: dict[str, Any] = {"duplicates": "sum", "fill_value": 0, "attributes": attributes}
     if matrix.format in ("csr", "csc") and matrix.ndim == 2:
         name = matrix.format.upper()
-        arrays = {"pointers_to_1": matrix.indptr, "indices_1": matrix.indices}
         # In scipy the arrays may be longer than the last pointer, and the flag for canonical form may be wrong.
         sound = np.ndim(matrix.indptr) == 1 and len(matrix.indptr) and matrix.indptr.dtype.kind in "iu"
         stored = int(matrix.indptr[-1]) if sound else len(matrix.data)
-        arrays["indices_1"] = arrays["indices_1"][:stored]
-        made = sorted_tensor(name, matrix.shape, arrays, matrix.data[:stored], **options)
+        arrays = {"pointers_to_1": apart(matrix.indptr), "indices_1": apart(matrix.indices[:stored])}
+        made = sorted_tensor(name, matrix.shape, arrays, apart(matrix.data[:stored], copy), **options)
         return made if format is None else made.convert(format)
     listed = matrix.tocoo(copy=False)
     coords = listed.coords if hasattr(listed, "coords") else (listed.row, listed.col)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import apart
 from ..errors import FormatError, Problem, needing, within_memory
 from ..formats.format import Format, coordinates, in_order, parse_format
 from ..formats.index_map import Digit, IndexMap
@@ -25,8 +26,8 @@ _LAYOUTS = {"coo": "sparse_coo", "csr": "sparse_csr", "csc": "sparse_csc", "bsr"
 
 
 @within_memory
-def from_torch(tensor: torch.Tensor, *, attributes: Mapping[str, Any] | None = None) -> Tensor:
-    """Convert a sparse tensor of torch to a Tensor with the fill value 0. Arrays are shared where that is possible.
+def from_torch(tensor: torch.Tensor, *, copy: bool = True, attributes: Mapping[str, Any] | None = None) -> Tensor:
+    """Convert a sparse tensor of torch to a Tensor with the fill value 0.
 
     Batches become dense levels above, and the dense dimensions of *hybrid* tensors dense levels below.
 
@@ -34,6 +35,8 @@ def from_torch(tensor: torch.Tensor, *, attributes: Mapping[str, Any] | None = N
     ----------
     tensor : of any sparse layout. COO is coalesced first. BSR and BSC are stored through a map, because their blocks
         divide dimensions. A tensor on a device is copied to the processor's memory.
+    copy : with False the values are shared, so that the tensor changes with them. Index and pointer arrays are always
+        copied, because kernels index memory with them.
     attributes : as for Tensor.
 
     Raises
@@ -55,28 +58,28 @@ def from_torch(tensor: torch.Tensor, *, attributes: Mapping[str, Any] | None = N
         if isinstance(tensor, torch.Tensor):
             raise TypeError(f"expected a sparse tensor of torch, got {tensor.layout}; call its to_sparse()")
         raise TypeError(f"expected a sparse tensor of torch, got {qualified(tensor)}; call as_tensor")
-    return _tensor(tensor, layout).with_attributes(attributes)
+    return _tensor(tensor, layout, copy).with_attributes(attributes)
 
 
-def _tensor(tensor: torch.Tensor, layout: str) -> Tensor:
+def _tensor(tensor: torch.Tensor, layout: str, copy: bool) -> Tensor:
     tensor, shape, dense = tensor.detach(), tuple(tensor.shape), tensor.dense_dim()
     if layout == "coo":
         tensor = tensor.coalesce()
-        indices, values = _array(tensor.indices()), _array(tensor.values())
+        indices, values = _array(tensor.indices()), apart(_array(tensor.values()), copy)
         if not len(indices):  # one block of all dimensions, or none
             cells = np.zeros(shape, values.dtype) if not len(values) else values[0]
             return pack_dense(cells, Format(full(dense)), pattern=np.ones(shape, bool))
-        listed = {f"indices_{k}": x for k, x in enumerate(indices)}
+        listed = {f"indices_{k}": apart(x) for k, x in enumerate(indices)}
         return Tensor(_chain(f"sparse({len(indices)})", dense), shape, listed, values.reshape(-1), fill_value=0)
     by_rows = layout in ("csr", "bsr")
     pointers = _array(tensor.crow_indices() if by_rows else tensor.ccol_indices())
     indices = _array(tensor.col_indices() if by_rows else tensor.row_indices())
-    values = _array(tensor.values())
+    values = apart(_array(tensor.values()), copy)
     batch = pointers.ndim - 1
     # In torch, the pointers of each batch start at 0, and all batches have the same number of entries.
     firsts = np.arange(math.prod(shape[:batch])).reshape(*shape[:batch], 1) * indices.shape[-1]
     joined = np.append(0, (pointers + firsts)[..., 1:]) if batch else pointers
-    arrays = {f"pointers_to_{batch + 1}": joined, f"indices_{batch + 1}": indices.reshape(-1)}
+    arrays = {f"pointers_to_{batch + 1}": apart(joined), f"indices_{batch + 1}": apart(indices.reshape(-1))}
     order = [*range(batch), *((batch, batch + 1) if by_rows else (batch + 1, batch)), *range(batch + 2, len(shape))]
     blocked = layout in ("bsr", "bsc")
     format = _chain(f"dense({batch + 1}), sparse", dense + 2 * blocked)

@@ -72,7 +72,7 @@ def write(
     >>> sorted(store)
     ['binsparse', 'indices_1', 'pointers_to_1', 'values']
     """
-    tensor = as_tensor(tensor)
+    tensor = as_tensor(tensor, copy=False)
     target = target_at(path, kind)
     storage = Storage(compression, chunks, shards, checksum)
     if not target.kind.tensors:
@@ -219,7 +219,7 @@ def write_all(
     refuse(target.path, group=target.group)
     if not isinstance(tensors, Mapping):
         raise TypeError(f"expected a mapping from names to tensors, got {tensors!r:.60}")
-    tensors = {name: as_tensor(tensor) for name, tensor in tensors.items()}
+    tensors = {name: as_tensor(tensor, copy=False) for name, tensor in tensors.items()}
     given = {"storage": Storage(compression, chunks), "limits": limits, **target.kind.options}
     target.module.write_all(target.path, tensors, overwrite=overwrite, **given)
 

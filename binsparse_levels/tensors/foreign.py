@@ -14,13 +14,13 @@ from ..errors import within_memory
 from ..formats.format import FormatLike
 from .tensor import Tensor
 
-# The module that the types of a library begin with; the module and the function that take them.
+# The module that the types of a library begin with; the module and the function that take them; whether it can share.
 _DOORS = {
-    "numpy": ("numpy", "from_numpy"),
-    "scipy.sparse": ("scipy", "from_scipy"),
-    "sparse": ("pydata_sparse", "from_sparse"),
-    "torch": ("torch", "from_torch"),
-    "graphblas": ("graphblas", "from_graphblas"),
+    "numpy": ("numpy", "from_numpy", False),
+    "scipy.sparse": ("scipy", "from_scipy", True),
+    "sparse": ("pydata_sparse", "from_sparse", True),
+    "torch": ("torch", "from_torch", True),
+    "graphblas": ("graphblas", "from_graphblas", False),
 }
 _TABLE = "call from_table(table, dims=[…], values=…)"
 # What to do with objects that are no tensors but may hold one.
@@ -39,7 +39,13 @@ _HINTS = {
 
 
 @within_memory
-def as_tensor(thing: Any, format: FormatLike | None = None, *, attributes: Mapping[str, Any] | None = None) -> Tensor:
+def as_tensor(
+    thing: Any,
+    format: FormatLike | None = None,
+    *,
+    copy: bool = True,
+    attributes: Mapping[str, Any] | None = None,
+) -> Tensor:
     """Convert an object of another library to a Tensor. `write`, `append` and `advise` do the same.
 
     Parameters
@@ -47,6 +53,7 @@ def as_tensor(thing: Any, format: FormatLike | None = None, *, attributes: Mappi
     thing : a sparse array or matrix of scipy, an array of pydata/sparse, a dense array of numpy, a sparse tensor of
         torch, a matrix, vector or scalar of GraphBLAS, or an object with the Binsparse protocol. A Tensor stays.
     format : by default the nearest to that of `thing`, as the functions `from_scipy`, `from_sparse` … choose it.
+    copy : as for `from_scipy`.
     attributes : the user's own JSON. By default, a Tensor keeps its own.
 
     Raises
@@ -60,20 +67,20 @@ def as_tensor(thing: Any, format: FormatLike | None = None, *, attributes: Mappi
     Traceback (most recent call last):
     TypeError: expected a Tensor or an array of another library, got list; pass entries to pack, or cells to from_numpy
     """
-    tensor = thing if isinstance(thing, Tensor) else _converted(thing)
+    tensor = thing if isinstance(thing, Tensor) else _converted(thing, copy)
     if attributes is not None:
         tensor = tensor.with_attributes(attributes)
     return tensor if format is None else tensor.convert(format)
 
 
-def _converted(thing: Any) -> Tensor:
+def _converted(thing: Any, copy: bool) -> Tensor:
     for kind in type(thing).__mro__:
         door = _row(_DOORS, kind)
         if door is not None:
-            module, function = door
-            return _called(module, function, thing)
+            module, function, shares = door
+            return _called(module, function, thing, **({"copy": copy} if shares else {}))
     if hasattr(thing, "__binsparse__"):
-        return _called("protocol", "from_binsparse", thing)
+        return _called("protocol", "from_binsparse", thing, copy=copy)
     name = type(thing).__qualname__ if type(thing).__module__ == "builtins" else qualified(thing)
     if isinstance(thing, str | os.PathLike):
         raise TypeError(f"expected a Tensor or an array of another library, got the path {str(thing)!r:.80}; open it")
@@ -105,9 +112,9 @@ def owned(array: Array, tensor: Tensor, copy: bool) -> Array:
     return own
 
 
-def _called(module: str, function: str, thing: Any) -> Tensor:
+def _called(module: str, function: str, thing: Any, **options: Any) -> Tensor:
     home = importlib.import_module(f"{__package__.rpartition('.')[0]}.interop.{module}")
-    made: Tensor = getattr(home, function)(thing)
+    made: Tensor = getattr(home, function)(thing, **options)
     return made
 
 
