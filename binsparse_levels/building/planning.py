@@ -108,7 +108,7 @@ class Plan:
 
     @property
     def metadata(self) -> Metadata:
-        return Metadata(self.fill_value, self.structure, self.attributes, self.descriptor_attributes, map=self.through)
+        return Metadata(self.fill_value, self.attributes, self.descriptor_attributes)
 
     @property
     def bounds(self) -> Limits:

@@ -31,7 +31,9 @@ def join(work: Work, number: int) -> None:
     plan, heads = work.plan, join_heads(work)
     arrays = _encodable(plan, joint(work, heads))
     pieces = {name: in_pieces(array, AT_ONCE) for name, array in arrays.items() if name != "fill_value"}
-    header, encoded = encode_pieces(pieces, plan.parsed, plan.stored_shape, plan.metadata, packed=True)
+    header, encoded = encode_pieces(
+        pieces, plan.parsed, plan.stored_shape, plan.metadata, structure=plan.structure, map=plan.through, packed=True
+    )
     hold_header(header, plan.bounds)
     storage = Storage(**plan.storage)
     if plan.storage.get("shards") is None:  # few files, however large the arrays

@@ -19,7 +19,7 @@ from ..engine.packing import ordered_dims, unpack_tree
 from ..engine.tree import Tree, index_dtype
 from ..errors import FormatError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import FormatLike, coordinates
-from ..formats.index_map import MapLike, parse_map
+from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..io import reading
 from ..io.kinds import Place, in_memory, name_of
 from ..io.reading import check_lazy
@@ -28,6 +28,7 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..system import resident
 from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.foreign import qualified
+from ..tensors.held import Mapped, Stored
 from ..tensors.tensor import Tensor
 from ..tensors.validation import (
     check_duplicates,
@@ -113,7 +114,7 @@ def convert(
     with scratch(target) as folder, _begun(folder, plan, entries) as work:
         running.run(work, client, progress)
         rest = {"progress": progress, "overwrite": overwrite, "limits": limits, **options}
-        _write_joined(work, "pack", target, opened._metadata, one, rest)
+        _write_joined(work, "pack", target, opened._metadata, one, rest, tensor.structure, opened.map)
 
 
 @within_memory
@@ -215,24 +216,35 @@ def write_from(
                 stage = "pack"
                 running.run(work, None, progress)
             metadata = replace(plan.metadata, labels=None if rows is None else rows.labels())
-            _write_joined(work, stage, path, metadata, None, {"progress": progress, **rest})
+            seen = plan.structure, plan.through
+            _write_joined(work, stage, path, metadata, None, {"progress": progress, **rest}, *seen)
 
 
 def _whole(plan: Plan, columns: list[Array]) -> Tensor:
     """The tensor of these columns."""
     order = plan.parsed.order
     tree = trees.packed(plan, plan.parsed.levels, columns, plan.dims, [0] * len(order))
-    return Tensor._trusted(plan.parsed, plan.stored_shape, tree, plan.metadata)
+    stored = Stored(plan.parsed, tree, plan.bounds, plan.structure)
+    return Tensor._of(stored if plan.through is None else Mapped(stored, plan.through), plan.metadata)
 
 
 def _write_joined(
-    work: Work, stage: str, target: Place, metadata: Metadata, one: Array | None, given: Mapping[str, Any]
+    work: Work,
+    stage: str,
+    target: Place,
+    metadata: Metadata,
+    one: Array | None,
+    given: Mapping[str, Any],
+    structure: str | None,
+    map: IndexMap | None,
 ) -> None:
     """Write the trees that a stage has left as one tensor, in pieces. one: the value of an iso tensor."""
     plan = work.plan
     arrays = trees.joint(work, trees.join_heads(work, stage), stage)
     pieces = {name: in_pieces(array, joining.AT_ONCE) for name, array in arrays.items()}
-    header, encoded = encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, one=one, packed=True)
+    header, encoded = encode_pieces(
+        pieces, plan.parsed, plan.stored_shape, metadata, structure=structure, map=map, one=one, packed=True
+    )
     write_pieces(target, header, encoded, **given)
 
 

@@ -24,7 +24,7 @@ from ..levels import listing
 from ..levels.positions import Array
 from ..limits import as_integer
 from ..tensors.foreign import as_tensor
-from ..tensors.mapping import Through
+from ..tensors.held import Mapped
 from ..tensors.tensor import Tensor
 from .nest import Leaf, is_told
 from .store import Nest, compiled
@@ -52,9 +52,8 @@ def blocks(tensor: Tensor, memory: int, used: int) -> Iterator[Tree] | None:
 
     The dimensions of a block are those of the tensor. memory: bytes, of which the result takes `used`.
     """
-    held = tensor._held.stored._held if isinstance(tensor._held, Through) else tensor._held
-    viewed = isinstance(tensor._held, Through) and tensor._held.view is not None
-    if viewed or not isinstance(held, Tree) or not held.lazy or not tensor.ndim:
+    held = tensor._source
+    if tensor._held.viewed or not held.lazy or not tensor.ndim:
         return None
     each = 16 * (len(held.dims) + tensor.ndim) + 4 * held.values.dtype.itemsize
     size = min(_BLOCK, (memory - used) // each)
@@ -69,8 +68,8 @@ def _read(tensor: Tensor, tree: Tree, block: Block) -> Tree:
     columns, values = read_block(tree, block, narrow)
     order = tensor.stored.format.order
     coords: Sequence[Array] = [columns[order.index(k)] for k in range(len(order))]
-    if isinstance(tensor._held, Through):
-        coords, values = tensor._held._seen(coords, values)
+    if isinstance(tensor._held, Mapped):
+        coords, values = tensor._held.seen(coords, values)
     elif tensor.structure is not None:
         coords, values = expand(tensor.structure, coords, values)
     arrays = {f"indices_{k}": x for k, x in enumerate(coords)}

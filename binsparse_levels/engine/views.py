@@ -1,6 +1,6 @@
-"""Views: a selection of the entries of a tree, and the keys that make a view of a view.
+"""Views: a selection of the entries of a tensor, and the keys that make a selection of a selection.
 
-A view stores one index for each stored dimension (an integer, a range or an array), so creating it is O(ndim).
+A selection has an index for each dimension (an integer, a range or an array), so creating it is O(ndim).
 """
 
 from __future__ import annotations
@@ -20,6 +20,42 @@ from .tree import Tree
 Item: TypeAlias = "int | range | Array"  # of a dimension: one coordinate, some of any step, any in any order
 
 
+class Selection(NamedTuple):
+    """Some cells of a tensor.
+
+    items: the index of each dimension of the tensor. dimensions: the dimension of the tensor at each dimension of the
+    selection; a dimension whose index is an integer is not among them.
+    """
+
+    items: tuple[Item, ...]
+    dimensions: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(self.items[k]) for k in self.dimensions)  # type: ignore[arg-type]
+
+    def everything(self, shape: Sequence[int]) -> bool:
+        """Whether these are all cells of a tensor of that shape, in their order."""
+        return all(isinstance(x, range) and x == range(size) for x, size in zip(self.items, shape, strict=True))
+
+    def permuted(self, axes: Sequence[int]) -> Selection:
+        """The same cells with dimensions in another order."""
+        return self._replace(dimensions=tuple(self.dimensions[k] for k in axes))
+
+    def places(self, coords: Sequence[Any]) -> list[Any]:
+        """The coordinates in the tensor of cells of the selection. coords: integers, or arrays of one shape."""
+        whole: list[Any] = list(self.items)
+        for k, x in zip(self.dimensions, coords, strict=True):
+            item = self.items[k]
+            whole[k] = item.start + item.step * x if isinstance(item, range) else item[x]  # type: ignore[index]
+        return whole
+
+
+def all_of(shape: Sequence[int]) -> Selection:
+    """All cells of a tensor."""
+    return Selection(tuple(range(size) for size in shape), tuple(range(len(shape))))
+
+
 class View(NamedTuple):
     """Some entries of a tree.
 
@@ -33,14 +69,6 @@ class View(NamedTuple):
     dimensions: tuple[int, ...]
     order: tuple[int, ...]
     structure: str | None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(len(self.items[k]) for k in self.dimensions)  # type: ignore[arg-type]
-
-    def permuted(self, axes: Sequence[int]) -> View:
-        """The same entries with dimensions in another order."""
-        return self._replace(dimensions=tuple(self.dimensions[k] for k in axes))
 
     def format(self) -> Format:
         """The format of the tree without the dimensions that are gone.
@@ -67,10 +95,10 @@ def _unpadded(level: Level) -> Level:
     return listing(level.rank) if level.padded else level
 
 
-def view_of(tree: Tree, order: tuple[int, ...], structure: str | None) -> View:
-    """All entries of a tree, where stored dimension k is dimension order[k]."""
-    dimensions = tuple(order.index(k) for k in range(len(order)))
-    return View(tree, tuple(range(size) for size in tree.dims), dimensions, order, structure)
+def view_of(tree: Tree, order: tuple[int, ...], structure: str | None, selection: Selection) -> View:
+    """The entries of a tree in a selection of its tensor, where stored dimension k is dimension order[k]."""
+    items = tuple(selection.items[k] for k in order)
+    return View(tree, items, tuple(order.index(k) for k in selection.dimensions), order, structure)
 
 
 def kept_rank(place: Place, kept: Sequence[int]) -> int:
@@ -170,10 +198,10 @@ def pick(item: Item, index: Any, dimension: int) -> Any:
     return int(found) if isinstance(found, np.integer) else found
 
 
-def narrowed(view: View, indices: Sequence[Any], *, apart: bool = False) -> View:
-    """The view of a view. Precondition: `indices` and `apart` are of `parse_key`, with one array at most."""
-    items, left = list(view.items), []
-    for dimension, (k, index) in enumerate(zip(view.dimensions, indices, strict=True)):
+def narrowed(selection: Selection, indices: Sequence[Any], *, apart: bool = False) -> Selection:
+    """The selection of a selection. Precondition: the arguments are of `parse_key`, with one array at most."""
+    items, left = list(selection.items), []
+    for dimension, (k, index) in enumerate(zip(selection.dimensions, indices, strict=True)):
         item = items[k]
         if index is _ALL:
             left.append(k)
@@ -189,9 +217,9 @@ def narrowed(view: View, indices: Sequence[Any], *, apart: bool = False) -> View
     # that they make together comes first.
     arrays = [d for d, index in enumerate(indices) if isinstance(index, np.ndarray)]
     if arrays and apart:
-        k = view.dimensions[arrays[0]]
+        k = selection.dimensions[arrays[0]]
         left = [k, *(other for other in left if other != k)]
-    return View(view.tree, tuple(items), tuple(left), view.order, view.structure)
+    return Selection(tuple(items), tuple(left))
 
 
 def broadcast(indices: Sequence[Any], shape: Sequence[int]) -> list[Array]:

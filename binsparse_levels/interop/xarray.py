@@ -248,7 +248,7 @@ def write_dataset(
             else:
                 tensor = _tensor(variable, format)
                 metadata = replace(tensor._metadata, labels=Labels(dims, {}, name), attributes=attributes[name])
-                write(place(name), Tensor._trusted(tensor._format, tensor._shape, tensor._held, metadata), **options)
+                write(place(name), Tensor._of(tensor._held, metadata), **options)
 
 
 # Reading

@@ -20,10 +20,12 @@ from ..formats.bitpacked import BitPacked
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..formats.dtypes import INTEGERS, DataType, decode, sound_booleans
 from ..formats.format import NO_EMPTY_FIBERS, Format, FormatLike, has_empty_fibers
+from ..formats.index_map import IndexMap
 from ..formats.structure import structure_problems
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors import labels
 from ..tensors.encoding import Metadata
+from ..tensors.held import Mapped, Stored
 from ..tensors.labels import Labels, parse_labels
 from ..tensors.packing import sorted_tensor
 from ..tensors.tensor import Check, Tensor
@@ -50,18 +52,18 @@ class Found(Protocol):
     def attributes(self) -> Mapping[str, Any]: ...
 
 
-def lazy_tensor(found: Found, keep: object = None) -> Tensor:
+def lazy_tensor(found: Found, keep: object = None, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     """The tensor, whose arrays are read where they are sliced. keep: an object that lives as long as its arrays.
 
     Raises ArrayError for lengths that do not fit, FormatError.
     """
-    format, shape = checked_format(found.format, found.shape, DEFAULT_LIMITS)
+    format, shape = checked_format(found.format, found.shape, limits)
     arrays = {name: lazy(len(x), x.dtype, partial(_items, x), keep=keep) for name, x in found.arrays.items()}
     values, iso = found.values, not found.values.shape
     if iso:
         values = np.asarray(values).reshape(1)
     values = lazy(len(values), values.dtype, partial(_values, values), keep=keep)
-    return _lazy_tensor(format, shape, arrays, values, iso, Metadata(attributes=dict(found.attributes)))
+    return _lazy_tensor(format, shape, arrays, values, iso, Metadata(attributes=dict(found.attributes)), limits)
 
 
 def _lazy_tensor(
@@ -71,6 +73,9 @@ def _lazy_tensor(
     values: LazyArray,
     iso: bool,
     metadata: Metadata,
+    limits: Limits,
+    structure: str | None = None,
+    map: IndexMap | None = None,
 ) -> Tensor:
     """A tensor around lazy arrays. values: as they are stored; for an iso tensor, one value.
 
@@ -79,7 +84,9 @@ def _lazy_tensor(
     dims = tuple(shape[k] for k in format.order)
     count = count_positions(format.levels, dims, arrays, None if iso else len(values))
     held: Any = repeated(values, count) if iso else values
-    return Tensor._trusted(format, shape, Tree(format.levels, dims, dict(arrays), held, iso, True), metadata)
+    tree = Tree(format.levels, dims, dict(arrays), held, iso, True)
+    stored = Stored(format, tree, limits, structure)
+    return Tensor._of(stored if map is None else Mapped(stored, map), metadata)
 
 
 def described(found: Found) -> tuple[Descriptor, dict[str, ArrayInfo]]:
@@ -256,8 +263,9 @@ class Loading:
                 raise_if(ArrayError, problems)
             self.repairs += map(str, problems)
         if not self._lenient and check == "full":
-            raise_if(ArrayError, tensor._diagonal_problems())
-        mapped = tensor if descriptor.map is None else tensor.with_map(descriptor.map)
+            raise_if(ArrayError, tensor._held.stored.diagonal_problems())
+        seen = descriptor.map
+        mapped = tensor if seen is None else Tensor._of(Mapped(tensor._held, seen), tensor._metadata)
         if self.labels is None:
             return mapped
         return mapped._labelled(self.labels if check == "none" else self.labels.loaded())
@@ -270,10 +278,9 @@ class Loading:
         raise_if(FormatError, list(self._structure_problems()))
         attributes = dict(descriptor.attributes)
         attributes.pop("number_of_diagonal_elements", None)  # it is counted anew when the tensor is written
-        metadata = Metadata(
-            self.fill_value(), descriptor.structure, descriptor.user, attributes, descriptor.map, self.labels
-        )
-        tensor = _lazy_tensor(descriptor.format, descriptor.shape, arrays, values, iso, metadata)
+        metadata = Metadata(self.fill_value(), descriptor.user, attributes, self.labels)
+        place = (self._limits, descriptor.structure, descriptor.map)
+        tensor = _lazy_tensor(descriptor.format, descriptor.shape, arrays, values, iso, metadata, *place)
         self._hold_count(len(tensor._source.values))
         return tensor
 

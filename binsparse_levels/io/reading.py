@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 import weakref
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..arrays import LazyArray
-from ..containers.base import ArrayInfo, Reader
+from ..containers.base import ArrayInfo, Reader, is_url
 from ..containers.replacing import same_folder
 from ..engine.emission import Duplicates
 from ..engine.parts import check_in_parts
@@ -17,6 +19,7 @@ from ..engine.tree import Tree
 from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memory
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors.origin import Origin
 from ..tensors.tensor import Check, Tensor
 from .decoding import Found, Loading, described, lazy_tensor
 from .kinds import Location, Place, claims_of_groups, refuse, resolved
@@ -110,7 +113,7 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         keep: Any  # what all arrays refer to: the file is closed after it
         if location.kind.tensors:
             keep = _Keep()
-            tensor = lazy_tensor(stack.enter_context(_looking(location, limits)), keep)
+            tensor = lazy_tensor(stack.enter_context(_looking(location, limits)), keep, limits)
         else:
             unreplaced = stack.enter_context(same_folder(location.path))
             keep = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
@@ -121,6 +124,7 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         if tensor._metadata.labels is not None:
             arrays += tensor._metadata.labels.arrays().values()
         stack.callback(_close, [weakref.ref(x) for x in arrays if isinstance(x, LazyArray)])
+        tensor._held.stored.origin = _origin(location, keep)
         tensor._file = weakref.finalize(keep, stack.pop_all().close)
     return tensor
 
@@ -130,6 +134,26 @@ def _close(arrays: Sequence[weakref.ref[LazyArray]]) -> None:
     for array in arrays:
         if (there := array()) is not None:
             there.close()
+
+
+def _origin(location: Location, keep: Any) -> Origin | None:
+    """Where another process finds the tensor; None for an open object.
+
+    The token of a local file is what its system says of it, of a folder of the files right in it; that of a URL is the
+    checksum of the header, so new arrays of the same lengths under the same header are not noticed.
+    """
+    path = location.path
+    if not isinstance(path, str):
+        return None
+    if is_url(path):
+        token = f"{zlib.crc32(repr(keep.descriptor).encode()):08x}"
+    else:
+        path = os.path.abspath(path)
+        folder = os.path.join(path, location.group or "") if os.path.isdir(path) else None
+        files = [path] if folder is None else [folder, *sorted(x.path for x in os.scandir(folder) if x.is_file())]
+        stats = [os.stat(file) for file in files]
+        token = " ".join(f"{x.st_ino}-{x.st_size}-{x.st_mtime_ns}" for x in stats)
+    return Origin(path if location.group is None else f"{path}:{location.group}", token)
 
 
 class _Keep:

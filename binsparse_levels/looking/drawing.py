@@ -16,7 +16,6 @@ from ..engine import packing
 from ..engine.tree import Tree
 from ..errors import OptionError, Problem
 from ..levels.positions import Array, as_array, cells, items_at
-from ..tensors.mapping import Through
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_dimension
 
@@ -57,9 +56,7 @@ def draw(tensor: Tensor, dimensions: Sequence[int] | None = None) -> str:
 
 def html_of(tensor: Tensor) -> str:
     """`Tensor._repr_html_`."""
-    viewed = isinstance(tensor._held, Through) and tensor._held.view is not None
-    held = tensor._whole._held
-    unread = viewed or not isinstance(held, Tree) or held.lazy
+    unread = tensor._held.viewed or tensor._source.lazy
     drawn = "" if unread or tensor.number_of_stored_values > _DRAWN_UNASKED else draw(tensor)
     return shown(repr(tensor), drawn)
 

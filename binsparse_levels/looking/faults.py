@@ -19,7 +19,7 @@ from ..io import open as open_tensor
 from ..io.kinds import resolved
 from ..levels import places
 from ..limits import Limits
-from ..tensors.mapping import Through
+from ..tensors.held import Stored
 from ..tensors.tensor import Tensor
 
 _AT_ONCE = 2**20  # items that are checked at once
@@ -52,9 +52,8 @@ def faults_of(tensor: Tensor) -> tuple[Problem, ...]:
 def apart(tensor: Tensor) -> Tensor:
     """A second tensor around the same arrays. When its lazy arrays are loaded, the first one keeps its own."""
     held = tensor._held
-    if isinstance(held, Through):
-        held = held._replace(stored=apart(held.stored))
-    return Tensor._trusted(tensor._format, tensor.shape, held, tensor._metadata)
+    again = Stored(held.stored.format, held.stored.tree, held.stored.limits, held.stored.structure)
+    return Tensor._of(held.around(again), tensor._metadata)
 
 
 def _each(stages: Iterable[Callable[[], Iterable[Problem]]]) -> Iterator[Problem]:

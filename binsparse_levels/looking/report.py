@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..containers.base import is_url
-from ..engine.tree import Tree
 from ..errors import BinsparseError, LimitError, OptionError, PathExistsError, PathMissingError, Problem, within_memory
 from ..io import Place, describe
 from ..io import open as open_tensor
 from ..io.kinds import name_of, split_place
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.mapping import Through
 from ..tensors.tensor import Tensor
 from . import page, sections
 from .faults import all_faults, faults_of
@@ -90,8 +88,7 @@ def report_on(
 
     Faults are listed, not raised. Raises LimitError where memory does not suffice.
     """
-    viewed = isinstance(tensor._held, Through) and tensor._held.view is not None
-    if viewed or not isinstance(tensor._whole._held, Tree):
+    if tensor._held.viewed:
         tensor = tensor.load()
     faults = faults_of(tensor)
     if not faults:

@@ -17,7 +17,7 @@ from . import page
 from .advice import MAX_RANK, Candidate, advise
 from .counting import Fibers, Places, Spread, fibers_of
 from .drawing import clipped, escaped
-from .entries import blocks, labelled, labels_of
+from .entries import labelled, labels_of
 from .faults import apart
 from .page import bar, cell, figure, grid, section, size_of
 
@@ -70,7 +70,7 @@ def _sections(tensor: Tensor, stored: Mapping[str, int] | None) -> Iterator[str]
     tensor = apart(tensor)
     source = tensor._source if tensor._source.regular else tensor.stored._tree
     where, spread, first = Places(tensor.shape), Spread(), None
-    for coords, values in blocks(tensor, _AT_ONCE, _COUNTED):
+    for coords, values in tensor._held.blocks(tensor._pad(), _AT_ONCE, _COUNTED):
         where.add(coords)
         spread.add(values)
         if first is None:

@@ -31,17 +31,15 @@ _AT_ONCE = 2**20  # items of labels that are copied at once
 
 @dataclass(frozen=True, eq=False)
 class Metadata:
-    """What travels beside the arrays of a tensor.
+    """What travels beside the entries of a tensor, in the tensor's own coordinates.
 
-    attributes: the user's JSON. descriptor_attributes: the same inside the descriptor (section 3.9). map: the index map
-    from the tensor to the stored tensor. labels: the names of the dimensions, and labels of coordinates.
+    attributes: the user's JSON. descriptor_attributes: the same inside the descriptor (section 3.9). labels: the names
+    of the dimensions, and labels of coordinates.
     """
 
     fill_value: Any = None
-    structure: str | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     descriptor_attributes: Mapping[str, Any] = field(default_factory=dict)
-    map: IndexMap | None = None
     labels: Labels | None = None
 
 
@@ -53,6 +51,8 @@ def encode_tree(
     version: str,
     narrow: bool,
     bitpacked: bool | Collection[str],
+    structure: str | None,
+    map: IndexMap | None,
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """The header and the encoded arrays of a tree in memory.
 
@@ -66,7 +66,9 @@ def encode_tree(
     for name in _to_pack(bitpacked, arrays, len(one) > 0):
         wrappers[name] = best_wrapper(np.asarray(arrays[name], data_type_of(arrays[name].dtype, name).dtype))
     pieces = {name: one_piece(array) for name, array in arrays.items()}
-    header, encoded = encode_pieces(pieces, format, shape, metadata, one=one, wrappers=wrappers, version=version)
+    header, encoded = encode_pieces(
+        pieces, format, shape, metadata, structure=structure, map=map, one=one, wrappers=wrappers, version=version
+    )
     return header, {name: x.whole() for name, x in encoded.items()}
 
 
@@ -98,6 +100,8 @@ def encode_pieces(
     shape: tuple[int, ...],
     metadata: Metadata,
     *,
+    structure: str | None = None,
+    map: IndexMap | None = None,
     one: Array | None = None,
     wrappers: Mapping[str, str] = MappingProxyType({}),
     version: str = VERSION,
@@ -105,9 +109,9 @@ def encode_pieces(
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header and the encoded arrays. The header names the predefined format if there is one.
 
-    one: the value of an iso tensor. wrappers: how arrays are bit-packed, by name. packed: the tree was packed from
-    entries, so that no fiber of a sparse level is empty. Raises ArrayError for types that
-    Binsparse does not have, and DescriptorError for an unknown version.
+    format, shape, structure: of the stored tensor, which the map is over. one: the value of an iso tensor. wrappers:
+    how arrays are bit-packed, by name. packed: the tree was packed from entries, so that no fiber of a sparse level is
+    empty. Raises ArrayError for types that Binsparse does not have, and DescriptorError for an unknown version.
     """
     if len(version) > 64 or not VERSIONS.fullmatch(version):
         raise DescriptorError(Problem("version", f"expected 0.1 or 0.1.x, got {version!r:.60}"))
@@ -128,7 +132,7 @@ def encode_pieces(
             data_types[name] = data_type_of(array.dtype, name)
             given[name] = in_pieces(array, _AT_ONCE)
     own, user = dict(metadata.descriptor_attributes), dict(metadata.attributes)
-    named = (None, metadata.structure, own, user, version, (), metadata.map, beside)
+    named = (None, structure, own, user, version, (), map, beside)
     descriptor = Descriptor(format, shape, arrays["values"].length, data_types, *named)
     alias = packed or format.alias not in NO_EMPTY_FIBERS or not _repeats(arrays["pointers_to_1"])
     return descriptor.header(alias=alias), {name: _encoded(pieces, data_types[name]) for name, pieces in given.items()}

@@ -21,6 +21,7 @@ from ..formats.json import RESERVED
 
 KEY = f"{RESERVED}labels"
 TEXT = "text"
+_NOTHING = np.empty(0, np.uint8)
 _PLAIN = {*INTEGERS, "float32", "float64"}
 TIMES = re.compile(r"datetime64\[(D|s|ms|us|ns)(?:, ([\w/+:-]{1,40}))?\]")  # a zone stands behind the unit
 
@@ -119,6 +120,14 @@ class Labels:
     def loaded(self) -> Labels:
         """The same in memory, checked. Raises ArrayError."""
         return replace(self, columns={name: column.loaded() for name, column in self.columns.items()})
+
+    def detached(self) -> Labels:
+        """The names, and which labels these are, without the labels: for another process, which opens the file."""
+        return replace(self, columns={k: replace(x, items=_NOTHING, offsets=None) for k, x in self.columns.items()})
+
+    def attached(self, there: Labels) -> Labels:
+        """The same selection of the labels that the file has. there: those of the tensor that was opened again."""
+        return replace(self, columns={k: replace(there.columns[k], at=x.at) for k, x in self.columns.items()})
 
     def arrays(self) -> dict[str, Sliceable]:
         """The arrays by stored name."""

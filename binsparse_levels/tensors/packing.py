@@ -18,7 +18,9 @@ from ..formats.index_map import MapLike, parse_map
 from ..formats.structure import structure_problems, triangle_problems
 from ..limits import DEFAULT_LIMITS, Limits
 from .encoding import Metadata
-from .tensor import Tensor, entries_of, one_value
+from .held import Mapped, Stored
+from .tensor import Tensor
+from .trees import entries_of, one_value
 from .validation import (
     check_duplicates,
     check_value_type,
@@ -80,7 +82,7 @@ def pack(
             made = pack(through.forward(columns), stored, through.stored_shape, format, **options)
         except RepeatedError as error:
             raise repeated([int(x[0]) for x in through.backward([[x] for x in error.coords])]) from None
-        return made.with_map(through)
+        return Tensor._of(Mapped(made._held, through), made._metadata)
     parsed, sizes = checked_format(format, shape, limits)
     columns, stored = checked_entries(coords, values, len(sizes))
     raise_if(FormatError, structure_problems(structure, sizes, stored.dtype) if structure is not None else ())
@@ -88,12 +90,12 @@ def pack(
     entries = entries_of(parsed, sizes, columns, stored.reshape(-1) if iso else stored, iso)
     fill = checked_fill(fill_value, stored.dtype)
     pad = pad_of(fill, stored.dtype)
-    metadata = Metadata(fill, structure, checked_json(attributes, limits))
+    metadata = Metadata(fill, checked_json(attributes, limits))
     if structure is not None:
         raise_if(FormatError, mirror_problems(structure, parsed, pad))
         raise_if(ArrayError, triangle_problems(structure, columns))
     tree = pack_entries(parsed.levels, entries, pad, duplicates, limits)
-    return Tensor._trusted(parsed, sizes, tree, metadata)
+    return Tensor._of(Stored(parsed, tree, limits, structure), metadata)
 
 
 def sorted_tensor(
@@ -120,7 +122,7 @@ def sorted_tensor(
         made = pack(*entries, shape, format, duplicates=duplicates, fill_value=fill, limits=limits)
         if duplicates == "error" and any(len(made.arrays[name]) != len(x) for name, x in loose.arrays.items()):
             raise  # a fiber was stored twice
-    return loose._with(made._format, made._tree)
+    return loose._with(made.format, made._tree)
 
 
 @within_memory
@@ -175,7 +177,7 @@ def pack_dense(
         entries = (np.nonzero(mask), dense[mask]) if dense.ndim else ((), dense[mask])
         options: dict[str, Any] = {"attributes": attributes, "map": map, "limits": limits}
         return pack(*entries, dense.shape, format, fill_value=fill_value, **options)
-    parsed, sizes = checked_format(format, dense.shape, limits)
+    parsed, _ = checked_format(format, dense.shape, limits)
     native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
     tree = gather_tree(native, mask, parsed.levels, parsed.order, pad, limits)
-    return Tensor._trusted(parsed, sizes, tree, Metadata(fill, attributes=checked_json(attributes, limits)))
+    return Tensor._of(Stored(parsed, tree, limits), Metadata(fill, checked_json(attributes, limits)))

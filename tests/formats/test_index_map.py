@@ -328,7 +328,7 @@ def test_conversion_to_other_maps(case, data):
     if dense.ndim:
         again = tensor.with_map(IndexMap.transpose(dense.shape[::-1], range(dense.ndim)[::-1]))
         np.testing.assert_array_equal(again.to_dense(), dense.T)
-        assert again.stored is tensor.stored
+        assert not len(tensor.values) or np.shares_memory(again.values, tensor.values)
 
 
 def test_single_values_and_arrays_of_them():
@@ -389,7 +389,7 @@ def test_all_that_a_tensor_is_asked_is_asked_of_one_with_a_map(case, data):
 
 def test_permuting_and_packing_move_nothing():
     tensor = pack_dense(MATRIX, "CSR").convert("dense, sparse, dense(2)", map="0/2, 1/3, 0%2, 1%3")
-    assert tensor.T.stored is tensor.stored
+    assert tensor.T.stored._held is tensor.stored._held
     assert str(tensor.T.map) == "1/2, 0/3, 1%2, 0%3"
     assert tensor.nbytes == tensor.stored.nbytes
     turned = tensor.convert("dense(2), sparse(2)", map="0%2, 1%3, 0/2, 1/3")
@@ -456,10 +456,10 @@ def test_a_map_stands_beside_what_is_stored(name, tmp_path):
     testing.check_same(again.stored, tensor.stored)
     assert dict(again.attributes) == {"unit": "m"}
     opened = bl.open(path)
-    assert opened.stored._held.lazy
+    assert opened.stored._source.lazy
     np.testing.assert_array_equal(opened[1:, ::2].to_dense(), tensor.to_dense()[1:, ::2])
     assert opened[2, 4] == 2.5
-    assert opened.stored._held.lazy
+    assert opened.stored._source.lazy
     bl.write(str(tmp_path / f"again_{name}"), opened[:2])  # a view too
     np.testing.assert_array_equal(bl.read(str(tmp_path / f"again_{name}")).to_dense(), tensor.to_dense()[:2])
     # Another program sees the shape of the tensor, and a first level that it does not know.
@@ -608,7 +608,7 @@ def test_what_a_tensor_without_a_map_says():
         tensor.dm()
     blocked = tensor.convert("sparse(4)", map="0/2, 1/2, 0%2, 1%2")
     assert dict(blocked.attributes) == dict(blocked.without_map().attributes) == {"unit": "m"}
-    assert dict(blocked[1:].attributes) == dict(tensor[1:].attributes) == {}
+    assert dict(blocked[1:].attributes) == dict(tensor[1:].attributes) == {"unit": "m"}
     symmetric = pack([[1], [0]], [1.0], (2, 2), "COO", structure="symmetric_lower")
     np.testing.assert_array_equal(symmetric.convert("sparse", map="(0 1)").to_dense(), symmetric.to_dense())
     with pytest.raises(FormatError, match="without_map"):

@@ -86,7 +86,7 @@ def test_places_in_a_file_are_those_in_memory(tmp_path_factory, suffix, data):
     )
     again = binsparse_levels.open(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("binsparse_levels.tensors.tensor.Tensor._tree_for", lambda self, _: self._held)
+        patch.setattr("binsparse_levels.tensors.held.Stored._tree_for", lambda self, _: self.tree)
         found, positions = again[places], again.locate(places)
     np.testing.assert_array_equal(found, tensor[places])
     np.testing.assert_array_equal(positions, tensor.locate(places))
@@ -100,11 +100,11 @@ def test_a_tensor_is_read_whole_once_that_costs_less_than_its_places(tmp_path):
     for k in range(10):
         places = np.array([3 * k, 99]), np.array([k, 7])
         assert opened[places].tolist() == [3001 * k, 99007]
-        whole = opened.locate([[1], [1]]).tolist() == [1001] and not opened._held.lazy
+        whole = opened.locate([[1], [1]]).tolist() == [1001] and not opened._source.lazy
         assert whole == ((k + 1) * 3 * 2**12 > 100_000)
     opened = binsparse_levels.open(tmp_path / "a.zarr")  # each place takes a chunk of two
     assert opened[places].tolist() == [27009, 99007]
-    assert not opened._held.lazy
+    assert not opened._source.lazy
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".zarr.zip"])

@@ -183,7 +183,7 @@ def test_what_was_not_read_shows_text_alone_and_reads_nothing(tmp_path, monkeypa
     assert pre(repr(lazy[1:])).count("\n") == 0  # a view has a head alone
     for name in tensor.arrays:
         assert name in lazy._repr_html_()
-    assert lazy._held.lazy
+    assert lazy._source.lazy
     assert "<svg" in tensor._repr_html_()
 
 

@@ -239,7 +239,7 @@ def test_a_file_is_not_loaded_for_its_report(tmp_path):
     bl.write(tmp_path / "a.h5", pack_dense(np.eye(9), "CSR"))
     with bl.open(tmp_path / "a.h5") as tensor:
         assert tensor.report().faults == ()
-        assert tensor._held.lazy
+        assert tensor._source.lazy
 
 
 @pytest.mark.parametrize("path", MALFORMED, ids=lambda path: path.name.partition(".")[0])

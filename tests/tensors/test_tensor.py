@@ -170,8 +170,10 @@ def test_fill_values_that_the_type_cannot_hold(dtype, fill):
         pack([[0]], np.zeros(1, dtype), 3, "CVEC", fill_value=fill)
 
 
-def test_no_fill_value_is_different_from_zero():
-    assert not csr().equals(csr(fill_value=0))
+def test_no_fill_value_is_zero_where_a_number_is_needed():
+    assert csr().fill_value is None
+    assert csr().equals(csr(fill_value=0))
+    assert not csr().equals(csr(fill_value=1))
     assert csr(fill_value=0).equals(csr(fill_value=0))
     assert csr(fill_value=np.nan).equals(csr(fill_value=np.nan))
     assert not csr().equals(3)

@@ -1,0 +1,119 @@
+"""Other formats, maps and structures for the same entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..engine import packing
+from ..engine.mirroring import mirror_tree
+from ..engine.tree import index_dtype
+from ..errors import ArrayError, FormatError, Problem, raise_if
+from ..formats.format import FormatLike
+from ..formats.index_map import IndexMap, MapLike, parse_map
+from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
+from ..levels.base import Array
+from ..limits import Limits
+from .held import Mapped, packed
+from .trees import entries_of, one_value
+from .validation import checked_format, mirror_problems
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+def convert(tensor: Tensor, format: FormatLike, limits: Limits) -> Tensor:
+    """`Tensor.convert` of the stored tensor; a map stays."""
+    own = tensor._held.own(tensor._pad())
+    stored = own.stored
+    parsed, _ = checked_format(format, stored.shape, limits)
+    if parsed.canonical() == stored.format.canonical():
+        return tensor._with(parsed, stored.tree)
+    if stored.structure is not None:
+        raise_if(FormatError, mirror_problems(stored.structure, parsed, tensor._pad()))
+        if stored.format.padded:
+            return tensor._packed(*tensor.unpack(), parsed, limits)
+    stored_at = np.argsort(stored.format.order)
+    order = tuple(int(stored_at[k]) for k in parsed.order)
+    return tensor._with(parsed, packing.convert_tree(stored.tree, parsed.levels, order, tensor._pad(), limits))
+
+
+def convert_through(tensor: Tensor, format: FormatLike, map: MapLike, limits: Limits) -> Tensor:
+    """`Tensor.convert` to another map."""
+    own = tensor.map or IndexMap.transpose(tensor.shape)
+    target = parse_map(map, tensor.shape)
+    whole = tensor.expand_structure()
+    if sorted(target.groups) == sorted(own.groups):
+        order = [own.groups.index(group) for group in target.groups]
+        if len(set(order)) == len(order):  # equal groups are of no size but one
+            turned = whole.stored.permute(order).convert(format, limits=limits)
+            return tensor._of(Mapped(turned._held, target), tensor._metadata)
+    coords, values = whole.unpack()
+    return whole._packed(target.forward(coords), values, format, limits, shape=target.stored_shape, map=target)
+
+
+def without_entries(tensor: Tensor, gone: Callable[[Array], Array]) -> Tensor:
+    """The tensor without stored entries. gone: tells of each value whether its entry goes."""
+    stored = tensor._held.own(tensor._pad()).stored
+    coords, values = stored.entries(tensor._pad())
+    left = ~gone(values)
+    if left.all():
+        return tensor
+    pad, limits = tensor._pad(), stored.limits
+    kept = [x[left] for x in coords]
+    made = packed(stored.format, stored.shape, kept, values[left], tensor.iso, pad, limits)
+    return tensor._with(stored.format, made.tree)
+
+
+# Structures
+
+
+def expand_structure(tensor: Tensor) -> Tensor:
+    """`Tensor.expand_structure` of a matrix with a structure."""
+    name, format, tree = tensor.structure, tensor.format, tensor._tree
+    assert name is not None
+    # All mirror images stand before or behind the entries, in order within each fiber. Only the first stored
+    # dimension has to be sorted.
+    above = STRUCTURES[name].lower != (format.order == (0, 1))
+    mirrored, limits = STRUCTURES[name].mirrored, tensor.limits
+    if (whole := mirror_tree(tree, mirrored, above=above, limits=limits)) is not None:
+        return tensor._with(format, whole, structure=None)
+    listed = tensor._entries(index_dtype(tensor.shape, 2 * len(tree.values)))
+    coords, values = expand(name, *listed, mirrored_first=above)
+    iso = tree.iso and bool(len(values) == 0 or (values == values[0]).all())
+    entries = entries_of(format, tensor.shape, coords, one_value(values).reshape(1) if iso else values, iso)
+    if all(level.ordered for level in format.levels):
+        entries = replace(entries, ordered_dims=1, trusted=True)
+    made = packing.pack_entries(format.levels, entries, tensor._pad(), "error", limits)
+    return tensor._with(format, made, structure=None)
+
+
+def with_structure(tensor: Tensor, structure: str) -> Tensor:
+    """`Tensor.with_structure`."""
+    if tensor.map is not None:
+        raise FormatError(Problem("map", "a tensor with a map has no structure; call without_map() first"))
+    whole = tensor.expand_structure()
+    raise_if(FormatError, structure_problems(structure, whole.shape, whole.dtype))
+    raise_if(FormatError, mirror_problems(structure, whole.format, whole._pad()))
+    coords, values = whole._sorted()
+    if whole.format.padded:
+        coords, values = _without_padding(coords, values, whole._pad())
+    raise_if(ArrayError, symmetry_problems(structure, coords, values))
+    kept = in_triangle(structure, coords)
+    half = whole._packed([x[kept] for x in coords], values[kept], whole.format)
+    return half._with(half.format, half._tree, structure=structure)
+
+
+def _without_padding(coords: tuple[Array, ...], values: Array, pad: object) -> tuple[tuple[Array, ...], Array]:
+    """The entries but those that equal the padding and have no mirror image, which a level stored unasked."""
+    i, j = coords
+    cells = np.stack([i, j], 1)
+    _, number = np.unique(np.concatenate([cells, cells[:, ::-1]]), axis=0, return_inverse=True)
+    number = number.reshape(-1)
+    alone = ~np.isin(number[len(i) :], number[: len(i)])
+    padding = values == pad if pad == pad else values != values
+    kept = ~(alone & padding)
+    return (i[kept], j[kept]), values[kept]

@@ -1,0 +1,523 @@
+"""What a tensor holds: a tree, a view of what is held, or a map over what is held. The three answer one protocol.
+
+Coordinates are those of the tensor. `pad` is the value of cells that are not stored. What is read and made keeps to the
+limits of the tree.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arrays import repeat_one
+from ..engine import packing
+from ..engine.blocks import Block, blocks_of, read_block
+from ..engine.selection import find_in, load, locate_in
+from ..engine.tree import Tree
+from ..engine.views import Selection, View, all_of, narrowed, view_of
+from ..errors import ArrayError, FormatError, Problem, raise_if
+from ..formats.format import Format, coordinates, in_order
+from ..formats.index_map import DimensionMap, IndexMap
+from ..formats.structure import (
+    STRUCTURES,
+    diagonal_problems,
+    in_triangle,
+    structure_problems,
+    transposed,
+    triangle_problems,
+)
+from ..levels import listing
+from ..levels.positions import Array, items_at
+from ..limits import Limits
+from .origin import Origin, reopened
+from .trees import entries_of, frozen, one_value
+
+Listed: TypeAlias = tuple[tuple[Array, ...], Array]  # an array of coordinates for each dimension, and the values
+
+_PER_PLACE = 2**12  # values that could be read in the time of one lookup in a file
+
+
+class Held(ABC):
+    """The entries of a tensor."""
+
+    __slots__ = ()
+
+    structure: str | None = None  # of a matrix that stores one triangle
+    map: IndexMap | None = None  # from the tensor to the stored tensor, where the transpose is not all
+    viewed = False  # whether the arrays are those of a larger tensor
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the dimensions."""
+
+    @property
+    @abstractmethod
+    def format(self) -> Format:
+        """The levels and the transpose of the stored tensor."""
+
+    @property
+    @abstractmethod
+    def stored(self) -> Stored:
+        """The tree that has the arrays, which may be those of a larger tensor. Nothing is read."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """numpy's type of the values."""
+        return self.stored.tree.values.dtype
+
+    @abstractmethod
+    def own(self, pad: Any) -> Stored | Mapped:
+        """The same entries in memory and checked, in arrays that have no others. What was read is kept.
+
+        Raises ArrayError, FormatError, LimitError.
+        """
+
+    @abstractmethod
+    def perhaps_lazy(self, pad: Any) -> Tree:
+        """The tree of the same entries, lazy where it may stay so."""
+
+    @abstractmethod
+    def around(self, stored: Stored) -> Stored | Mapped:
+        """Another tree below the same map."""
+
+    @abstractmethod
+    def entries(self, pad: Any, dtype: npt.DTypeLike = np.int64) -> Listed:
+        """The stored entries in stored order, without padding. dtype: of coordinates, which only a tree follows."""
+
+    def blocks(self, pad: Any, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
+        """`entries`, about `size` at a time. Of a lazy tree, a block is read at a time.
+
+        most: of a tree that has more entries, parts of so many together.
+        """
+        coords, values = self.entries(pad)
+        for start in range(0, max(len(values), 1), size):
+            yield [x[start : start + size] for x in coords], values[start : start + size]
+
+    @abstractmethod
+    def count(self, pad: Any) -> int:
+        """The number of stored entries."""
+
+    @abstractmethod
+    def value_at(self, place: Sequence[Any], pad: Any) -> Any:
+        """The value at coordinates in range."""
+
+    @abstractmethod
+    def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
+        """The values at coordinates in range, which are arrays of one length."""
+
+    @abstractmethod
+    def locate(self, coords: Sequence[Array], pad: Any) -> Array:
+        """The positions of entries among the values of `own`, -1 where nothing is stored."""
+
+    @abstractmethod
+    def permuted(self, order: Sequence[int]) -> Held:
+        """The same entries, where dimension k is dimension order[k] of these."""
+
+    def beneath(self, pad: Any) -> Held:
+        """What the map is over; itself where there is no map."""
+        return self
+
+    def dm(self) -> DimensionMap:
+        """`Tensor.dm`."""
+        raise FormatError(Problem("map", "the tensor has none; give it one by convert(format, map=…)"))
+
+    def selected(self, indices: Sequence[Any], apart: bool) -> Viewed:
+        """A view. Precondition: the arguments are of `parse_key`, with one array at most."""
+        return Viewed(self, narrowed(all_of(self.shape), indices, apart=apart))
+
+
+class Stored(Held):
+    """A tree, in memory or lazy: stored dimension k is dimension format.order[k].
+
+    limits: those of the call that made or opened it. origin: where it was opened. Arrays in memory become read-only.
+    """
+
+    __slots__ = ("_format", "_looked_up", "_shape", "limits", "origin", "structure", "tree")
+
+    def __init__(
+        self,
+        format: Format,
+        tree: Tree,
+        limits: Limits,
+        structure: str | None = None,
+        origin: Origin | None = None,
+    ) -> None:
+        sizes = dict(zip(format.order, tree.dims, strict=True))
+        self._shape = tuple(sizes[k] for k in range(len(sizes)))
+        self._looked_up = 0  # places, while the tree is lazy
+        self._format = format
+        self.limits = limits
+        self.tree = tree if tree.lazy else frozen(format, tree)
+        self.structure = structure
+        self.origin = origin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.origin is not None:
+            return _opened, (self.origin, self.limits, self.format, self.structure)
+        tree = self.own(None).tree
+        values = tree.values[:1] if tree.iso else tree.values
+        arrays = (tree.dims, dict(tree.arrays), values, len(tree.values), tree.iso)
+        return _unpickled, (self.format, self.limits, self.structure, *arrays)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def format(self) -> Format:
+        return self._format
+
+    @property
+    def stored(self) -> Stored:
+        return self
+
+    def own(self, pad: Any) -> Stored:
+        if self.tree.lazy:
+            whole = Stored(self.format, self.tree.loaded(), self.limits, self.structure)
+            whole.check(order=True)
+            raise_if(ArrayError, whole.diagonal_problems())
+            self.tree = whole.tree
+        return self
+
+    def perhaps_lazy(self, pad: Any) -> Tree:
+        return self.tree
+
+    def around(self, stored: Stored) -> Stored:
+        return stored
+
+    def check(self, *, order: bool) -> None:
+        """Check every invariant of a tree in memory and of its structure. Raises ArrayError, FormatError."""
+        problems = list(self.tree.check(self.format.order, order=order))
+        if self.structure is not None:
+            wrong = list(structure_problems(self.structure, self.shape, self.tree.values.dtype))
+            raise_if(ArrayError if problems else FormatError, [*problems, *wrong] if wrong else ())
+            if not problems and not self.format.padded:
+                problems += triangle_problems(self.structure, self._listed(np.int64)[0])
+        raise_if(ArrayError, problems)
+
+    def diagonal_problems(self) -> list[Problem]:
+        """Faults of the diagonal of a padded matrix with a structure, which has to equal its mirror image."""
+        if self.structure is None or not self.format.padded:
+            return []
+        return list(diagonal_problems(self.structure, *self._listed(np.int64)))
+
+    def entries(self, pad: Any, dtype: npt.DTypeLike = np.int64) -> Listed:
+        return self.own(pad)._listed(dtype)
+
+    def _listed(self, dtype: npt.DTypeLike) -> Listed:
+        columns, positions = packing.unpack_tree(self.tree, dtype)
+        coords = list(columns)
+        for column, dimension in zip(columns, self.format.order, strict=True):
+            coords[dimension] = column
+        values = items_at(self.tree.values, positions)
+        if self.structure is not None and self.format.padded:
+            kept = in_triangle(self.structure, coords)
+            return tuple(x[kept] for x in coords), values[kept]
+        return tuple(coords), values
+
+    def blocks(self, pad: Any, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
+        if self.structure is not None and self.format.padded:
+            yield from super().blocks(pad, size, most)
+            return
+        tree, stored_at = self.tree, np.argsort(self.format.order)
+        for block in blocks_of(tree, size, most) if len(tree.values) else [Block(range(0))]:
+            columns, values = read_block(tree, block)
+            yield [columns[k] for k in stored_at], values
+
+    def count(self, pad: Any) -> int:
+        if not self.tree.gaps and not self.tree.shares:
+            return len(self.tree.values)
+        return self.own(pad).tree.count()
+
+    def value_at(self, place: Sequence[Any], pad: Any) -> Any:
+        tree, order, name = self.tree, self.format.order, self.structure
+        mirrored = name is not None and not in_triangle(name, place)
+        position = find_in(tree, [int(place[k]) for k in (order[::-1] if mirrored else order)])
+        if position < 0:
+            return pad
+        value = tree.values[position : position + 1]
+        if name is None:
+            return value[0]
+        if tree.lazy and tree.padded:
+            raise_if(ArrayError, diagonal_problems(name, [np.array([x]) for x in place], value))
+        return (STRUCTURES[name].mirrored(value) if mirrored else value)[0]
+
+    def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
+        count = len(coords[0])
+        tree, mirrored = self._tree_for(count), np.zeros(count, bool)
+        if self.structure is not None:
+            mirrored = ~in_triangle(self.structure, coords)
+            coords = [np.where(mirrored, x, y) for x, y in zip(coords[::-1], coords, strict=True)]
+        if not len(tree.values):
+            return np.full(count, pad, tree.values.dtype)
+        positions = locate_in(tree, [coords[k] for k in self.format.order])
+        values = np.array(items_at(tree.values, np.maximum(positions, 0)))
+        if self.structure is not None:
+            values[mirrored] = STRUCTURES[self.structure].mirrored(values[mirrored])
+        np.copyto(values, pad, where=positions < 0)
+        return values
+
+    def locate(self, coords: Sequence[Array], pad: Any) -> Array:
+        return locate_in(self._tree_for(len(coords[0]) if coords else 1), [coords[k] for k in self.format.order])
+
+    def _tree_for(self, places: int) -> Tree:
+        """The tree to look up so many places in: while that costs less than a whole read, the lazy tree."""
+        if self.tree.lazy and self.structure is None:
+            self._looked_up += places
+            chunk = max(getattr(array, "chunk", 1) for array in (*self.tree.arrays.values(), self.tree.values))
+            if self._looked_up * max(2 * chunk, _PER_PLACE) <= len(self.tree.values):
+                return self.tree
+        return self.own(None).tree
+
+    def permuted(self, order: Sequence[int]) -> Stored:
+        format = in_order(self.format.levels, [order.index(k) for k in self.format.order])
+        turned = self.structure if self.structure is None or list(order) == [0, 1] else transposed(self.structure)
+        return Stored(format, self.tree, self.limits, turned, self.origin)
+
+
+class Mapped(Held):
+    """A map over what is held: the entries of a stored tensor at other coordinates."""
+
+    __slots__ = ("base", "map")
+
+    map: IndexMap
+
+    def __init__(self, base: Held, map: IndexMap) -> None:
+        self.base = base
+        self.map = map
+
+    @property
+    def viewed(self) -> bool:  # type: ignore[override]
+        return self.base.viewed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Mapped, (self.base, self.map)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.map.shape
+
+    @property
+    def format(self) -> Format:
+        return self.base.format
+
+    @property
+    def stored(self) -> Stored:
+        return self.base.stored
+
+    def beneath(self, pad: Any) -> Held:
+        return self.base
+
+    def own(self, pad: Any) -> Mapped:
+        own = self.base.own(pad)
+        return self if own is self.base else Mapped(own, self.map)
+
+    def perhaps_lazy(self, pad: Any) -> Tree:
+        return self.base.perhaps_lazy(pad)
+
+    def around(self, stored: Stored) -> Mapped:
+        return Mapped(stored, self.map)
+
+    def dm(self) -> DimensionMap:
+        return self.map.dm()
+
+    def entries(self, pad: Any, dtype: npt.DTypeLike = np.int64) -> Listed:
+        return self.seen(*self.base.entries(pad))
+
+    def seen(self, stored: Sequence[Array], values: Array) -> Listed:
+        """The entries at stored coordinates, without those at padding."""
+        coords = self.map.backward(stored)
+        if self.map.padded:
+            kept = np.ones(len(values), bool)
+            for x, size in zip(coords, self.map.shape, strict=True):
+                kept &= x < size
+            if not kept.all():
+                return tuple(x[kept] for x in coords), values[kept]
+        return coords, values
+
+    def blocks(self, pad: Any, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
+        for coords, values in self.base.blocks(pad, size, most):
+            yield self.seen(coords, values)
+
+    def count(self, pad: Any) -> int:
+        return len(self.entries(pad)[1]) if self.map.padded else self.base.count(pad)
+
+    def value_at(self, place: Sequence[Any], pad: Any) -> Any:
+        return self.base.value_at([x[0] for x in self.map.forward([[x] for x in place])], pad)
+
+    def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
+        return self.base.values_at(self.map.forward(coords), pad)
+
+    def locate(self, coords: Sequence[Array], pad: Any) -> Array:
+        return self.base.locate(self.map.forward(coords), pad)
+
+    def permuted(self, order: Sequence[int]) -> Mapped:
+        return Mapped(self.base, self.map.permuted(order))
+
+
+class Viewed(Held):
+    """A view: the entries of what is held in a selection of its cells. It has no structure."""
+
+    __slots__ = ("_own", "base", "selection")
+
+    viewed = True
+
+    def __init__(self, base: Held, selection: Selection) -> None:
+        self.base = base
+        self.selection = selection
+        self._own: Stored | Mapped | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Viewed, (self.base, self.selection)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.selection.shape
+
+    @property
+    def stored(self) -> Stored:
+        return self.base.stored
+
+    @property
+    def map(self) -> IndexMap | None:  # type: ignore[override]
+        return self._restricted(self.base)[0] if isinstance(self.base, Mapped) else None
+
+    @property
+    def format(self) -> Format:
+        if isinstance(self.base, Mapped):
+            return self._restricted(self.base)[1]
+        dimensions, format = self.selection.dimensions, self.base.format
+        if len(dimensions) == len(format.order) and not any(level.refuses for level in format.levels):
+            if list(dimensions) == sorted(dimensions):
+                return format
+            return in_order(format.levels, [dimensions.index(k) for k in format.order])
+        return self._view().format()
+
+    def _restricted(self, base: Mapped) -> tuple[IndexMap, Format]:
+        """The map cut to what the view has, and the levels cut likewise.
+
+        A last level that would store more cells than the entries becomes a list of coordinates.
+        """
+        map, left = base.map.restricted(self.selection.dimensions, self.shape)
+        whole = all_of(base.base.shape)
+        format = Viewed(base.base, whole._replace(dimensions=tuple(left))).format
+        if format.padded and not self.selection.everything(base.shape):
+            format = replace(format, levels=(*format.levels[:-1], listing(format.levels[-1].rank)))
+        return map, format
+
+    def _view(self) -> View:
+        """The view of the tree, where no map lies between."""
+        stored = self.base.stored
+        return view_of(stored.tree, stored.format.order, stored.structure, self.selection)
+
+    def beneath(self, pad: Any) -> Held:
+        return self if self.base.map is None else self.own(pad).beneath(pad)
+
+    def own(self, pad: Any) -> Stored | Mapped:
+        if self._own is None:
+            limits = self.stored.limits
+            if isinstance(self.base, Mapped):
+                map, format = self._restricted(self.base)
+                coords, values = self.entries(pad)
+                self._own = Mapped(self._packed(format, map.stored_shape, map.forward(coords), values, pad), map)
+            else:
+                self._own = Stored(self.format, load(self._view(), self.format, pad, limits), limits)
+        return self._own
+
+    def perhaps_lazy(self, pad: Any) -> Tree:
+        return self.own(pad).stored.tree
+
+    def around(self, stored: Stored) -> Stored | Mapped:
+        return stored if self.map is None else Mapped(stored, self.map)
+
+    def dm(self) -> DimensionMap:
+        if not isinstance(self.base, Mapped):
+            return super().dm()
+        return self.base.map.dm(self.selection.items, self.selection.dimensions)
+
+    def _packed(self, format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, pad: Any) -> Stored:
+        return packed(format, shape, coords, values, self.stored.tree.iso, pad, self.stored.limits)
+
+    def entries(self, pad: Any, dtype: npt.DTypeLike = np.int64) -> Listed:
+        if isinstance(self.base, Mapped):
+            return self._of_mapped(self.base, pad).entries(pad)
+        return self.own(pad).entries(pad, dtype)
+
+    def _of_mapped(self, base: Mapped, pad: Any) -> Viewed:
+        """The same view of a list of coordinates. Only a window of the stored tensor is read."""
+        windows = base.map.windows(self.selection.items)
+        part = base.base
+        for k, window in enumerate(windows):  # an index has one array at most
+            key: list[Any] = [slice(None)] * len(windows)
+            key[k] = slice(window.start, window.stop, window.step) if isinstance(window, range) else window
+            part = part.selected(key, False)
+        coords, values = part.entries(pad)
+        stored = [x * w.step + w.start if isinstance(w, range) else w[x] for x, w in zip(coords, windows, strict=True)]
+        listed = self._packed(coordinates(len(base.shape)), base.shape, *base.seen(stored, values), pad)
+        return Viewed(listed, self.selection)
+
+    def count(self, pad: Any) -> int:
+        return len(self.entries(pad)[1]) if isinstance(self.base, Mapped) else self.own(pad).count(pad)
+
+    def value_at(self, place: Sequence[Any], pad: Any) -> Any:
+        return self.base.value_at(self.selection.places(place), pad)
+
+    def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
+        whole = np.broadcast_arrays(*self.selection.places(coords))
+        return self.base.values_at(whole, pad)
+
+    def locate(self, coords: Sequence[Array], pad: Any) -> Array:
+        return self.own(pad).locate(coords, pad)
+
+    def permuted(self, order: Sequence[int]) -> Viewed:
+        return Viewed(self.base, self.selection.permuted(order))
+
+    def selected(self, indices: Sequence[Any], apart: bool) -> Viewed:
+        if self._own is not None:
+            return self._own.selected(indices, apart)
+        return Viewed(self.base, narrowed(self.selection, indices, apart=apart))
+
+
+def packed(
+    format: Format,
+    shape: Sequence[int],
+    coords: Sequence[Array],
+    values: Array,
+    iso: bool,
+    pad: Any,
+    limits: Limits,
+    structure: str | None = None,
+) -> Stored:
+    """Unique entries in any order as a tree. iso: all values are equal, so that the first stands for all."""
+    iso = iso and bool(coords or len(values))
+    entries = entries_of(format, shape, coords, one_value(values).reshape(1) if iso else values, iso)
+    tree = packing.pack_entries(format.levels, entries, pad, "error", limits)
+    return Stored(format, tree, limits, structure)
+
+
+# What another process makes of a pickle
+
+
+def _unpickled(
+    format: Format,
+    limits: Limits,
+    structure: str | None,
+    dims: tuple[int, ...],
+    arrays: Mapping[str, Array],
+    values: Array,
+    count: int,
+    iso: bool,
+) -> Stored:
+    whole = repeat_one(values, count) if iso else values
+    return Stored(format, Tree(format.levels, dims, arrays, whole, iso), limits, structure)
+
+
+def _opened(origin: Origin, limits: Limits, format: Format, structure: str | None) -> Stored:
+    stored: Stored = reopened(origin, limits)._held.stored
+    return Stored(format, stored.tree, limits, structure, origin)

@@ -1,0 +1,102 @@
+"""Parts of a tensor: what an index selects, and slabs along a dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..engine.blocks import read_slab, slab_ranges
+from ..engine.selection import match, value_reader
+from ..engine.views import broadcast, parse_key, pick
+from ..errors import LimitError, OptionError, Problem
+from ..formats.format import coordinates
+from ..levels.base import Array
+from ..limits import as_integer
+from .held import packed
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+def select(tensor: Tensor, key: Any) -> Any:
+    """`tensor[key]`."""
+    shape = tensor.shape
+    indices, apart = parse_key(key, shape)
+    sliced = [isinstance(index, slice) for index in indices]
+    arrays = [index for index in indices if isinstance(index, np.ndarray)]
+    if arrays and not any(sliced):
+        return values_at(tensor, broadcast(indices, shape))
+    if len(arrays) > 1 or (arrays and arrays[0].ndim > 1):
+        return _gather(tensor, indices, apart)
+    if any(sliced) or (not indices and key != ()):
+        labels = tensor._metadata.labels
+        kept = None if labels is None else labels.selected(indices, apart, shape)
+        return tensor._of(tensor._held.selected(indices, apart), replace(tensor._metadata, labels=kept))
+    place = [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, shape, strict=True))]
+    value = tensor._held.value_at(place, tensor._pad())
+    stored = tensor._held.stored
+    if tensor._held is stored and not stored.tree.lazy and stored.structure is None:
+        tensor._reader = value_reader(stored.tree, stored.format.order, shape, tensor._pad())
+    return value
+
+
+def values_at(tensor: Tensor, coords: Sequence[Array]) -> Array:
+    """The values at coordinates in range, in an array of their shape."""
+    flat = [x.ravel() for x in coords]
+    return tensor._held.values_at(flat, tensor._pad()).reshape(coords[0].shape)
+
+
+def _gather(tensor: Tensor, indices: Sequence[Any], apart: bool) -> Tensor:
+    """The entries at several index arrays beside slices, as a list of coordinates. indices, apart: of `parse_key`."""
+    named = [k for k, index in enumerate(indices) if not isinstance(index, slice)]
+    points = broadcast([indices[k] for k in named], [tensor.shape[k] for k in named])
+    shape = points[0].shape
+    part: Tensor = tensor[tuple(index if isinstance(index, slice) else slice(None) for index in indices)]
+    there = []
+    for k, point in zip(named, points, strict=True):  # first of each dimension alone, which reads less
+        coordinates_there, number = np.unique(point.ravel(), return_inverse=True)
+        there.append(number)
+        part = part[(slice(None),) * k + (coordinates_there,)]
+    coords, values = part.unpack()
+    entries, at = match([coords[k] for k in named], there)
+    columns = [coords[k][entries] for k in range(len(indices)) if k not in named]
+    sizes = [part.shape[k] for k in range(len(indices)) if k not in named]
+    first = 0 if apart else named[0]
+    columns[first:first] = np.unravel_index(at, shape) if at.size else [at] * len(shape)
+    sizes[first:first] = shape
+    return part._packed(columns, values[entries], coordinates(len(sizes)), shape=sizes, labels=None)
+
+
+def slabs(tensor: Tensor, dimension: int, max_bytes: Any) -> Iterator[tuple[range, Tensor]]:
+    """`Tensor.slabs` of a tensor without a map and a structure."""
+    most = as_integer(max_bytes)
+    if most is None:
+        raise OptionError(Problem("max_bytes", f"expected a number of bytes, got {max_bytes!r:.40}; give an integer"))
+    held = tensor._held
+    tree, order, pad = held.perhaps_lazy(tensor._pad()), held.format.order, tensor._pad()
+    k = order.index(dimension)
+    planned = all(level.fused() is not None for level in tree.levels)
+    size, start = tensor.shape[dimension], 0
+    plan = slab_ranges(tree, k, most) if planned else iter(())
+    width = max(size * most // max(tensor.nbytes, 1), 1)
+    key: list[Any] = [slice(None)] * tensor.ndim
+    while start < size:
+        part = next(plan, range(start, min(start + width, size)))
+        key[dimension] = slice(part.start, part.stop)
+        slab = tensor[tuple(key)]
+        if planned and tree.lazy and k:
+            columns, values = read_slab(tree, k, part, max(most // (8 * tensor.ndim + tensor.dtype.itemsize), 1))
+            coords = [columns[order.index(d)] for d in range(tensor.ndim)]
+            listed = packed(held.format, slab.shape, coords, values, tree.iso, pad, tensor.limits)
+            slab = tensor._of(listed, slab._metadata)
+        if slab.load().nbytes <= most:
+            yield part, slab
+            start, width = part.stop, 2 * len(part)
+        elif len(part) > 1 and not planned:  # the sizes of some kinds are known when they are made
+            width = len(part) // 2
+        else:
+            what = f"coordinate {start} of dimension {dimension} takes more than {most} bytes; allow more"
+            raise LimitError(Problem("max_bytes", what))
