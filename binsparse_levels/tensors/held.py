@@ -289,6 +289,8 @@ class Mapped(Held):
     map: IndexMap
 
     def __init__(self, base: Held, map: IndexMap) -> None:
+        if base.structure is not None:
+            raise FormatError(Problem("structure", "a tensor with a map has none; call expand_structure() first"))
         self.base = base
         self.map = map
 

@@ -600,8 +600,6 @@ class Tensor:
         [[0, 2], [3, 0]]
         """
         stored, own = self.stored, self.map
-        if stored.structure is not None:
-            raise FormatError(Problem("structure", "a tensor with a map has none; call expand_structure() first"))
         whole = map if own is None else map.then(own)
         if whole.stored_shape != stored.shape:
             what = f"stores a tensor of shape {whole.stored_shape}, and this one has {stored.shape}"

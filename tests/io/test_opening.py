@@ -203,7 +203,7 @@ def test_a_file_is_let_go(tmp_path):
     write(tmp_path / "a.h5", sample())
     view = binsparse_levels.open(tmp_path / "a.h5")[3]
     files = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 1
-    view.load()
+    view = view.load()
     gc.collect()
     assert not os.path.exists("/proc/self/fd") or len(os.listdir("/proc/self/fd")) < files
 
