@@ -601,10 +601,11 @@ class Tensor:
         """
         stored, own = self.stored, self.map
         whole = map if own is None else map.then(own)
+        made = Mapped(stored._held, whole)
         if whole.stored_shape != stored.shape:
             what = f"stores a tensor of shape {whole.stored_shape}, and this one has {stored.shape}"
             raise FormatError(Problem("map", what))
-        return self._of(Mapped(stored._held, whole), stored._metadata)
+        return self._of(made, stored._metadata)
 
     def without_map(self, format: FormatLike | None = None, *, limits: Limits | None = None) -> Tensor:
         """The same entries without a map.
