@@ -6,15 +6,8 @@ and the error.
 
 from __future__ import annotations
 
-import re
-
-
-def _says(pattern):
-    return lambda names, model, error: bool(re.search(pattern, str(error)))
-
 
 KNOWN = {
-    "kinds without a fused pass are not joined or built in parts": _says("is not (written|built) in parts"),
     "views lose the user's attributes": lambda names, model, error: (
         bool(model.attributes) and {"view", "slabs"} & set(names)
     ),
