@@ -1,6 +1,9 @@
 """Settings that all tests share."""
 
+import argparse
 import os
+import random
+import signal
 import sys
 
 import hypothesis
@@ -17,19 +20,74 @@ hypothesis.settings.register_profile("many", max_examples=1000, **patient)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+SECONDS = 240  # of the processor, for a test in its own process; how long it waits says nothing of the code
+SHOWN = 10
+_TIMES = pytest.StashKey[float]()
+
+
 def pytest_addoption(parser):
-    parser.addoption("--quick", action="store_true", help="no test marked slow, and 8 examples for each law")
+    parser.addoption("--all", action="store_true", help="also what is marked slow, and 60 examples for each law, not 8")
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="modules, and the tests of each, in a random order")
+    parser.addoption("--quick", action="store_true", help=argparse.SUPPRESS)
 
 
 def pytest_configure(config):
-    if config.getoption("--quick"):
+    if not config.getoption("--all") and "HYPOTHESIS_PROFILE" not in os.environ:
         hypothesis.settings.load_profile("few")
+    if not config.getoption("--all") and not any("::" in str(word) for word in config.args):
         config.option.markexpr = " and ".join(filter(None, [config.option.markexpr, "not slow"]))
+    if hasattr(signal, "SIGPROF"):
+        signal.signal(signal.SIGPROF, _too_long)
 
 
-def pytest_collection_modifyitems(items):
-    """The tests that take minutes begin first, so that the others run beside them."""
+def _too_long(*_):
+    pytest.fail(f"took more than {SECONDS} seconds of a processor")
+
+
+def pytest_collection_modifyitems(config, items):
+    """A random order where one is asked for. Tests that take minutes begin first, so that others run beside them."""
+    if (seed := config.getoption("--shuffle")) is not None:
+        chance = random.Random(seed)
+        modules = sorted({item.module.__name__ for item in items})
+        at = dict(zip(chance.sample(modules, len(modules)), range(len(modules)), strict=True))
+        chance.shuffle(items)
+        items.sort(key=lambda item: at[item.module.__name__])
     items.sort(key=lambda item: "another_mode" not in item.name)
+
+
+def _processor():
+    """Seconds of the processor that this process and those that it has waited for have used."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    item.stash[_TIMES] = _processor()
+    if hasattr(signal, "ITIMER_PROF"):
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        return (yield)
+    finally:
+        if hasattr(signal, "ITIMER_PROF"):
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if call.when == "teardown":
+        report.user_properties.append(("processor", _processor() - item.stash[_TIMES]))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter):
+    """The tests that took most of the processor, and the sum of all."""
+    reports = [report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, "when")]
+    times = {r.nodeid: dict(r.user_properties)["processor"] for r in reports if r.when == "teardown"}
+    terminalreporter.section("seconds of the processor")
+    for name, seconds in sorted(times.items(), key=lambda item: -item[1])[:SHOWN]:
+        terminalreporter.write_line(f"{seconds:7.1f}  {name}")
+    terminalreporter.write_line(f"{sum(times.values()):7.1f}  in all {len(times)} tests")
 
 
 @pytest.fixture(

@@ -4,12 +4,20 @@ import json
 import warnings
 from pathlib import Path
 
+import numpy as np
+
 from binsparse_levels import BinsparseError, read
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
 
 
 FILES = json.loads((GOLDEN / "manifest.json").read_text())["files"]
+
+
+def arrays_of(path):
+    """The arrays of an .npz file by name."""
+    with np.load(path, allow_pickle=False) as archive:
+        return dict(archive)
 
 
 def target(entry):

@@ -295,5 +295,5 @@ for name, call in calls.items():
 @pytest.mark.slow
 def test_public_functions_refuse_what_memory_does_not_hold():
     folder = str(Path(__file__).parent)
-    done = subprocess.run([sys.executable, "-c", _SCRIPT, folder], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", _SCRIPT, folder], capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("", 0), done.stderr

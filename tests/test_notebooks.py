@@ -17,7 +17,7 @@ NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 
 def run(path):
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=200, kernel_name="python3", record_timing=False, coalesce_streams=True).execute()
+    NotebookClient(notebook, timeout=None, kernel_name="python3", record_timing=False, coalesce_streams=True).execute()
     return notebook
 
 

@@ -27,7 +27,7 @@ def modules():
 
 def test_importing_costs_numpy_alone():
     code = "import sys, binsparse_levels; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"numba", "h5py", "zarr", "scipy", "hypothesis"} & set(run.stdout.split())
 
 
@@ -156,7 +156,6 @@ def test_no_test_returns_before_it_has_asserted_anything():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(620)  # two minutes where nothing else runs
 @pytest.mark.parametrize(
     ("mode", "tests"),
     [
@@ -178,5 +177,5 @@ def test_kernels_in_another_mode(mode, tests, tmp_path):
         )
     ]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "0", *files, *tests]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, cwd=ROOT)
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-1000:]

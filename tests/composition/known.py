@@ -6,7 +6,6 @@ and the error.
 
 from __future__ import annotations
 
-
 KNOWN = {
     "views lose the user's attributes": lambda names, model, error: (
         bool(model.attributes) and {"view", "slabs"} & set(names)

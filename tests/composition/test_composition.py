@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binsparse_levels import testing
@@ -19,7 +19,7 @@ def _prepared():
         yield
 
 
-@pytest.mark.slow
+@settings(max_examples=5 * settings.default.max_examples)
 @given(st.data())
 def test_any_features_in_any_two_ways(data):
     laws.compose(data.draw)

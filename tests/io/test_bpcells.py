@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse
+from golden import arrays_of
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import cases
@@ -58,7 +59,7 @@ def target(case):
 
 
 def expected(case):
-    return np.load(GOLDEN / case["case"] / "expected.npz", allow_pickle=False)
+    return arrays_of(GOLDEN / case["case"] / "expected.npz")
 
 
 def same(found, array):

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from golden import FILES, GOLDEN, read_leniently, target
+from golden import FILES, GOLDEN, arrays_of, read_leniently, target
 
 from binsparse_levels import BinsparseError, DialectWarning, read, write
 
@@ -23,7 +23,7 @@ def test_reads_to_what_it_holds(entry, tmp_path):
     tensor, repairs = read_leniently(target(entry))
     if entry.get("expect_verdict") in ("reject-strict", "accept-lenient") or entry.get("dialect") == "ivirshup":
         assert repairs
-    expected = np.load(GOLDEN / entry["expect"], allow_pickle=False)
+    expected = arrays_of(GOLDEN / entry["expect"])
     assert tensor.shape == tuple(expected["shape"])
     assert np.array_equal(tensor.to_dense(), expected["dense"], equal_nan=tensor.dtype.kind in "fc")
     assert tensor.dtype == expected["stored_values"].dtype
@@ -65,7 +65,7 @@ for path in sys.argv[1:]:
 @pytest.fixture(scope="module")
 def outcomes():
     paths = [str(GOLDEN / entry["file"]) for entry in MALFORMED]
-    run = subprocess.run([sys.executable, "-c", READER, *paths], capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", READER, *paths], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     return dict(zip(paths, map(json.loads, run.stdout.splitlines()), strict=True))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from golden import arrays_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -38,7 +39,7 @@ from binsparse_levels.io.files.rawarray import open_array
 DATA = Path(__file__).parents[1] / "data" / "rawarray"
 MANIFEST = json.loads((DATA / "manifest.json").read_text())
 FILES, BAD = MANIFEST["files"], MANIFEST["bad"]
-EXPECTED = np.load(DATA / "expected.npz", allow_pickle=False)
+EXPECTED = arrays_of(DATA / "expected.npz")
 
 DTYPES = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16", "b1", "V16", "V4", "V7"]
 ELTYPES = {"V16": (0, 1, 2, 3), "V4": (0, 4), "V7": (0,), "b1": (0, 2, 5)}  # that may be asked for

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import reader
 import zarr
+from golden import arrays_of
 from make_release import DATA, described
 from test_layout import same
 
@@ -27,7 +28,7 @@ def header_and_arrays(path, group):
         place = zarr.open_group(store, path=group, mode="r", use_consolidated=False)
         return dict(place.attrs["binsparse"]), {name: array[:] for name, array in place.arrays()}
     if path.suffix == ".npz":
-        arrays = dict(np.load(path))
+        arrays = arrays_of(path)
         return json.loads(arrays.pop("binsparse").item()), arrays
     header = json.loads((path / "binsparse.json").read_text())
     arrays = {file.stem: np.load(file) for file in path.glob("*.npy")}

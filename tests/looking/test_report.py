@@ -303,9 +303,7 @@ def test_the_report_on_a_file_takes_bounded_memory_and_seconds(tmp_path):
         "assert not report(sys.argv[1]).faults; print(time.monotonic() - began,"
         "Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "a.h5"], capture_output=True, text=True, timeout=280, check=True
-    )
+    found = subprocess.run([sys.executable, "-c", code, tmp_path / "a.h5"], capture_output=True, text=True, check=True)
     seconds, kilobytes = map(float, found.stdout.split())
     assert kilobytes < 280 * 1024  # the entries alone would take 144 MB more
     assert seconds < 60
