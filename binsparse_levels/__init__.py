@@ -78,6 +78,8 @@ if TYPE_CHECKING:
     from .limits import Limits as Limits
     from .looking.advice import Advice as Advice
     from .looking.advice import advise as advise
+    from .looking.fibers import LevelStatistics as LevelStatistics
+    from .looking.fibers import levels_of as levels_of
     from .parallel import get_threads as get_threads
     from .parallel import set_threads as set_threads
     from .plugins import list_plugins as list_plugins
@@ -112,6 +114,7 @@ _MODULES = {
     "levels": ["Band", "Bitmap", "Bits", "Dense", "Hashed", "Level", "NOfM", "Run", "Sparse"],
     "limits": ["Limits"],
     "looking.advice": ["Advice", "advise"],
+    "looking.fibers": ["LevelStatistics", "levels_of"],
     "parallel": ["get_threads", "set_threads"],
     "plugins": ["list_plugins", "load_plugins"],
     "tensors.foreign": ["as_tensor"],

@@ -80,6 +80,17 @@ def test_info_json(run, path):
     assert "\x1b" not in run("info", path)[1]
 
 
+def test_info_of_the_levels(run, path):
+    status, text, _ = run("info", path, "--levels")
+    assert status == 0
+    assert "levels in numbers" in text
+    found = json.loads(run("info", path, "--levels", "--json")[1])["levels_of"][1]
+    assert found == {
+        "level": "sparse", "fibers": 4, "positions": 2, "median": 0, "longest": 1, "fill": 2 / 12, "bytes": 28,
+        "limit": 1,
+    }  # fmt: skip
+
+
 def test_info_of_a_text_file(run):
     status, text, _ = run("info", TRIGRAMS, "--json")
     assert status == 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
+from math import ceil, isnan
 from typing import Any
 
 from ..containers.base import split_path
@@ -18,8 +19,9 @@ from ..levels import places
 from ..looking.drawing import clipped
 from ..looking.entries import first_entries, labelled, labels_of
 from ..looking.faults import all_faults
+from ..looking.fibers import LevelStatistics, levels_of
 from ..tensors.labels import KEY as LABELS
-from .arguments import LENIENT, LIMIT, PATH, argument, limits_of
+from .arguments import LENIENT, LIMIT, PATH, argument, flag, limits_of
 from .terminal import FAULTY_INPUT, OK, WrongCall, escaped, print_json, print_list, say, table, times, wrong_call_if
 
 _LONGEST = 40  # characters of a label or a value
@@ -39,6 +41,9 @@ def _info(options: argparse.Namespace) -> int:
     for text in found.repairs:
         say(f"warning: {text}")
     summary = _summary(options.path, found)
+    if options.levels:
+        with open_tensor(options.path, limits=limits_of(options)) as tensor:
+            summary["levels_of"] = [_level_facts(level) for level in levels_of(tensor)]
     if options.json:
         print_json(summary)
         return OK
@@ -63,6 +68,8 @@ def _info(options: argparse.Namespace) -> int:
         rows.insert(2, ["dimensions", escaped(clipped(", ".join(told), 400))])
     table(escaped(str(options.path)), [], rows)
     table("level tree", [], _tree_rows(descriptor.format, descriptor.dims))
+    if options.levels:
+        table("levels in numbers", _LEVEL_HEADS, [_level_row(level) for level in summary["levels_of"]])
     arrays = [
         [name, str(descriptor.data_types[name]), *map(str, (*a.shape, a.nbytes))] for name, a in found.arrays.items()
     ]
@@ -113,6 +120,22 @@ def _tree_rows(format: Format, dims: Sequence[int]) -> list[list[str]]:
         said = f"dimension{'s' if len(covered) > 1 else ''} {sizes}" if covered else "no dimension"
         rows.append([f"{'  ' * depth}└ {place.level}", said])
     return [*rows, [f"{'  ' * len(format.levels)}└ element", "values"]]
+
+
+_LEVEL_HEADS = ["level", "fibers", "positions", "length: median", "longest", "share listed", "bytes", "limit"]
+
+
+def _level_facts(level: LevelStatistics) -> dict[str, Any]:
+    """The numbers of a level. Bytes and the information limit are whole bytes."""
+    return {
+        "level": str(level.level), "fibers": level.positions, "positions": level.children,
+        "median": level.quantile(0.5), "longest": level.longest, "fill": None if isnan(level.fill) else level.fill,
+        "bytes": level.nbytes, "limit": ceil(level.limit / 8),
+    }  # fmt: skip
+
+
+def _level_row(facts: Mapping[str, Any]) -> list[str]:
+    return [f"{x:.3g}" if isinstance(x, float) else "" if x is None else str(x) for x in facts.values()]
 
 
 def _groups(path: str) -> list[str]:
@@ -215,7 +238,10 @@ def _tell_faults(options: argparse.Namespace, path: str, error: BinsparseError) 
 
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
-    "info": (_info, "describe a tensor from its header: format, level tree, shape, arrays", PATH, LENIENT, LIMIT),
+    "info": (
+        _info, "describe a tensor from its header: format, level tree, shape, arrays", PATH, LENIENT, LIMIT,
+        flag("--levels", "also read the arrays: fibers, their lengths, and the information limit of each level"),
+    ),
     "list": (
         _list, "list the tensors of a file: groups, shapes, formats",
         argument("path", "a file or a store", metavar="PATH"), LIMIT,

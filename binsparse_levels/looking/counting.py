@@ -1,26 +1,18 @@
-"""What one pass over the entries tells: where they lie, how long the fibers are, how the values are spread.
-
-A tensor in a file is read in parts, so that memory is bounded.
-"""
+"""What one pass over the entries tells: where they lie, and how the values are spread."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from ..engine import packing
-from ..engine.tree import Tree
-from ..levels import Place
 from ..levels.positions import Array
 
 BINS, SIDE = 128, 64  # the most bins of a dimension, and along a side of a pair
 DIMENSIONS, PAIRS = 8, 6  # the most that are counted
-_AT_ONCE = 2**20  # entries in memory at a time
-_CLASSES = 64  # of lengths, by their bits
 _LOWEST = 1074  # the exponent of the least float64 is -1073
 
 
@@ -109,63 +101,3 @@ class Spread:
 
     def of(self, exponent: int) -> int:
         return int(self.magnitudes[exponent + _LOWEST])
-
-
-# How long the fibers are
-
-
-@dataclass
-class Fibers:
-    """The fibers of a level: how many there are, how many children they have, and their lengths.
-
-    classes: how many fibers have a length of 0, of 1, of 2 or 3, of 4 to 7, and so on.
-    """
-
-    place: Place
-    count: int
-    children: int
-    longest: int = 0
-    classes: Array = field(default_factory=lambda: np.zeros(_CLASSES, np.int64))
-
-    def add(self, lengths: Array) -> None:
-        if len(lengths):
-            self.longest = max(self.longest, int(lengths.max()))
-            bits = np.frexp(lengths.astype(np.float64))[1]
-            self.classes += np.bincount(bits, minlength=_CLASSES)
-
-
-def fibers_of(tree: Tree) -> Iterator[Fibers]:
-    """The fibers of each level. Precondition: the tree is sound."""
-    if not tree.regular:
-        for place, _, pointers, positions in packing.expand_levels(tree):
-            found = Fibers(place, len(pointers) - 1, len(positions))
-            found.add(np.diff(pointers))
-            yield found
-        return
-    walked = list(tree.walk())
-    counts = [*(n for _, _, n in walked), len(tree.values)][1:]
-    for (place, arrays, n), children in zip(walked, counts, strict=True):
-        found = Fibers(place, n, children)
-        if place.arrays:
-            _add_in_parts(found, arrays)
-        elif n:
-            found.longest = children // n
-            found.classes[found.longest.bit_length()] += n
-        yield found
-
-
-def _add_in_parts(found: Fibers, arrays: dict[str, Any]) -> None:
-    """Add the lengths of the fibers, from their children in parts. The last fiber of a part may go on in the next."""
-    last, carried = -1, 0
-    for start in range(0, found.children, _AT_ONCE):
-        part = range(start, min(start + _AT_ONCE, found.children))
-        fibers, counts, *_ = found.place.level.above(arrays, found.place.dims, found.count, part)
-        lengths = np.full(len(fibers), counts) if isinstance(counts, int) else counts.copy()
-        if fibers[0] == last:
-            lengths[0] += carried
-        else:
-            found.add(np.array([carried] if carried else [], np.int64))
-        found.add(lengths[:-1])
-        last, carried = fibers[-1], int(lengths[-1])
-    found.add(np.array([carried] if carried else [], np.int64))
-    found.classes[0] += found.count - int(found.classes.sum())  # the empty fibers at both ends, and between parts

@@ -15,10 +15,11 @@ from ..levels import LEVELS
 from ..tensors.tensor import Tensor
 from . import page
 from .advice import MAX_RANK, Candidate, advise
-from .counting import Fibers, Places, Spread, fibers_of
+from .counting import Places, Spread
 from .drawing import clipped, escaped
 from .entries import labelled, labels_of
 from .faults import apart
+from .fibers import LevelStatistics, levels_of
 from .page import bar, cell, figure, grid, section, size_of
 
 _AT_ONCE = 2**20  # entries that are counted at once
@@ -68,15 +69,15 @@ def _head(title: str, tensor: Tensor, sound: bool) -> str:
 
 def _sections(tensor: Tensor, stored: Mapping[str, int] | None) -> Iterator[str]:
     tensor = apart(tensor)
-    source = tensor._source if tensor._source.regular else tensor.stored._tree
     where, spread, first = Places(tensor.shape), Spread(), None
     for coords, values in tensor._held.blocks(tensor._pad(), _AT_ONCE, _COUNTED):
         where.add(coords)
         spread.add(values)
         if first is None:
             first = [x[:_HEAD].copy() for x in (*coords, values)]
-    fibers = list(fibers_of(source))
-    entries = len(source.values) if len(source.values) > _COUNTED else spread.count
+    fibers = levels_of(tensor)
+    values = tensor._source.values
+    entries = len(values) if len(values) > _COUNTED else spread.count
     formats, why = _formats(tensor, entries)
     yield _verdict(tensor, formats)
     yield _cards(tensor, entries, formats)
@@ -85,7 +86,8 @@ def _sections(tensor: Tensor, stored: Mapping[str, int] | None) -> Iterator[str]
     yield section("Levels", _levels(tensor, fibers))
     yield section("Positions from level to level", _positions(fibers))
     yield section("Entries along each dimension", _marginals(tensor, where))
-    yield section("Fiber lengths", grid(map(_lengths, [x for x in fibers if x.place.arrays][:_LEVELS])))
+    yield section("Fiber lengths", grid(map(_lengths, [x for x in fibers if not x.computed][:_LEVELS])))
+    yield section("Gaps between coordinates", grid(map(_gaps, [x for x in fibers if not x.computed][:_LEVELS])))
     yield section("Pairs of dimensions", _pairs(tensor, where))
     yield section("Formats", _format_table(tensor, formats) + why)
     yield section("Values", _values(tensor, spread, first or []))
@@ -126,7 +128,7 @@ def _cards(tensor: Tensor, entries: int, formats: Sequence[Candidate]) -> str:
     return f'<div class="cards">{"".join(cards)}</div>'
 
 
-def _levels(tensor: Tensor, fibers: Sequence[Fibers] | None) -> str:
+def _levels(tensor: Tensor, fibers: Sequence[LevelStatistics] | None) -> str:
     """The level table. fibers: where they are known."""
     source, format = tensor._source, tensor.stored.format
     total = max(_bytes(source.arrays.values()) + _value_bytes(source), 1)
@@ -139,12 +141,12 @@ def _levels(tensor: Tensor, fibers: Sequence[Fibers] | None) -> str:
         arrays = [f"<code>{escaped(name)}</code> <small>{x.dtype}[{len(x):,}]</small>" for name, x in held]
         style = "key" if names else "key computed"
         size = _bytes(x for _, x in held)
-        counts = [""] * 2 if fibers is None else [f"{fibers[k].count:,}", f"{fibers[k].children:,}"]
+        counts = [""] * 3 if fibers is None else _numbers(fibers[k])
         rows.append(
             f"<tr>{cell(f'<span class={style!r}></span><code>{escaped(clipped(place.level, 60))}</code>')}"
             f"{cell(escaped(sizes))}{cell(counts[0], 'n wide-only')}{cell(counts[1], 'n')}"
             f"{cell('<br>'.join(arrays) or 'computed', 'wide-only')}{cell(size_of(size), 'n')}"
-            f"{cell(bar(size / total), 'narrow wide-only')}</tr>"
+            f"{cell(counts[2], 'n wide-only')}{cell(bar(size / total), 'narrow wide-only')}</tr>"
         )
     if len(source.places) > _LEVELS:
         rows.append(f"<tr>{cell(f'… and {len(source.places) - _LEVELS} more')}</tr>")
@@ -154,24 +156,30 @@ def _levels(tensor: Tensor, fibers: Sequence[Fibers] | None) -> str:
     rows.append(
         f"<tr>{cell(key)}{cell('')}"
         f"{cell('', 'n wide-only')}{cell('', 'n')}{cell(described, 'wide-only')}{cell(size_of(size), 'n')}"
-        f"{cell(bar(size / total), 'narrow wide-only')}</tr>"
+        f"{cell('', 'n wide-only')}{cell(bar(size / total), 'narrow wide-only')}</tr>"
     )
     heads = _heads(
         "level", "dimension (size)", ("fibers", "n wide-only"), ("positions", "n"), ("arrays", "wide-only"),
-        ("bytes", "n"), ("", "narrow wide-only"),
+        ("bytes", "n"), ("limit", "n wide-only"), ("", "narrow wide-only"),
     )  # fmt: skip
-    return page.table(heads, rows)
+    said = "<p>The limit is the information in the choice of the stored coordinates: codes of any choice take more.</p>"
+    return page.table(heads, rows) + (said if fibers is not None else "")
 
 
-def _positions(fibers: Sequence[Fibers]) -> str:
+def _numbers(level: LevelStatistics) -> list[str]:
+    """The numbers of a level in the level table: fibers, positions, limit."""
+    return [f"{level.positions:,}", f"{level.children:,}", size_of(level.limit / 8)]
+
+
+def _positions(fibers: Sequence[LevelStatistics]) -> str:
     """The positions of the levels as bars, whose widths are logarithms, and how many times more each has."""
     shown = fibers[:_LEVELS]
     top = max([math.log10(x.children + 1) for x in shown], default=0) or 1
     rows = []
     for x in shown:
-        style = "stored" if x.place.arrays else "computed"
+        style = "computed" if x.computed else "stored"
         share = 100 * math.log10(x.children + 1) / top
-        mean, level = _mean(x.children, x.count), escaped(clipped(x.place.level, 60))
+        mean, level = _mean(x.children, x.positions), escaped(clipped(x.level, 60))
         rows.append(f"<p><code>{level}</code>: {mean} for each fiber</p>")
         rows.append(f'<div class="{style}" style="width:{share:.1f}%"></div><p>{x.children:,}</p>')
     return f'<div class="tree">{"".join(rows)}</div>' if rows else ""
@@ -188,16 +196,27 @@ def _marginals(tensor: Tensor, where: Places) -> str:
     return grid(figures) + (f"<p>… and {left} more dimensions.</p>" if left else "")
 
 
-def _lengths(fibers: Fibers) -> str:
-    counts = fibers.classes.tolist()
+def _lengths(fibers: LevelStatistics) -> str:
+    counts = fibers.lengths.tolist()
     used = counts[: max((k for k, count in enumerate(counts) if count), default=0) + 1]
-    empty = 100 * _ratio(counts[0], fibers.count)
+    empty = 100 * _ratio(counts[0], fibers.positions)
     said = (
-        f"{fibers.count:,} fibers, {_mean(fibers.children, fibers.count)} on average, {fibers.longest:,} at most, "
-        f"{empty:.0f} % empty; each bar doubles the length"
+        f"{fibers.positions:,} fibers, {_mean(fibers.listed, fibers.positions)} on average, "
+        f"{fibers.longest:,} at most, {empty:.0f} % empty, half of them up to {fibers.quantile(0.5):,}; each bar doubles the length"
     )
     drawn = page.histogram(used, "0", f"{fibers.longest:,}", "fiber lengths")
-    return figure(f"<code>{escaped(clipped(fibers.place.level, 60))}</code>", said, drawn)
+    return figure(f"<code>{escaped(clipped(fibers.level, 60))}</code>", said, drawn)
+
+
+def _gaps(level: LevelStatistics) -> str:
+    counts = [] if level.gaps is None else level.gaps[1:].tolist()
+    used = counts[: max((k for k, count in enumerate(counts) if count), default=-1) + 1]
+    if not used:
+        return ""
+    alone = 100 * _ratio(used[0], level.listed)
+    drawn = page.histogram(used, "1", f"{2 ** len(used) - 1:,}", "gaps between coordinates")
+    name = f"<code>{escaped(clipped(level.level, 60))}</code>"
+    return figure(name, f"{alone:.0f} % follow the one before; each bar doubles the gap", drawn)
 
 
 def _pairs(tensor: Tensor, where: Places) -> str:

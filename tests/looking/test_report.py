@@ -12,9 +12,10 @@ from hypothesis import given
 
 import binsparse_levels as bl
 from binsparse_levels import BinsparseError, LimitError, from_table, pack, pack_dense, testing, write
+from binsparse_levels.engine import packing
 from binsparse_levels.errors import PathMissingError
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.looking import counting, entries
+from binsparse_levels.looking import counting, entries, fibers
 from binsparse_levels.looking.report import report
 
 MALFORMED = sorted((GOLDEN / "malformed").glob("*.h5"))
@@ -135,8 +136,8 @@ def test_values_of_any_type(dtype):
 
 
 def lengths_of(tensor, monkeypatch, at_once):
-    monkeypatch.setattr(counting, "_AT_ONCE", at_once)
-    return [(x.count, x.children, x.longest, x.classes.tolist()) for x in counting.fibers_of(tensor._tree)]
+    monkeypatch.setattr(fibers, "_AT_ONCE", at_once)
+    return [(x.positions, x.children, x.longest, x.lengths.tolist()) for x in bl.levels_of(tensor)]
 
 
 @pytest.mark.parametrize("format", ["dense, sparse, sparse", "sparse, dense, sparse", "sparse, sparse(2)", "sparse(3)"])
@@ -146,7 +147,7 @@ def test_fiber_lengths_in_parts(format, at_once, monkeypatch):
     coords = [random.integers(0, size, 60) for size in (9, 5, 40)]
     tensor = pack(coords, np.ones(60), (9, 5, 40), format, duplicates="first")
     expected = []
-    for _, _, pointers, positions in counting.packing.expand_levels(tensor._tree):
+    for _, _, pointers, positions in packing.expand_levels(tensor._tree):
         lengths = np.diff(pointers)
         classes = np.bincount([int(n).bit_length() for n in lengths], minlength=64)
         expected.append((len(lengths), len(positions), lengths.max(), classes.tolist()))

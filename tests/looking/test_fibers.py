@@ -1,0 +1,80 @@
+"""The numbers of levels, against lists of Python; in memory and from files alike."""
+
+import math
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import binsparse_levels as bl
+from binsparse_levels import levels_of, pack, testing, write
+from binsparse_levels.levels import LEVELS
+from binsparse_levels.looking import fibers
+
+
+def expected(tensor):
+    """For each level: fibers and their coordinates, from the entries of the stored tensor alone."""
+    stored = tensor.stored
+    for place, coords, pointers, _ in fibers.packing.expand_levels(stored._tree):
+        rows = [np.ravel_multi_index(row, place.dims) for row in zip(*coords, strict=True)] if coords else None
+        parts = [(a, b) for a, b in zip(pointers[:-1].tolist(), pointers[1:].tolist(), strict=True)]
+        yield place, [[] if rows is None else list(map(int, rows[a:b])) for a, b in parts], [b - a for a, b in parts]
+
+
+@given(testing.tensors(max_rank=4, kinds=tuple(LEVELS.values())))
+def test_levels_are_counted_as_python_counts(tensor):
+    made = levels_of(tensor)
+    assert [x.level for x in made] == list(tensor.stored.format.levels)
+    for level, (place, rows, lengths) in zip(made, expected(tensor), strict=True):
+        assert level.sizes == tuple(place.dims)
+        assert level.listed == sum(lengths)
+        assert level.longest == max(lengths, default=0)
+        assert level.nbytes == sum(tensor.stored.arrays[spec.name].nbytes for spec in place.arrays.values())
+        classes = Counter(n.bit_length() for n in lengths)
+        if level.positions == len(lengths):  # below gaps, fibers that no entry reaches are not listed
+            assert {k: n for k, n in enumerate(level.lengths.tolist()) if n} == classes
+            for share in (0.25, 0.5, 1.0):
+                if lengths:
+                    assert level.quantile(share) == sorted(lengths)[max(math.ceil(share * len(lengths)) - 1, 0)]
+        if place.level.ordered and place.dims:
+            gaps = Counter((b - a).bit_length() for row in rows for a, b in zip([-1, *row], row, strict=False))
+            assert {k: n for k, n in enumerate(level.gaps.tolist()) if n} == gaps
+        cells = level.positions * math.prod(place.dims)
+        assert math.isclose(level.limit, math.log2(math.comb(cells, level.listed)), rel_tol=1e-9, abs_tol=1e-9)
+
+
+@given(testing.tensors(max_rank=3, kinds=tuple(LEVELS.values())), st.sampled_from([1, 2, 7]))
+def test_a_file_has_the_levels_of_its_tensor(tensor, at_once):
+    store, given_ = {}, fibers._AT_ONCE
+    write(store, tensor)
+    wanted = [x.__dict__ for x in levels_of(tensor)]
+    try:
+        fibers._AT_ONCE = at_once
+        with bl.open(store) as opened:
+            found = [x.__dict__ for x in levels_of(opened)]
+    finally:
+        fibers._AT_ONCE = given_
+    np.testing.assert_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("places", "chosen"), [*product([0, 1, 5, 300, 2000], [0, 1, 5]), (10**4, 3000), (10**5, 99_000)]
+)
+def test_the_limit_is_the_logarithm_of_a_binomial(places, chosen):
+    chosen = min(chosen, places)
+    assert math.isclose(fibers.limit(places, chosen), math.log2(math.comb(places, chosen)), rel_tol=1e-10, abs_tol=1e-9)
+
+
+def test_the_limit_of_ten_million_entries():
+    assert round(fibers.limit(10**10, 10**7) / 10**7, 2) == 11.41
+    assert round(fibers.limit(10**12, 10**7) / 10**7, 2) == 18.05
+
+
+def test_lengths_beyond_the_exact_ones():
+    tensor = pack([np.repeat([0, 1, 2], [5000, 10, 3000])[:8010], np.r_[0:5000, 0:10, 0:3000]], 1.0, (3, 9000), "CSR")
+    sparse = levels_of(tensor)[1]
+    assert (sparse.quantile(0.3), sparse.quantile(0.6), sparse.longest) == (10, 3000, 5000)
+    assert sparse.quantile(1.0) == 5000
