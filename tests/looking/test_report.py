@@ -15,7 +15,7 @@ from binsparse_levels import BinsparseError, LimitError, from_table, pack, pack_
 from binsparse_levels.engine import packing
 from binsparse_levels.errors import PathMissingError
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.looking import counting, entries, fibers
+from binsparse_levels.looking import counting, fibers
 from binsparse_levels.looking.report import report
 
 MALFORMED = sorted((GOLDEN / "malformed").glob("*.h5"))
@@ -101,7 +101,7 @@ def test_what_is_counted_in_parts_is_what_numpy_counts(tensor):
     coords, values = tensor.unpack()
     where, spread = counting.Places(tensor.shape), counting.Spread()
     sizes = []
-    for some, theirs in entries.blocks(tensor, 3):
+    for some, theirs in tensor._held.blocks(tensor._pad(), 3):
         where.add(some)
         spread.add(theirs)
         sizes.append(len(theirs))
