@@ -231,6 +231,8 @@ class Stored(Held):
             yield [columns[k] for k in stored_at], values
 
     def count(self, pad: Any) -> int:
+        if self.structure is not None and self.format.padded:
+            return len(self.entries(pad)[1])
         if not self.tree.gaps and not self.tree.shares:
             return len(self.tree.values)
         return self.own(pad).tree.count()

@@ -22,7 +22,7 @@ from ..errors import ArrayError, FormatError, LimitError, Problem, raise_if, wit
 from ..formats.descriptor import VERSION, array_classes
 from ..formats.format import Format, FormatLike, checked_axes, coordinates
 from ..formats.index_map import DimensionMap, IndexMap, MapLike
-from ..formats.structure import expand, structure_problems
+from ..formats.structure import STRUCTURES, expand, structure_problems
 from ..levels.base import wrong_type
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
@@ -407,8 +407,8 @@ class Tensor:
 
         An integer for every dimension gives a numpy scalar. Integers and arrays for all dimensions give an array of
         values. Several arrays beside a slice, or an array of several dimensions, give a list of coordinates in memory.
-        All else gives a view, which reads nothing until it is used. A view has no structure and no attributes, but the
-        names and labels of its dimensions.
+        All else gives a view, which reads nothing until it is used. A view has no structure. It keeps the attributes,
+        and the names and labels of its dimensions.
 
         Raises
         ------
@@ -713,6 +713,10 @@ class Tensor:
         ----------
         dtype : a type of numpy.
 
+        Raises
+        ------
+        ArrayError, FormatError : no tensor, or none of this structure, has the type, or the mirror images would differ.
+
         >>> from binsparse_levels import pack
         >>> pack([[0, 2]], [1.5, 2.5], 3, "CVEC").astype("int8").values.tolist()
         [1, 2]
@@ -722,6 +726,11 @@ class Tensor:
         check_value_type(np.dtype(dtype))
         if stored.structure is not None:
             raise_if(FormatError, structure_problems(stored.structure, stored.shape, np.dtype(dtype)))
+            mirrored = STRUCTURES[stored.structure].mirrored
+            both = mirrored(tree.values).astype(dtype), mirrored(tree.values.astype(dtype))
+            if not np.array_equal(*both, equal_nan=both[0].dtype.kind in "fc"):
+                what = f"{stored.structure} does not survive a cast to {np.dtype(dtype)}; call expand_structure() first"
+                raise FormatError(Problem("structure", what))
         if tree.iso:
             values = repeat_one(one_value(tree.values).reshape(1).astype(dtype), len(tree.values))
         else:

@@ -280,15 +280,16 @@ def wrapped(tensor, model, draw, folder):
 @way(
     "Tensor.shape", "Tensor.dtype", "Tensor.ndim", "Tensor.size", "Tensor.nbytes", "Tensor.format", "Tensor.fill_value",
     "Tensor.structure", "Tensor.attributes", "Tensor.descriptor_attributes", "Tensor.dims", "Tensor.labels",
-    "Tensor.iso", "Tensor.number_of_stored_values", "Tensor.check", "Tensor.unpack", "Tensor.to_dense", "Tensor.equals",
-    "Tensor.__repr__", "Tensor._repr_html_", "Tensor.__eq__", "Tensor.__array__",
+    "Tensor.iso", "Tensor.number_of_stored_values", "Tensor.nnz", "Tensor.limits", "Tensor.check", "Tensor.unpack",
+    "Tensor.to_dense", "Tensor.equals", "Tensor.__repr__", "Tensor._repr_html_", "Tensor.__eq__", "Tensor.__array__",
 )  # fmt: skip
 def told(tensor, model, draw, folder):
     """What `features.check` asks of every result, and the rest."""
     assert tensor.ndim == len(model.shape)
     assert tensor.size == len(model.cells)
     assert tensor.nbytes >= 0
-    assert tensor.number_of_stored_values == len(tensor.unpack()[1])
+    assert tensor.number_of_stored_values == tensor.nnz == len(tensor.unpack()[1])
+    assert isinstance(tensor.limits, bl.Limits)
     assert bl.parse_format(str(tensor.format)) == tensor.format
     assert str(model.dtype) in repr(tensor)
     assert tensor._repr_html_()
