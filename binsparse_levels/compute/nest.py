@@ -1,16 +1,22 @@
 """One loop nest for each chain of levels, made of the statements in which each kind says how it lists a fiber.
 
 The text of a nest is made of `Level.loop` of registered classes and of names and letters that this package chooses.
-Nothing of a file's content becomes text. CSR and the leaf `out[x0] += values[q1]` give
+Nothing of a file's content becomes text. CSR and a leaf that adds up rows give
 
     for x0 in range(begin, end):
+        c0 = x0
+        total = out[c0]
         q0 = u8(0) * size0 + x0
         for q1 in range(u8(ptr_1[q0]), u8(ptr_1[q0 + u8(1)])):
             x1 = u8(idx0_1[q1])
-            out[x0] += values[q1]
+            c1 = x1
+            q = q1
+            value = values[q1]
+            total += value
+        out[c0] = total
 
-All integers are unsigned with 64 bits: a signed index costs a test at every access. Only the outermost loop is cut into
-parts, so that threads share it.
+Index maps, padding and views are statements in between; see `seeing`. All integers are unsigned with 64 bits: a signed
+index costs a test at every access. Only the outermost loop is cut into parts, so that threads share it.
 """
 
 from __future__ import annotations
@@ -26,19 +32,48 @@ from ..levels import Level, Place, places
 from ..levels.positions import Array
 
 
+class Wrap(NamedTuple):
+    """Statements around all that follows once the first `known` coordinates of the tree are known.
+
+    text: its `yield` stands for what follows. counted: the text where a loop of its own counts the last of these
+    coordinates; then that loop ends at `bound`, which the first `early` coordinates tell.
+    """
+
+    known: int
+    text: str
+    counted: str = ""
+    bound: str = ""
+    early: int = 0
+
+
+class Seen(NamedTuple):
+    """How a nest sees the coordinates `x0`, `x1` … of a tree as those of a tensor, `c0`, `c1` …
+
+    wraps: they assign the coordinates of the tensor, and leave out what is not in it. known: for each dimension of the
+    tensor, how many coordinates of the tree tell its own. first: the dimensions of the tensor that tell the first
+    coordinate of the tree; None where they do not. names: the arguments of the wraps. fixed: dimensions of the tree and
+    their sizes, which the text may name.
+    """
+
+    wraps: tuple[Wrap, ...]
+    known: tuple[int, ...]
+    first: frozenset[int] | None
+    names: tuple[str, ...] = ()
+    fixed: tuple[tuple[int, int], ...] = ()
+
+
 class Leaf(NamedTuple):
     """What a nest does with each entry.
 
-    names: the arguments of the nest behind the values. entry: statements that know `x0`, `x1` … (the coordinates by
-    stored dimension), `value`, the names, and `q` (the position of the value). before, after: statements around the
-    loops that follow when the first `known` coordinates are known; see `known_before`.
+    names: its arguments. entry: statements that know `c0`, `c1` … (the coordinates in the tensor), `value`, the names,
+    and `q` (the position of the value). kept: the dimensions that tell where the statements write. around: statements
+    with a `yield` for all entries whose coordinates in these dimensions follow each other.
     """
 
     names: tuple[str, ...]
     entry: str
-    known: int = 0
-    before: str = ""
-    after: str = ""
+    kept: frozenset[int]
+    around: str = "yield"
 
 
 @functools.lru_cache(1024)
@@ -47,63 +82,50 @@ def is_told(levels: tuple[Level, ...]) -> bool:
     return all(place.level.loop(not place.depth) is not None for place in places(levels, [1] * _rank(levels)))
 
 
-@functools.lru_cache(1024)
-def known_before(levels: tuple[Level, ...], dimensions: frozenset[int]) -> int | None:
-    """The number of coordinates that have to be known for those in the stored dimensions, if loops follow then."""
-    known = max(dimensions, default=-1) + 1
-    for place in places(levels, [1] * _rank(levels)):
-        if place.depth >= known:
-            return known
-        if place.depth < known < place.depth + place.level.rank:
-            loop = f"for i{known - place.depth - 1} in range("
-            return known if loop in str(place.level.loop(not place.depth)) else None
-    return None
-
-
-def nest_text(levels: Sequence[Level], leaf: Leaf, iso: bool) -> str:
+def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool) -> str:
     """Python functions over a tree of these levels: `nest`, `extent` and, where it is needed, `first`.
 
     nest(begin, end, numbers, arrays…, values, names…) runs the leaf on a part of the outermost loop. extent(numbers,
     arrays…) returns both ends of that loop. first(at, numbers, arrays…) returns the first coordinate of an iteration,
     where several have the same. numbers: the sizes of the dimensions, and the number of child positions of each level.
+    names: those of `seen`, then those of the leaf.
     """
     chain = places(levels, [1] * _rank(levels))
     last = f"q{len(chain) - 1}" if chain else "0"
-    value = "values[0]" if iso else f"values[{last}]"
-    entry = re.sub(r"\bq\b", last, re.sub(r"\bvalue\b", value, leaf.entry))
-
-    before, after = (ast.parse(text).body for text in (leaf.before, leaf.after))
-    outermost: ast.For | None = None
-
-    def around(d: int, done: bool) -> list[ast.stmt]:
-        nonlocal outermost
-        if d == len(chain):
-            return ast.parse(entry).body
-        place = chain[d]
-        here = not done and bool(before) and place.depth >= leaf.known
-        found = _spliced(place, d, around(d + 1, done or here or place.depth + place.level.rank > leaf.known))
-        if d == 0 and isinstance(found[0], ast.For) and _is_cut(found[0], place.level):
-            outermost = found[0]
-        if place.depth < leaf.known < place.depth + place.level.rank and before:
-            loop = next(x for x in ast.walk(found[0]) if isinstance(x, ast.For) and _counts(x, f"x{leaf.known - 1}"))
-            loop.body = [*before, *loop.body, *after]
-        return [*before, *found, *after] if here else found
-
-    body = around(0, False)
+    around = Wrap(max((seen.known[k] for k in leaf.kept), default=0), leaf.around)
+    left = sorted([*seen.wraps, around], key=lambda wrap: wrap.known)
+    loops = [piece for d, place in enumerate(chain) for piece in _pieces(place, d)]
+    outermost = loops[0].text[0] if loops else None
     begin, end, first = "u8(0)", "u8(1)", None
-    if outermost is not None:
-        given = [ast.unparse(bound) for bound in outermost.iter.args]  # type: ignore[attr-defined]
-        begin, end = given if len(given) == 2 else ("u8(0)", *given)
+    if isinstance(outermost, ast.For) and _is_cut(outermost, chain[0].level):
+        bounds = [ast.unparse(bound) for bound in outermost.iter.args]  # type: ignore[attr-defined]
+        begin, end = bounds if len(bounds) == 2 else ("u8(0)", *bounds)
         first = _first_coordinate(outermost) if chain[0].level.rank > 1 else None
         outermost.iter = ast.parse("range(begin, end)", mode="eval").body
+
+    nested: list[list[ast.stmt]] = []  # from the outside in, each with a yield for the next
+    known = 0
+    for piece in [_Piece([_YIELD], 0), *loops]:
+        for k, wrap in enumerate(left):
+            if wrap.bound and wrap.early <= known and wrap.known == piece.known and _bound(piece, wrap.bound):
+                left[k] = wrap._replace(text=wrap.counted)
+        nested.append(piece.text)
+        known = piece.known
+        while left and left[0].known <= known:
+            nested.append(ast.parse(left.pop(0).text).body)
+    body = ast.parse(f"q = {last}\nvalue = values[{0 if iso else last}]\n{leaf.entry}").body
+    for text in reversed(nested):
+        body = _filled(text, body)
+
     names = [f"{role}_{d}" for d, place in enumerate(chain) for role in place.arrays]
     sizes = [f"size{k}" for k in range(_rank(levels))] + [f"n{d}" for d in range(len(chain))]
-    taken = "\n".join(f"    {name} = numbers[{k}]" for k, name in enumerate(sizes))
+    told = {f"size{k}": f"u8({size})" for k, size in seen.fixed}
+    taken = "\n".join(f"    {name} = {told.get(name, f'numbers[{k}]')}" for k, name in enumerate(sizes))
     stored = "".join(f", {name}" for name in names)
-    given_names = "".join(f", {name}" for name in leaf.names)
+    more = "".join(f", {name}" for name in (*seen.names, *leaf.names))
     nest = ast.unparse(ast.fix_missing_locations(ast.Module(body, [])))
     texts = [
-        f"def nest(begin, end, numbers{stored}, values{given_names}):\n{taken}\n{_indented(nest)}",
+        f"def nest(begin, end, numbers{stored}, values{more}):\n{taken}\n{_indented(nest)}",
         f"def extent(numbers{stored}):\n{taken}\n    return {begin}, {end}",
     ]
     if first is not None:
@@ -140,13 +162,60 @@ def _indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def _spliced(place: Place, d: int, inside: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements of level d around those of the level below."""
+class _Piece(NamedTuple):
+    """Loops with a yield, behind which so many coordinates are known."""
 
-    class Splice(ast.NodeTransformer):
+    text: list[ast.stmt]
+    known: int
+
+
+_YIELD = ast.Expr(ast.Yield())
+
+
+def _pieces(place: Place, d: int) -> Iterator[_Piece]:
+    """The statements of level d, cut behind the heads of loops that count its coordinates."""
+    text, known = _renamed(place, d), place.depth
+    while True:
+        loop = next((x for x in text if isinstance(x, ast.For) and _counts(x, f"x{known}")), None)
+        if loop is None or not sum(map(_yields, ast.walk(loop))) == 1 == sum(
+            map(_yields, ast.walk(ast.Module(text, [])))
+        ):
+            break
+        inside, loop.body = loop.body, [_YIELD]
+        known += 1
+        yield _Piece(text, known)
+        text = inside
+    yield _Piece(text, place.depth + place.level.rank)
+
+
+def _bound(piece: _Piece, bound: str) -> bool:
+    """End the loop that counts all coordinates of the last known dimension at a bound, if the piece is that loop."""
+    k, loop = piece.known - 1, piece.text[0]
+    if not isinstance(loop, ast.For) or not _counts(loop, f"x{k}") or ast.unparse(loop.iter) != f"range(size{k})":
+        return False
+    loop.iter = ast.parse(f"range(min(size{k}, {bound}))", mode="eval").body
+    return True
+
+
+def _yields(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield)
+
+
+def _filled(text: list[ast.stmt], inside: list[ast.stmt]) -> list[ast.stmt]:
+    """Statements with others in place of the yield."""
+
+    class Fill(ast.NodeTransformer):
         def visit_Expr(self, node: ast.Expr) -> Any:
-            return inside if isinstance(node.value, ast.Yield) else self.generic_visit(node)
+            return inside if _yields(node) else node
 
+    found: list[ast.stmt] = Fill().visit(ast.Module(text, [])).body
+    return found
+
+
+def _renamed(place: Place, d: int) -> list[ast.stmt]:
+    """The statements of level d, with names that no other level has."""
+
+    class Rename(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> Any:
             letter, number = node.id[0], node.id[1:]
             if node.id == "range":
@@ -171,7 +240,7 @@ def _spliced(place: Place, d: int, inside: list[ast.stmt]) -> list[ast.stmt]:
 
     text = place.level.loop(not place.depth)
     assert text is not None
-    found: list[ast.stmt] = Splice().visit(ast.parse(text)).body
+    found: list[ast.stmt] = Rename().visit(ast.parse(text)).body
     return found
 
 

@@ -12,18 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import kernels
-from ..engine.tree import Tree
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
-from ..formats.format import coordinates
-from ..levels import listing
-from ..levels.base import Level
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.tensor import Tensor
-from .nest import Leaf, known_before
-from .store import compiled
+from .nest import Leaf
+from .seeing import in_memory, walk_of, walks, with_values
 from .types import check_numeric, checked_result, common_type, sum_type
-from .walk import blocks, checked_memory, native, run, run_in_parts, walkable
+from .walk import checked_memory, native, run
 
 _LETTERS = string.ascii_letters
 _ELSEWHERE = "to_scipy, to_graphblas, to_sparse and to_torch lead to libraries that have them"
@@ -97,6 +93,10 @@ def einsum(
     if len(at) != 1:
         what = f"expected exactly one Tensor among the operands, got {len(at)}; {_ELSEWHERE}"
         raise OptionError(Problem("operands", what))
+    if not isinstance(spec, str):
+        raise OptionError(
+            Problem("spec", f"expected a text, got {type(spec).__name__}; write letters such as 'ij,j->i'")
+        )
     parsed = _parse(spec, len(operands), at[0])
     dense = [_checked_operand(x, k) for k, x in enumerate(operands) if k != at[0]]
     return _einsum(parsed, operands[at[0]], dense, dtype, memory, limits)
@@ -143,20 +143,11 @@ def _einsum(parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memor
         return _as_tensor(parsed, tensor, dense, sizes, work, result)
     nbytes = functools.reduce(int.__mul__, shape, work.itemsize)
     limits.hold("dense_bytes", nbytes, "operands", "the size in bytes of the result")
-    read = blocks(tensor, checked_memory(memory), nbytes)
     out = np.zeros(shape or 1, work)
-    lanes = _lanes(parsed)
-    extents = [np.uint64(sizes[c]) for c in lanes]
-    if read is not None:
-        leaf, _ = _leaf((listing(tensor.ndim),), parsed, parsed.stored, work.name)
-        for tree in read:
-            run(tree, compiled(tree.levels, leaf, tree.iso), (*dense, *extents, out))
-    else:
-        whole = walkable(tensor)
-        tree, stored = whole._tree, "".join(parsed.stored[k] for k in whole.format.order)
-        leaf, shared = _leaf(tree.levels, parsed, stored, work.name)
-        nest = compiled(tree.levels, leaf, tree.iso)
-        (out,) = run_in_parts(tree, nest, (*dense, *extents), (out,), out.size, None if shared else _added)
+    leaf = _leaf(parsed, work.name)
+    inputs = (*dense, *(np.uint64(sizes[c]) for c in _lanes(parsed)))
+    for walk in walks(tensor, checked_memory(memory), nbytes):
+        (out,) = run(walk, leaf, inputs, (out,), _added)
     return out.astype(result, copy=False) if parsed.out else out[0].astype(result)
 
 
@@ -166,7 +157,7 @@ def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:
 
 @functools.lru_cache(1024)
 def _parse(spec: str, operands: int, at: int) -> _Spec:
-    if not isinstance(spec, str) or not re.fullmatch(r"[A-Za-z]*(,[A-Za-z]*)*->[A-Za-z]*", spec.replace(" ", "")):
+    if not re.fullmatch(r"[A-Za-z]*(,[A-Za-z]*)*->[A-Za-z]*", spec.replace(" ", "")):
         raise FormatError(Problem("spec", f"{spec!r:.60} cannot be read; write letters such as 'ij,j->i'"))
     left, out = spec.replace(" ", "").split("->")
     found = _Spec(tuple(left.split(",")), at, out)
@@ -217,16 +208,11 @@ def _lanes(parsed: _Spec) -> tuple[str, ...]:
 
 
 @functools.lru_cache(1024)
-def _leaf(
-    levels: tuple[Level, ...], parsed: _Spec, stored: str, work: str, at_positions: bool = False
-) -> tuple[Leaf, bool]:
-    """The leaf of a product, and whether parts may share the result. stored: letters by stored dimension.
-
-    at_positions: the result has an item for each value.
-    """
-    place = {letter: f"x{stored.index(letter)}" for letter in stored}
-    lanes = _lanes(parsed)
-    place |= {letter: f"r{k}" for k, letter in enumerate(lanes)}
+def _leaf(parsed: _Spec, work: str, at_positions: bool = False) -> Leaf:
+    """The leaf of a product. at_positions: the result has an item for each value."""
+    stored, lanes = parsed.stored, _lanes(parsed)
+    place = {letter: f"r{k}" for k, letter in enumerate(lanes)}
+    place |= {letter: f"c{stored.index(letter)}" for letter in stored}
     factors = []
     for k, letters in enumerate(parsed.dense):
         at = ", ".join(place[letter] for letter in letters) or "()"
@@ -234,8 +220,7 @@ def _leaf(
     inner = [k for k, letter in enumerate(lanes) if letter not in parsed.out]
     outer = [k for k, letter in enumerate(lanes) if letter in parsed.out]
     target = "out[q]" if at_positions else f"out[{', '.join(place[letter] for letter in parsed.out) or '0'}]"
-    known = known_before(levels, frozenset(stored.index(letter) for letter in parsed.out if letter in stored))
-    local = not at_positions and not outer and known is not None
+    apart = not at_positions and not outer  # the sum is kept in a variable while its place is the same
     lines = [f"v = np.{work}(value)" + "".join(f" * {text}" for text, used in factors if not used)]
     pad = ""
     for k in outer:
@@ -250,28 +235,25 @@ def _leaf(
             deeper += "    "
         lines.append(f"{deeper}t += {term}")
         term = "t"
-    lines.append(f"{pad}{'total' if local else target} {'' if at_positions else '+'}= v{' * ' + term if term else ''}")
-    twice = [(place[a], f"x{k}") for k, a in enumerate(stored) if stored.index(a) != k]
+    lines.append(f"{pad}{'total' if apart else target} {'' if at_positions else '+'}= v{' * ' + term if term else ''}")
+    twice = [(place[a], f"c{k}") for k, a in enumerate(stored) if stored.index(a) != k]
     if twice:
         lines = [f"if {' and '.join(f'{a} == {b}' for a, b in twice)}:", *(f"    {line}" for line in lines)]
     names = (*(f"f{k}" for k in range(len(parsed.dense))), *(f"e{k}" for k in range(len(lanes))), "out")
-    ends = (f"total = {target}", f"{target} = total") if local else ("", "")
-    shared = at_positions or bool(stored and stored[0] in parsed.out)
-    return Leaf(names, "\n".join(lines), known or 0, *ends), shared
+    kept = frozenset(stored.index(letter) for letter in stored if at_positions or letter in parsed.out)
+    around = f"total = {target}\nyield\n{target} = total" if apart else "yield"
+    return Leaf(names, "\n".join(lines), kept, around)
 
 
 def _as_tensor(
     parsed: _Spec, tensor: Tensor, dense: list[Array], sizes: dict[str, int], work: np.dtype[Any], result: np.dtype[Any]
 ) -> Tensor:
     """A result with all indices of the stored tensor, around the same arrays."""
-    whole = walkable(tensor)
-    if whole._tree.shares:  # several entries have one value, and may get different ones
-        whole = whole.convert(coordinates(whole.ndim))
-    tree, stored = whole._tree, "".join(parsed.stored[k] for k in whole.format.order)
-    leaf, _ = _leaf(tree.levels, parsed, stored, work.name, True)
-    extents = [np.uint64(sizes[c]) for c in _lanes(parsed)]
-    out = np.zeros(len(tree.values), work)
-    run_in_parts(tree, compiled(tree.levels, leaf, tree.iso), (*dense, *extents), (out,), out.size, None)
-    made = Tree(tree.levels, tree.dims, tree.arrays, out.astype(result, copy=False))
+    whole = in_memory(tensor)
+    walk = walk_of(whole)
+    out = np.zeros(len(walk.tree.values), work)
+    run(walk, _leaf(parsed, work.name, True), (*dense, *(np.uint64(sizes[c]) for c in _lanes(parsed))), (out,))
     fill = None if tensor.fill_value is None else result.type(0)
-    return whole._with(whole.format, made, fill_value=fill).permute([parsed.stored.index(c) for c in parsed.out])
+    return with_values(whole, out.astype(result, copy=False), fill).permute(
+        [parsed.stored.index(c) for c in parsed.out]
+    )

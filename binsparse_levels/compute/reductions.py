@@ -1,45 +1,122 @@
-"""Reductions along dimensions: sums, extremes, means and variances of what is stored and of the fill value."""
+"""Reductions along dimensions: sums, extremes, means and variances of what is stored and of the fill value.
+
+What is kept of the entries of each cell of a result is a row of numbers. Cells that are not stored, the parts of a tree
+and the blocks of a file are all the same: numbers of other cells, which are joined.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ..engine.tree import Tree
 from ..errors import ArrayError, LimitError, OptionError, Problem, within_memory
-from ..levels.base import Level
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_dimension
-from .nest import Leaf, known_before
-from .store import compiled
+from .nest import Leaf
+from .seeing import walks
 from .types import check_numeric, checked_result, common_type, sum_type
-from .walk import blocks, checked_memory, run, run_in_parts, walkable
+from .walk import checked_memory, run
 
-Axis: TypeAlias = int | Sequence[int] | None
+Axis: TypeAlias = int | str | Sequence[int | str] | None
 Cells: TypeAlias = Literal["all", "stored"]
-Sums: TypeAlias = dict[str, Array]
 
-# What is kept of the entries of each cell of a result, for each reduction. A total is a sum in floating point.
-_KEPT = {
-    "sum": ("sum",),
-    "count": ("count",),
-    "min": ("min",),
-    "max": ("max",),
-    "any": ("nonzero",),
-    "all": ("nonzero",),
-    "mean": ("total",),
-    "var": ("count", "total"),
-    "std": ("count", "total"),
-    "norm": ("squares",),
-}
+
+class Reduction(NamedTuple):
+    """How many values become one.
+
+    step: the statement that takes a `value` into the `total`, from the kind of the values' type. join: makes one total
+    of two. repeat: the total of so many cells with the fill value. neutral: the total of no cells, from the type of the
+    totals. dtype: that type, from those of the values and of the result. end: makes the result, of the totals and the
+    number of cells. chosen: the result is one of the values; of no cells there is none. stored: cells that are not
+    stored never take part. spread: the totals are those of a mean, and `end` gets the squared distances from it.
+    """
+
+    step: Callable[[str], str]
+    join: Callable[..., Array]
+    repeat: Callable[[Any, Array], Any]
+    neutral: Callable[[np.dtype[Any]], Any] = lambda dtype: 0
+    dtype: Callable[[np.dtype[Any], np.dtype[Any]], Any] = lambda values, result: common_type(
+        sum_type(values), sum_type(result)
+    )
+    end: Callable[[Any, Any], Any] = lambda total, number: total
+    chosen: bool = False
+    stored: bool = False
+    spread: bool = False
+
+
+def _extreme(sign: str, join: Callable[..., Array], end: float) -> Reduction:
+    """NaN wins, as in numpy. Complex numbers are compared by real part, then imaginary part."""
+
+    def step(kind: str) -> str:
+        behind = f"value {sign} total"
+        if kind == "c":
+            equal = f"value.real == total.real and value.imag {sign} total.imag"
+            behind = f"total == total and (value.real {sign} total.real or ({equal}))"
+        return f"if {behind} or value != value:\n    total = value"
+
+    def neutral(dtype: np.dtype[Any]) -> Any:
+        if dtype.kind in "iu":
+            return np.iinfo(dtype).max if end > 0 else np.iinfo(dtype).min
+        return complex(end, end) if dtype.kind == "c" else end
+
+    def kept(values: np.dtype[Any], result: np.dtype[Any]) -> np.dtype[Any]:
+        return {"b": np.dtype(np.uint8), "f": np.promote_types(values, np.float32)}.get(values.kind, values)
+
+    return Reduction(step, join, lambda fill, number: fill, neutral, kept, chosen=True)
+
+
+def _times(fill: Any, number: Array) -> Array:
+    """Part by part: a product of complex numbers makes NaN of an infinite part."""
+    if not np.iscomplexobj(fill):
+        return np.asarray(fill * number)
+    found = np.empty(number.shape, np.complex128)
+    found.real, found.imag = fill.real * number, fill.imag * number
+    return found
+
+
+def _squared(x: Any) -> Any:
+    return x.real**2 + x.imag**2
+
+
+_SUM = Reduction(lambda kind: "total += value", np.add, _times)
+_MEAN = _SUM._replace(
+    dtype=lambda values, result: "c16" if values.kind == "c" else "f8", end=lambda total, number: total / number
+)
+REDUCTIONS = {
+    "sum": _SUM,
+    "prod": Reduction(
+        lambda kind: "total *= value", np.multiply, lambda fill, number: fill**number, lambda dtype: 1
+    ),
+    "count": Reduction(
+        lambda kind: "total += 1", np.add, lambda fill, number: number, dtype=lambda *types: "i8", stored=True
+    ),
+    "min": _extreme("<", np.minimum, np.inf),
+    "max": _extreme(">", np.maximum, -np.inf),
+    "any": Reduction(
+        lambda kind: "total |= value != 0", np.logical_or, lambda fill, number: fill != 0, dtype=lambda *types: "?"
+    ),
+    "all": Reduction(
+        lambda kind: "total &= value != 0", np.logical_and, lambda fill, number: fill != 0, lambda dtype: 1,
+        lambda *types: "?",
+    ),
+    "mean": _MEAN,
+    "var": _MEAN._replace(spread=True),
+    "std": _MEAN._replace(spread=True, end=lambda total, number: np.sqrt(total / number)),
+    "norm": Reduction(
+        lambda kind: "total += value.real ** 2 + value.imag ** 2" if kind == "c" else "total += value ** 2", np.add,
+        lambda fill, number: _squared(fill) * number, dtype=lambda *types: "f8",
+        end=lambda total, number: np.sqrt(total),
+    ),
+}  # fmt: skip
 
 
 class Statistics(NamedTuple):
@@ -80,9 +157,9 @@ def reduce(
 
     Parameters
     ----------
-    axis : the dimensions that are reduced: one, several, or None for all.
-    how : "sum", "count", "min", "max", "any", "all", "mean", "var", "std" or "norm". A variance divides by the number
-        of cells; a norm is the root of the sum of squares.
+    axis : the dimensions that are reduced, by number or by name: one, several, or None for all.
+    how : "sum", "prod", "count", "min", "max", "any", "all", "mean", "var", "std" or "norm". A variance divides by the
+        number of cells; a norm is the root of the sum of squares.
     cells : "all", or "stored" for the stored entries alone, whatever the fill value is. Of no entries, a mean, a
         variance and an extreme of floats are NaN.
     dtype : of the result, which is computed at least in this type.
@@ -101,8 +178,8 @@ def reduce(
     >>> reduce(tensor, 1, "min").tolist(), reduce(tensor, 1, "min", cells="stored").tolist()
     ([0.0, 0.0], [3.0, 4.0])
     """
-    if not isinstance(how, str) or how not in _KEPT:
-        raise OptionError(Problem("how", f"{how!r:.40} is no reduction; choose one of {', '.join(_KEPT)}"))
+    if not isinstance(how, str) or how not in REDUCTIONS:
+        raise OptionError(Problem("how", f"{how!r:.40} is no reduction; choose one of {', '.join(REDUCTIONS)}"))
     return _reduced(as_tensor(tensor, copy=False), axis, (how,), cells, dtype, memory, limits)[0]
 
 
@@ -119,7 +196,7 @@ def statistics(
 
     Parameters
     ----------
-    axis : the dimensions that are reduced: one, several, or None for all.
+    axis : the dimensions that are reduced, by number or by name: one, several, or None for all.
     cells : "all", or "stored" for the stored entries alone; see `reduce`. `count` is that of the stored entries.
     memory : bytes for the results and the blocks that are read from a file; by default 2**28.
     limits : `dense_bytes` is the most that the results take.
@@ -135,263 +212,197 @@ def statistics(
     return Statistics(*_reduced(as_tensor(tensor, copy=False), axis, Statistics._fields, cells, None, memory, limits))
 
 
+class _Total(NamedTuple):
+    """A number that is kept for each cell of a result. Reductions with equal ones share them."""
+
+    step: str
+    dtype: np.dtype[Any]
+    of: Reduction
+
+    def empty(self, shape: Any = ()) -> Array:
+        return np.full(shape, self.of.neutral(self.dtype), self.dtype)
+
+    def repeated(self, fill: Any, number: Array) -> Array:
+        """The total of so many cells with the fill value."""
+        times = number.astype(self.dtype if self.dtype.kind in "iu" else np.float64)
+        made = np.asarray(self.of.repeat(fill.astype(common_type(fill.dtype, self.dtype)), times))
+        return np.where(number == 0, self.empty(), made.astype(self.dtype))
+
+
+Totals: TypeAlias = dict[str, Array]  # by the names of `_Kept`
+_SPREAD = "spread"
+
+
+class _Kept(NamedTuple):
+    """What is kept of the entries: totals by name, the one that counts them, and the one that a spread is around."""
+
+    totals: dict[str, _Total]
+    counts: str | None
+    mean: str | None
+
+    def empty(self, shape: tuple[int, ...]) -> Totals:
+        found = {name: total.empty(shape or 1) for name, total in self.totals.items()}
+        return found | ({} if self.mean is None else {_SPREAD: np.zeros(shape or 1)})
+
+    def merged(self, a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            return tuple(total.of.join(x, y) for total, x, y in zip(self.totals.values(), a, b, strict=True))
+
+    def joined(self, a: Totals, b: Totals) -> Totals:
+        """The totals of the cells of both. Spreads are joined by the formula of Chan, Golub and LeVeque."""
+        found = dict(
+            zip(self.totals, self.merged([a[x] for x in self.totals], [b[x] for x in self.totals]), strict=True)
+        )
+        if self.mean is None or self.counts is None:
+            return found
+        ours, theirs = a[self.counts], b[self.counts]
+        with np.errstate(all="ignore"):
+            apart = b[self.mean] / theirs - a[self.mean] / ours
+            between = _squared(apart) * (ours * (theirs / (ours + theirs)))
+        between = np.where((ours > 0) & (theirs > 0), between, 0)
+        return found | {_SPREAD: a[_SPREAD] + b[_SPREAD] + between}
+
+
 def _reduced(
-    tensor: Tensor, axis: Axis, wanted: Sequence[str], cells: Cells, dtype: Any, memory: int | None, limits: Limits
+    tensor: Tensor, axis: Axis, hows: Sequence[str], cells: Cells, dtype: Any, memory: int | None, limits: Limits
 ) -> list[Any]:
     if cells not in ("all", "stored"):
         raise OptionError(Problem("cells", f"{cells!r:.40} is no choice of cells; pass 'all' or 'stored'"))
     check_numeric(tensor.dtype, "values")
-    reduced = _checked_axes(axis, tensor.ndim)
-    kept = tuple(k for k in range(tensor.ndim) if k not in reduced)
-    shape = tuple(tensor.shape[k] for k in kept)
-    number = math.prod(tensor.shape[k] for k in reduced)
+    reduced = _checked_axes(axis, tensor)
+    axes = tuple(k for k in range(tensor.ndim) if k not in reduced)
+    shape = tuple(tensor.shape[k] for k in axes)
+    size = math.prod(tensor.shape[k] for k in reduced)
     result = checked_result(dtype, tensor.dtype)
-    zero = tensor.dtype.type(0) if tensor.fill_value is None else tensor.fill_value
-    fill = zero if cells == "all" else None
-    needed = {name for how in wanted for name in _KEPT[how]}
-    if tensor.dtype.kind in "fc" and "total" in needed:  # the sum is one
-        needed = needed - {"total"} | {"sum"}
-    if fill is None or fill != 0 or not needed <= {"sum", "total", "squares"}:
-        needed.add("count")
-    names = tuple(sorted(needed))
-    spread = bool({"var", "std"} & set(wanted))
-    limits.hold("dense_bytes", 8 * math.prod(shape) * (len(names) + spread), "axis", "the size in bytes of the result")
-    sums = _summed(tensor, kept, shape, names, spread, result, checked_memory(memory))
-    return [_finished(how, sums, tensor.dtype, fill, number, shape, dtype, result) for how in wanted]
+    values = np.dtype(np.float32) if tensor.dtype == np.float16 else tensor.dtype
+    fill = values.type(0 if tensor.fill_value is None else tensor.fill_value) if cells == "all" else None
+    kept, names = _kept(hows, values, result, fill)
+    limits.hold("dense_bytes", 8 * math.prod(shape) * len(kept.empty(())), "axis", "the size in bytes of the result")
+    stored = everything = _summed(tensor, kept, axes, shape, values, checked_memory(memory))
+    if fill is not None and kept.counts is not None:
+        everything = kept.joined(stored, _rest(kept, fill, size, stored[kept.counts]))
+    found = []
+    for how in hows:
+        record = REDUCTIONS[how]
+        totals = stored if record.stored else everything
+        number = size if kept.counts is None else totals[kept.counts]
+        with np.errstate(all="ignore"):
+            made = record.end(totals[_SPREAD if record.spread else names[how]], number)
+            if record.chosen:
+                made = _checked_chosen(how, made.astype(tensor.dtype), number, cells)
+            if dtype is not None and made.dtype.kind == "c" != result.kind:
+                raise OptionError(Problem("dtype", f"the {how} is complex, and {result} is not; take a complex type"))
+            made = made.reshape(shape).astype(made.dtype if dtype is None else result, copy=False)
+        found.append(made if shape else made[()])
+    return found
 
 
-def _checked_axes(axis: Axis, ndim: int) -> set[int]:
+def _checked_axes(axis: Axis, tensor: Tensor) -> set[int]:
     if axis is None:
-        return set(range(ndim))
-    given: list[Any] = list(axis) if isinstance(axis, Sequence | np.ndarray) else [axis]
-    found = [checked_dimension(k, ndim) for k in given]
+        return set(range(tensor.ndim))
+    asked: list[Any] = list(axis) if isinstance(axis, tuple | list) or np.ndim(axis) else [axis]  # type: ignore[arg-type]
+    names = tensor.dims or ()
+    found = [names.index(k) if k in names else checked_dimension(k, tensor.ndim) for k in asked]
     if len(set(found)) != len(found):
-        raise OptionError(Problem("axis", f"{given!r:.60} names a dimension twice; name each once"))
+        raise OptionError(Problem("axis", f"{asked!r:.60} has a dimension twice; name each once"))
     return set(found)
 
 
+def _kept(hows: Sequence[str], values: np.dtype[Any], result: np.dtype[Any], fill: Any) -> tuple[_Kept, dict[str, str]]:
+    """What is kept for some reductions, and the name of the total of each. fill: None where stored cells are all."""
+    totals: dict[str, _Total] = {}
+
+    def name_of(how: str) -> str:
+        record = REDUCTIONS[how]
+        total = _Total(record.step(values.kind), np.dtype(record.dtype(values, result)), record)
+        name = f"{total.dtype.name}: {total.step}"
+        totals.setdefault(name, total)
+        return name
+
+    names = {how: name_of(how) for how in hows}
+    spread = any(REDUCTIONS[how].spread for how in hows)
+    counted = fill is None or spread
+    for total in totals.values():
+        if fill is not None and not total.of.stored:  # it need not be counted what changes nothing
+            with np.errstate(all="ignore"):
+                one = total.of.join(total.empty(), total.repeated(fill, np.array(1)))
+            counted |= not bool(one == total.empty())
+    count = name_of("count") if counted else None
+    return _Kept(totals, count, name_of("mean") if spread else None), names
+
+
+def _rest(kept: _Kept, fill: Any, size: int, count: Array) -> Totals:
+    """The totals of the cells that are not stored, of `size` for each of the result."""
+    wide = size > INT64_MAX
+    if wide and any(total.dtype.kind in "iu" and not total.of.chosen for total in kept.totals.values()) and fill != 0:
+        raise LimitError(Problem("axis", f"{size} cells are more than an integer counts; reduce fewer dimensions"))
+    number = float(size) - count if wide else size - count
+    with np.errstate(all="ignore"):
+        found = {name: total.repeated(fill, number) for name, total in kept.totals.items()}
+    if kept.counts is not None:
+        found[kept.counts] = number
+    if kept.mean is not None:
+        found[_SPREAD] = np.where((number > 0) & ~np.isfinite(fill), np.nan, 0.0)  # infinities are no distance apart
+    return found
+
+
 def _summed(
-    tensor: Tensor, kept: tuple[int, ...], shape: tuple[int, ...], names: tuple[str, ...], spread: bool,
-    result: np.dtype[Any], memory: int,
-) -> Sums:  # fmt: skip
-    """What is kept of the entries of each cell. spread: also the sum of squared distances from the mean."""
-    kinds = {name: _type_of(name, tensor.dtype, result) for name in names}
-    used = sum(kind.itemsize for kind in kinds.values()) * math.prod(shape) * (3 if spread else 1)
-    read = blocks(tensor, memory, used)
-    if read is None:
-        whole = walkable(tensor)
-        return _of_tree(whole._tree, whole.format.order, kept, shape, kinds, spread, None)
-    found: Sums | None = None
-    every = tuple(range(tensor.ndim))
-    for block in read:
-        found = _of_tree(block, every, kept, shape, kinds, spread, found)
-    return _empty(shape, kinds, spread) if found is None else found
+    tensor: Tensor, kept: _Kept, axes: tuple[int, ...], shape: tuple[int, ...], values: np.dtype[Any], memory: int
+) -> Totals:
+    """The totals of the stored entries."""
+    leaf = _leaf(tuple((total.step, total.dtype) for total in kept.totals.values()), axes, values)
+    found = kept.empty(shape)
+    used = sum(x.nbytes for x in found.values()) * (1 if kept.mean is None else 3)
+    for walk in walks(tensor, memory, used):
+        here = found if kept.mean is None else kept.empty(shape)
+        outs = run(walk, leaf, (), tuple(here[name] for name in kept.totals), kept.merged)
+        made = dict(zip(kept.totals, outs, strict=True))
+        if kept.mean is not None and kept.counts is not None:
+            with np.errstate(all="ignore"):
+                mean = made[kept.mean] / made[kept.counts]
+            (made[_SPREAD],) = run(walk, _distances(axes, mean.dtype.kind), (mean,), (here[_SPREAD],), _added)
+            made = made if walk.whole else kept.joined(found, made)
+        found = made
+    return found
 
 
-def _of_tree(
-    tree: Tree, order: tuple[int, ...], kept: tuple[int, ...], shape: tuple[int, ...], kinds: dict[str, np.dtype[Any]],
-    spread: bool, before: Sums | None,
-) -> Sums:  # fmt: skip
-    """The sums of a tree, and of those before it, which change."""
-    names = tuple(kinds)
-    places = tuple(order.index(k) for k in kept)
-    sums = _empty(shape, kinds, spread) if before is None or spread else before
-    outs = tuple(sums[name] for name in names)
-    leaf = _leaf(tree.levels, places, tuple((name, kinds[name].name, tree.values.dtype.kind) for name in names))
-    shared = 0 in places
-    size = len(names) * math.prod(shape)
-    nest = compiled(tree.levels, leaf, tree.iso)
-    if before is None:
-        outs = run_in_parts(tree, nest, (), outs, size, None if shared else functools.partial(_merged, names))
-    else:
-        run(tree, nest, outs)
-    sums = dict(zip(names, outs, strict=True))
-    if not spread:
-        return sums
-    with np.errstate(all="ignore"):
-        mean = np.asarray(_total(sums) / sums["count"])
-    leaf = _deviations(tree.levels, places, mean.dtype.kind)
-    out = (np.zeros(shape or 1),)
-    nest = compiled(tree.levels, leaf, tree.iso)
-    (sums["spread"],) = run_in_parts(
-        tree, nest, (mean,), out, out[0].size, None if shared else functools.partial(_merged, ("sum",))
-    )
-    return sums if before is None else _joined(before, sums, names)
+def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:
+    return (a[0] + b[0],)
 
 
-def _type_of(name: str, dtype: np.dtype[Any], result: np.dtype[Any]) -> np.dtype[Any]:
-    """The type in which one number is kept."""
-    if name in ("count", "nonzero"):
-        return np.dtype(np.int64)
-    if name in ("squares", "total"):
-        return np.dtype(np.float64)
-    if name == "sum":
-        return common_type(sum_type(dtype), sum_type(result))
-    return {"b": np.dtype(np.uint8), "f": np.promote_types(dtype, np.float32)}.get(dtype.kind, dtype)
-
-
-def _neutral(name: str, dtype: np.dtype[Any]) -> Any:
-    if name not in ("min", "max"):
-        return 0
-    if dtype.kind in "iu":
-        return np.iinfo(dtype).max if name == "min" else np.iinfo(dtype).min
-    end = np.inf if name == "min" else -np.inf
-    return complex(end, end) if dtype.kind == "c" else end
-
-
-def _empty(shape: tuple[int, ...], kinds: dict[str, np.dtype[Any]], spread: bool) -> Sums:
-    found = {name: np.full(shape or 1, _neutral(name, dtype), dtype) for name, dtype in kinds.items()}
-    return found | ({"spread": np.zeros(shape or 1)} if spread else {})
-
-
-_MERGES: dict[str, Callable[..., Any]] = {"min": np.minimum, "max": np.maximum}
-
-
-def _merged(names: Sequence[str], a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, ...]:
-    with np.errstate(invalid="ignore", over="ignore"):
-        return tuple(_MERGES.get(name, np.add)(x, y, out=x) for name, x, y in zip(names, a, b, strict=True))
-
-
-def _squared(x: Any) -> Any:
-    return x.real**2 + x.imag**2
-
-
-def _total(sums: Sums) -> Array:
-    return sums["total"] if "total" in sums else sums["sum"]
-
-
-def _joined(a: Sums, b: Sums, names: Sequence[str]) -> Sums:
-    """The sums of two lists of entries. Their spreads are joined by the formula of Chan, Golub and LeVeque."""
-    with np.errstate(all="ignore"):
-        apart = _total(b) / b["count"] - _total(a) / a["count"]
-        share = a["count"] * (b["count"] / (a["count"] + b["count"]))
-        between = np.where((a["count"] > 0) & (b["count"] > 0), _squared(apart) * share, 0)
-    joined = _merged(names, [a[name] for name in names], [b[name] for name in names])
-    return dict(zip(names, joined, strict=True)) | {"spread": a["spread"] + b["spread"] + between}
+def _cell(axes: tuple[int, ...]) -> str:
+    return f"[{', '.join(f'c{k}' for k in axes) or '0'}]"
 
 
 @functools.lru_cache(1024)
-def _leaf(levels: tuple[Level, ...], kept: tuple[int, ...], kinds: tuple[tuple[str, str, str], ...]) -> Leaf:
-    """The leaf that keeps some numbers. kept: the stored dimensions of the results. kinds: names, their types, and the
-    kind of the values.
-    """
-    known = known_before(levels, frozenset(kept))
-    at = f"[{', '.join(f'x{k}' for k in kept) or '0'}]"
-    local = known is not None
+def _leaf(steps: tuple[tuple[str, np.dtype[Any]], ...], axes: tuple[int, ...], values: np.dtype[Any]) -> Leaf:
+    """The leaf that takes values into totals. axes: the dimensions of the result."""
     lines = []
-    for name, dtype, kind in kinds:
-        total = f"s_{name}" if local else f"out_{name}{at}"
-        lines.append(_STEPS[name](total, f"np.{dtype}(value)", kind))
-    names = tuple(f"out_{name}" for name, *_ in kinds)
-    if known is None:
-        return Leaf(names, "\n".join(lines))
-    before = "\n".join(f"s_{name} = out_{name}{at}" for name, *_ in kinds)
-    after = "\n".join(f"out_{name}{at} = s_{name}" for name, *_ in kinds)
-    return Leaf(names, "\n".join(lines), known, before, after)
-
-
-def _extreme(sign: str, total: str, value: str, kind: str) -> str:
-    """NaN wins, as in numpy. Complex numbers are compared by real part, then imaginary part."""
-    behind = f"{value} {sign} {total}"
-    if kind == "c":
-        real, imaginary = ((f"({value}).{part}", f"{total}.{part}") for part in ("real", "imag"))
-        equal = f"{real[0]} == {real[1]} and {imaginary[0]} {sign} {imaginary[1]}"
-        behind = f"{total} == {total} and ({real[0]} {sign} {real[1]} or ({equal}))"
-    nan = f" or {value} != {value}" if kind in "fc" else ""
-    return f"if {behind}{nan}:\n    {total} = {value}"
-
-
-def _square(value: str, kind: str) -> str:
-    return f"({value}).real ** 2 + ({value}).imag ** 2" if kind == "c" else f"np.float64({value}) ** 2"
-
-
-# The statement that adds a value, given the text of a total and of the value, and the kind of the value's type.
-_STEPS: dict[str, Callable[[str, str, str], str]] = {
-    "count": lambda total, value, kind: f"{total} += 1",
-    "sum": lambda total, value, kind: f"{total} += {value}",
-    "total": lambda total, value, kind: f"{total} += {value}",
-    "squares": lambda total, value, kind: f"{total} += {_square('value', kind)}",
-    "nonzero": lambda total, value, kind: f"{total} += value != 0",
-    "min": functools.partial(_extreme, "<"),
-    "max": functools.partial(_extreme, ">"),
-}
+    for k, (step, dtype) in enumerate(steps):
+        wide = common_type(values, dtype)
+        cast = "value" if wide == values else f"np.{wide.name}(value)"
+        lines.append(re.sub(r"\btotal\b", f"s{k}", re.sub(r"\bvalue\b", cast, step)))
+    before = [f"s{k} = out{k}{_cell(axes)}" for k in range(len(steps))]
+    after = [f"out{k}{_cell(axes)} = s{k}" for k in range(len(steps))]
+    names = tuple(f"out{k}" for k in range(len(steps)))
+    return Leaf(names, "\n".join(lines), frozenset(axes), "\n".join([*before, "yield", *after]))
 
 
 @functools.lru_cache(1024)
-def _deviations(levels: tuple[Level, ...], kept: tuple[int, ...], kind: str) -> Leaf:
+def _distances(axes: tuple[int, ...], kind: str) -> Leaf:
     """The leaf that adds squared distances from the mean of each cell."""
-    at = f"[{', '.join(f'x{k}' for k in kept) or '0'}]"
-    step = "apart = value - m\n{} += " + _square("apart", kind)
-    known = known_before(levels, frozenset(kept))
-    if known is None:
-        return Leaf(("mean", "out"), f"m = mean{at}\n{step.format('out' + at)}")
-    return Leaf(("mean", "out"), step.format("s"), known, f"m = mean{at}\ns = out{at}", f"out{at} = s")
+    square = "apart.real ** 2 + apart.imag ** 2" if kind == "c" else "apart ** 2"
+    at = _cell(axes)
+    around = f"m = mean{at}\ns = out{at}\nyield\nout{at} = s"
+    return Leaf(("mean", "out"), f"apart = value - m\ns += {square}", frozenset(axes), around)
 
 
-def _finished(
-    how: str, sums: Sums, values: np.dtype[Any], fill: Any, cells: int, shape: tuple[int, ...], dtype: Any,
-    result: np.dtype[Any],
-) -> Any:  # fmt: skip
-    """A reduction of all cells, of which the sums know the stored ones. fill: of the others; None leaves them out."""
-    count = sums.get("count")
-    if fill is not None and count is not None and how != "count" and cells > INT64_MAX:
-        raise LimitError(Problem("axis", f"{cells} cells are more than an integer counts; reduce fewer dimensions"))
-    rest: Any = 0 if fill is None or count is None or how == "count" else cells - count
-    number: Any = count if fill is None else cells
-    with np.errstate(all="ignore"):
-        if how == "count":
-            found: Any = count
-        elif how in ("sum", "mean"):
-            found = _with_fill(sums["sum"] if how == "sum" else _total(sums), fill, rest)
-            found = found / number if how == "mean" else found
-        elif how == "norm":
-            square = None if fill is None else _squared(fill.astype(np.result_type(fill, np.float64)))
-            found = np.sqrt(_with_fill(sums["squares"], square, rest))
-        elif how in ("any", "all"):
-            nonzero = sums["nonzero"] + (rest if fill is not None and fill != 0 else 0)
-            found = nonzero > 0 if how == "any" else nonzero == number
-        elif how in ("min", "max"):
-            found = _extreme_of(how, sums, fill, rest, number, values)
-        else:
-            found = _variance(sums, fill, rest, number)
-            found = np.sqrt(found) if how == "std" else found
-    if dtype is not None and found.dtype.kind == "c" != result.kind:
-        raise OptionError(Problem("dtype", f"the {how} is complex, and {result} is not; take a complex type"))
-    kept = result if dtype is not None else found.dtype
-    found = found.reshape(shape).astype(kept, copy=False)
-    return found if shape else found[()]
-
-
-def _with_fill(total: Array, fill: Any, rest: Any) -> Array:
-    """The total and so many fill values. None of an infinite one is 0, not NaN."""
-    if fill is None or (fill == 0 and not np.ndim(rest)):
-        return total
-    added: Array = np.zeros(np.broadcast_shapes(total.shape, np.shape(rest)), total.dtype)
-    if total.dtype.kind == "c":  # part by part: a product of complex numbers makes NaN of an infinite part
-        added.real, added.imag = fill.real * rest, fill.imag * rest
-    else:
-        added[...] = np.asarray(fill).astype(total.dtype) * np.asarray(rest).astype(total.dtype)
-    return total + np.where(rest == 0, total.dtype.type(0), added)
-
-
-def _extreme_of(how: str, sums: Sums, fill: Any, rest: Any, number: Any, dtype: np.dtype[Any]) -> Array:
-    found: Array = sums[how].astype(dtype)
-    if fill is not None:
-        found = np.where(rest > 0, _MERGES[how](found, fill), found)
+def _checked_chosen(how: str, found: Array, number: Any, cells: Cells) -> Array:
+    """An extreme of no cells is NaN where entries alone take part, and an error where all cells do, as in numpy."""
     (empty,) = np.nonzero(np.broadcast_to(number == 0, found.shape).ravel())
     if len(empty):
-        if dtype.kind not in "fc" or fill is not None:
+        if found.dtype.kind not in "fc" or cells == "all":
             what = f"cell {empty[0]} of the result has no {how}, since no cells take part; leave it out"
             raise ArrayError(Problem("axis", what))
         found.ravel()[empty] = np.nan
     return found
-
-
-def _variance(sums: Sums, fill: Any, rest: Any, number: Any) -> Any:
-    spread = sums["spread"]
-    if fill is not None:
-        count = sums["count"]
-        mean = np.where(count > 0, _total(sums) / count, fill)
-        between = _squared(mean - fill) * (count * (rest / number))
-        spread = spread + np.where(rest > 0, between if np.isfinite(fill) else np.nan, 0)  # inf - inf is NaN
-    return spread / number

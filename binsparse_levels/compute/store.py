@@ -19,7 +19,7 @@ import numpy as np
 
 from ..levels import Level
 from ..system import is_private
-from .nest import Leaf, nest_text
+from .nest import Leaf, Seen, nest_text
 
 
 class Nest(NamedTuple):
@@ -31,9 +31,9 @@ class Nest(NamedTuple):
 
 
 @functools.lru_cache(1024)
-def compiled(levels: tuple[Level, ...], leaf: Leaf, iso: bool, kept: bool = True) -> Nest:
+def compiled(levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, kept: bool = True) -> Nest:
     """The nest of these levels with this leaf. kept: keep its machine code on disk."""
-    text = nest_text(levels, leaf, iso)
+    text = nest_text(levels, seen, leaf, iso)
     # numba imports the module of a function that it loads from its cache.
     space: dict[str, Any] = {"np": np, "u8": np.uint64, "__name__": __name__}
     path = place_text(text) if kept else None

@@ -1,4 +1,4 @@
-"""Walking the entries of any tensor: in memory by the nest of its tree, from a file in blocks of entries.
+"""Running a leaf over the entries of any tensor.
 
 Results do not depend on the number of threads: a tree is cut into parts by its size alone, and what the parts found is
 added in their order.
@@ -7,73 +7,32 @@ added in their order.
 from __future__ import annotations
 
 import copy
+import inspect
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from .. import kernels, parallel
-from ..engine.blocks import Block, blocks_of, read_block
-from ..engine.tree import Tree, index_dtype
-from ..errors import LimitError, OptionError, Problem, within_memory
-from ..formats.format import coordinates, in_order
-from ..formats.structure import expand
-from ..levels import listing
+from ..engine.tree import Tree
+from ..errors import OptionError, Problem, within_memory
 from ..levels.positions import Array
 from ..limits import as_integer
 from ..tensors.foreign import as_tensor
-from ..tensors.held import Mapped
 from ..tensors.tensor import Tensor
-from .nest import Leaf, is_told
+from .nest import Leaf
+from .seeing import Walk, walks
 from .store import Nest, compiled
 
 Merge: TypeAlias = Callable[[Any, Any], Any]  # what two parts found, as one
 
 MEMORY = 2**28  # bytes, where a caller names none
-_BLOCK = 2**20  # entries of a file at a time: more of them are no faster
 _GRAIN = 2**20  # entries of a part: half a millisecond at least, a hundred times the call
 _PARTS, _OWN = 64, 8  # the most parts that share a result, and that have one of their own
 
 _arguments: WeakKeyDictionary[Tree, tuple[Any, ...]] = WeakKeyDictionary()
-
-
-def walkable(tensor: Tensor) -> Tensor:
-    """The same entries in memory, without map and structure, in levels that say their loops."""
-    whole = tensor.without_map().expand_structure()
-    if is_told(whole._tree.levels):
-        return whole
-    return whole.convert(in_order(coordinates(whole.ndim).levels, whole.format.order))
-
-
-def blocks(tensor: Tensor, memory: int, used: int) -> Iterator[Tree] | None:
-    """The entries of a tensor in a file, as trees that are read one after the other; None where it is read whole.
-
-    The dimensions of a block are those of the tensor. memory: bytes, of which the result takes `used`.
-    """
-    held = tensor._source
-    if tensor._held.viewed or not held.lazy or not tensor.ndim:
-        return None
-    each = 16 * (len(held.dims) + tensor.ndim) + 4 * held.values.dtype.itemsize
-    size = min(_BLOCK, (memory - used) // each)
-    if size < 1:
-        what = f"{memory} bytes are too few for a result of {used} and one entry; pass a larger memory="
-        raise LimitError(Problem("memory", what))
-    return (_read(tensor, held, block) for block in blocks_of(held, size))
-
-
-def _read(tensor: Tensor, tree: Tree, block: Block) -> Tree:
-    narrow = index_dtype(tree.dims, 0) if tensor.map is None else np.int64
-    columns, values = read_block(tree, block, narrow)
-    order = tensor.stored.format.order
-    coords: Sequence[Array] = [columns[order.index(k)] for k in range(len(order))]
-    if isinstance(tensor._held, Mapped):
-        coords, values = tensor._held.seen(coords, values)
-    elif tensor.structure is not None:
-        coords, values = expand(tensor.structure, coords, values)
-    arrays = {f"indices_{k}": x for k, x in enumerate(coords)}
-    return Tree((listing(tensor.ndim),), tensor.shape, arrays, values)
 
 
 def arguments(tree: Tree) -> tuple[Any, ...]:
@@ -99,38 +58,43 @@ def native(values: Array) -> Array:
     return values.astype(np.float32) if values.dtype == np.float16 else values
 
 
-def run(tree: Tree, nest: Nest, given: Sequence[Any]) -> None:
-    """Run a nest over a whole tree. given: the leaf's arguments."""
-    stored = arguments(tree)
-    nest.function(*nest.extent(*stored[:-1]), *stored, *given)
+def run(
+    walk: Walk,
+    leaf: Leaf,
+    inputs: Sequence[Any],
+    outs: tuple[Any, ...],
+    merge: Merge | None = None,
+    *,
+    threads: int | None = None,
+    kept: bool = True,
+) -> tuple[Any, ...]:
+    """Run a leaf over a tree, and return `outs`, which it changes. The leaf's arguments are inputs and outs.
 
-
-def run_in_parts(
-    tree: Tree, nest: Nest, inputs: Sequence[Any], outs: Any, size: int, merge: Merge | None, threads: int | None = None
-) -> Any:
-    """Run a nest over a tree in parts, and return `outs`, which it changes. The leaf's arguments are inputs and outs.
-
-    size: items of the outs. merge: makes one of two outs; None where all parts may share them, since each has first
-    coordinates of its own. With it, `outs` is neutral: each part begins with a copy.
+    merge: makes one of the outs of two parts. The outs for a whole tree are neutral then: each part begins with a copy.
+    Without it, a tree is cut only where parts may share the outs. kept: as for `compiled`.
     """
-    entries = len(tree.values)
-    if merge is None:
+    tree, entries = walk.tree, len(walk.tree.values)
+    nest = compiled(tree.levels, walk.seen, leaf, tree.iso, kept)
+    shared = walk.seen.first is not None and walk.seen.first <= leaf.kept  # no two parts have a first coordinate
+    size = sum(x.size for out in outs for x in (out if isinstance(out, tuple) else (out,)) if isinstance(x, np.ndarray))
+    parts = 1
+    if shared:
         parts = min(_PARTS, entries // _GRAIN)
-    else:
+    elif merge is not None and walk.whole:
         parts = min(_OWN, entries // _GRAIN, entries // (8 * max(size, 1)))
-    if parts < 2:
-        run(tree, nest, (*inputs, *outs))
-        return outs
     stored = arguments(tree)
-    begin, end = map(int, nest.extent(*stored[:-1]))
-    cuts = [np.uint64(x) for x in _cuts(nest, stored[:-1], range(begin, end), parts)]
-    own = [outs, *(outs if merge is None else copy.deepcopy(outs) for _ in cuts[2:])]
+    begin, end = nest.extent(*stored[:-1])
+    if parts < 2:
+        nest.function(begin, end, *stored, *walk.given, *inputs, *outs)
+        return outs
+    cuts = [np.uint64(x) for x in _cuts(nest, stored[:-1], range(int(begin), int(end)), parts)]
+    own = [outs, *(outs if shared else copy.deepcopy(outs) for _ in cuts[2:])]
 
     def call(k: int) -> None:
-        nest.function(cuts[k], cuts[k + 1], *stored, *inputs, *own[k])
+        nest.function(cuts[k], cuts[k + 1], *stored, *walk.given, *inputs, *own[k])
 
     parallel.each(call, range(len(cuts) - 1), threads)
-    for other in own[1:] if merge is not None else ():
+    for other in own[1:] if not shared else ():
         outs = merge(outs, other)  # type: ignore[misc]
     return outs
 
@@ -195,23 +159,26 @@ def foreach(
     >>> foreach(pack_dense(np.eye(3), "CSR"), trace, np.zeros(1)).tolist()
     [3.0]
     """
+    tensor, number, allowed = as_tensor(tensor, copy=False), _checked_threads(threads), checked_memory(memory)
+    _check_body(body, tensor.ndim)
+    coords = "".join(f"np.int64(c{k}), " for k in range(tensor.ndim))
+    leaf = Leaf(("body", "state"), f"body(state, {coords}value)", frozenset())
+    both = None if merge is None else lambda a, b: (merge(a[0], b[0]),)
+    try:
+        for walk in walks(tensor, allowed, 0):
+            (state,) = run(walk, leaf, (body,), (state,), both, threads=number, kept=False)
+    except kernels.jit.FAULTS as error:
+        what = next((line for line in str(error).splitlines()[1:] if line.strip()), str(error))
+        raise OptionError(Problem("body", f"numba does not compile it: {what:.200}; call it by hand once")) from None
+    return state
+
+
+def _check_body(body: Any, ndim: int) -> None:
     if not kernels.jit.is_compiled(body):  # type: ignore[no-untyped-call]
         what = f"expected a function compiled by numba, got {type(body).__name__}; decorate it with @numba.njit"
         raise OptionError(Problem("body", what))
-    tensor, number, allowed = as_tensor(tensor, copy=False), _checked_threads(threads), checked_memory(memory)
-    read = blocks(tensor, allowed, 0)
-    whole = walkable(tensor) if read is None else tensor
-    order = whole.format.order if read is None else tuple(range(tensor.ndim))
-    coords = "".join(f"np.int64(x{order.index(k)}), " for k in range(tensor.ndim))
-    leaf = Leaf(("body", "state"), f"body(state, {coords}value)")
-    if read is not None:
-        for tree in read:
-            run(tree, compiled(tree.levels, leaf, tree.iso, kept=False), (body, state))
-        return state
-    tree = whole._tree
-    nest = compiled(tree.levels, leaf, tree.iso, kept=False)
-    if merge is None:
-        run(tree, nest, (body, state))
-        return state
-    size = sum(x.size for x in (state if isinstance(state, tuple) else (state,)) if isinstance(x, np.ndarray))
-    return run_in_parts(tree, nest, (body,), (state,), size, lambda a, b: (merge(a[0], b[0]),), number)[0]
+    try:
+        inspect.signature(getattr(body, "py_func", body)).bind(*range(ndim + 2))
+    except TypeError as error:
+        what = f"{error}; define it as body(state, …, value) with {ndim} coordinates in between"
+        raise OptionError(Problem("body", what)) from None

@@ -34,6 +34,18 @@ from .format import permutation_problems
 MAX_DIGITS = 2**12
 
 
+class Part(NamedTuple):
+    """A summand of a coordinate: a digit of a stored coordinate, times `factor`.
+
+    The digit is (x // the product of `below`) % `radix` of the stored coordinate x; without `radix`, it is the most
+    significant one. A radix is a number, or the Digit that leads its dimension and so depends on the dimension's size.
+    """
+
+    below: tuple[int | Digit, ...]
+    radix: int | Digit | None
+    factor: int
+
+
 class DimensionMap(NamedTuple):
     """A grouping as strides and offsets: stored coordinate k is offset[k] + the sum of strides[k][i] * x[groups[k][i]].
 
@@ -131,9 +143,7 @@ class IndexMap:
     @property
     def padded(self) -> bool:
         """Whether some stored cells are outside of the tensor."""
-        return any(
-            chain[-1].stride * chain[-1].radix > size for chain, size in zip(self._chains, self.shape, strict=True)
-        )
+        return any(map(self.pads, range(len(self.shape))))
 
     def __str__(self) -> str:
         texts = []
@@ -342,6 +352,29 @@ class IndexMap:
     def _backward_steps(self) -> list[digits.Step]:
         chains = ([digits.Term(d.radix, d.dimension, d.stride) for d in group[::-1]] for group in self.groups)
         return [step for k, terms in enumerate(chains) for step in digits.steps(k, terms)]
+
+    def parts(self) -> list[dict[int, list[Part]]]:
+        """`backward` as formulas: for each dimension, the summands of its coordinate by stored dimension.
+
+        >>> IndexMap.blocks((4, 6), 2).parts()[1]
+        {1: [Part(below=(), radix=None, factor=2)], 3: [Part(below=(), radix=None, factor=1)]}
+        """
+        found: list[dict[int, list[Part]]] = [{} for _ in self.shape]
+        for k, group in enumerate(self._marked):
+            radices = [digit if leads else digit.radix for digit, leads in group]
+            for i, (digit, _) in enumerate(group):
+                part = Part(tuple(radices[:i:-1]), radices[i] if i else None, digit.stride)
+                found[digit.dimension].setdefault(k, []).append(part)
+        return found
+
+    def pads(self, dimension: int) -> bool:
+        """Whether some stored cells lie behind the end of a dimension."""
+        leading = self._chains[dimension][-1]
+        return leading.stride * leading.radix > self.shape[dimension]
+
+    def told(self, stored: int) -> int | None:
+        """The size of a stored dimension where the notation tells it, whatever the shape is."""
+        return None if any(leads for _, leads in self._marked[stored]) else self.stored_shape[stored]
 
     def windows(self, items: Sequence[Item]) -> list[range | Array]:
         """For each stored dimension, ascending coordinates that include those of all wanted cells.

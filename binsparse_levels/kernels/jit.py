@@ -6,6 +6,7 @@ import warnings
 import numba
 import numpy as np
 from numba import config
+from numba.core import errors
 
 i8 = np.int64
 u4 = np.uint32
@@ -36,6 +37,9 @@ def kernel(function, cache=True, **options):
 def _warn_of_no_cache():
     what = "numba has no writable folder for its cache, so that every process compiles the kernels again"
     warnings.warn(f"{what}; set NUMBA_CACHE_DIR to a writable folder", RuntimeWarning, stacklevel=2)
+
+
+FAULTS = (errors.NumbaError,)  # what numba raises for functions and arguments that it does not compile
 
 
 def is_compiled(function):

@@ -64,7 +64,7 @@ REFUSALS = (
     Refusal(
         "reduce statistics", "`reduce`, `statistics`", bl.ArrayError,
         "has no (min|max), since no cells take part|has no entries, so no (min|max)",
-        "an extreme of no cells, but of floats, where it is NaN", "drop the empty dimension",
+        "an extreme of no cells; of floats with `cells=\"stored\"` it is NaN", "drop the empty dimension",
     ),
     Refusal(
         "einsum product", "`einsum`, `@`", bl.FormatError, "cells that are not stored have the value",

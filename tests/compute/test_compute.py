@@ -28,12 +28,12 @@ from binsparse_levels import (
     statistics,
     testing,
 )  # fmt: skip
-from binsparse_levels.compute import store, walk
-from binsparse_levels.compute.nest import Leaf, list_fiber, nest_text
-from binsparse_levels.compute.reductions import _KEPT
+from binsparse_levels.compute import seeing, store, walk
+from binsparse_levels.compute.nest import Leaf, Seen, Wrap, list_fiber, nest_text
+from binsparse_levels.compute.reductions import REDUCTIONS
 from binsparse_levels.levels import LEVELS
 
-HOWS = list(_KEPT)
+HOWS = list(REDUCTIONS)
 CELLS = st.sampled_from(["all", "stored"])
 CHAINS = [
     "CSR", "CSC", "DCSR", "COO", "DMATC", "sparse(3)", "sparse, sparse, sparse", "dense, sparse(2)", "dense, band",
@@ -53,28 +53,37 @@ def nests(interpreted=True, grain=None, block=None):
 
         return called
 
-    before = store._fast, walk._GRAIN, walk._BLOCK
+    before = store._fast, walk._GRAIN, seeing.BLOCK
     store._fast = plain if interpreted else store._fast
-    walk._GRAIN, walk._BLOCK = grain or walk._GRAIN, block or walk._BLOCK
+    walk._GRAIN, seeing.BLOCK = grain or walk._GRAIN, block or seeing.BLOCK
     store.compiled.cache_clear()
     try:
         yield
     finally:
-        store._fast, walk._GRAIN, walk._BLOCK = before
+        store._fast, walk._GRAIN, seeing.BLOCK = before
         store.compiled.cache_clear()
 
 
-def cells(tensor, axes, which):
-    """For each cell of the result, the values that take part."""
-    whole = tensor.without_map().expand_structure()
-    dense, stored = whole.to_dense(), np.zeros(tensor.shape, bool)
+def expanded(tensor):
+    """The entries of both triangles; some kinds refuse them."""
+    return tensor if tensor.structure is None else tensor.convert("COO").expand_structure()
+
+
+def dense_and_stored(tensor):
+    """The cells of a tensor, and which of them are stored."""
+    whole = expanded(tensor)
+    stored = np.zeros(tensor.shape, bool)
     if len(whole.unpack()[1]):
         stored[whole.unpack()[0]] = True
-    kept = [k for k in range(tensor.ndim) if k not in axes]
-    order = [*kept, *axes]
-    shape = tuple(tensor.shape[k] for k in kept)
-    size = int(np.prod([tensor.shape[k] for k in axes], dtype=int))
-    rows = [x.transpose(order).reshape(int(np.prod(shape, dtype=int)), size) for x in (dense, stored)]
+    return whole.to_dense(), stored
+
+
+def cells(both, axes, which):
+    """For each cell of the result, the values that take part, and which cells are stored."""
+    kept = [k for k in range(both[0].ndim) if k not in axes]
+    shape = tuple(both[0].shape[k] for k in kept)
+    size = int(np.prod([both[0].shape[k] for k in axes], dtype=int))
+    rows = [x.transpose([*kept, *axes]).reshape(int(np.prod(shape, dtype=int)), size) for x in both]
     return shape, [row if which == "all" else row[there] for row, there in zip(*rows, strict=True)], rows[1]
 
 
@@ -84,6 +93,8 @@ def naive(how, values, stored):
         return stored.sum()
     if how == "sum":
         return values.sum(dtype={"b": "i8", "i": "i8", "u": "u8", "f": "f8", "c": "c16"}[kind])
+    if how == "prod":
+        return values.prod(dtype={"b": "i8", "i": "i8", "u": "u8", "f": "f8", "c": "c16"}[kind])
     if how == "norm":
         return np.linalg.norm(values.astype("c16" if kind == "c" else "f8"))
     if how in ("mean", "var", "std"):
@@ -93,21 +104,22 @@ def naive(how, values, stored):
     return getattr(np, how)(values)
 
 
-def check_reduction(tensor, axes, how, which="all"):
+def check_reduction(tensor, axes, how, which="all", both=None):
+    """both: what `dense_and_stored` returns."""
     with np.errstate(all="ignore"):
-        shape, rows, stored = cells(tensor, axes, which)
+        shape, rows, stored = cells(dense_and_stored(tensor) if both is None else both, axes, which)
         known = tensor.dtype.kind in "fc" and which == "stored"  # no value is NaN
         if how in ("min", "max") and any(not len(row) for row in rows) and not known:
             with pytest.raises(ArrayError, match="no cells take part"):
                 reduce(tensor, axes, how, cells=which)
             return
         expected = np.array([naive(how, row, there) for row, there in zip(rows, stored, strict=True)]).reshape(shape)
-    found = reduce(tensor, axes, how, cells=which)
+        found = reduce(tensor, axes, how, cells=which)
     assert np.shape(found) == shape
     if how in ("min", "max"):
         assert found.dtype == tensor.dtype
     if expected.size:
-        np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6, err_msg=f"{how} {axes} {tensor!r}")
+        np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6, err_msg=f"{how} {axes} {which} {tensor!r}")
 
 
 def axes_of(data, tensor):
@@ -118,37 +130,57 @@ def drawn(data, **options):
     return data.draw(testing.tensors(kinds=tuple(LEVELS.values()), **options))
 
 
-@given(data=st.data())
-def test_reductions_are_those_of_numpy(data):
-    tensor = drawn(data, max_rank=5, max_size=3, dtypes=VALUE_TYPES)
-    with nests():
-        check_reduction(tensor, axes_of(data, tensor), data.draw(st.sampled_from(HOWS)), data.draw(CELLS))
+@st.composite
+def mapped(draw):
+    """A tensor of any kinds, through any map."""
+    tensor = draw(testing.tensors(kinds=tuple(LEVELS.values()), max_rank=3, structures=False, dtypes=VALUE_TYPES))
+    map = draw(testing.maps(tensor.shape))
+    rank = len(map.groups)
+    try:
+        return tensor.convert(
+            draw(testing.formats(kinds=tuple(LEVELS.values()), min_rank=rank, max_rank=rank)), map=map
+        )
+    except FormatError:  # a kind may refuse a tensor
+        assume(False)
 
 
-@given(data=st.data())
-def test_reductions_of_files_are_those_of_numpy(data):
-    tensor = drawn(data)
+@st.composite
+def keys(draw, shape):
+    """An index of a view: numbers, slices of any step, an array with repetitions."""
+    key, arrays = [], 0
+    for size in shape:
+        kind = draw(st.sampled_from(["all", "slice", "slice", "number", "array"]))
+        if kind == "number" and size:
+            key.append(draw(st.integers(0, size - 1)))
+        elif kind == "array" and size and not arrays:
+            key.append(np.array(draw(st.lists(st.integers(0, size - 1), max_size=5)), np.int64))
+            arrays = 1
+        else:
+            key.append(draw(st.slices(size)) if kind != "all" else slice(None))
+    return tuple(key)
+
+
+def opened(tensor):
     stored = {}
     with contextlib.suppress(BinsparseError):
         bl.write(stored, tensor)
     assume(stored)
-    with nests(block=data.draw(st.integers(1, 5))):
-        check_reduction(bl.open(stored), axes_of(data, tensor), data.draw(st.sampled_from(HOWS)), data.draw(CELLS))
+    return bl.open(stored)
 
 
 @given(data=st.data())
-def test_maps_are_followed(data):
-    shape = tuple(data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=3)))
-    array = np.arange(np.prod(shape, dtype=int)).reshape(shape) % 3
-    map = data.draw(testing.maps(shape))
-    kinds = [level for level in ("sparse", "dense", "bitmap") for _ in map.groups]
-    format = ", ".join(data.draw(st.permutations(kinds))[: len(map.groups)])
-    tensor = pack_dense(array, format, map=map, fill_value=data.draw(st.sampled_from([None, 0, 2])))
-    stored = {}
-    bl.write(stored, tensor)
-    with nests(block=3):
-        for seen in (tensor, bl.open(stored)):
-            check_reduction(seen, axes_of(data, tensor), data.draw(st.sampled_from(HOWS)), data.draw(CELLS))
+def test_reductions_are_those_of_numpy(data):
+    """Every kind, map, structure, view, type and fill value, in memory, from files and in blocks."""
+    tensor = data.draw(mapped()) if data.draw(st.booleans()) else drawn(data, max_size=4, dtypes=VALUE_TYPES)
+    both = dense_and_stored(tensor)
+    if data.draw(st.booleans()):
+        tensor = opened(tensor)
+    if data.draw(st.booleans()):
+        key = data.draw(keys(tensor.shape))
+        tensor, both = tensor[key], tuple(x[key] for x in both)
+        assume(isinstance(tensor, Tensor))
+    with nests(block=data.draw(st.integers(1, 5))):
+        check_reduction(tensor, axes_of(data, tensor), data.draw(st.sampled_from(HOWS)), data.draw(CELLS), both)
 
 
 @st.composite
@@ -174,13 +206,14 @@ def products(draw, tensor):
     return ",".join(texts) + "->" + "".join(out), dense
 
 
-def check_product(spec, operands):
+def check_product(spec, operands, array=None):
     tensor = next(x for x in operands if isinstance(x, Tensor))
     if tensor.fill_value is not None and tensor.fill_value != 0:
         with pytest.raises(FormatError, match="to_dense"):
             einsum(spec, *operands)
         return
-    arrays = [x.to_dense() if x is tensor else x for x in operands]
+    array = tensor.to_dense() if array is None else array
+    arrays = [array if x is tensor else x for x in operands]
     natural = np.result_type(*arrays)
     work = np.dtype({"b": "i8", "i": "i8", "u": "u8", "f": "f8", "c": "c16"}[natural.kind])
     with np.errstate(all="ignore"):
@@ -192,21 +225,24 @@ def check_product(spec, operands):
         else:
             assert found.dtype == work
     if isinstance(found, Tensor):
-        assert found.number_of_stored_values == tensor.without_map().expand_structure().number_of_stored_values
+        assert found.number_of_stored_values == expanded(tensor).number_of_stored_values
         found = found.to_dense()
     np.testing.assert_allclose(found, expected, rtol=2e-3 if natural == np.float16 else 1e-6)
 
 
 @given(data=st.data())
 def test_products_are_those_of_numpy(data):
-    tensor = drawn(data, max_size=3, dtypes=("bool", "int8", "uint64", "float32", "float64"))
-    assume(tensor.dtype.kind != "f" or np.isfinite(tensor.unpack()[1]).all())
+    tensor = data.draw(mapped()) if data.draw(st.booleans()) else drawn(data, max_size=3, max_rank=3)
+    assume(tensor.dtype.kind not in "fc" or np.isfinite(tensor.unpack()[1]).all())
+    array = tensor.to_dense()
+    if data.draw(st.booleans()):
+        tensor = opened(tensor)
+    if data.draw(st.booleans()):
+        key = data.draw(keys(tensor.shape))
+        tensor, array = tensor[key], array[key]
+        assume(isinstance(tensor, Tensor))
     with nests(block=2):
-        spec, operands = data.draw(products(tensor))
-        check_product(spec, operands)
-        stored = {}
-        bl.write(stored, tensor)
-        check_product(spec, [bl.open(stored) if x is tensor else x for x in operands])
+        check_product(*data.draw(products(tensor)), array)
 
 
 @given(data=st.data())
@@ -250,13 +286,14 @@ listed.py_func = listed  # as numba's functions have it
 
 @given(data=st.data())
 def test_foreach_visits_every_entry(data):
-    tensor = drawn(data, max_rank=5, max_size=3, dtypes=("int64", "bool", "float32"))
-    coords, values = tensor.without_map().expand_structure().unpack()
+    tensor = data.draw(mapped()) if data.draw(st.booleans()) else drawn(data, max_rank=5, max_size=3)
+    if data.draw(st.booleans()):
+        tensor = tensor[data.draw(keys(tensor.shape))]
+        assume(isinstance(tensor, Tensor))
+    coords, values = expanded(tensor).unpack()
     expected = sorted(zip(*(x.tolist() for x in coords), values.tolist(), strict=True), key=repr)
-    stored = {}
-    bl.write(stored, tensor)
     with nests(block=2, grain=1):
-        for seen in (tensor, bl.open(stored)):
+        for seen in (tensor, opened(tensor)):
             state = []
             foreach(seen, listed, state)
             assert repr(sorted([(*map(int, x[:-1]), x[-1].item()) for x in state], key=repr)) == repr(expected)
@@ -383,13 +420,19 @@ class Roundabout(Sparse):
 
 def test_a_loop_is_cut_only_between_first_coordinates():
     space = {"u8": int}
+    leaf = Leaf(("out",), "out[c0] += value", frozenset((0,)))
+
+    def text(level):
+        wraps = tuple(Wrap(k + 1, f"c{k} = x{k}\nyield") for k in range(level.rank))
+        return nest_text((level,), Seen(wraps, tuple(range(1, level.rank + 1)), frozenset((0,))), leaf, False)
+
     for level, extent in ((Sparse(2), (0, 7)), (Sparse(1), (0, 7)), (Roundabout(2), (0, 1)), (bl.Dense(2), (0, 4))):
-        exec(nest_text((level,), Leaf(("out",), "out += value"), False), space)
+        exec(text(level), space)
         numbers = [4] * level.rank + [7]
         assert space["extent"](numbers, *[[]] * len(level.arrays(0, True))) == extent
-    exec(nest_text((Sparse(2),), Leaf(("out",), "out += value"), False), space)
+    exec(text(Sparse(2)), space)
     assert space["first"](1, [4, 4, 3], [0, 2, 2], [1, 0, 3]) == 2
-    exec(nest_text((Roundabout(2),), Leaf(("out",), "out[x0] += value"), False), space)
+    exec(text(Roundabout(2)), space)
     out = np.zeros(4)
     space["nest"](0, 1, [4, 4, 3], [0, 2, 2], [1, 0, 3], [5.0, 6.0, 7.0], out)
     assert out.tolist() == [5, 0, 13, 0]
@@ -419,8 +462,10 @@ def test_more_cells_than_an_integer_counts():
     tensor = bl.pack([[0], [0]], [3.0], (2**62, 2), "DCSR", fill_value=0)
     assert bl.reduce(tensor, None, "count") == 1
     assert bl.reduce(tensor) == 3
+    assert bl.reduce(tensor, None, "min") == 0
+    assert bl.reduce(tensor, None, "mean") == 3 / 2**63
     with pytest.raises(bl.LimitError, match="reduce fewer dimensions"):
-        bl.reduce(tensor, None, "max")
+        bl.reduce(bl.pack([[0], [0]], [3], (2**62, 2), "DCSR", fill_value=1))
 
 
 def test_sums_of_integers_stay_exact_in_the_other_signedness():

@@ -10,7 +10,7 @@ import pytest
 
 from binsparse_levels import Dense, Sparse, einsum, pack, pack_dense
 from binsparse_levels.compute import nest, store
-from binsparse_levels.compute.nest import Leaf, nest_text
+from binsparse_levels.compute.nest import Leaf, Seen, Wrap, nest_text
 
 
 @pytest.fixture
@@ -99,7 +99,10 @@ def test_machine_code_is_kept_for_the_next_process(tmp_path):
 
 
 def test_the_text_of_csr_is_the_one_of_the_documentation():
-    text = nest_text((Dense(), Sparse()), Leaf(("out",), "out[x0] += value"), False)
+    rows = Leaf(("out",), "total += value", frozenset((0,)), "total = out[c0]\nyield\nout[c0] = total")
+    text = nest_text(
+        (Dense(), Sparse()), Seen((Wrap(1, "c0 = x0\nyield"), Wrap(2, "c1 = x1\nyield")), (1, 2), None), rows, False
+    )
     drawn = nest.__doc__[nest.__doc__.index("    for x0") :]
     drawn = drawn[: drawn.index("\n\n")]
     assert drawn in text

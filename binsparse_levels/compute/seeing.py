@@ -1,0 +1,383 @@
+"""What nests run over: the trees of any tensor, and how its coordinates come from theirs.
+
+A tensor in memory is its stored tree. One in a file is read in blocks, each a list of entries. An index map, padding
+and a view change neither: they are statements, which assign the coordinates of the tensor and skip what is not in it.
+They stand where the coordinates that they need are known, outside of all loops and sums that follow. For padded blocks
+of 4 × 4, in which x0 … x3 are the coordinates of `0/4, 1/4, 0%4, 1%4`:
+
+    y0d0p0 = x0 * u8(4)                behind the loop over x0
+    y0d0 = y0d0p0 + x2                 behind the loop over x2, which ends where the sum would reach the size
+
+This module alone knows what a Tensor holds.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ..engine.blocks import Block, blocks_of, read_block
+from ..engine.tree import Tree, index_dtype
+from ..engine.views import Selection, all_of
+from ..errors import LimitError, Problem
+from ..formats.digits import Digit, Item
+from ..formats.format import coordinates, in_order
+from ..formats.index_map import IndexMap, Part
+from ..formats.structure import expand
+from ..levels import listing
+from ..levels.positions import Array
+from ..tensors.held import Held, Mapped, Stored, Viewed
+from ..tensors.tensor import Tensor
+from .nest import Seen, Wrap, is_told
+
+BLOCK = 2**20  # entries of a file at a time: more of them are no faster
+_MOST_DIGITS = 256  # of a map that nests run through: the text has a statement for each
+
+
+class Walk(NamedTuple):
+    """A tree that a nest runs over. given: the arguments for the names of `seen`. whole: it has all entries."""
+
+    tree: Tree
+    seen: Seen
+    given: tuple[Any, ...]
+    whole: bool
+
+
+class _Window(NamedTuple):
+    """What was cut out: which coordinates of each dimension, and the size that it had."""
+
+    items: tuple[Item, ...]
+    sizes: tuple[int, ...]
+
+
+_Layer: TypeAlias = "IndexMap | Selection | _Window"  # from a tree to a tensor: steps, the first one at the tree
+
+
+def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
+    """The trees of a tensor, of which each entry is in one. memory: bytes, of which the result takes `used`.
+
+    Raises LimitError where the memory does not hold one entry.
+    """
+    held, stored = tensor._held, tensor._held.stored
+    tree, layers = stored.tree, _layers(held)
+    if not tree.lazy or not tensor.ndim or layers is None:
+        yield walk_of(tensor)
+        return
+    each = 32 * len(tree.dims) + 4 * tree.values.dtype.itemsize
+    size = min(BLOCK, (memory - used) // each)
+    if size < 1:
+        what = f"{memory} bytes are too few for a result of {used} and one entry; pass a larger memory="
+        raise LimitError(Problem("memory", what))
+    if held.viewed and _share(held) * len(tree.values) <= size:
+        yield walk_of(tensor)
+        return
+    every = tuple(range(len(tree.dims)))
+    for block in _blocks(stored, layers, size):
+        columns, values = read_block(tree, block, index_dtype(tree.dims, 0))
+        coords: Sequence[Array] = [columns[stored.format.order.index(k)] for k in every]
+        if stored.structure is not None:
+            coords, values = expand(stored.structure, coords, values)
+        listed = Tree((listing(len(every)),), stored.shape, {f"indices_{k}": x for k, x in enumerate(coords)}, values)
+        yield _walk(listed, every, layers, whole=False)
+
+
+def walk_of(tensor: Tensor) -> Walk:
+    """The one tree of a tensor, which is read into memory."""
+    held, pad = tensor._held, tensor._pad()
+    layers: tuple[_Layer, ...] = ()
+    if isinstance(held, Viewed) and isinstance(held.base, Mapped):
+        windows, part = held.base.map.windows(held.selection.items), held.base.base
+        for k, window in enumerate(windows):  # an index has one array at most
+            if not _is_all(window, part.shape[k]):
+                key: list[Any] = [slice(None)] * len(windows)
+                key[k] = slice(window.start, window.stop, window.step) if isinstance(window, range) else window
+                part = part.selected(key, False)
+        layers = (_Window(tuple(windows), held.base.map.stored_shape), held.base.map, held.selection)
+        stored = part.own(pad).stored
+    else:
+        own = held.own(pad)
+        layers, stored = (() if own.map is None else (own.map,)), own.stored
+    if any(isinstance(layer, IndexMap) and _digits(layer) > _MOST_DIGITS for layer in layers):
+        return walk_of(tensor.without_map())
+    whole = _told(_expanded(Tensor._of(stored, replace(tensor._metadata, labels=None))))
+    return _walk(whole._tree, whole.format.order, layers, whole=True)
+
+
+def with_values(tensor: Tensor, values: Array, fill: Any) -> Tensor:
+    """A tensor in memory around the same index arrays, with other values by position."""
+    tree = tensor._tree
+    return tensor._with(tensor.format, Tree(tree.levels, tree.dims, tree.arrays, values), fill_value=fill)
+
+
+def in_memory(tensor: Tensor) -> Tensor:
+    """The same entries in memory without a structure, each with a value of its own, in levels that say their loops."""
+    whole = _expanded(tensor.load())
+    if not is_told(whole.format.levels) or whole._tree.shares:
+        return whole.without_map(coordinates(whole.ndim))
+    return whole
+
+
+def _expanded(tensor: Tensor) -> Tensor:
+    """The same matrix without a structure, as a list of coordinates where a kind may refuse the mirrored entries."""
+    refuses = tensor.structure is not None and any(level.refuses for level in tensor.format.levels)
+    return (tensor.convert(coordinates(tensor.ndim)) if refuses else tensor).expand_structure()
+
+
+def _told(tensor: Tensor) -> Tensor:
+    """The same tensor in levels that say their loops."""
+    if is_told(tensor._tree.levels):
+        return tensor
+    return tensor.convert(in_order(coordinates(tensor.ndim).levels, tensor.format.order))
+
+
+def _layers(held: Held) -> tuple[_Layer, ...] | None:
+    """What lies between the stored tree and a tensor; None where nests do not run through it."""
+    if isinstance(held, Stored):
+        return ()
+    assert isinstance(held, Mapped | Viewed)
+    layer = held.map if isinstance(held, Mapped) else held.selection
+    below = _layers(held.base)
+    if below is None or (isinstance(layer, IndexMap) and _digits(layer) > _MOST_DIGITS):
+        return None
+    return (*below, layer)
+
+
+def _digits(through: IndexMap) -> int:
+    return sum(map(len, through.groups))
+
+
+def _share(held: Held) -> float:
+    """Which share of the stored entries a view has, if they lie evenly."""
+    if isinstance(held, Stored):
+        return 1.0
+    assert isinstance(held, Mapped | Viewed)
+    share = _share(held.base)
+    for item, size in zip(held.selection.items, held.base.shape, strict=True) if isinstance(held, Viewed) else ():
+        share *= (1 if isinstance(item, int) else len(item)) / max(size, 1)
+    return share
+
+
+def _blocks(stored: Stored, layers: Sequence[_Layer], size: int) -> Iterator[Block]:
+    """Blocks of all entries in a lazy tree that may be in the tensor."""
+    tree, first, behind = stored.tree, 0, len(stored.tree.values)
+    windows: Sequence[Item] = all_of(stored.shape).items
+    if layers and isinstance(layers[0], Selection):
+        windows = layers[0].items
+    elif len(layers) > 1 and isinstance(layers[0], IndexMap) and isinstance(layers[1], Selection):
+        windows = layers[0].windows(layers[1].items)
+    outermost = stored.format.order[0]
+    if tree.regular and stored.structure is None and not _is_all(windows[outermost], stored.shape[outermost]):
+        there = np.atleast_1d(np.asarray(windows[outermost]))
+
+        def coordinate(position: int) -> int:
+            return int(read_block(tree, Block(range(position, position + 1)))[0][0][0])
+
+        if len(there):
+            first = bisect_left(range(behind), int(there.min()), key=coordinate)
+            behind = bisect_right(range(behind), int(there.max()), key=coordinate)
+    for block in blocks_of(tree, size):
+        if block.positions.start < behind and block.positions.stop > first:
+            yield block
+
+
+def _is_all(item: Item, size: int) -> bool:
+    return isinstance(item, range) and item == range(size)
+
+
+# From layers to statements
+
+
+def _walk(tree: Tree, order: tuple[int, ...], layers: Sequence[_Layer], *, whole: bool) -> Walk:
+    """A tree as nests run over it. order: the dimension of the stored tensor at each of the tree."""
+    sizes: Sequence[int] = [tree.dims[order.index(k)] for k in range(len(order))]
+    values: list[Sequence[Any]] = []  # for each layer, what its names stand for, by dimension
+    steps: list[_Step] = []
+    for layer in layers:
+        if isinstance(layer, IndexMap):
+            steps.append(layer)
+            sizes = layer.shape
+            values.append(sizes)
+        elif isinstance(layer, _Window):
+            steps.append(_Kinds(tuple(map(_kept, layer.items, layer.sizes)), None))
+            values.append(layer.items)
+        else:
+            steps.append(_Kinds(tuple(map(_wanted, layer.items, sizes)), layer.dimensions))
+            values.append(layer.items)
+            sizes = layer.shape
+    seen = _seen(order, tuple(steps))
+    return Walk(tree, seen, tuple(_argument(name, values) for name in seen.names), whole)
+
+
+class _Kinds(NamedTuple):
+    """A layer without its numbers: the statements for each dimension below, the dimensions below at those above."""
+
+    kinds: tuple[str, ...]
+    dimensions: tuple[int, ...] | None
+
+
+_Step: TypeAlias = "IndexMap | _Kinds"
+
+# Statements by kind. `u` is a coordinate below, `c` the one above; the other letters are those of `_argument`.
+_STATEMENTS = {
+    "all": "c = u\nyield",
+    # of a view: they leave out what it does not have, and number what it has
+    "at": "if u == a:\n    yield",
+    "on": "c = u - a\nif c < l:\n    yield",  # a difference below 0 is large: integers are unsigned
+    "up": "c = (u - a) // d\nif c < l and (u - a) % d == u8(0):\n    yield",
+    "down": "c = (a - u) // d\nif c < l and (a - u) % d == u8(0):\n    yield",
+    "any": "for j in range(np.searchsorted(v, u), np.searchsorted(v, u, 'right')):\n    c = o[j]\n    yield",
+    # of a window: from what was cut out to where it was
+    "from": "c = u * d + a\nyield",
+    "of": "c = g[u]\nyield",
+}
+
+
+def _wanted(item: Item, size: int) -> str:
+    """The kind of a dimension of a view."""
+    if _is_all(item, size):
+        return "all"
+    if isinstance(item, range):
+        return "on" if item.step == 1 else "up" if item.step > 0 else "down"
+    return "at" if isinstance(item, int) else "any"
+
+
+def _kept(item: Item, size: int) -> str:
+    """The kind of a dimension of a window."""
+    return "of" if not isinstance(item, range) else "all" if item == range(size) else "from"
+
+
+def _argument(name: str, values: Sequence[Sequence[Any]]) -> Any:
+    """What a name stands for: a letter, the number of a layer, `d`, a dimension below."""
+    letter, numbers = name[0], name[1:].split("d")
+    item = values[int(numbers[0])][int(numbers[1])]
+    match letter:
+        case "w":  # a size
+            return np.uint64(item)
+        case "a":  # the first coordinate
+            return np.uint64(item if isinstance(item, int) else item.start)
+        case "d":  # the distance of the coordinates
+            return np.uint64(abs(item.step))
+        case "l":  # how many there are
+            return np.uint64(len(item))
+        case "v":  # the coordinates in order
+            return np.sort(item).astype(np.uint64)
+        case "o":  # and their places before
+            return np.argsort(item, kind="stable").astype(np.uint64)
+    return np.asarray(item, np.uint64)
+
+
+class _Known(NamedTuple):
+    """A coordinate: its text, and how many coordinates of the tree tell it."""
+
+    text: str
+    by: int
+
+
+@functools.lru_cache(1024)
+def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
+    """How nests see a tree through layers."""
+    wraps: list[Wrap] = []
+    known = [_Known(f"x{order.index(k)}", order.index(k) + 1) for k in range(len(order))]
+    first: set[int] | None = {order[0]} if order else None  # the dimensions that tell the first coordinate of the tree
+    for n, step in enumerate(steps):
+        if isinstance(step, IndexMap):
+            after = steps[n + 1] if n + 1 < len(steps) else None
+            kinds = after.kinds if isinstance(after, _Kinds) else ("all",) * len(step.shape)
+            known = [
+                _followed(wraps, n, k, summands, known, step.pads(k) and kinds[k] == "all")
+                for k, summands in enumerate(step.parts())
+            ]
+            first = None if first is None else {digit.dimension for s in first for digit in step.groups[s]}
+        else:
+            above = [
+                _placed(wraps, kind, f"{n}d{k}", x) for k, (kind, x) in enumerate(zip(step.kinds, known, strict=True))
+            ]
+            if step.dimensions is not None:
+                known = [above[k] for k in step.dimensions]
+                kept = first is not None and first <= set(step.dimensions)
+                first = {step.dimensions.index(k) for k in first or ()} if kept else None
+            else:
+                known = above
+    wraps += [Wrap(x.by, f"c{k} = {x.text}\nyield") for k, x in enumerate(known)]
+    names = sorted(set(re.findall(r"\b[adglovw]\d+d\d+\b", " ".join(wrap.text + wrap.bound for wrap in wraps))))
+    told_by = None if first is None else frozenset(first)
+    return Seen(tuple(wraps), tuple(x.by for x in known), told_by, tuple(names), _fixed(order, steps))
+
+
+def _fixed(order: tuple[int, ...], steps: Sequence[_Step]) -> tuple[tuple[int, int], ...]:
+    """The dimensions of the tree whose size the notation of a map tells, and these sizes."""
+    cut = steps[0].kinds if steps and isinstance(steps[0], _Kinds) and steps[0].dimensions is None else None
+    map = steps[0 if cut is None else 1] if steps else None
+    if not isinstance(map, IndexMap):
+        return ()
+    told = [(x, map.told(s)) for x, s in enumerate(order) if cut is None or cut[s] == "all"]
+    return tuple((x, size) for x, size in told if size is not None)
+
+
+def _placed(wraps: list[Wrap], kind: str, name: str, below: _Known) -> _Known:
+    """The coordinate above, which further statements make."""
+    if kind == "all":
+        return below
+    text = re.sub(r"\b([acdgjlouv])\b", lambda x: f"{'y' if x[1] == 'c' else x[1]}{name}", _STATEMENTS[kind])
+    wraps.append(Wrap(below.by, f"u{name} = {below.text}\n{text}"))
+    return _Known(f"y{name}", below.by)
+
+
+def _followed(
+    wraps: list[Wrap], n: int, k: int, summands: dict[int, list[Part]], stored: Sequence[_Known], pads: bool
+) -> _Known:
+    """Coordinate k that a map makes of stored ones. The sum grows as these are known. pads: it may be too large."""
+    *most, last = sorted(summands, key=lambda s: stored[s].by)
+    base, early = "", 0
+    for s in most:
+        text = _sum(base, stored[s].text, summands[s], n)
+        base, early = f"y{n}d{k}p{s}", stored[s].by
+        wraps.append(Wrap(early, f"{base} = {text}\nyield"))
+    x, name, size = stored[last], f"y{n}d{k}", f"w{n}d{k}"
+    whole = _sum(base, x.text, summands[last], n)
+    if not pads:
+        return _Known(whole, x.by)
+    counts = base and x.text == f"x{x.by - 1}" and whole == f"{base} + {x.text}"
+    bound = f"{size} - min({base}, {size})" if counts else ""
+    made = f"{name} = {whole}\n"
+    wraps.append(Wrap(x.by, f"{made}if {name} < {size}:\n    yield", f"{made}yield", bound, early))
+    return _Known(name, x.by)
+
+
+def _sum(base: str, x: str, summands: Sequence[Part], n: int) -> str:
+    return " + ".join([*([base] if base else []), *(_digit(x, part, n) for part in summands)])
+
+
+def _digit(x: str, part: Part, n: int) -> str:
+    """A digit of a stored coordinate, times its factor; shifts and masks where radices are powers of two."""
+    shift = 0
+    divisors: list[str] = []
+    for radix in part.below:
+        power = _power(radix)
+        shift, divisors = (shift, [*divisors, _number(radix, n)]) if power is None else (shift + power, divisors)
+    text = f"({x} >> u8({shift}))" if shift else x
+    if divisors:
+        text = f"({text} // ({' * '.join(divisors)}))"
+    if part.radix is not None:
+        power = _power(part.radix)
+        text = f"({text} % {_number(part.radix, n)})" if power is None else f"({text} & u8({2**power - 1}))"
+    return text if part.factor == 1 else f"{text} * u8({part.factor})"
+
+
+def _power(radix: int | Digit) -> int | None:
+    """The exponent of a power of two."""
+    number = radix.radix if isinstance(radix, Digit) else radix
+    return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
+
+
+def _number(radix: int | Digit, n: int) -> str:
+    """A radix. That of a leading digit is told by the size of its dimension, so that texts do not depend on sizes."""
+    if isinstance(radix, int):
+        return f"u8({radix})"
+    return f"((w{n}d{radix.dimension} + u8({radix.stride - 1})) // u8({radix.stride}))"
