@@ -12,7 +12,7 @@ import numpy as np
 from ..arrays import Array, LazyArray, in_pieces
 from ..containers import zarr
 from ..containers.base import Storage, is_url
-from ..containers.zarr_direct import Chunks, described
+from ..containers.objects.chunks import Chunks, described
 from ..engine.joining import AT_ONCE
 from ..errors import IncompleteError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode

@@ -38,13 +38,17 @@ from ..errors import (
 )
 from ..formats.json import RESERVED, load_json
 from ..limits import DEFAULT_LIMITS, Limits
-from . import zarr_objects
 from .base import Storage, asked_for, bounded_chunk, is_url, named_by, names_in, touching
 from .checksums import of_header
-from .direct import open_zip, refuse_links
+from .direct import DIRECT, open_zip, refuse_links
+from .objects.chunks import chunks_of
+from .objects.reading import ObjectArray, Objects
+from .objects.stores import Folder as Files
+from .objects.stores import Requests
+from .objects.stores import Store as ObjectStore
+from .objects.writing import extend as extend_array
+from .objects.writing import write as write_array
 from .replacing import Others, Overwrite, keeps, remove, replacing, replacing_folder
-from .zarr_direct import Chunks, chunks_of, keys_of
-from .zarr_objects import ObjectArray, Objects
 from .zarr_stores import Far, Folder, check_store, is_near, opened, undone
 
 ATTRIBUTE = "binsparse"
@@ -65,9 +69,9 @@ _CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "bl
 _TEXTS = {"vlen-utf8"}  # in groups without a header, such as those of AnnData
 
 
-def _direct(array: zarr.Array[Any]) -> Chunks | None:
-    """How an array is read and written without zarr, or None where only zarr can."""
-    return chunks_of(array, str(array.store.root)) if isinstance(array.store, Folder) else None
+def _objects_in(store: Store) -> ObjectStore:
+    """The objects of a store of zarr's."""
+    return Files(str(store.root)) if isinstance(store, Folder) and DIRECT else Requests(store)
 
 
 def _prefix(array: zarr.Array[Any]) -> str:
@@ -106,7 +110,7 @@ class ZarrReader:
         listed = {} if attributes is None else attributes[_ARRAYS]
         self._listed, self._sizes = listed.get("arrays", {}), listed.get("bytes", {})
         self._arrays: dict[str, zarr.Array[Any]] = {}
-        self._objects = Objects(group.store, limits)
+        self._objects = Objects(_objects_in(group.store), limits)
 
     @property
     def group(self) -> zarr.Group:
@@ -161,8 +165,7 @@ class ZarrReader:
             self._arrays[name] = array
             told = self._sizes.get(name)
             nbytes: Size = told if isinstance(told, int) else functools.partial(_stored_size, array, name)
-            if not isinstance(array.store, Folder) and (chunks := keys_of(array)) is not None:
-                bounded_chunk(name, chunks.per_file, array.size, chunks.dtype.itemsize, self._limits)
+            if (chunks := chunks_of(array)) is not None:
                 complete = bool(array.attrs.get(_COMPLETE))
                 return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
             parts = functools.cache(lambda: self._parts(array, name))
@@ -196,18 +199,14 @@ class ZarrReader:
             bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize, self._limits)
             if array.nchunks > _MOST_CHUNKS:
                 raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MOST_CHUNKS}"))
-            complete, direct = array.attrs.get(_COMPLETE), _direct(array)
-            if complete and direct is None and not _has_all_chunks(array):
+            if isinstance(array.store, Folder):
+                refuse_links(str(array.store.root), f"{array.path}/c")
+            if array.attrs.get(_COMPLETE) and not _has_all_chunks(array):
                 raise IncompleteError(Problem(name, "chunks are missing"))
 
         def read(start: int, stop: int) -> Array:
             with touching(name):
-                if direct is None:
-                    return np.asarray(array[start:stop])
-                found, whole = direct.read(start, stop)
-                if complete and not whole:
-                    raise IncompleteError(Problem(name, "chunks are missing"))
-                return found
+                return np.asarray(array[start:stop])
 
         return read
 
@@ -318,14 +317,12 @@ class ZarrWriter:
 
     def write(self, name: str, pieces: Pieces) -> None:
         created = self.create(name, pieces.length, pieces.dtype)
-        direct, at = _direct(created), 0
-        if direct is None and (chunks := keys_of(created)) is not None:
-            zarr_objects.write(created.store, chunks, pieces)
+        if (chunks := chunks_of(created)) is not None:
+            write_array(_objects_in(created.store), chunks, pieces)
             return
+        at = 0
         for piece in pieces.regrouped(math.prod(created.shards or created.chunks)):
-            if direct:
-                direct.write(at, piece)
-            elif len(piece):
+            if len(piece):
                 created[at : at + len(piece)] = piece
             at += len(piece)
 
@@ -554,10 +551,10 @@ def extend(
             array = place.get(name)
             if not isinstance(array, zarr.Array) or array.dtype != given.dtype or not array.attrs.get(_COMPLETE):
                 return False
-            direct = _direct(array)
-            if direct is None or array.size > given.length:
+            chunks = chunks_of(array)
+            if chunks is None or array.size > given.length:
                 return False
-            if direct.per_file < _SHARD and given.length > _MOST_FILES * direct.per_file:
+            if chunks.per_file < _SHARD and given.length > _MOST_FILES * chunks.per_file:
                 return False  # chunks as small as the first tensor was: as many files, if it goes on
     with replacing_folder(path, True, keep=True) as part, _settled(), touching(path):
         root = zarr.open_group(Folder(part), mode="r+", use_consolidated=False)
@@ -568,9 +565,9 @@ def extend(
             if old == given.length:  # the fill value, or the one value of all
                 continue
             array.resize((given.length,))
-            direct = _direct(array)
-            assert direct is not None
-            direct.extend(old, given)
+            chunks = chunks_of(array)
+            assert chunks is not None
+            extend_array(_objects_in(array.store), chunks, old, given)
         _commit(place, header(), arrays)
     return True
 

@@ -16,7 +16,7 @@ from zarr.storage import FsspecStore, ObjectStore
 import binsparse_levels as bl
 from binsparse_levels import ContainerError, IncompleteError, Limits
 from binsparse_levels.containers import zarr as zarr_container
-from binsparse_levels.containers.zarr_objects import Cache
+from binsparse_levels.containers.objects.reading import Cache
 
 obstore = pytest.importorskip("obstore")
 LISTED = "binsparse_levels:arrays"
@@ -248,14 +248,18 @@ def test_a_missing_or_damaged_shard_shows_where_it_is_read():
 
 
 def test_the_cache_is_bounded_and_gives_back_what_was_used_last():
-    cache = Cache(100)
+    cache = Cache()
     for number in range(20):
-        cache.put(("a", number), np.full(10, number, np.uint8))
-        assert cache.get(("a", 0)) is not None
-    held = [number for number in range(20) if cache.get(("a", number)) is not None]
+        cache.put((1, "a", number), np.full(10, number, np.uint8), 100)
+        assert cache.get((1, "a", 0)) is not None
+    held = [number for number in range(20) if cache.get((1, "a", number)) is not None]
     assert held == [0, *range(11, 20)]
-    cache.put(("b", 0), np.zeros(101, np.uint8))
-    assert cache.get(("b", 0)) is None
+    cache.put((2, "b", 0), np.zeros(101, np.uint8), 100)
+    assert cache.get((2, "b", 0)) is None
+    cache.put((2, "b", 0), np.zeros(10, np.uint8), 100)
+    cache.drop(1)
+    assert cache.get((1, "a", 0)) is None
+    assert cache.get((2, "b", 0)) is not None
 
 
 @pytest.mark.parametrize("size", [0, 10**4, 10**8])

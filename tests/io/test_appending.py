@@ -35,7 +35,8 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels.building import to_file
-from binsparse_levels.containers import checksums, replacing, zarr_direct
+from binsparse_levels.containers import checksums, replacing
+from binsparse_levels.containers.objects.chunks import Chunks
 from binsparse_levels.io import appending
 from binsparse_levels.io.kinds import resolved
 from binsparse_levels.levels import LEVELS
@@ -101,7 +102,7 @@ def test_a_zarr_folder_grows_by_what_is_new(tmp_path, options, group):
 def test_a_fault_while_a_folder_grows_leaves_it_as_it_was(tmp_path, monkeypatch):
     tensor = large(5000)
     write(tmp_path / "a.zarr", tensor[:45].load(), chunks=10, shards=50)
-    monkeypatch.setattr(zarr_direct.Chunks, "_encoded_chunk", lambda *_: 1 / 0)
+    monkeypatch.setattr(Chunks, "_encoded_chunk", lambda *_: 1 / 0)
     with pytest.raises(ContainerError):
         append(tmp_path / "a.zarr", tensor[45:])
     assert read(tmp_path / "a.zarr").equals(tensor[:45])

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numcodecs.zstd import Zstd
 
-Bytes: TypeAlias = npt.NDArray[np.uint8]
+from ...direct import most_stored
+from .base import Bytes, Codec
 
 
-def expand(raw: Bytes, out: Bytes) -> None:
+def _encode(raw: Bytes, settings: Mapping[str, Any]) -> Any:
+    return Zstd(**settings).encode(raw)
+
+
+def _expand(raw: Bytes, out: Bytes) -> None:
     """Fill `out` from the frames in `raw`, and expand no more. Raises ValueError, and the errors of the decoder."""
     decode = Zstd().decode
     if _frame_size(raw) == out.size:
@@ -35,3 +40,6 @@ def _frame_size(raw: Bytes) -> int | None:
     if head[:4] != b"\x28\xb5\x2f\xfd" or not width | single:
         return None
     return int.from_bytes(head[at : at + max(width, 1)], "little") + 256 * (width == 2)
+
+
+CODEC = Codec(_encode, _expand, most_stored)

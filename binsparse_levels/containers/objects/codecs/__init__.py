@@ -1,0 +1,10 @@
+"""The compressions of chunks, a file each: how bytes are encoded, and expanded into a buffer of their known size."""
+
+from __future__ import annotations
+
+from . import gzip, none, zstd
+from .base import Bytes, Codec
+
+CODECS: dict[str, Codec] = {"none": none.CODEC, "zstd": zstd.CODEC, "gzip": gzip.CODEC}
+
+__all__ = ["CODECS", "Bytes", "Codec"]

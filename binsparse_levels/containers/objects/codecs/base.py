@@ -1,0 +1,24 @@
+"""What a codec is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+
+class Codec(NamedTuple):
+    """A compression.
+
+    encode: the stored bytes of a chunk, with the settings that the metadata of its array name.
+    expand: fills a buffer with the bytes of a chunk, and expands no more. Raises any error for damaged ones.
+    most: the bytes that so many take at most where they are stored. A larger chunk is not read.
+    """
+
+    encode: Callable[[Bytes, Mapping[str, Any]], Any]
+    expand: Callable[[Bytes, Bytes], None]
+    most: Callable[[int], int]

@@ -1,0 +1,24 @@
+"""gzip members."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from ...direct import inflate, most_stored
+from .base import Bytes, Codec
+
+_GZIP = 31  # zlib's number for gzip
+
+
+def _encode(raw: Bytes, settings: Mapping[str, Any]) -> bytes:
+    packer = zlib.compressobj(settings["level"], wbits=_GZIP)
+    return packer.compress(raw.data) + packer.flush()
+
+
+def _expand(raw: Bytes, out: Bytes) -> None:
+    out[:] = inflate(raw, out.size, _GZIP)
+
+
+CODEC = Codec(_encode, _expand, most_stored)
