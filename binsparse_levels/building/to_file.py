@@ -18,7 +18,7 @@ from ..engine.emission import Duplicates
 from ..engine.packing import ordered_dims, unpack_tree
 from ..engine.tree import Tree, index_dtype
 from ..errors import FormatError, OptionError, Problem, raise_if, within_memory
-from ..formats.format import FormatLike, coordinates
+from ..formats.format import FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..io import reading
 from ..io.kinds import Place, in_memory, name_of
@@ -85,6 +85,7 @@ def convert(
     'CSC'
     """
     opened = reading.open(source, limits=limits)
+    format, map = (None, map) if format is None else with_map(format, map)
     if map is not None:
         if memory is not None:
             raise OptionError(
@@ -169,6 +170,7 @@ def write_from(
     """
     check_duplicates(duplicates)
     sizes = checked_sizes(shape)
+    format, map = with_map(format, map)
     through = None if map is None else parse_map(map, sizes)
     parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
     check_target(path, overwrite=overwrite, kind=options.get("kind"))

@@ -27,7 +27,7 @@ from ..errors import (
     raise_if,
     within_memory,
 )
-from ..formats.format import FormatLike
+from ..formats.format import FormatLike, with_map
 from ..formats.index_map import MapLike, parse_map
 from ..io.kinds import KINDS, target_at
 from ..io.writing import Progress
@@ -351,6 +351,7 @@ def _begun(
     """The work in a folder, begun or gone on with. Precondition: the folder is held."""
     check_duplicates(duplicates)
     sizes = checked_sizes(shape)
+    format, map = with_map(format, map)
     through = None if map is None else parse_map(map, sizes)
     parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
     if not stored:

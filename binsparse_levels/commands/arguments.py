@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from ..errors import FormatError
-from ..formats.format import parse_format
+from ..formats.format import parse_format, with_map
 from ..io.kinds import KINDS
 from ..limits import Limits
 
@@ -25,7 +25,7 @@ def flag(name: str, text: str) -> tuple[str, dict[str, Any]]:
 def format_of(text: str) -> str:
     try:
         if text != BEST:
-            parse_format(text, rank=2)  # the tensor tells the rank of COO and CSF
+            parse_format(with_map(text)[0], rank=2)  # the tensor tells the rank of COO and CSF
     except FormatError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text

@@ -12,7 +12,7 @@ from ..containers.base import is_url
 from ..containers.replacing import clean_folder, refuse_existing
 from ..engine.emission import Duplicates
 from ..errors import BinsparseError, ContainerError, FormatError, OptionError, PathExistsError, Problem
-from ..formats.format import coordinates
+from ..formats.format import coordinates, with_map
 from ..formats.index_map import IndexMap, parse_map
 from ..io import describe, read, repair, write
 from ..io import open as open_tensor
@@ -109,7 +109,9 @@ def _convert_in_parts(options: argparse.Namespace, out: str) -> None:
 
 
 def _convert_in_memory(options: argparse.Namespace, out: str) -> None:
-    best, format = options.format == BEST, options.format
+    with wrong_call_if(FormatError):
+        format, map = with_map(options.format, options.map)
+    best = format == BEST
     with progress_bars() as step:
         step("reading")
         limits, given = limits_of(options), {"shape": options.shape, "duplicates": options.duplicates}
@@ -120,9 +122,9 @@ def _convert_in_memory(options: argparse.Namespace, out: str) -> None:
             format = advise(tensor, count=1, kinds=specified, limits=limits).best
             say(f"best format: {format}")
         with wrong_call_if(FormatError, ContainerError):
-            if options.map is not None:
-                step(f"packing through {options.map}")
-                chosen = parse_map(options.map, tensor.shape)
+            if map is not None:
+                step(f"packing through {map}")
+                chosen = parse_map(map, tensor.shape)
                 format = format or coordinates(len(chosen.groups))
                 straight = chosen == IndexMap.transpose(tensor.shape)
                 whole = tensor.expand_structure()

@@ -2,9 +2,12 @@
 
 A format is written as its levels from the outermost in, with an optional transpose behind an @:
 
-    CSR        dense, sparse(2) @ 2, 0, 1        sparse        element
+    CSR        dense, sparse(2) @ 2, 0, 1        sparse        element        CSF @ 1, 2, 0
 
-`element` alone is the format of a scalar; everywhere else the element level goes without saying.
+`element` alone is the format of a scalar; everywhere else the element level goes without saying. Functions that store a
+tensor through an index map take it in the same text:
+
+    dense, sparse, dense(2) through 0/4, 1/4, 0%4, 1%4
 """
 
 from __future__ import annotations
@@ -207,16 +210,39 @@ def parse_format(format: FormatLike, rank: int | None = None) -> Format:
     raise TypeError(f"a format is a Format, its notation, or a custom object, got {type(format).__name__}")
 
 
+def with_map(format: FormatLike, map: Any = None) -> tuple[FormatLike, Any]:
+    """The levels and the map of the notation `LEVELS through MAP`; what else is passed is returned.
+
+    Raises FormatError where `map` is passed too.
+
+    >>> with_map("dense, sparse, dense(2) through 0/4, 1/4, 0%4, 1%4")
+    ('dense, sparse, dense(2)', '0/4, 1/4, 0%4, 1%4')
+    """
+    if not isinstance(format, str) or not (parts := _THROUGH.split(format, maxsplit=1))[1:]:
+        return format, map
+    if map is not None:
+        raise FormatError(Problem(repr(format), "has a map; leave out map="))
+    return parts[0].strip(), parts[1].strip()
+
+
+def notation(format: Format, map: Any = None) -> str:
+    """A format as text, with its map if there is one; `with_map` takes it apart."""
+    return str(format) if map is None else f"{format} through {map}"
+
+
 def named(name: str) -> Format | None:
     """The predefined format of that name or synonym, or None."""
     return ALIASES.get(SYNONYMS.get(name, name))
 
 
+_THROUGH = re.compile(r"\bthrough\b")
 _LEVEL = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*(?:\(([^()]*)\))?\s*")
 
 
 @lru_cache(256)  # every call with a notation asks
 def _parse_notation(text: str, rank: int | None, kinds: tuple[type[Level], ...]) -> Format:
+    if _THROUGH.search(text):
+        raise FormatError(Problem(repr(text), "no map is taken here; pass the levels alone"))
     chain, at, order = text.partition("@")
     name = chain.strip().upper()
     transpose: tuple[int, ...] | None = None
@@ -225,16 +251,21 @@ def _parse_notation(text: str, rank: int | None, kinds: tuple[type[Level], ...])
         if not all(re.fullmatch(r"[0-9]{1,9}", item) for item in items):
             raise FormatError(Problem(repr(text), f"expected integers behind the @, got {order.strip()!r}"))
         transpose = tuple(map(int, items))
+    if rank is None and at and name in FAMILIES:
+        rank = len(items)
     format = FAMILIES[name](rank) if name in FAMILIES and rank is not None else named(name)
     if format is None and name in FAMILIES:
         what = f"{name} follows the number of dimensions; pass rank=, or write its levels, such as {FAMILIES[name](3)}"
         raise FormatError(Problem(repr(text), what))
     if format is not None:
-        if at:
+        if not at:
+            return format
+        if format.transpose is not None:
             spelled = ", ".join(map(str, format.levels))
-            raise FormatError(Problem(repr(text), f"a predefined name takes no transpose; write its levels, {spelled}"))
-        return format
+            raise FormatError(Problem(repr(text), f"{name} has a transpose of its own; write its levels, {spelled}"))
     try:
+        if format is not None:
+            return Format(format.levels, transpose)
         levels = () if chain.strip() == "element" else tuple(_parse_level(item) for item in _split(chain))
         return Format(levels, transpose)
     except BinsparseError as error:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from ..engine.tree import Tree
 from ..errors import Problem
 from ..formats.descriptor import VERSION
@@ -90,7 +92,7 @@ def _sections(tensor: Tensor, stored: Mapping[str, int] | None) -> Iterator[str]
     yield section("Gaps between coordinates", grid(map(_gaps, [x for x in fibers if not x.computed][:_LEVELS])))
     yield section("Pairs of dimensions", _pairs(tensor, where))
     yield section("Formats", _format_table(tensor, formats) + why)
-    yield section("Values", _values(tensor, spread, first or [[]]))
+    yield section("Values", _values(tensor, spread, first or [np.empty(0)]))
     yield _on_disk(tensor, stored)
     yield _attributes(tensor)
 
@@ -202,7 +204,8 @@ def _lengths(fibers: LevelStatistics) -> str:
     empty = 100 * _ratio(counts[0], fibers.positions)
     said = (
         f"{fibers.positions:,} fibers, {_mean(fibers.listed, fibers.positions)} on average, "
-        f"{fibers.longest:,} at most, {empty:.0f} % empty, half up to {fibers.quantile(0.5):,}; each bar doubles the length"
+        f"{fibers.longest:,} at most, {empty:.0f} % empty, half up to {fibers.quantile(0.5):,}; "
+        "each bar doubles the length"
     )
     drawn = page.histogram(used, "0", f"{fibers.longest:,}", "fiber lengths")
     return figure(f"<code>{escaped(clipped(fibers.level, 60))}</code>", said, drawn)

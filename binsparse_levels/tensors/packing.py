@@ -13,7 +13,7 @@ from ..engine.emission import Duplicates
 from ..engine.packing import RepeatedError, pack_entries, repeated
 from ..errors import ArrayError, FormatError, Problem, raise_if, within_memory
 from ..formats.dtypes import sound_booleans
-from ..formats.format import FormatLike
+from ..formats.format import FormatLike, with_map
 from ..formats.index_map import MapLike, parse_map
 from ..formats.structure import structure_problems, triangle_problems
 from ..limits import DEFAULT_LIMITS, Limits
@@ -57,7 +57,7 @@ def pack(
     coords : an integer array for each dimension, or one array of shape (ndim, n).
     values : an array of length n, or a scalar for all entries (an iso tensor). Masked values are left out.
     shape : the sizes of the dimensions.
-    format : of the stored tensor.
+    format : of the stored tensor. `LEVELS through MAP` names its map too.
     duplicates : what to do with repeated coordinates: raise an "error", store the "sum", the "first" or the "last" in
         input order. The sum of booleans is whether any is true; integers wrap as in numpy.
     fill_value, structure, attributes, limits : as for Tensor.
@@ -73,6 +73,7 @@ def pack(
     [[0.0, 0.0, 2.5], [1.5, 0.0, 0.0]]
     """
     check_duplicates(duplicates)
+    format, map = with_map(format, map)
     if map is not None:
         through = parse_map(map, checked_sizes(shape))
         columns, stored = checked_entries(coords, values, len(through.shape))
@@ -157,6 +158,7 @@ def pack_dense(
     >>> pack_dense([[0, 2], [3, 0]], "CSR").values.tolist()
     [2, 3]
     """
+    format, map = with_map(format, map)
     dense, masked = split_mask(array, "array")
     dense = sound_booleans(dense)
     check_value_type(dense.dtype)

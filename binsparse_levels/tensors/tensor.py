@@ -20,7 +20,7 @@ from ..engine.dense import scatter_tree
 from ..engine.tree import Tree, count_positions, same
 from ..errors import ArrayError, FormatError, LimitError, Problem, raise_if, within_memory
 from ..formats.descriptor import VERSION, array_classes
-from ..formats.format import Format, FormatLike, checked_axes, coordinates
+from ..formats.format import Format, FormatLike, checked_axes, coordinates, notation, with_map
 from ..formats.index_map import DimensionMap, IndexMap, MapLike
 from ..formats.structure import STRUCTURES, expand, structure_problems
 from ..levels.base import wrong_type
@@ -190,6 +190,16 @@ class Tensor:
         '(0 1)'
         """
         return self._held.map
+
+    @property
+    def notation(self) -> str:
+        """The levels, their order and the map as one text, which every function with a format takes.
+
+        >>> from binsparse_levels import pack_dense
+        >>> pack_dense([[0, 2], [3, 0]], "dense, sparse through 1/1, 0").notation
+        'CSR through 1, 0'
+        """
+        return notation(self.format, self.map)
 
     @property
     def stored(self) -> Tensor:
@@ -647,7 +657,7 @@ class Tensor:
 
         Parameters
         ----------
-        format : of the stored tensor.
+        format : of the stored tensor. `LEVELS through MAP` names both: `sparse, sparse(3) through 0/8, 1/8, 0%8, 1%8`.
         map : an index map or its notation. By default the tensor keeps its map; `without_map` removes it. A new map
             expands the structure.
 
@@ -662,6 +672,7 @@ class Tensor:
         ([3, 2], [3, 2])
         """
         limits = self.limits if limits is None else limits
+        format, map = with_map(format, map)
         if map is None:
             return changing.convert(self, format, limits)
         return changing.convert_through(self, format, map, limits)

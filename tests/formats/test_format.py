@@ -1,8 +1,10 @@
 """The notation and the custom object of a format, and what is equal to what."""
 
 import kinds
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from binsparse_levels import (
     ALIASES,
@@ -18,6 +20,7 @@ from binsparse_levels import (
     parse_format,
     read,
     testing,
+    write,
     write_from,
 )  # fmt: skip
 
@@ -61,7 +64,8 @@ def test_notation(text, format):
         ("", "expected a level"),
         ("dense,,sparse", "expected a level"),
         ("dense, CSR", "'CSR' is no level kind"),
-        ("CSR @ 0, 1", "takes no transpose; write its levels, dense, sparse"),
+        ("CSC @ 1, 0", "has a transpose of its own; write its levels, dense, sparse"),
+        ("dense, sparse through 1, 0", "no map is taken here"),
         ("sparse(0)", "needs an integer >= 1, got 0"),
         ("sparse(x)", "needs an integer >= 1, got 'x'"),
         ("sparse(2, 3)", "expected name=value"),
@@ -146,3 +150,46 @@ def test_a_kind_beyond_the_specification_has_a_name_that_others_refuse():
 def test_deep_trees_are_walked_without_recursion():
     deep = Format((Dense(),) * 5000)
     assert parse_format(deep.custom()) == deep
+
+
+@pytest.mark.parametrize(
+    ("text", "levels"),
+    [
+        ("CSF @ 1, 2, 0, 3", "sparse, sparse, sparse, sparse @ 1, 2, 0, 3"), ("coo @ 2, 0, 1", "sparse(3) @ 2, 0, 1"),
+        ("CSR @ 1, 0", "CSC"), ("DVEC @ 0", "dense @ 0"),
+    ],
+)  # fmt: skip
+def test_names_take_a_transpose(text, levels):
+    assert str(parse_format(text)) == levels
+    assert parse_format(str(parse_format(text))) == parse_format(text)
+
+
+@settings(deadline=None)
+@given(testing.tensors(max_rank=3), st.data())
+def test_one_text_names_levels_order_and_map(tensor, data):
+    """It is taken where a format is, and printed back the same."""
+    tensor = tensor.expand_structure()
+    map = data.draw(testing.maps(tensor.shape))
+    entries, fill = tensor.unpack(), tensor.fill_value
+    stored = pack(*entries, tensor.shape, "COO" if map.groups else "element", map=map, fill_value=fill)
+    assert stored.notation == f"{stored.format} through {map}"
+    for made in (tensor.convert(stored.notation), pack(*entries, tensor.shape, stored.notation, fill_value=fill)):
+        assert (made.notation, made.map) == (stored.notation, map)
+        assert made.load(stored.notation).notation == stored.notation
+        assert made.equals(stored)
+    with pytest.raises(FormatError, match="leave out map="):
+        tensor.convert(stored.notation, map=map)
+
+
+def test_a_file_takes_the_notation(tmp_path):
+    dense = np.arange(35.0).reshape(5, 7)
+    text = "dense, sparse, dense(2) through 0/2, 1/3, 0%2, 1%3"
+    tensor = pack_dense(dense, text)
+    assert tensor.notation == text
+    write(tmp_path / "a.npz", pack_dense(dense, "CSR"))
+    convert(tmp_path / "a.npz", tmp_path / "b.npz", text)
+    chunks = [(tensor.unpack())]
+    write_from(chunks, tmp_path / "c.npz", (5, 7), text)
+    for name in ("b.npz", "c.npz"):
+        assert read(tmp_path / name).notation == text
+        assert read(tmp_path / name).to_dense().tolist() == dense.tolist()
