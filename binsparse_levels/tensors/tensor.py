@@ -615,7 +615,7 @@ class Tensor:
         if whole.stored_shape != stored.shape:
             what = f"stores a tensor of shape {whole.stored_shape}, and this one has {stored.shape}"
             raise FormatError(Problem("map", what))
-        return self._of(made, stored._metadata)
+        return self._of(made, replace(stored._metadata, labels=None))
 
     def without_map(self, format: FormatLike | None = None, *, limits: Limits | None = None) -> Tensor:
         """The same entries without a map.
@@ -720,6 +720,8 @@ class Tensor:
     def astype(self, dtype: npt.DTypeLike) -> Tensor:
         """The same tensor with values of another type, cast as numpy casts them. The other arrays are shared.
 
+        A structure is expanded where it would not mirror the cast values: 0 - 1 wraps in unsigned integers only.
+
         Parameters
         ----------
         dtype : a type of numpy.
@@ -746,6 +748,10 @@ class Tensor:
             values = repeat_one(one_value(tree.values).reshape(1).astype(dtype), len(tree.values))
         else:
             values = tree.values.astype(dtype)
+        if stored.structure is not None and tree.values.dtype.kind in "iu":
+            mirrored = STRUCTURES[stored.structure].mirrored
+            if not np.array_equal(mirrored(tree.values).astype(dtype), mirrored(values)):
+                return self.expand_structure().astype(dtype)
         fill = None if self.fill_value is None else self.fill_value.astype(values.dtype)
         return self._with(stored.format, tree.with_values(values, tree.iso), fill_value=fill)
 

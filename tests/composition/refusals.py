@@ -75,6 +75,10 @@ REFUSALS = (
         lambda model, tensor: not model.shape,
     ),
     Refusal(
+        "built", "`build`", bl.FormatError, "a scalar is not built in parts", "a scalar", "`pack` and `write`",
+        lambda model, tensor: not model.shape,
+    ),
+    Refusal(
         "dm", "`Tensor.dm`", bl.FormatError, "the tensor has none", "a tensor without a map",
         "`convert(format, map=…)`",
         lambda model, tensor: tensor.map is None,

@@ -190,7 +190,10 @@ def astype(tensor, model, draw, folder):
     dtype = np.dtype(draw(st.sampled_from([wide, model.dtype.str])))
     entries = {place: dtype.type(value) for place, value in model.entries.items()}
     fill = None if model.fill is None else dtype.type(model.fill)
-    return tensor.astype(dtype), replace(model, dtype=dtype, entries=entries, fill=fill)
+    structure = model.structure
+    if structure and model.dtype.kind in "iu" and entries != naive.mirror(entries, structure):
+        structure = None
+    return tensor.astype(dtype), replace(model, dtype=dtype, entries=entries, fill=fill, structure=structure)
 
 
 @way("Tensor.drop_fill", pads=True)
