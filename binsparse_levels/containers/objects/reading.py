@@ -23,6 +23,8 @@ from .stores import Part, Store
 
 _SMALL_READ = 4  # chunks: of so few, the arrays of the same length are fetched too
 _KEPT = 8  # a read of more than this part of the cache is not kept: it would push everything else out
+_KEPT_RANGE = 64  # the same of a range in a near store, where a second read costs less than a copy of all that is read
+_NEAR_CHUNK = 2**13  # items: so many in a near store cost little more to read than one of them
 _ALWAYS_KEPT = 2  # chunks, where they fit
 _MANY_CHUNKS = 2**14  # of one array; more of them
 _LEAST_CHUNK = 64  # have so many bytes each on average, since each costs as much time as many items
@@ -101,7 +103,7 @@ class ObjectArray(LazyArray):
     def __init__(self, name: str, objects: Objects, chunks: Chunks, nbytes: Size, *, complete: bool) -> None:
         super().__init__(chunks.length, chunks.dtype, nbytes)
         self._direct = chunks.plain and not objects.store.far
-        self.chunk = 1 if self._direct else chunks.chunk
+        self.chunk = min(chunks.chunk, _NEAR_CHUNK) if self._direct else chunks.chunk
         self._name = name
         self._objects = objects
         self._chunks = chunks
@@ -175,7 +177,8 @@ class ObjectArray(LazyArray):
             else:
                 use(number, known)
         size, most = len(numbers) * chunks.chunk_bytes, objects.limits.cache_bytes
-        kept = size * _KEPT <= most or (len(numbers) <= _ALWAYS_KEPT and size <= most)
+        share = _KEPT if place is None or objects.store.far else _KEPT_RANGE
+        kept = size * share <= most or (len(numbers) <= _ALWAYS_KEPT and size <= most)
 
         def make(array: ObjectArray, number: int) -> Array:
             if not kept and place is not None and len(out := place(number)) == chunks.chunk:
