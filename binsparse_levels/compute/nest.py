@@ -24,12 +24,14 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..errors import FormatError, Problem
+from ..errors import FormatError, Problem, raise_if
+from ..kernels import jit
 from ..levels import Level, Place, places
 from ..levels.positions import Array
+from ..levels.registry import checksum
 
 
 class Wrap(NamedTuple):
@@ -130,17 +132,46 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool) -> str
     ]
     if first is not None:
         texts.append(f"def first(at, numbers{stored}):\n{taken}\n    return {first}")
-    return "\n\n\n".join(texts) + "\n"
+    # Machine code on disk belongs to the text, so the text tells one helper from another.
+    remarks = (f"# {name}: {checksum(x)}\n" for name, x in helpers_of(levels).items())
+    return "\n\n\n".join(texts) + "\n" + "".join(remarks)
+
+
+def helpers_of(levels: Sequence[Level]) -> dict[str, Callable[..., Any]]:
+    """The functions that the loops of these levels call, by their names in `nest_text`."""
+    return {f"{name}_{d}": x for d, level in enumerate(levels) for name, x in level.helpers().items()}
+
+
+def loop_problems(level: Level, root: bool) -> Iterator[Problem]:
+    """What a loop does that it may not, and what it leaves out. Precondition: the level says one."""
+    text, roles, helpers = str(level.loop(root)), level.arrays(0 if root else 1, root), level.helpers()
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except SyntaxError as error:
+        yield Problem("loop", f"is no Python: {error}; mend the text")
+        return
+    used = {x.id for x in nodes if isinstance(x, ast.Name)}
+    made = {x.id for x in nodes if isinstance(x, ast.Name) and type(x.ctx) is ast.Store}
+    known = {"p", "n", "children", "range", *roles, *(f"size{k}" for k in range(level.rank)), *helpers, *made}
+    for name in sorted(used - known):
+        yield Problem("loop", f"uses {name!r}, which it does not know; let helpers() name a function of numba for it")
+    for name in sorted({"q", *(f"i{k}" for k in range(level.rank))} - made):
+        yield Problem("loop", f"never sets {name}; set it before each yield")
+    if not any(isinstance(x, ast.Expr) and isinstance(x.value, ast.Yield) for x in nodes):
+        yield Problem("loop", "has no line that says yield; write one where the next level goes")
+    for name, function in helpers.items():
+        if not jit.is_compiled(function):  # type: ignore[no-untyped-call]
+            yield Problem("helpers", f"{name!r} is not compiled; decorate it by numba.njit")
 
 
 def list_fiber(level: Level, arrays: Mapping[str, Array], dims: Sequence[int], p: int, **more: Any) -> Iterator[Any]:
     """The coordinates and the child of each item that `loop` lists for a fiber, as plain Python runs the text.
 
-    more: `root`, and `children`, the number of child positions.
+    more: `root`, and the numbers `n` and `children`.
 
     >>> from binsparse_levels import Sparse
     >>> arrays = {"ptr": np.array([0, 2, 3]), "idx0": np.array([1, 3, 0])}
-    >>> list(list_fiber(Sparse(), arrays, [4], 0, root=False, children=3))
+    >>> list(list_fiber(Sparse(), arrays, [4], 0, root=False, n=2, children=3))
     [((1,), 0), ((3,), 1)]
     """
     text = level.loop(more.pop("root"))
@@ -148,8 +179,10 @@ def list_fiber(level: Level, arrays: Mapping[str, Array], dims: Sequence[int], p
         raise FormatError(Problem("loop", f"the kind {level.kind} has none; write it, or leave this law out"))
     found = "".join(f"i{k}, " for k in range(level.rank))
     space: dict[str, Any] = {}
+    helpers = {name: getattr(x, "py_func", x) for name, x in level.helpers().items()}
     numbers = {role: x.tolist() for role, x in arrays.items()} | {f"size{k}": size for k, size in enumerate(dims)}
-    exec("def listed(p):\n" + _indented(re.sub(r"\byield\b", f"yield ({found}), q", text)), numbers | more, space)
+    lines = _indented(re.sub(r"\byield\b", f"yield ({found}), q", text))
+    exec(f"def listed(p):\n{lines}", numbers | helpers | more, space)
     listed: Iterator[Any] = space["listed"](p)
     return listed
 
@@ -222,6 +255,8 @@ def _renamed(place: Place, d: int) -> list[ast.stmt]:
                 return node
             if node.id == "p":
                 return ast.Name(f"q{d - 1}", node.ctx) if d else _unsigned(ast.Constant(0))
+            if node.id == "n" and not own & {"n"}:
+                return ast.Name(f"n{d - 1}", node.ctx) if d else _unsigned(ast.Constant(1))
             if node.id == "children":
                 return ast.Name(f"n{d}", node.ctx)
             if node.id == "q":
@@ -238,9 +273,11 @@ def _renamed(place: Place, d: int) -> list[ast.stmt]:
         def visit_Subscript(self, node: ast.Subscript) -> Any:
             return _unsigned(self.generic_visit(node))
 
-    text = place.level.loop(not place.depth)
-    assert text is not None
-    found: list[ast.stmt] = Rename().visit(ast.parse(text)).body
+    faults = loop_problems(place.level, not place.depth)
+    raise_if(FormatError, [Problem(f"{place.level}: {x.path}", x.message) for x in faults])
+    read = ast.parse(str(place.level.loop(not place.depth)))
+    own = {x.id for x in ast.walk(read) if isinstance(x, ast.Name) and type(x.ctx) is ast.Store} | set(place.arrays)
+    found: list[ast.stmt] = Rename().visit(read).body
     return found
 
 

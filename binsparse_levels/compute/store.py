@@ -19,7 +19,7 @@ import numpy as np
 
 from ..levels import Level
 from ..system import is_private
-from .nest import Leaf, Seen, nest_text
+from .nest import Leaf, Seen, helpers_of, nest_text
 
 
 class Nest(NamedTuple):
@@ -35,7 +35,7 @@ def compiled(levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, kept:
     """The nest of these levels with this leaf. kept: keep its machine code on disk."""
     text = nest_text(levels, seen, leaf, iso)
     # numba imports the module of a function that it loads from its cache.
-    space: dict[str, Any] = {"np": np, "u8": np.uint64, "__name__": __name__}
+    space: dict[str, Any] = {"np": np, "u8": np.uint64, "__name__": __name__, **helpers_of(levels)}
     path = place_text(text) if kept else None
     exec(compile(text, path or "<nest>", "exec"), space)
     return Nest(_fast(space["nest"], path is not None), space["extent"], space.get("first"))

@@ -255,8 +255,9 @@ class Level(ABC):
         """Python statements that list fiber `p` in the order of `expand`. None: the entries of the tree are unpacked.
 
         Before each `yield` the text sets `q` and `i0`, `i1` …; the next level goes there. It knows `p`, the arrays by
-        role, `size0`, `size1` … of the dimensions, `children` (the number of child positions), and names of its own.
-        All numbers are unsigned. Threads share the loop that the text begins with, if it begins with one.
+        role, `size0`, `size1` … of the dimensions, `n` and `children` (how many positions and children there are),
+        `range`, what `helpers` names, and names of its own. All numbers are unsigned. Threads share the loop that the
+        text begins with, if it begins with one.
 
         >>> print(Sparse().loop(root=False))
         for q in range(ptr[p], ptr[p + 1]):
@@ -264,6 +265,10 @@ class Level(ABC):
             yield
         """
         return None
+
+    def helpers(self) -> Mapping[str, Callable[..., Any]]:
+        """Functions of numba that `loop` calls, by name. They take unsigned numbers and arrays, and give numbers."""
+        return {}
 
     def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
         """The number of child positions: from `lengths`, or else from the arrays, read whole and checked.

@@ -113,7 +113,12 @@ def layout(kind: type[Level]) -> int | str:
     """The version of the kind's arrays. Nobody counts versions in a program: there it is a checksum of the code."""
     if kind.version or kind.package_name() != "__main__":
         return kind.version
-    text = "".join(map(_text, (kind.build, kind.expand)))
+    return checksum(kind.build, kind.expand)
+
+
+def checksum(*functions: Any) -> str:
+    """A checksum of what functions do, plain or compiled."""
+    text = "".join(_text(getattr(function, "py_func", function)) for function in functions)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -1,0 +1,34 @@
+"""The laws of level kinds and containers, and hypothesis strategies that draw cases for them.
+
+For authors of kinds and containers. Needs hypothesis. One call checks all laws of a kind, and prints a line for each:
+
+    testing.check_kind(MyKind)
+
+The laws of a level kind are the functions of `testing.kinds`; a test may call each for one case. The law of a container
+is `check_same`: it gives back what it was given.
+"""
+
+from __future__ import annotations
+
+from ..levels import LEVELS as LEVELS
+from .drawn import OURS as OURS
+from .drawn import PLAIN as PLAIN
+from .drawn import VALUE_TYPES as VALUE_TYPES
+from .drawn import LevelCase as LevelCase
+from .drawn import formats as formats
+from .drawn import level_cases as level_cases
+from .drawn import maps as maps
+from .drawn import selections as selections
+from .drawn import tensors as tensors
+from .files import check_agreement as check_agreement
+from .files import check_refused as check_refused
+from .files import check_same as check_same
+from .files import check_stored as check_stored
+from .files import damaged as damaged
+from .kinds import Held as Held
+from .kinds import check_kind as check_kind
+from .kinds import check_level as check_level
+from .kinds import check_loop as check_loop
+from .kinds import check_names as check_names
+from .kinds import check_parts as check_parts
+from .kinds import check_selection as check_selection

@@ -1,0 +1,427 @@
+"""The laws of a level kind, each a function of one case, and all of them in one call."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ..arrays import LazyArray, lazy
+from ..compute.nest import list_fiber, loop_problems
+from ..compute.reductions import reduce
+from ..errors import FormatError, needing, raise_if
+from ..formats.format import Format
+from ..io import append, concatenate, open, read, write
+from ..levels import Dense, Level, Sparse, places, register
+from ..levels.base import INTEGERS
+from ..levels.positions import Array, Positions, as_array, count_owners
+from ..tensors.packing import pack
+from ..tensors.tensor import Tensor
+from .drawn import LevelCase, level_cases, selections
+from .files import check_stored, damaged
+
+with needing("test"):
+    import hypothesis
+    from hypothesis import assume
+    from hypothesis import strategies as st
+
+Listing: TypeAlias = list[tuple[int, tuple[int, ...], int]]  # fiber, coordinates, child
+
+
+class Built:
+    """What a level makes of a case: its arrays below other levels, the children, and what `expand` lists of it."""
+
+    def __init__(self, case: LevelCase) -> None:
+        self.case, self.level, self.dims, self.n = case, case.level, case.dims, case.n
+        try:
+            self.whole, child = case.build()
+        except FormatError:  # a kind may refuse entries
+            assume(False)
+        self.children = as_array(child)
+        self.specs = self.level.arrays(1, root=False)
+        if missing := set(self.specs) - set(self.whole):
+            raise AssertionError(f"build makes no array for the role {min(missing)!r}, which arrays() names")
+        self.arrays = {role: self.whole[role] for role in self.specs}
+        self.everything = [range(size) for size in self.dims]
+
+    @cached_property
+    def size(self) -> int:
+        return self.level.size(self.arrays, self.dims, self.n)
+
+    @cached_property
+    def listing(self) -> Listing:
+        return _listing(self.level.expand(self.arrays, self.dims, range(self.n), self.everything), range(self.n))
+
+    @cached_property
+    def found(self) -> dict[tuple[int, tuple[int, ...]], int]:
+        return {(p, c): q for p, c, q in self.listing}
+
+    @cached_property
+    def rows(self) -> list[tuple[int, tuple[int, ...]]]:
+        return list(zip(self.case.parents.tolist(), _rows(self.case.coords, len(self.case.parents)), strict=True))
+
+
+def check_built(made: Built) -> None:
+    """The arrays that `build` makes pass `check`; `size` and `lengths` agree."""
+    assert list(made.level.check(made.arrays, made.dims, made.n)) == [], "check refuses what build makes"
+    lengths = {role: len(array) for role, array in made.arrays.items()}
+    counted, problems = made.level.lengths(lengths, made.dims, made.n)
+    assert problems == [], "lengths refuses what build makes"
+    assert counted in (None, made.size), f"lengths tells {counted} children, size {made.size}"
+    if len(made.children):
+        assert 0 <= made.children.min() <= made.children.max() < made.size, "build gives a child outside of size"
+
+
+def check_listed(made: Built) -> None:
+    """`expand` gives back what was built, and nothing more unless the kind is `padded`."""
+    built = dict(zip(made.rows, made.children.tolist(), strict=True))
+    assert built.items() <= made.found.items(), "expand lacks an entry that was built, or gives it another child"
+    assert made.level.padded or built == made.found, "expand lists what was no entry: say padded = True"
+
+
+def check_order(made: Built) -> None:
+    """A fiber lists no coordinate twice. Coordinates are in order and children ascend, or the kind denies it."""
+    level, listing = made.level, made.listing
+    assert len(made.found) == len(listing), "expand lists a coordinate of a fiber twice; give it one child"
+    if level.ordered:
+        assert [row[:2] for row in listing] == sorted(made.found), "expand is out of order: say ordered = False"
+    owners = [p for p, _, _ in sorted(listing, key=lambda row: row[2])]
+    assert not level.monotone or owners == sorted(owners), "children do not ascend with fibers: say monotone = False"
+    if level.ascending:
+        assert [q for *_, q in listing] == sorted(made.found.values()), "children fall in a fiber: say ordered = False"
+    reached = {q for *_, q in listing}
+    assert level.gaps or len(reached) == made.size, "a child has no entry: say gaps = True"
+    assert level.shares or len(reached) == len(listing), "a child has several coordinates: say shares = True"
+
+
+def check_located(made: Built) -> None:
+    """`locate` and `finder` agree with `expand`."""
+    level, dims = made.level, made.dims
+    cells = list(itertools.product(range(made.n), *(range(s) for s in dims)))
+    at, *coords = np.array(cells, np.int64).reshape(len(cells), level.rank + 1).T.copy()
+    expected = [made.found.get((p, tuple(c)), -1) for p, *c in cells]
+    assert level.locate(made.arrays, dims, at, coords).tolist() == expected, "locate differs from expand"
+    assert list(itertools.starmap(level.finder(made.arrays, dims), cells)) == expected, "finder differs from expand"
+    assert Level.locate(level, made.arrays, dims, at, coords).tolist() == expected, "expand differs inside a window"
+
+
+def check_sizes(made: Built) -> None:
+    """`nbytes` is right to the byte; `children` and `sliced` tell numbers that are true."""
+    level, dims, n, size = made.level, made.dims, made.n, made.size
+    numbers = {role for role, spec in made.specs.items() if spec.holds in INTEGERS}
+    real = sum(len(array) * 4 if role in numbers else array.nbytes for role, array in made.arrays.items())
+    told = level.nbytes(dims, n, size, root=False, itemsize=4)
+    assert told in (None, real), f"nbytes tells {told}, and the arrays take {real}"
+    children = level.children(dims, n, len(set(made.rows)))
+    assert children in (None, size), f"children tells {children}, and there are {size}"
+    for k in range(level.rank):
+        taken = level.sliced(dims, n, size, k, root=False, itemsize=4)
+        assert (taken is None) == (told is None), "sliced tells a number where nbytes tells none, or the reverse"
+        assert taken is None or 0 <= taken <= dims[k] * real, f"sliced tells {taken} bytes of {real}"
+
+
+def check_counted(made: Built) -> None:
+    """What a kind overrides gives what the default gives: `size`, `listed`, `split`, `reached`, `count`."""
+    level, dims, n, arrays, size = made.level, made.dims, made.n, made.arrays, made.size
+    assert level.gaps or Level.size(level, arrays, dims, n) == size, "size differs from the children of expand"
+    counts, expanded, reached = level.expand(arrays, dims, range(n), made.everything)
+    pointers, listed, same = level.listed(arrays, dims, range(n), made.everything)
+    assert pointers.tolist() == np.append(0, np.cumsum(np.broadcast_to(counts, n))).tolist(), "listed: pointers"
+    assert _rows(listed, len(same)) == _rows(expanded, len(reached)), "listed differs from expand"
+    assert as_array(same).tolist() == as_array(reached).tolist(), "listed differs from expand"
+    if level.fused() is not None:
+        entries = count_owners(made.case.parents, n, np.dtype(np.int64))
+        distinct = len(set(made.rows)) == len(made.rows)
+        for built, below in [level.split(dims, entries, made.case.coords, distinct=x) for x in {False, distinct}]:
+            assert {role: built[role].tolist() for role in arrays} == {role: x.tolist() for role, x in arrays.items()}
+            assert (np.arange(size + 1) if below is None else below).tolist() == count_owners(
+                made.children, size, np.dtype(np.int64)
+            ).tolist()
+    each = list(dict.fromkeys(q for *_, q in made.listing))
+    assert as_array(level.reached(arrays, dims, range(n))).tolist() == each, "reached differs from expand"
+    for one in (2, np.arange(size) % 3):
+        below = np.broadcast_to(one, size)
+        wanted = [sum(int(below[q]) for fiber, _, q in made.listing if fiber == p) for p in range(n)]
+        assert np.broadcast_to(level.count(arrays, dims, n, one), n).tolist() == wanted, "count differs from expand"
+
+
+_OF_ONE_CASE = (check_built, check_listed, check_order, check_located, check_sizes, check_counted)
+
+
+def check_level(case: LevelCase) -> None:
+    """Assert all laws of one case that need no selection. A kind may refuse the case by FormatError."""
+    made = Built(case)
+    for law in _OF_ONE_CASE:
+        law(made)
+
+
+def check_loop(case: LevelCase) -> None:
+    """`loop`, run as plain Python, lists what `expand` lists; also as the root, where there is one fiber."""
+    level, dims, n = case.level, case.dims, case.n
+    raise_if(FormatError, loop_problems(level, False))
+    whole = Built(case).whole
+    for root in (False, True) if n == 1 else (False,):
+        kept = {role: whole[role] for role in level.arrays(0 if root else 1, root)}
+        size = level.size(kept, dims, n)
+        expected = _listing(level.expand(kept, dims, range(n), [range(s) for s in dims]), range(n))
+        fibers = [list_fiber(level, kept, dims, p, root=root, n=n, children=size) for p in range(n)]
+        assert [(p, c, q) for p, fiber in enumerate(fibers) for c, q in fiber] == expected, "loop differs from expand"
+
+
+def check_selection(case: LevelCase, positions: Positions, window: Sequence[Positions]) -> None:
+    """`expand` of any positions and window is the selection from `expand` of everything."""
+    made = Built(case)
+    wanted = [set(as_array(w).tolist()) for w in window]
+    selected = [
+        (p, c, q)
+        for p in as_array(positions).tolist()
+        for fiber, c, q in made.listing
+        if fiber == p and all(x in w for x, w in zip(c, wanted, strict=True))
+    ]
+    found = _listing(made.level.expand(made.arrays, made.dims, positions, window), positions)
+    assert found == selected, "expand of some positions and a window is no selection from expand of everything"
+
+
+def check_parts(case: LevelCase, positions: Positions, window: Sequence[Positions], children: range) -> None:
+    """`part`, `above` and `check_in_parts` read of a file, where it is sliced, what the whole level holds."""
+    made = Built(case)
+    level, dims, n = made.level, made.dims, made.n
+    arrays: Any = {role: _unread(array) for role, array in made.arrays.items()}
+    assert list(level.check_in_parts(arrays, dims, n, 2)) == [], "check_in_parts refuses what build makes"
+    # the fibers at some positions, alone
+    part = level.part(arrays, dims, positions, window)
+    if part is not None:
+        fibers = range(len(positions))
+        assert list(level.check(part[0], dims, len(fibers))) == [], "check refuses what part gives"
+        at, reached = as_array(positions).tolist(), as_array(part[1]).tolist()
+        found = _listing(level.expand(part[0], dims, fibers, window), fibers)
+        named = [(at[p], c, reached[q]) for p, c, q in found]
+        assert named == _listing(level.expand(made.arrays, dims, positions, window), positions), "part: other entries"
+    # the fibers of some children
+    given = range(made.size)[children.start : children.stop]
+    for above in (level.above, partial(Level.above, level)) if given else ():
+        owners = above(arrays, dims, n, given)
+        assert np.broadcast_to(owners.counts, len(owners.fibers)).sum() == len(given), "above: counts"
+        parents, spans = as_array(owners.fibers)[owners.parents].tolist(), np.broadcast_to(owners.spans, len(given))
+        rows = zip(parents, _rows(owners.coords, len(given)), given, spans.tolist(), strict=True)
+        listed = [(p, (*c[:-1], c[-1] + k) if c else c, q) for p, c, q, span in rows for k in range(span)]
+        assert sorted(listed) == sorted(row for row in made.listing if row[2] in given), "above: other entries"
+
+
+def _unread(array: Array) -> LazyArray:
+    """The array, as one that lies in a file."""
+    return lazy(len(array), array.dtype, lambda start, stop: array[start:stop].copy())
+
+
+def check_names(format: Format) -> None:
+    """The stored names of a format are distinct."""
+    names = [spec.name for place in places(format.levels, (0,) * format.rank) for spec in place.arrays.values()]
+    assert len(set(names)) == len(names), f"two arrays have one name in {format}; put the depth in the name"
+    assert not {"values", "fill_value"} & set(names), "values and fill_value are names of other arrays"
+
+
+# Laws of tensors with a level of the kind
+
+
+@st.composite
+def tensors_with(draw: st.DrawFn, level: Level, *, below: bool = True) -> Tensor:
+    """Tensors of small shapes with this level alone, or above or below others."""
+    chains = [(level,), (Dense(), level), (Sparse(), level)]
+    chains += [(level, Sparse()), (Dense(), level, Sparse()), (level, level), (level, Dense())] if below else []
+    format = Format(draw(st.sampled_from(chains)))
+    shape = tuple(draw(st.lists(st.integers(1, 4), min_size=format.rank, max_size=format.rank)))
+    chosen = draw(st.lists(st.sampled_from(list(np.ndindex(*shape))), unique=True, max_size=9))
+    table = np.array(chosen, np.int64).reshape(len(chosen), len(shape))
+    values = draw(st.lists(st.integers(1, 3), min_size=len(chosen), max_size=len(chosen)))
+    try:
+        return pack(table.T, np.array(values, float), shape, format)
+    except FormatError:  # a kind may refuse a tensor
+        assume(False)
+        raise
+
+
+def check_compiled(tensor: Tensor) -> None:
+    """Compiled loops over the tensor sum what numpy sums, in memory and from a file."""
+    stored: dict[str, Any] = {}
+    write(stored, tensor)
+    dense = tensor.to_dense()
+    for axis in (None, 0):
+        for given in (tensor, open(stored)):
+            assert np.array_equal(reduce(given, axis, "sum"), dense.sum(axis)), "a compiled sum is wrong; see loop"
+
+
+def check_indexed(tensor: Tensor) -> None:
+    """An integer, a slice or an array as an index selects what numpy selects, in memory and from a file."""
+    stored: dict[str, Any] = {}
+    write(stored, tensor)
+    dense = tensor.to_dense()
+    for k, size in enumerate(tensor.shape):
+        for item in (0, size - 1, slice(1, None), slice(None, None, -2), np.arange(size)[::-1]):
+            key = (*[slice(None)] * k, item)
+            for given in (tensor, open(stored)):
+                found = given[key]
+                found = found.to_dense() if isinstance(found, Tensor) else found
+                assert np.array_equal(found, dense[key]), f"[{', '.join(map(str, key))}] is wrong; see expand and part"
+
+
+def check_damage(tensor: Tensor) -> None:
+    """A file, and one with any item changed or any array of another length, is refused or read alike in every way."""
+    stored: dict[str, Any] = {}
+    write(stored, tensor)
+    assert check_stored(stored), "read refuses what write has written"
+    for changed in damaged(stored, most=2):
+        check_stored(changed)
+
+
+def check_joined(tensor: Tensor) -> None:
+    """Two halves, appended or concatenated, are the whole."""
+    middle, halves = tensor.shape[0] // 2, list[dict[str, Any]]()
+    for piece in (slice(0, middle), slice(middle, None)):
+        try:
+            halves.append({})
+            write(halves[-1], tensor[piece].convert(tensor.format))
+        except FormatError:  # a kind may refuse a part of what it holds
+            assume(False)
+    whole: dict[str, Any] = {}
+    concatenate(halves, whole)
+    append(halves[0], read(halves[1]))
+    for found in map(read, (whole, halves[0])):
+        assert np.array_equal(found.to_dense(), tensor.to_dense()), "the halves are not the whole"
+
+
+# All laws
+
+
+class _Law(NamedTuple):
+    """A law by name, as a function of what hypothesis draws and a level."""
+
+    name: str
+    check: Callable[[st.DataObject, Level], object]
+    share: float = 1.0  # of the examples
+    whole: bool = False  # of tensors, which need the laws of the level
+
+
+def _of_case(law: Callable[[Built], None]) -> Callable[[st.DataObject, Level], object]:
+    return lambda data, level: law(Built(data.draw(level_cases(level))))
+
+
+def _of_tensor(law: Callable[[Tensor], None], *, below: bool = True) -> Callable[[st.DataObject, Level], object]:
+    return lambda data, level: law(data.draw(tensors_with(level, below=below)))
+
+
+def _selected(data: st.DataObject, level: Level) -> None:
+    case = data.draw(level_cases(level))
+    check_selection(case, *data.draw(selections(case)))
+
+
+def _in_parts(data: st.DataObject, level: Level) -> None:
+    case = data.draw(level_cases(level))
+    start = data.draw(st.integers(0, 12))
+    check_parts(case, *data.draw(selections(case)), range(start, data.draw(st.integers(start, 30))))
+
+
+def _named(data: st.DataObject, level: Level) -> None:
+    check_names(Format((Dense(), level, level, Sparse(), level)))
+
+
+_LAWS = (
+    _Law("build passes check", _of_case(check_built)),
+    _Law("expand lists what was built", _of_case(check_listed)),
+    _Law("order and children are as declared", _of_case(check_order)),
+    _Law("expand selects", _selected),
+    _Law("locate and finder agree", _of_case(check_located)),
+    _Law("sizes are right", _of_case(check_sizes)),
+    _Law("overridden defaults agree", _of_case(check_counted)),
+    _Law("names are distinct", _named, 0),
+    _Law("part and above read parts", _in_parts),
+    _Law("loop lists what expand lists", lambda data, level: check_loop(data.draw(level_cases(level)))),
+    _Law("compiled loops sum", _of_tensor(check_compiled, below=False), 0.2, True),
+    _Law("an index selects", _of_tensor(check_indexed), 1, True),
+    _Law("append and concatenate", _of_tensor(check_joined), 1, True),
+    _Law("damage is found", _of_tensor(check_damage), 0.3, True),
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Whether a law holds for a kind. problem: what to change, or why the law was left out; else empty."""
+
+    law: str
+    holds: bool
+    problem: str = ""
+
+    def __str__(self) -> str:
+        told = "holds" if self.holds and not self.problem else "left out" if self.holds else "BROKEN"
+        return f"{self.law:36} {told}{': ' * bool(self.problem)}{self.problem}"
+
+
+def check_kind(kind: type[Level], *, examples: int = 30) -> list[Held]:
+    """Check all laws for the samples of a kind, print a line for each law, and return these lines.
+
+    Registers the kind. Raises AssertionError with the laws that are broken. Needs hypothesis.
+
+    Parameters
+    ----------
+    kind : a subclass of Level.
+    examples : how many cases are drawn for each law and each of `kind.samples()`.
+    """
+    register(kind)
+    found: list[Held] = []
+    for law in _LAWS:
+        problems: list[str] = []
+        if law.whole and not all(x.holds for x in found):
+            left_out = "mend the laws above first"
+        elif law.name.startswith(("loop", "compiled")) and kind.samples()[0].loop(False) is None:
+            left_out = "the kind has no loop"
+        else:
+            left_out = ""
+            problems = [x for x in (_problem(law, level, examples) for level in kind.samples()) if x is not None]
+        found.append(Held(law.name, not problems, (problems or [left_out])[0]))
+        print(found[-1])
+    if broken := [str(x) for x in found if not x.holds]:
+        raise AssertionError("\n".join([f"{kind.kind}: {len(broken)} of {len(found)} laws are broken", *broken]))
+    return found
+
+
+def _problem(law: _Law, level: Level, examples: int) -> str | None:
+    """Why a law is broken for a level, in one line; None where it holds, or the kind has nothing that it tells of."""
+
+    @hypothesis.settings(
+        max_examples=max(int(examples * law.share), 1),
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[hypothesis.Phase.generate],
+        report_multiple_bugs=False,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(st.data())
+    def run(data: st.DataObject) -> None:
+        law.check(data, level)
+
+    try:
+        run()
+    except hypothesis.errors.Unsatisfiable:  # the kind refuses what is drawn
+        return None
+    except Exception as error:
+        text = str(error).splitlines()
+        what = text[0] if isinstance(error, AssertionError) and text else f"{type(error).__name__}: {' '.join(text)}"
+        drawn = "".join(note.partition("dims=")[2] for note in getattr(error, "__notes__", ()))
+        return f"{level}: {what[:300]}" + (f" (of dims={' '.join(drawn.split())[:160]}" if drawn else "")
+    return None
+
+
+def _rows(coords: Sequence[Array], count: int) -> list[tuple[int, ...]]:
+    return list(zip(*(x.tolist() for x in coords), strict=True)) if coords else [()] * count
+
+
+def _listing(expanded: tuple[int | Array, list[Array], Positions], positions: Positions) -> Listing:
+    counts, coords, child = expanded
+    fibers = as_array(positions).tolist()
+    repeats = [counts] * len(fibers) if isinstance(counts, int) else np.asarray(counts).tolist()
+    parents = [p for p, count in zip(fibers, repeats, strict=True) for _ in range(count)]
+    return list(zip(parents, _rows(coords, len(child)), as_array(child).tolist(), strict=True))

@@ -1,0 +1,86 @@
+"""`check_kind`: kinds that obey, and what it tells of kinds that do not."""
+
+import kinds
+import numba
+import numpy as np
+import pytest
+
+from binsparse_levels import einsum, open, pack_dense, reduce, testing, write
+from binsparse_levels.levels import LEVELS, register
+
+
+@pytest.fixture(autouse=True)
+def known():
+    """What a test registers is forgotten."""
+    before = dict(LEVELS)
+    yield
+    LEVELS.clear()
+    LEVELS.update(before)
+
+
+def variant(base, **members):
+    return type(base.__name__, (base,), {"package": "tests", **members})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LEVELS.values(), ids=lambda kind: kind.kind)
+def test_every_kind_obeys(kind, capsys):
+    assert all(law.holds for law in testing.check_kind(kind, examples=5))
+    assert capsys.readouterr().out.count("\n") == 14
+
+
+def doubled(self, arrays, dims, positions, window):
+    counts, coords, child = kinds.Columns.expand(self, arrays, dims, positions, window)
+    return counts * 2, [np.repeat(x, 2) for x in coords], np.repeat(child, 2)
+
+
+def loop(text):
+    return lambda self, root: text
+
+
+FAULTS = {
+    "say monotone = False": variant(kinds.Columns, monotone=True),
+    "say gaps = True": variant(kinds.Columns, gaps=False),
+    "say ordered = False": variant(kinds.Backwards, ordered=True),
+    "lists a coordinate of a fiber twice": variant(kinds.Columns, expand=doubled),
+    "check refuses what build makes": variant(kinds.Columns, check=lambda *_, **__: iter([1])),
+    "nbytes tells 7": variant(kinds.Columns, nbytes=lambda *_, **__: 7),
+    "makes no array for the role 'at0'": variant(kinds.Backwards, build=lambda *_: ({}, np.zeros(0, int))),
+    "uses 'len', which it does not know": variant(kinds.Columns, loop=loop("q = len(slots)\ni0 = 0\nyield")),
+    "uses 'np', which": variant(kinds.Columns, loop=loop("q = np.uint64(0)\ni0 = 0\nyield")),
+    "never sets i0": variant(kinds.Columns, loop=loop("for q in range(n):\n    yield")),
+    "has no line that says yield": variant(kinds.Columns, loop=loop("q = 0\ni0 = 0")),
+    "is no Python": variant(kinds.Columns, loop=loop("for q in")),
+    "loop differs from expand": variant(kinds.Columns, loop=loop("for q in range(0):\n    i0 = 0\n    yield")),
+    "'f' is not compiled": variant(
+        kinds.Columns, loop=loop("q = f(p)\ni0 = 0\nyield"), helpers=lambda self: {"f": lambda x: x}
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told", FAULTS)
+def test_what_to_change_is_told(told):
+    with pytest.raises(AssertionError) as error:
+        testing.check_kind(FAULTS[told], examples=30)
+    assert told in str(error.value)
+    assert "BROKEN" in str(error.value)
+
+
+@numba.njit
+def place_of(slots, slot, n, p):
+    return slots[slot * n + p]
+
+
+def test_a_loop_knows_its_positions_and_calls_its_helpers():
+    text = "for slot in range(2):\n    q = slot * n + p\n    i0 = place(slots, slot, n, p)\n"
+    kind = variant(
+        kinds.Columns, loop=loop(text + "    if i0 < size0:\n        yield"), helpers=lambda self: {"place": place_of}
+    )
+    register(kind)
+    dense = np.array([[0, 5, 0, 7], [0, 0, 0, 0], [1, 2, 0, 0.0]])
+    tensor, stored = pack_dense(dense, "dense, tests:columns"), {}
+    write(stored, tensor)
+    for given in (tensor, open(stored)):
+        assert reduce(given, 1, "sum").tolist() == dense.sum(1).tolist()
+        assert einsum("ij,j->i", given, np.arange(4.0)).tolist() == (dense @ np.arange(4.0)).tolist()
