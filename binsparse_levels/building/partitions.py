@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
+import google_crc32c
 import numpy as np
 
 from .. import kernels, parallel
 from ..arrays import Array
 from ..errors import ArrayError, Problem, raise_if
 from ..formats.format import range_problems
-from .planning import Plan, Work
+from .planning import Plan
 from .sources import Chunk
 from .store import AT_ONCE, Range
+from .values import cast
+from .work import Work
+
+Piece: TypeAlias = tuple[Range, int]  # the bytes of a piece of an object, and their checksum
 
 _SAMPLED = 64  # chunks
 _KEYS = 4096  # of each
@@ -47,17 +51,11 @@ def columns_of(plan: Plan, chunk: Chunk) -> list[Array]:
             what = f"expected integers of shape {values.shape}, got {x.dtype} of shape {x.shape}"
             raise ArrayError(Problem(f"coords[{k}]", what))
         raise_if(ArrayError, range_problems(x, k, size))
-    if values.size and not np.can_cast(values.dtype, value_type, "same_kind"):
-        what = f"values of type {values.dtype}, where the first were {value_type}; pass dtype="
-        raise ArrayError(Problem("values", what))
-    if value_type.kind in "iu" and not np.can_cast(values.dtype, value_type) and values.size:
-        least, most = np.iinfo(value_type).min, np.iinfo(value_type).max
-        if values.min() < least or values.max() > most:
-            raise ArrayError(Problem("values", f"exceed the type {value_type}; pass dtype={values.dtype.name!r}"))
+    values = cast(values, value_type, exact=plan.exact)
     if plan.through is not None:
         coords = list(plan.through.forward(coords))
     stored = [np.ascontiguousarray(coords[k], dtype) for k, dtype in zip(plan.parsed.order, types, strict=True)]
-    return [*stored, np.ascontiguousarray(values, value_type)]
+    return [*stored, np.ascontiguousarray(values)]
 
 
 def keys_of(columns: Sequence[Array], dims: Sequence[int], skip: int = 0) -> Array:
@@ -118,11 +116,11 @@ def _pieces(plan: Plan, rows: int) -> int:
 def partition(work: Work, number: int) -> None:
     columns = columns_of(work.plan, work.source.read(number))
     keys = keys_of(columns[:-1], work.plan.dims)
-    work.store.put(f"partition/{number}", _scattered(columns, keys, work.load("split/0")["cuts"]))
+    work.put(f"partition/{number}", _scattered(columns, keys, work.load("split/0")["cuts"]))
 
 
-def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[Any]:
-    """The bytes of a run: for each partition its columns, one behind the other; then where the partitions begin."""
+def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[list[Any]]:
+    """A run: a piece for each partition, which has its columns one behind the other."""
     numbers = np.empty(len(keys), np.uint16 if len(cuts) < 2**16 else np.uint32)
     counts = np.zeros(len(cuts) + 1, np.uint64)
     kernels.sorting.number_partitions(kernels.readable(keys), kernels.readable(cuts), numbers, counts)
@@ -138,22 +136,17 @@ def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[A
         return out
 
     scattered = parallel.each(moved, columns)
-    starts = np.concatenate(([0], ends)).astype(np.int64)
-    for begin, end in itertools.pairwise(starts.tolist()):
-        for x in scattered if end > begin else ():
-            yield x[begin:end].view(np.uint8).data
-    yield starts.data
+    for begin, end in itertools.pairwise([0, *ends.tolist()]):
+        yield [x[begin:end].view(np.uint8).data for x in scattered if end > begin]
 
 
-def starts_of(work: Work, key: str, partitions: int) -> Array:
-    """Where the partitions of a run begin, among its entries."""
-    size, count = work.store.size(key), 8 * (partitions + 1)
-    (found,) = work.store.ranges([(key, max(size - count, 0), min(count, size))])
-    starts = np.frombuffer(found[: len(found) // 8 * 8], np.int64)
-    whole = len(starts) > partitions and size == int(starts[-1]) * row_bytes(work.plan) + count
-    if not whole or starts[0] or (starts[1:] < starts[:-1]).any():
+def _places_of(work: Work, key: str, partitions: int) -> Array:
+    """Where the pieces of a run begin and end, in entries, and their checksums: a row for each of the three."""
+    ends, sums = work.seal(key)
+    rows, rest = np.divmod(ends, row_bytes(work.plan))
+    if len(ends) != partitions or rest.any():
         raise work.damaged(key)
-    return starts
+    return np.stack([np.append(0, rows[:-1]), rows, sums])
 
 
 def row_bytes(plan: Plan) -> int:
@@ -164,26 +157,26 @@ def row_bytes(plan: Plan) -> int:
 def table(work: Work, number: int) -> None:
     plan, runs = work.plan, len(work.source)
     partitions = len(work.load("split/0")["cuts"]) + 1
-    index = np.empty((partitions + 1, runs), np.int64)
+    index = np.empty((partitions, 3, runs), np.int64)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for k, starts in enumerate(pool.map(lambda k: starts_of(work, f"partition/{k}", partitions), range(runs))):
-            index[:, k] = starts
-    index = np.ascontiguousarray(index)
-    work.store.put("index", [index.data])
-    sizes = np.diff(index, axis=0).sum(axis=1)
+        found = pool.map(lambda k: _places_of(work, f"partition/{k}", partitions), range(runs))
+        for k, places in enumerate(found):
+            index[:, :, k] = places.T
+    work.put("index", [x.data for x in index])
+    sizes = (index[:, 1] - index[:, 0]).sum(axis=1)
     packs: list[tuple[int, int]] = []  # a partition, and one of its cuts or -1
     tasks: list[tuple[int, int, int]] = []  # a partition, and a range of runs
     cuts = [np.empty((0, len(plan.dims) + 1), np.int64)]
     cut_of: list[int] = []  # the partitions that are cut
     for b in range(partitions):
-        found = _cut_again(work, index, b, int(sizes[b])) if sizes[b] > plan.rows else None
-        if found is None:
+        points = _cut_again(work, index, b, int(sizes[b])) if sizes[b] > plan.rows else None
+        if points is None:
             packs += [(b, -1)] if sizes[b] else []
             continue
-        packs += [(b, piece) for piece in range(_pieces_at(found))]
+        packs += [(b, piece) for piece in range(_pieces_at(points))]
         cut_of.append(b)
-        cuts.append(found)
-        ends = np.cumsum(index[b + 1] - index[b])
+        cuts.append(points)
+        ends = np.cumsum(index[b, 1] - index[b, 0])
         first = 0
         while first < runs:
             before = int(ends[first - 1]) if first else 0
@@ -191,7 +184,7 @@ def table(work: Work, number: int) -> None:
             tasks.append((b, first, stop))
             first = stop
     made = {
-        "checksums": np.array([zlib.crc32(x.data) for x in index], np.int64),
+        "checksums": np.array([google_crc32c.value(x.view(np.uint8).reshape(-1)) for x in index], np.int64),
         "packs": np.array(packs, np.int64).reshape(-1, 2),
         "tasks": np.array(tasks, np.int64).reshape(-1, 3),
         "cut_of": np.array(cut_of, np.int64),
@@ -207,11 +200,11 @@ def _cut_again(work: Work, index: Array, b: int, size: int) -> Array | None:
     """
     plan, random = work.plan, np.random.default_rng(b)
     runs, spots, width = _LOOKED
-    there = np.flatnonzero(index[b + 1] > index[b])
+    there = np.flatnonzero(index[b, 1] > index[b, 0])
     there = np.sort(random.choice(there, min(runs, len(there)), replace=False))
     wanted: list[Range] = []
     for k in there.tolist():
-        begin, end = int(index[b, k]), int(index[b + 1, k])
+        begin, end = index[b, :2, k].tolist()
         for start in random.integers(0, max(end - begin - width, 0) + 1, spots).tolist():
             at = begin * row_bytes(plan)
             for dtype in plan.column_types[:-1]:
@@ -267,45 +260,55 @@ def _pieces_at(cuts: Array) -> int:
 
 
 def bounds(work: Work, table: Mapping[str, Array], b: int) -> Array:
-    """Where a partition begins and ends, in each run."""
-    runs = len(work.source)
-    (found,) = work.store.ranges([("index", 8 * b * runs, 16 * runs)])
-    starts = found.view(np.int64).reshape(2, runs)
-    if [zlib.crc32(x.data) for x in starts] != table["checksums"][b : b + 2].tolist():
-        raise work.damaged("index")
-    return starts
+    """Where a partition begins and ends in each run, and the checksums of these pieces: a row for each of the three."""
+    size = 24 * len(work.source)
+    (found,) = work.ranges([(("index", b * size, size), int(table["checksums"][b]))])
+    return found.view(np.int64).reshape(3, -1)
+
+
+def runs_of(work: Work, names: Sequence[str], count: int, piece: int) -> tuple[Sequence[str], Array, Array, Array]:
+    """The runs of a partition that is cut again, and where a piece of `count` lies in each, as for `pieces_of`."""
+    found = np.array([_places_of(work, name, count)[:, piece] for name in names])
+    return names, *found.T
 
 
 def again(work: Work, number: int) -> None:
     plan, found = work.plan, cut_table(work)
     b, first, stop = found["tasks"][number].tolist()
-    begin, end = bounds(work, found, b)[:, first:stop]
-    columns = gathered(work, ranges_of(plan, [f"partition/{k}" for k in range(first, stop)], begin, end))
+    names = [f"partition/{k}" for k in range(first, stop)]
+    columns = gathered(work, pieces_of(plan, names, *bounds(work, found, b)[:, first:stop]))
     numbers, cuts = _numbered(columns[:-1], plan.dims, cuts_of(found, b)[0])
-    work.store.put(f"again/{number}", _scattered(columns, numbers, cuts))
+    work.put(f"again/{number}", _scattered(columns, numbers, cuts))
 
 
-def ranges_of(plan: Plan, runs: Sequence[str], begin: Array, end: Array) -> list[Range]:
-    """The bytes of entries begin … end - 1 of each of these runs, without those that have none."""
+def pieces_of(plan: Plan, runs: Sequence[str], begin: Array, end: Array, sums: Array) -> list[Piece]:
+    """The bytes of entries begin … end - 1 of each of these runs that has any, with their checksums."""
     row = row_bytes(plan)
-    return [
-        (key, a * row, (z - a) * row) for key, a, z in zip(runs, begin.tolist(), end.tolist(), strict=True) if z > a
-    ]
+    found = zip(runs, begin.tolist(), end.tolist(), sums.tolist(), strict=True)
+    return [((key, a * row, (z - a) * row), known) for key, a, z, known in found if z > a]
 
 
-def gathered(work: Work, wanted: Sequence[Range]) -> list[Array]:
-    """The columns of ranges of runs. A range has its columns one behind the other."""
+def gathered(work: Work, wanted: Sequence[Piece]) -> list[Array]:
+    """The columns of pieces of runs. A piece has its columns one behind the other."""
     plan, row = work.plan, row_bytes(work.plan)
-    made = [np.empty(sum(count for *_, count in wanted) // row, dtype) for dtype in plan.column_types]
+    made = [np.empty(sum(place[2] for place, _ in wanted) // row, dtype) for dtype in plan.column_types]
     at = 0
-    for block in work.store.ranges(wanted):
-        count, begin = len(block) // row, 0
-        for x in made:
-            end = begin + count * x.itemsize
-            x[at : at + count].view(np.uint8)[:] = block[begin:end]
-            begin = end
+    for block in work.ranges(wanted):
+        count = len(block) // row
+        for x, column in zip(made, columns_in(plan, block), strict=True):
+            x[at : at + count] = column
         at += count
     for x, size in zip(made, plan.dims, strict=False):  # before a kernel uses them
         if len(x) and (x.min() < 0 or x.max() >= size):
-            raise work.damaged(wanted[0][0])
+            raise work.damaged(wanted[0][0][0])
     return made
+
+
+def columns_in(plan: Plan, block: Array) -> list[Array]:
+    """The columns of entries that lie one behind the other in bytes."""
+    count, begin, found = len(block) // row_bytes(plan), 0, []
+    for dtype in plan.column_types:
+        end = begin + count * dtype.itemsize
+        found.append(block[begin:end].view(dtype))
+        begin = end
+    return found

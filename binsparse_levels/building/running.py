@@ -22,18 +22,19 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed, wait
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed, wait
 from functools import partial
 from typing import Any, NamedTuple
 
 from ..containers.base import is_url
-from ..errors import BinsparseError, ContainerError, OptionError, Problem
+from ..errors import ArrayError, BinsparseError, ContainerError, OptionError, Problem
 from ..io.writing import Progress
 from ..levels.registry import Travelling, arrive, travelling
 from ..parallel import set_threads
 from ..system import release
 from . import partitions, trees
-from .planning import Work
+from .parquet import within
+from .work import Work
 
 _RETRIES = 3  # of a task, after a worker's death
 _PATIENCE = 300  # tenths of a second for tasks that were cancelled
@@ -89,10 +90,30 @@ def stages(work: Work) -> list[str]:
 def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = ()) -> None:
     """Run one step, in whatever process. kinds: of level, of other packages, that the caller knows."""
     arrive(kinds)
-    if work.plan.threads is not None:
-        set_threads(work.plan.threads)
-    STAGES[stage].run(work, number)
+    plan = work.plan
+    if plan.threads is not None:
+        set_threads(plan.threads)
+    try:
+        STAGES[stage].run(work, number)
+    except Exception as error:
+        chunk = _chunk_of(work, stage, number)
+        if chunk is None:
+            raise
+        if isinstance(error, ArrayError) and not error.problems[0].path.startswith(chunk.partition(",")[0]):
+            raise within(chunk, error) from None
+        if not isinstance(error, BinsparseError):
+            error.add_note(f"{chunk} (step {number} of {stage})")
+        raise
     release()
+
+
+def _chunk_of(work: Work, stage: str, number: int) -> str | None:
+    """The place of the chunk that a step reads, if it reads a chunk."""
+    if stage == "sample":
+        number = partitions.sampled(work)[number]
+    elif stage != "partition" and not (stage == "pack" and work.plan.sorted):
+        return None
+    return work.source.name(number)
 
 
 Run = Callable[[Callable[[int], Any], Sequence[int]], Iterable[Any]]
@@ -154,10 +175,9 @@ def _in_pool(pool: Executor, step: Callable[[int], Any], numbers: Sequence[int])
     try:
         for future in as_completed(waiting):
             yield future.result()
-    except BinsparseError:
-        raise
-    except Exception as error:
-        raise ContainerError(Problem("client", f"the pool has failed: {error!r:.200}; begin again")) from error
+    except BrokenExecutor as error:
+        what = f"a process of the pool has died: {error!r:.200}; give it more memory, or pass memory=; call it again"
+        raise ContainerError(Problem("client", what)) from error
     finally:
         for future in waiting:
             future.cancel()
@@ -165,6 +185,7 @@ def _in_pool(pool: Executor, step: Callable[[int], Any], numbers: Sequence[int])
 
 
 def _on_dask(client: Any, step: Callable[[int], Any], numbers: Sequence[int]) -> Iterator[Any]:
+    from distributed import KilledWorker
     from distributed import as_completed as completed
 
     name = f"{step.args[1]}-{uuid.uuid4().hex[:8]}"  # type: ignore[attr-defined]
@@ -173,10 +194,8 @@ def _on_dask(client: Any, step: Callable[[int], Any], numbers: Sequence[int]) ->
         for future in completed(waiting) if waiting else ():  # type: ignore[no-untyped-call]
             yield future.result()
             future.release()
-    except BinsparseError:
-        raise
-    except Exception as error:
-        what = f"a step has failed: {error!r:.300}; give the workers more memory, or pass memory=, and call it again"
+    except KilledWorker as error:
+        what = f"a worker has died: {error!r:.300}; give the workers more memory, or pass memory=, and call it again"
         raise ContainerError(Problem("client", what)) from error
     finally:
         client.cancel(waiting)

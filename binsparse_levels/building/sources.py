@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import glob
-import io
 import itertools
 import os
+import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from ..arrays import Array
-from ..containers.base import is_url, split_path, touching
+from ..containers.base import is_url, split_path
 from ..engine.blocks import Block, blocks_of, read_block
 from ..engine.tree import index_dtype
-from ..errors import ArrayError, ContainerError, FormatError, OptionError, PathMissingError, Problem, needing, raise_if
+from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if
 from ..formats.structure import in_triangle, read_problems
 from ..io import reading
 from ..io.kinds import Place, name_of
@@ -26,8 +23,9 @@ from ..io.reading import check_lazy
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_entries
-from . import tables
-from .store import AT_ONCE
+from .parquet import Parquet, arrow, check_names, columns_of, parquet_files, type_of
+from .states import state_of_tensor, unchanged
+from .values import common_type
 
 Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dimension, and the values
 
@@ -46,8 +44,11 @@ class Source(Protocol):
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         """How many entries a chunk has, and the coordinates of about `count` of them, taken at random."""
 
+    def name(self, number: int) -> str:
+        """The place of a chunk, for messages."""
+
     def value_type(self) -> np.dtype[Any]:
-        """The type of the values of the first chunk. Precondition: there is one."""
+        """The type that has all values, told by what is cheap to read. Raises ArrayError, OptionError."""
 
     def described(self) -> dict[str, Any]:
         """JSON that differs where the entries may differ. `kind` names the class in SOURCES if it suffices to make the
@@ -79,7 +80,7 @@ class Tensors:
         self._limits = asdict(DEFAULT_LIMITS) if limits is None else limits
         self._opened: dict[int, tuple[Tensor, list[Block]]] = {}
         self._starts = list(starts)  # the number of the first chunk of each tensor
-        self._states = [_state_of_tensor(place) for place in places] if states is None else states
+        self._states = [state_of_tensor(place) for place in places] if states is None else states
         if len(self._states) != len(self._places) or (starts and not _ascend(self._starts, len(places))):
             raise ValueError("states and starts")
         if not starts:
@@ -92,7 +93,6 @@ class Tensors:
     def _tensor(self, which: int) -> tuple[Tensor, list[Block]]:
         if which not in self._opened:
             place = self._places[which]
-            _hold_state(name_of(place), self._states[which], _state_of_tensor(place))
             tensor = reading.open(place, limits=Limits(**self._limits)).stored
             check_lazy(tensor._source, name_of(place), tensor.format.order)
             self._opened[which] = tensor, list(blocks_of(tensor._source, self._rows))
@@ -115,15 +115,26 @@ class Tensors:
                 raise ArrayError(Problem(name_of(place), what))
         return found[0] if found else (None, None)
 
-    def _block(self, number: int) -> tuple[Tensor, Block]:
+    def _block_of(self, number: int) -> tuple[int, int]:
+        """The number of a tensor, and of a block in it."""
         which = int(np.searchsorted(self._starts, number, side="right")) - 1
+        return which, number - self._starts[which]
+
+    def _block(self, number: int) -> tuple[Tensor, Block]:
+        which, block = self._block_of(number)
         tensor, blocks = self._tensor(which)
-        return tensor, blocks[number - self._starts[which]]
+        return tensor, blocks[block]
+
+    def name(self, number: int) -> str:
+        which, block = self._block_of(number)
+        return f"{name_of(self._places[which])}, block {block}"
 
     def read(self, number: int) -> Chunk:
-        tensor, block = self._block(number)
-        tree = tensor._source
-        coords, values = _entries(tensor, block)
+        place = self._places[which := self._block_of(number)[0]]
+        with unchanged(place, self._states[which], state_of_tensor):
+            tensor, block = self._block(number)
+            tree = tensor._source
+            coords, values = _entries(tensor, block)
         if tensor.structure is None:
             return coords, values
         raise_if(ArrayError, read_problems(tensor.structure, coords, values, padded=tree.padded))
@@ -143,7 +154,13 @@ class Tensors:
         return block.size, [np.concatenate(x) for x in zip(*found, strict=True)]
 
     def value_type(self) -> np.dtype[Any]:
-        return self._tensor(0)[0].dtype
+        types = [reading.open(place, limits=Limits(**self._limits)).dtype for place in self._places]
+        if not types:
+            raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
+        if (found := common_type(types)) is None:
+            what = f"no type has the values of {', '.join(sorted(set(map(str, types))))}; pass dtype="
+            raise ArrayError(Problem("values", what))
+        return found
 
     def described(self) -> dict[str, Any]:
         places = [place if isinstance(place, str) else name_of(place) for place in self._places]
@@ -167,214 +184,53 @@ def _entries(tensor: Tensor, block: Block) -> Chunk:
     return [columns[tensor.format.order.index(k)] for k in range(tensor.ndim)], values
 
 
-def _state_of_tensor(place: Place) -> Any:
-    """The state of the file, or of the header in a folder; None where there is no such thing."""
-    if not isinstance(place, str | os.PathLike):
-        return None
-    path, group = split_path(place)
-    if not is_url(path) and not os.path.isdir(path):
-        return state_of(path)
-    inside = f"{path}/{group}" if group else path
-    for name in ("zarr.json", ".zattrs", "binsparse.json", "values.ra"):
-        if is_url(path) or os.path.exists(f"{inside}/{name}"):
-            with contextlib.suppress(ContainerError):  # a store that only another library knows
-                return state_of(f"{inside}/{name}")
-    return None
+class Numbered:
+    """Chunks that a function makes: function(k) gives the coordinates and the values of chunk k.
 
-
-def state_of(path: str) -> list[Any]:
-    """What changes where a file or an object changes: its size, and its time or tag."""
-    if is_url(path):
-        with touching(path):
-            told = _obstore().head(*_in_store(path))
-        return [told["size"], told["e_tag"] or str(told["last_modified"])]
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        raise PathMissingError(Problem(path, "no such file")) from None
-    return [status.st_size, status.st_mtime_ns]
-
-
-def _hold_state(path: str, known: Any, state: Any) -> None:
-    """Raise ContainerError for a file that has changed since a build began."""
-    if state != known:
-        raise ContainerError(Problem(path, "has changed since the build began; pass another work="))
-
-
-def _obstore() -> Any:
-    """The module obstore. Raises PackageMissingError where it is not installed."""
-    with needing("remote"):
-        import obstore.store
-    return obstore
-
-
-def _in_store(url: str) -> tuple[Any, str]:
-    """The store that has an object, and its key."""
-    folder, _, name = url.rpartition("/")
-    return _obstore().store.from_url(folder), name
-
-
-class Parquet:
-    """Row groups of Parquet files, as many in a chunk as have at most `rows` rows together, and one at least.
-
-    columns: the names of the coordinates in order, and of the values.
+    key: what tells the function from others. Without one, no other function counts as the same.
     """
 
-    def __init__(
-        self, files: Sequence[str], columns: Sequence[str], rows: int, groups: Any = None, states: Any = None
-    ) -> None:
-        self._files, self._columns, self._rows = list(files), list(columns), rows
-        self._states = [state_of(file) for file in files] if states is None else states
-        # The number of a file, the first row group, the group behind the last, the rows.
-        self._groups: list[list[int]] = self._chunked() if groups is None else groups
-        for which, first, stop, rows in self._groups:
-            if not (0 <= which < len(self._files) and 0 <= first < stop and rows >= 0):
-                raise ValueError("groups")
-        if len(self._states) != len(self._files) or not all(isinstance(x, str) for x in (*files, *columns)):
-            raise ValueError("files, columns and states")
-
-    def _chunked(self) -> list[list[int]]:
-        def rows_of(file: str) -> list[int]:
-            with touching(file):
-                opened = _parquet(file)
-                tables.check_names(opened.schema_arrow.names, self._columns)
-                return [opened.metadata.row_group(k).num_rows for k in range(opened.metadata.num_row_groups)]
-
-        found: list[list[int]] = []
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for number, sizes in enumerate(pool.map(rows_of, self._files)):
-                for k, size in enumerate(sizes):
-                    if k and found[-1][3] + size <= self._rows:
-                        found[-1][2:] = [k + 1, found[-1][3] + size]
-                    else:
-                        found.append([number, k, k + 1, size])
-        return found
-
-    def __len__(self) -> int:
-        return len(self._groups)
-
-    def _read(self, which: int, groups: Sequence[int]) -> Chunk:
-        file = self._files[which]
-        _hold_state(file, self._states[which], state_of(file))
-        with touching(file):
-            table = _parquet(file).read_row_groups(groups, columns=self._columns, use_threads=False)
-            *coords, values = tables.columns_of(table, self._columns)
-            return coords, values
-
-    def read(self, number: int) -> Chunk:
-        file, first, stop, _ = self._groups[number]
-        return self._read(file, range(first, stop))
-
-    def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
-        file, first, stop, rows = self._groups[number]
-        group = int(np.random.default_rng(number).integers(first, stop))  # the first of all files may be alike
-        return rows, picked(self._read(file, [group]), number, count)
-
-    def value_type(self) -> np.dtype[Any]:
-        with touching(self._files[0]):
-            schema, name = _parquet(self._files[0]).schema_arrow, self._columns[-1]
-            return tables.type_of(schema.field(name).type, name)
-
-    def described(self) -> dict[str, Any]:
-        return {
-            "kind": "parquet",
-            "files": self._files,
-            "columns": self._columns,
-            "rows": self._rows,
-            "groups": self._groups,
-            "states": self._states,
-        }
-
-
-def _parquet(file: str) -> Any:
-    tables.arrow()
-    from pyarrow.parquet import ParquetFile
-
-    return ParquetFile(_Object(file), pre_buffer=True) if is_url(file) else ParquetFile(file)
-
-
-class _Object(io.RawIOBase):
-    """An object in a store, as the file that pyarrow reads: each read is one request."""
-
-    def __init__(self, url: str) -> None:
-        self._read, self._place = _obstore().get_range, _in_store(url)
-        self._size, self._at = _obstore().head(*self._place)["size"], 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        count = self._size - self._at if size < 0 else min(size, self._size - self._at)
-        if count < 1:
-            return b""
-        found = bytes(self._read(*self._place, start=self._at, length=count))
-        self._at += len(found)
-        return found
-
-
-def parquet_files(places: str | Sequence[str]) -> list[str]:
-    """The Parquet files at a path, a pattern, a folder, or a URL of a file or of a prefix; or at several of these."""
-    if not isinstance(places, str | os.PathLike):
-        return [file for place in places for file in parquet_files(place)]
-    path = os.path.expanduser(places)
-    if path.endswith(".parquet") and is_url(path):
-        return [path]
-    if is_url(path):
-        root, library = path.rstrip("/"), _obstore()
-        with touching(path):
-            names = sorted(entry["path"] for page in library.list(library.store.from_url(root)) for entry in page)
-        files = [f"{root}/{name}" for name in names if name.endswith(".parquet")]
-    elif os.path.isdir(path):
-        files = sorted(glob.glob(os.path.join(glob.escape(os.path.abspath(path)), "**", "*.parquet"), recursive=True))
-    elif os.path.exists(path):
-        files = [os.path.abspath(path)]
-    else:
-        files = sorted(glob.glob(os.path.abspath(path)))
-    if not files:
-        raise PathMissingError(Problem(path, "no Parquet files here; they end with .parquet"))
-    return files
-
-
-class Numbered:
-    """Chunks that a function makes: function(k) gives the coordinates and the values of chunk k."""
-
-    def __init__(self, function: Callable[[int], tuple[Any, Any]], count: int, ndim: int) -> None:
+    def __init__(self, function: Callable[[int], tuple[Any, Any]], count: int, ndim: int, key: str | None) -> None:
         self._function, self._count, self._ndim = function, count, ndim
+        self._key = uuid.uuid4().hex if key is None else key
 
     def __len__(self) -> int:
         return self._count
 
+    def name(self, number: int) -> str:
+        return f"chunk {number} of {getattr(self._function, '__qualname__', type(self._function).__qualname__)}"
+
     def read(self, number: int) -> Chunk:
-        coords, values = checked_entries(*self._function(number), self._ndim)
-        return coords, np.broadcast_to(values, len(coords[0])) if not values.ndim else values
+        return pair_of(self._function(number), self._ndim)
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         chunk = self.read(number)
         return len(chunk[1]), picked(chunk, number, count)
 
     def value_type(self) -> np.dtype[Any]:
+        if not self._count:
+            raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
         return self.read(0)[1].dtype
 
     def described(self) -> dict[str, Any]:
-        name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
-        return {"function": f"{getattr(self._function, '__module__', '')}.{name}", "count": self._count}
+        return {"function": self._key, "count": self._count}
+
+
+def pair_of(chunk: Any, ndim: int) -> Chunk:
+    """Coordinates and values that a caller gives, as arrays. Raises ArrayError, OptionError."""
+    if not isinstance(chunk, Sequence) or isinstance(chunk, str | bytes) or len(chunk) != 2:
+        what = f"a chunk is a pair of coordinates and values, got {chunk!r:.40}; see pack"
+        raise OptionError(Problem("chunks", what))
+    coords, values = checked_entries(chunk[0], chunk[1], ndim)
+    count = len(coords[0]) if coords else values.size
+    return coords, values if values.ndim else np.broadcast_to(values, (count,))
 
 
 class DaskFrame:
     """The partitions of a Dask dataframe; each is computed where it is read."""
 
     def __init__(self, frame: Any, columns: Sequence[str]) -> None:
-        tables.check_names(list(frame.columns), columns)
+        check_names(list(frame.columns), columns)
         self._columns = list(columns)
         self._name = frame._name
         self._none = frame._meta[list(columns)]  # the columns, without rows
@@ -383,11 +239,12 @@ class DaskFrame:
     def __len__(self) -> int:
         return len(self._parts)
 
+    def name(self, number: int) -> str:
+        return f"partition {number} of {self._name}"
+
     def read(self, number: int) -> Chunk:
-        table = tables.arrow().Table.from_pandas(
-            self._parts[number].compute(scheduler="synchronous"), preserve_index=False
-        )
-        *coords, values = tables.columns_of(table, self._columns)
+        part = self._parts[number].compute(scheduler="synchronous")
+        *coords, values = columns_of(arrow().Table.from_pandas(part, preserve_index=False), self._columns)
         return coords, values
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
@@ -396,7 +253,7 @@ class DaskFrame:
 
     def value_type(self) -> np.dtype[Any]:
         name = self._columns[-1]
-        return tables.type_of(tables.arrow().Schema.from_pandas(self._none).field(name).type, name)
+        return type_of(arrow().Schema.from_pandas(self._none).field(name).type, name)
 
     def described(self) -> dict[str, Any]:
         return {"dask": self._name, "columns": self._columns, "count": len(self)}
@@ -407,15 +264,23 @@ SOURCES: dict[str, Callable[..., Source]] = {"tensors": Tensors, "parquet": Parq
 
 
 def source_of(
-    given: Any, shape: tuple[int, ...], rows: int, columns: Sequence[str] | None, count: int | None
+    given: Any, ndim: int, rows: int, columns: Sequence[str] | None, count: int | None, key: str | None, again: bool
 ) -> Source:
-    """The source that an argument of `build` names. Raises OptionError for options that do not fit."""
+    """The source that an argument of `build` names. again: another call may go on with the build.
+
+    Raises OptionError for options that do not fit.
+    """
+    if key is not None and not (callable(given) and isinstance(key, str)):
+        raise OptionError(Problem("key", f"a text that tells a function from others, got {key!r:.40}; leave it out"))
     if callable(given) or hasattr(given, "to_delayed"):
         if callable(given):
             number = as_integer(count)
             if number is None or number < 0 or columns is not None:
                 raise OptionError(Problem("count", f"a function makes a number of chunks, got count={count!r:.40}"))
-            return Numbered(given, number, len(shape))
+            if again and key is None:
+                what = "to go on with a build, a function is told from others by a text, such as its version; pass key="
+                raise OptionError(Problem("key", what))
+            return Numbered(given, number, ndim, key)
         if columns is None:
             raise OptionError(Problem("columns", "name the columns of the coordinates, and of the values last"))
         return DaskFrame(given, columns)

@@ -22,6 +22,7 @@ from ..containers.base import is_url, touching
 from ..containers.replacing import hold_lock, part_of, remove
 from ..errors import ContainerError, PathMissingError, Problem, needing
 from ..io.kinds import Place, split_place
+from ..system import to_disk
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Range: TypeAlias = tuple[str, int, int]  # a key, the first byte, and how many
@@ -33,8 +34,8 @@ AT_ONCE = 16  # requests to an object store at a time: one alone takes 10 to 50 
 class Store(Protocol):
     """Objects by key. Every method raises ContainerError where the disk or the server fails."""
 
-    def put(self, key: str, pieces: Iterable[Any]) -> None:
-        """Write an object whole, from buffers of bytes."""
+    def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
+        """Write an object whole, from buffers of bytes. flush: to the disk, before the object gets its name."""
 
     def create(self, key: str, data: bytes) -> bool:
         """Write an object unless there is one; whether it was written."""
@@ -89,13 +90,15 @@ class _Folder:
         """Where an object is written before it gets its name."""
         return f"{path}.{uuid.uuid4().hex[:12]}.part"
 
-    def put(self, key: str, pieces: Iterable[Any]) -> None:
+    def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
         path = self._path(key)
         part = self._part(path)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(part, "wb") as file:
                 file.writelines(pieces)
+            if flush:
+                to_disk(part)
             os.replace(part, path)
         except OSError as error:
             remove(part)
@@ -108,6 +111,7 @@ class _Folder:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(part, "wb") as file:
                 file.write(data)
+            to_disk(part)
             try:
                 os.link(part, path)
             except FileExistsError:
@@ -175,7 +179,7 @@ class _Bucket:
     def _touching(self, key: str) -> contextlib.AbstractContextManager[None]:
         return _touching(f"{self._url}/{key}")
 
-    def put(self, key: str, pieces: Iterable[Any]) -> None:
+    def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
         with self._touching(key):
             self._calls.put(self._store, key, b"".join(pieces))
 
@@ -229,25 +233,28 @@ class _Bucket:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """A lease, which is renewed while the block runs. What is older than a minute is taken over."""
-        tag = self._leased("create")
-        if tag is None:
+        """A lease, which is renewed while the block runs. What is older than a minute is taken over.
+
+        The lease has the name of its holder. Where the answer to a request is lost, the name tells who has it.
+        """
+        holder = uuid.uuid4().hex
+        if not self._leased(holder, None):
             self.put("clock", [b""])  # the server's clock tells how old the lease is
-            with self._touching("lease"):
-                now, then = (self._calls.head(self._store, key) for key in ("clock", "lease"))
-            if (now["last_modified"] - then["last_modified"]).total_seconds() < _LEASE:
+            now, then = self._told("clock"), self._told("lease")
+            age = (now["last_modified"] - then["last_modified"]).total_seconds() if now and then else _LEASE
+            if age < _LEASE:
                 what = f"another process is building here, or died less than {_LEASE:.0f} seconds ago; try again later"
                 raise ContainerError(Problem(self._url, what))
-            tag = self._leased({"e_tag": then["e_tag"]})
-            if tag is None:
+            if not self._leased(holder, then):
                 raise ContainerError(Problem(self._url, "another process has begun to build here; wait for it"))
         ended = threading.Event()
 
         def renew() -> None:
-            nonlocal tag
-            while tag is not None and not ended.wait(_LEASE / 4):
-                with contextlib.suppress(ContainerError):
-                    tag = self._leased({"e_tag": tag})
+            while not ended.wait(_LEASE / 4):
+                with contextlib.suppress(ContainerError):  # the next time it may work
+                    if (there := self._told("lease")) is None or not self._holds(holder):
+                        return
+                    self._leased(holder, there)
 
         thread = threading.Thread(target=renew, daemon=True)
         thread.start()
@@ -256,19 +263,39 @@ class _Bucket:
         finally:
             ended.set()
             thread.join()
-            if tag is not None and self._leased({"e_tag": tag}) is not None:  # else another process has taken it over
-                for key in ("lease", "clock"):
-                    self.delete(key)
+            with contextlib.suppress(ContainerError):  # the build is done, and a lease ends by itself
+                if self._holds(holder):  # else another process has taken it over
+                    for key in ("lease", "clock"):
+                        self.delete(key)
 
-    def _leased(self, mode: Any) -> str | None:
-        """Write the lease if there is none, or that of a tag; its new tag, or None where another process was faster."""
+    def _told(self, key: str) -> Any:
+        """Time and tag of an object, or None."""
+        with self._touching(key), contextlib.suppress(FileNotFoundError):
+            return self._calls.head(self._store, key)
+
+    def _holds(self, holder: str) -> bool:
+        """Whether the lease is that of this holder."""
+        with contextlib.suppress(PathMissingError):
+            return self.get("lease").startswith(holder.encode())
+        return False
+
+    def _leased(self, holder: str, then: Any) -> bool:
+        """Write the lease where there is none, or over one that is as it was `then`; whether the holder has it.
+
+        The answer to the request may be lost, and the request be sent again, so the object is asked.
+        """
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        with self._touching("lease"):
-            try:
-                return str(self._calls.put(self._store, "lease", uuid.uuid4().bytes, mode=mode)["e_tag"])
-            except (AlreadyExistsError, PreconditionError):
-                return None
+        mode = "create" if then is None else {"e_tag": then["e_tag"]}
+        try:
+            self._calls.put(self._store, "lease", f"{holder} {uuid.uuid4().hex}".encode(), mode=mode)
+        except Exception as error:
+            if self._holds(holder):
+                return True
+            if isinstance(error, AlreadyExistsError | PreconditionError):
+                return False
+            raise ContainerError(Problem(f"{self._url}/lease", f"cannot be written: {error}")) from error
+        return True
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ Labels become coordinates in order of appearance, and are kept as `tensors/label
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -17,17 +16,11 @@ import numpy as np
 from .. import parallel
 from ..arrays import Array
 from ..containers.base import touching
-from ..errors import ArrayError, OptionError, Problem, needing
+from ..errors import ArrayError, OptionError, Problem
 from ..tensors.labels import TEXT, TIMES, Column, Labels
+from .parquet import arrow, check_names, columns_of, numbers_of, refuse_nulls
 
 _AT_ONCE = 2**20  # rows whose labels are numbered at once
-
-
-def arrow() -> Any:
-    """The module pyarrow. Raises PackageMissingError where it is not installed."""
-    with needing("tables"):
-        import pyarrow
-    return pyarrow
 
 
 def is_table(given: Any) -> bool:
@@ -90,13 +83,13 @@ class _Numbers:
         pa = arrow()
         first, self._seen = not self._seen, True
         if self.known is None and pa.types.is_integer(column.type):
-            return _numbers(column, self.name)
+            return numbers_of(column, self.name)
         if self.known is None and pa.types.is_floating(column.type):  # as pandas has integers with nulls
             what = f"holds {column.type}; cast it to integers, or to text for labels"
             raise ArrayError(Problem(self._path, what))
         if self.known is None and not first:
             raise ArrayError(Problem(self._path, f"holds {column.type} where integers were before; cast one"))
-        _refuse_nulls(column, self._path)
+        refuse_nulls(column, self._path)
         plain = self._plain(column.type)
         if not len(column):
             self._join(pa.array([], plain))
@@ -111,7 +104,7 @@ class _Numbers:
         """Add labels to those that are known. Returns their coordinates; None where these are 0, 1, 2 …"""
         from pyarrow import compute
 
-        _refuse_nulls(there, self._path)
+        refuse_nulls(there, self._path)
         if self.known is None:
             self.known = there
             return None
@@ -194,47 +187,6 @@ def arrow_of(column: Column) -> Any:
         return made
     unit, zone = time.groups()
     return made.cast(pa.int32()).cast(pa.date32()) if unit == "D" else made.cast(pa.timestamp(unit, zone))
-
-
-def check_names(there: Sequence[str], names: Sequence[str]) -> None:
-    """Raise OptionError for a column that a table does not have."""
-    for name in names:
-        if name not in there:
-            near = difflib.get_close_matches(name, [str(other) for other in there], 1)
-            meant = f"did you mean {near[0]}? " if near else ""
-            known = ", ".join(map(str, there))
-            raise OptionError(Problem(f"columns.{name}", f"no such column; {meant}the table has {known:.200}"))
-
-
-def columns_of(table: Any, names: Sequence[str]) -> list[Array]:
-    """The columns of a table or batch of Arrow's. Raises ArrayError for nulls, and for columns without numbers."""
-    return [_numbers(table.column(name), name) for name in names]
-
-
-def _numbers(column: Any, name: str) -> Array:
-    dtype = type_of(column.type, name)
-    _refuse_nulls(column, f"columns.{name}")
-    if hasattr(column, "combine_chunks"):
-        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if dtype.kind == "b":
-        return np.asarray(column.to_numpy(zero_copy_only=False))
-    return np.from_dlpack(column)  # without pandas, which to_numpy imports
-
-
-def type_of(kind: Any, name: str) -> np.dtype[Any]:
-    """The numpy type of a column of this type of Arrow's. Raises ArrayError for columns without numbers."""
-    try:
-        found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
-    except NotImplementedError:
-        found = np.dtype(object)
-    if found.kind not in "biuf":
-        raise ArrayError(Problem(f"columns.{name}", f"holds {kind}; give numbers, and coordinates for labels"))
-    return found
-
-
-def _refuse_nulls(column: Any, path: str) -> None:
-    if column.null_count:
-        raise ArrayError(Problem(path, f"{column.null_count} nulls; fill or drop them first"))
 
 
 FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files

@@ -1,7 +1,11 @@
-"""From trees to the target: the steps join, write and commit, into a sharded Zarr store."""
+"""From trees to the target: the steps join, write and commit, into a sharded Zarr store.
+
+The target says from the beginning which build it belongs to. Every step compares that before it writes and behind.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,17 +18,54 @@ from ..containers import zarr
 from ..containers.base import Storage, is_url
 from ..containers.objects.chunks import Chunks, described
 from ..engine.joining import AT_ONCE
-from ..errors import IncompleteError, PathMissingError, Problem
+from ..errors import ContainerError, IncompleteError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode
 from ..tensors.encoding import encode_pieces, hold_header
-from .planning import Plan, Work
-from .store import store_at
+from .planning import Plan
+from .store import Store, store_at
 from .trees import join_heads, joint
+from .work import Work
 
 _SHARD = 2**20  # items, at least
 _MOST_SHARDS = 2**12  # of an array
-_BEGUN = b'{"zarr_format": 3, "node_type": "group", "attributes": {}}'  # which readers find incomplete
 _WRITTEN = 2**25  # bytes that one step writes, before they are compressed
+
+
+def _of(work: Work) -> Store:
+    return store_at(str(work.plan.target))
+
+
+def claim(work: Work) -> None:
+    """Mark the target as that of a build, unless it is marked. Raises ContainerError where another one has it."""
+    text = {"zarr_format": 3, "node_type": "group", "attributes": {zarr.BUILD: work.plan.identity}}
+    target = _of(work)
+    if not target.names("") and not work.done("join"):
+        target.create(zarr.ROOT, json.dumps(text).encode())
+    hold(work)
+
+
+def hold(work: Work) -> bytes:
+    """The metadata of the target. Raises ContainerError where it is that of another build or program by now."""
+    target = str(work.plan.target)
+    try:
+        raw = _of(work).get(zarr.ROOT)
+        found = json.loads(raw)["attributes"][zarr.BUILD]
+    except PathMissingError:
+        what = f"has been removed since the build in {work.address} began; remove that folder, or pass another work="
+        raise ContainerError(Problem(target, what)) from None
+    except (ValueError, KeyError, TypeError):
+        found = None
+    if found != work.plan.identity:
+        what = f"is written by another build or program, not by the build in {work.address}; build to another target"
+        raise ContainerError(Problem(target, what))
+    return raw
+
+
+def hold_done(work: Work) -> None:
+    """Raise ContainerError where the target of a build that is done is not as it was left."""
+    if hashlib.sha256(hold(work)).digest() != bytes(work.get("commit/0")):
+        what = f"has changed since the build in {work.address} was done; remove that folder, or pass another work="
+        raise ContainerError(Problem(str(work.plan.target), what))
 
 
 def join(work: Work, number: int) -> None:
@@ -49,11 +90,14 @@ def join(work: Work, number: int) -> None:
         at_once = max(_WRITTEN // (per_file * x.dtype.itemsize), 1)
         files = -(-x.length // per_file)
         tasks += [(k, first, min(first + at_once, files)) for first in range(0, files, at_once)]
-    target = store_at(str(plan.target))
-    target.create(zarr.ROOT, _BEGUN)
+    root = json.loads(metadata[zarr.ROOT])
+    root["attributes"][zarr.BUILD] = plan.identity
+    metadata[zarr.ROOT] = json.dumps(root).encode()
+    hold(work)
     for key, text in metadata.items():
         if key != zarr.ROOT:  # with the header, which is the commit
-            target.put(key, [text])
+            _of(work).put(key, [text])
+    hold(work)
     table = {"heads": heads, "names": np.array(list(encoded)), "tasks": np.array(tasks, np.int64).reshape(-1, 3)}
     texts = {f"text:{key}": np.frombuffer(text, np.uint8) for key, text in metadata.items()}
     work.save(f"join/{number}", **table, **texts)
@@ -86,29 +130,34 @@ def write(work: Work, number: int) -> None:
     name = str(found["names"][which])
     array, chunks = arrays[name], _chunks(found[f"text:{name}/zarr.json"].tobytes())
     data_type = data_type_of(array.dtype, name)
-    target, parts = store_at(str(work.plan.target)), data_type.parts
+    parts = data_type.parts
+    hold(work)
     for k in range(first, stop):
         begin, end = k * chunks.per_file, min((k + 1) * chunks.per_file, chunks.length)
         items = encode(array[begin // parts : -(-end // parts)], data_type)[begin % parts :][: end - begin]
         items = np.ascontiguousarray(items, chunks.dtype)
-        target.put(f"{name}/c/{k}", chunks.encoded(items))
-    work.store.put(f"write/{number}", [b""])
+        _of(work).put(f"{name}/c/{k}", chunks.encoded(items))
+    hold(work)
+    work.put(f"write/{number}", [])
 
 
 def commit(work: Work, number: int) -> None:
-    target, found = store_at(str(work.plan.target)), work.load("join/0")
+    target, found = _of(work), work.load("join/0")
+    hold(work)
     missing = [f"step {k} of write" for k in sorted(set(range(len(found["tasks"]))) - work.done("write"))]
     for which, name in enumerate(found["names"].tolist()):
         files = int(found["tasks"][found["tasks"][:, 0] == which, 2].max(initial=0))
-        there = target.names(f"{name}/c")
+        there, key = target.names(f"{name}/c"), f"{name}/zarr.json"
         try:
-            target.size(f"{name}/zarr.json")
+            if target.get(key) != found[f"text:{key}"].tobytes():
+                raise ContainerError(Problem(f"{work.plan.target}/{key}", "is not as it was written; build again"))
         except PathMissingError:
-            missing.append(f"{name}/zarr.json")
+            missing.append(key)
         missing += [f"{name}/c/{k}" for k in range(files) if str(k) not in there]
     if missing:
         raise IncompleteError(
             Problem("write", f"{len(missing)} things are missing, such as {missing[0]}; run the steps")
         )
-    target.put(zarr.ROOT, [found[f"text:{zarr.ROOT}"].tobytes()])
-    work.store.put(f"commit/{number}", [b""])
+    text = found[f"text:{zarr.ROOT}"].tobytes()
+    target.put(zarr.ROOT, [text])
+    work.put(f"commit/{number}", [hashlib.sha256(text).digest()])

@@ -30,19 +30,12 @@ from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.foreign import qualified
 from ..tensors.held import Mapped, Stored
 from ..tensors.tensor import Tensor
-from ..tensors.validation import (
-    check_duplicates,
-    check_value_type,
-    checked_entries,
-    checked_fill,
-    checked_format,
-    checked_sizes,
-    mirror_problems,
-)
+from ..tensors.validation import checked_format, mirror_problems
 from . import partitions, running, tables, trees
-from .planning import Plan, Work, begin, rows_within
-from .sources import Chunk, Tensors, picked
+from .planning import Plan, planned, rows_within
+from .sources import Chunk, Tensors, pair_of, picked
 from .store import scratch
+from .work import Work, begin
 
 
 @within_memory
@@ -109,8 +102,8 @@ def convert(
     kept = ordered_dims([order.index(k) for k in parsed.order]) == len(order)
     entries = Tensors([source], rows, limits=asdict(limits))
     ordered = kept and not tree.shares and all(level.ascending for level in tree.levels)
-    given = (entries.described(), tensor.shape, parsed, tensor.dtype, tensor._pad(), limits)
-    plan = Plan.of(*given, rows=rows, sorted=ordered)
+    wanted = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, rows=rows, sorted=ordered)
+    plan = wanted.reading(entries, fill=tensor._pad())
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
     with scratch(target) as folder, _begun(folder, plan, entries) as work:
         running.run(work, client, progress)
@@ -168,58 +161,46 @@ def write_from(
     >>> bl.read(store).to_dense().tolist()
     [[3.0, 0.0], [0.0, 2.0], [0.0, 0.0], [0.0, 1.0]]
     """
-    check_duplicates(duplicates)
-    sizes = checked_sizes(shape)
-    format, map = with_map(format, map)
-    through = None if map is None else parse_map(map, sizes)
-    parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
-    check_target(path, overwrite=overwrite, kind=options.get("kind"))
-    rows = _rows(len(sizes), dims, values, labels)
-    stream = _chunks(chunks, len(sizes), rows)
-    first = next(stream, None)
-    if first is None and dtype is None:
-        raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
-    value_type = np.dtype(dtype).newbyteorder("=") if first is None or dtype is not None else first[1].dtype
-    check_value_type(value_type)
-    fill = checked_fill(fill_value, value_type)
-    index = np.dtype(index_dtype(stored, 0))
-    plan = Plan.of(
-        {"kind": "stream"},
-        sizes,
-        parsed,
-        value_type,
-        fill,
-        limits,
-        through=through,
-        attributes=attributes,
-        rows=rows_within(memory, len(stored), index.itemsize, value_type.itemsize, used=resident()),
+    wanted = planned(
+        shape,
+        format,
+        map=map,
         duplicates=duplicates,
+        dtype=dtype,
+        attributes=attributes,
+        limits=limits,
+        memory=memory,
     )
+    check_target(path, overwrite=overwrite, kind=options.get("kind"))
+    rows = _rows(len(wanted.shape), dims, values, labels)
+    stream = _chunks(chunks, len(wanted.shape), rows)
+    first = next(stream, None)
+    spilled = Spilled(None if first is None else first[1].dtype)
+    plan = wanted.reading(spilled, fill=fill_value)
     rest: dict[str, Any] = {"overwrite": overwrite, "limits": limits, **options}
     blocks = _blocks(plan, (chunk for some in ([first] if first else [], stream) for chunk in some))
     one, two = next(blocks, None), next(blocks, None)
-    if two is None:
+    if two is None and trees.empty_positions(plan) <= max(plan.positions, _FEW):
         tensor = _whole(plan, one or [np.empty(0, dtype) for dtype in plan.column_types])
         write(path, tensor if rows is None else tensor._labelled(rows.labels()), **rest)
         return
-    if not stored:
-        raise FormatError(Problem("format", "a scalar is not written in parts; pack and write it"))
-    with scratch(path) as folder:
-        spilled = Spilled()
-        with _begun(folder, plan, spilled) as work:
-            for columns in itertools.chain((one, two), blocks):
-                assert columns is not None
-                spilled.keep(work, columns)
-                if progress is not None:
-                    progress("spill", spilled.entries, spilled.entries)
-            if spilled.in_order:
-                stage = "packed"
-            else:
-                stage = "pack"
-                running.run(work, None, progress)
-            metadata = replace(plan.metadata, labels=None if rows is None else rows.labels())
-            seen = plan.structure, plan.through
-            _write_joined(work, stage, path, metadata, None, {"progress": progress, **rest}, *seen)
+    trees.check_joined(plan)
+    with scratch(path) as folder, _begun(folder, plan, spilled) as work:
+        for columns in itertools.chain((x for x in (one, two) if x is not None), blocks):
+            spilled.keep(work, columns)
+            if progress is not None:
+                progress("spill", spilled.entries, spilled.entries)
+        if spilled.in_order:
+            stage = "packed"
+        else:
+            stage = "pack"
+            running.run(work, None, progress)
+        metadata = replace(plan.metadata, labels=None if rows is None else rows.labels())
+        seen = plan.structure, plan.through
+        _write_joined(work, stage, path, metadata, None, {"progress": progress, **rest}, *seen)
+
+
+_FEW = 2**20  # positions that any process has memory for
 
 
 def _whole(plan: Plan, columns: list[Array]) -> Tensor:
@@ -268,16 +249,20 @@ def _rows(
 
 
 def _chunks(chunks: Any, ndim: int, rows: tables.Rows | None) -> Iterator[Chunk]:
-    """The chunks of a stream, as arrays. Raises OptionError, TypeError."""
-    for chunk in [chunks] if tables.is_table(chunks) else chunks:
+    """The chunks of a stream, as arrays. Raises OptionError."""
+    whole = tables.is_table(chunks) or hasattr(chunks, "collect")
+    if not whole and (isinstance(chunks, str | bytes) or not isinstance(chunks, Iterable)):
+        what = f"expected an iterable of pairs of coordinates and values, or a table, got {qualified(chunks)}"
+        raise OptionError(Problem("chunks", what))
+    for chunk in [chunks] if whole else chunks:
         if tables.is_table(chunk):
             if rows is None:
                 raise OptionError(Problem("dims", "a table needs the names of its columns; pass dims= and values="))
             yield from rows.chunks(chunk)
-        elif isinstance(chunk, Sequence) and len(chunk) == 2:
-            yield checked_entries(chunk[0], chunk[1], ndim)
+        elif hasattr(chunk, "collect"):
+            raise OptionError(Problem("chunks", f"{qualified(chunk)} has not been read; collect() it first"))
         else:
-            raise TypeError(f"a chunk is a pair of coordinates and values, or a table, got {qualified(chunk)}")
+            yield pair_of(chunk, ndim)
 
 
 def _blocks(plan: Plan, chunks: Iterable[Chunk]) -> Iterator[list[Array]]:
@@ -307,7 +292,8 @@ def _behind_each_other(held: list[list[Array]]) -> list[Array]:
 class Spilled:
     """Blocks of a stream. As long as they are in order, each is packed; the others are kept as they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: np.dtype[Any] | None) -> None:
+        self._type = dtype
         self._counts: list[int] = []
         self._packed = 0  # blocks that are packed, the first ones
         self._last: list[int] = []  # the coordinates behind which the next block has to begin
@@ -327,10 +313,10 @@ class Spilled:
         self._work, number = work, len(self._counts)
         if self.in_order and not work.plan.parsed.padded and self._follows(work.plan, columns[:-1]):
             self._last = [int(x[-1]) for x in columns[:-1]]
-            trees.pack_columns(work, f"packed/{number}", list(columns))
+            trees.pack_columns(work, "packed", number, list(columns))
             self._packed += 1
         else:
-            work.store.put(f"spilled/{number}", [np.ascontiguousarray(x).view(np.uint8).data for x in columns])
+            work.put(f"spilled/{number}", [np.ascontiguousarray(x).view(np.uint8).data for x in columns])
         self._counts.append(len(columns[-1]))
 
     def _follows(self, plan: Plan, columns: Sequence[Array]) -> bool:
@@ -348,10 +334,10 @@ class Spilled:
 
     def read(self, number: int) -> Chunk:
         assert self._work is not None
-        plan, store = self._work.plan, self._work.store
+        plan = self._work.plan
         if number >= self._packed:
-            key = f"spilled/{number}"
-            columns = partitions.gathered(self._work, [(key, 0, store.size(key))])
+            raw = np.frombuffer(self._work.get(f"spilled/{number}"), np.uint8)
+            columns = [np.array(x) for x in partitions.columns_in(plan, raw)]
         else:
             columns = self._unpacked(self._work, number)
         order = plan.parsed.order
@@ -371,9 +357,13 @@ class Spilled:
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         return self._counts[number], picked(self.read(number), number, count)
 
+    def name(self, number: int) -> str:
+        return f"block {number} of the chunks"
+
     def value_type(self) -> np.dtype[Any]:
-        assert self._work is not None
-        return np.dtype(self._work.plan.dtype)
+        if self._type is None:
+            raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
+        return self._type
 
     def described(self) -> dict[str, Any]:
         return {"kind": "stream"}

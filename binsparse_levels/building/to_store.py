@@ -6,15 +6,13 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
 from ..containers.base import DEFAULT_STORAGE, Storage, is_url
 from ..engine.emission import Duplicates
-from ..engine.tree import index_dtype
 from ..errors import (
     ContainerError,
     FormatError,
@@ -27,26 +25,19 @@ from ..errors import (
     raise_if,
     within_memory,
 )
-from ..formats.format import FormatLike, with_map
-from ..formats.index_map import MapLike, parse_map
+from ..formats.format import FormatLike
+from ..formats.index_map import MapLike
 from ..io.kinds import KINDS, target_at
 from ..io.writing import Progress
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..parallel import get_threads, set_threads
-from ..system import resident
-from ..tensors.validation import (
-    check_duplicates,
-    check_value_type,
-    checked_fill,
-    checked_format,
-    checked_sizes,
-    mirror_problems,
-    pad_of,
-)
+from ..tensors.validation import mirror_problems
 from . import running
-from .planning import Plan, Work, begin, rows_within, stored_plan
+from .planning import Plan, planned
 from .sources import SOURCES, Tensors, source_of
 from .store import scratch, store_at
+from .trees import check_joined
+from .work import Work, begin, stored_plan
 
 _SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
 _WORKER = 5 * 2**25  # bytes of a worker before it does anything
@@ -71,6 +62,7 @@ def build(
     work: str | os.PathLike[str] | None = None,
     columns: Sequence[str] | None = None,
     count: int | None = None,
+    key: str | None = None,
     duplicates: Duplicates = "error",
     dtype: npt.DTypeLike | None = None,
     fill_value: Any = None,
@@ -90,7 +82,7 @@ def build(
     ----------
     source : Parquet files (a path, a pattern, a folder, a URL, or several of these) or a Dask dataframe, each with
         `columns`; tensors at one or more places, of one structure and fill value, which the target keeps; or a function
-        with `count`, which is told from another by its name.
+        with `count`.
     target : a folder, or the URL of a prefix of an object store.
     shape, format, map : as for `pack`; the levels are dense and sparse.
     client : a Dask client, or an executor of `concurrent.futures`. By default the steps run in turn, in this process.
@@ -99,8 +91,10 @@ def build(
         temporary folder beside a target that is a folder.
     columns : the names of the coordinates by dimension, and of the values last.
     count : the number of chunks that the function makes: function(k) gives the coordinates and the values of chunk k.
+    key : a text that tells the function from others, such as its version. With `work`, a function needs one.
     duplicates : as for `pack`; the order is that of the source.
-    dtype : the type of the values; by default, that of the first chunk.
+    dtype : the type of the values. By default it is the common type of all files or tensors, or that of the first chunk
+        of a function; a value that it does not hold is an error.
     fill_value, attributes, limits : as for `pack`.
     memory : bytes that each process may use; by default 45 % of the limit of a Dask worker's thread, or else 1 GiB
         more than the process has.
@@ -113,8 +107,11 @@ def build(
     Raises
     ------
     ArrayError : a coordinate is out of range or repeated, a column has nulls or no numbers.
-    ContainerError : the work folder is held by another process, or has the work of another build; a worker has failed.
+    ContainerError : the work folder is held by another process, or has the work of another build; the target belongs to
+        another build or program by now; the source has changed; an object of the work is damaged; a worker has died.
     FormatError, LimitError, OptionError, PathExistsError : as `write` raises them.
+
+    An error that a function of the caller raises comes as it is, with a note that names the chunk.
 
     >>> import tempfile
     >>> import binsparse_levels as bl
@@ -132,16 +129,20 @@ def build(
         ending.callback(set_threads, get_threads())
         folder = ending.enter_context(scratch(place)) if work is None else _folder(work)
         ending.enter_context(store_at(folder).held())
-        given: dict[str, Any] = {"client": client, "count": count, "duplicates": duplicates, "dtype": dtype}
-        given |= {"fill_value": fill_value, "attributes": attributes, "map": map}
-        given |= {"overwrite": overwrite, "limits": limits}
+        options: dict[str, Any] = {"duplicates": duplicates, "dtype": dtype, "attributes": attributes, "map": map}
+        options |= {"fill_value": fill_value, "overwrite": overwrite, "limits": limits, "memory": memory}
+        named = {"columns": columns, "count": count, "key": key, "again": work is not None}
         storage = Storage(compression, chunks, shards)
-        begun = _begun(folder, source, place, shape, format, storage, columns, memory, **given)
+        begun = _begun(folder, (source, named), place, shape, format, storage, client, **options)
         ending.callback(begun.forget)
-        if not begun.done("commit"):
-            running.run(begun, client, progress)
-        _check_target(begun)
-        _clean(begun)
+        try:
+            if not begun.done("commit"):
+                running.run(begun, client, progress)
+        except BaseException:
+            if work is None:  # nobody can go on
+                _withdraw(begun)
+            raise
+        _end(begun)
 
 
 @within_memory
@@ -189,8 +190,9 @@ def plan(
     if callable(source) or hasattr(source, "to_delayed"):
         raise OptionError(Problem("source", "a batch system needs files; pass paths, or call build()"))
     place, folder = _target(target), _folder(work)
+    named = {"columns": columns, "count": None, "key": None, "again": True}
     with store_at(folder).held():
-        begun = _begun(folder, source, place, shape, format, storage, columns, memory, **options)
+        begun = _begun(folder, (source, named), place, shape, format, storage, None, memory=memory, **options)
     return _stages(begun)
 
 
@@ -283,8 +285,7 @@ def commit(work: str | os.PathLike[str]) -> None:
     with begun.store.held():
         if not begun.done("commit"):
             step(work, "commit", 0)
-        _check_target(begun)
-        _clean(begun)
+        _end(begun)
 
 
 def _folder(work: str | os.PathLike[str]) -> str:
@@ -293,21 +294,10 @@ def _folder(work: str | os.PathLike[str]) -> str:
     return place if is_url(place) else os.path.abspath(place)
 
 
-def _check_target(work: Work) -> None:
-    """Raise ContainerError where the target of a build that is done has been removed."""
-    from ..containers.zarr import ROOT
-
-    try:
-        store_at(str(work.plan.target)).size(ROOT)
-    except PathMissingError:
-        what = f"has built {work.plan.target}, which has been removed since; remove this folder, or pass another work="
-        raise ContainerError(Problem(work.address, what)) from None
-
-
 def _work_at(address: str | os.PathLike[str]) -> Work:
     """The work in a folder, whose plan is not trusted: its source is made from its description alone."""
     folder = _folder(address)
-    found, digest = stored_plan(store_at(folder))
+    found, digest = stored_plan(folder)
     if found.source.get("kind") not in SOURCES:
         raise UnsafeError(Problem("source", "was given as an object of a program; call build() there"))
     return Work(folder, digest)
@@ -329,83 +319,64 @@ def _stages(work: Work) -> list[Stage]:
 
 
 def _begun(
-    work: str,
-    source: Any,
+    folder: str,
+    given: tuple[Any, Mapping[str, Any]],
     target: str,
     shape: int | Sequence[int],
     format: FormatLike,
     storage: Storage,
-    columns: Sequence[str] | None,
-    memory: int | None,
+    client: Any,
     *,
-    client: Any = None,
-    count: int | None = None,
-    duplicates: Duplicates = "error",
-    dtype: npt.DTypeLike | None = None,
+    memory: int | None = None,
     fill_value: Any = None,
-    attributes: Mapping[str, Any] | None = None,
-    map: MapLike | None = None,
-    overwrite: bool = False,
-    limits: Limits = DEFAULT_LIMITS,
+    **options: Any,
 ) -> Work:
-    """The work in a folder, begun or gone on with. Precondition: the folder is held."""
-    check_duplicates(duplicates)
-    sizes = checked_sizes(shape)
-    format, map = with_map(format, map)
-    through = None if map is None else parse_map(map, sizes)
-    parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
-    if not stored:
-        raise FormatError(Problem("format", "a scalar is not built in parts; pack and write it"))
+    """The work in a folder, begun or gone on with. given: the source, and what names its chunks. Precondition: the
+    folder is held.
+    """
     storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=("zstd", "gzip", "none"))
     try:
-        kept: Plan | None = stored_plan(store_at(work))[0]
+        kept: Plan | None = stored_plan(folder)[0]
     except PathMissingError:
         kept = None
     threads, limit = running.workers(client) if running.is_dask(client) else (None, None)
-    if kept is not None:
-        rows = kept.rows
-    else:
-        share = memory if memory is not None or limit is None else int(limit * _SHARE) // (threads or 1)
-        used = resident() if client is None else _WORKER // (threads or 1)
-        index = np.dtype(index_dtype(stored, 0)).itemsize
-        value = 8 if dtype is None else np.dtype(dtype).itemsize
-        rows = rows_within(share, len(stored), index, value, used=used)
-    entries = source_of(source, sizes, rows, columns, count)
-    if dtype is None and kept is None and not len(entries):
-        raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
-    if dtype is None:
-        value_type = entries.value_type() if kept is None else np.dtype(kept.dtype)
-    else:
-        value_type = np.dtype(dtype).newbyteorder("=")
-    check_value_type(value_type)
-    fill, structure = checked_fill(fill_value, value_type), None
-    if isinstance(entries, Tensors):
-        known, structure = entries.agreed(sizes)
-        fill = known if fill is None else fill
-    if structure is not None:
-        if through is not None:
-            raise FormatError(Problem("map", f"does not go with the structure {structure} of the source; leave it out"))
-        raise_if(FormatError, mirror_problems(structure, parsed, pad_of(fill, value_type)))
-    plan = Plan.of(
-        entries.described(),
-        sizes,
-        parsed,
-        value_type,
-        fill,
-        limits,
-        through=through,
-        attributes=attributes,
-        rows=rows,
-        duplicates=duplicates,
-        structure=structure,
+    share = memory if memory is not None or limit is None else int(limit * _SHARE) // (threads or 1)
+    alone = isinstance(client, ThreadPoolExecutor | None)
+    bound = {"rows": kept.rows} if kept is not None else {"memory": share}
+    wanted = planned(
+        shape,
+        format,
+        used=None if client is None else _WORKER // (threads or 1),
         target=target,
-        overwrite=overwrite,
         storage=asdict(storage),
-        threads=None if isinstance(client, ThreadPoolExecutor | None) else 1,
+        threads=None if alone else 1,
+        **bound,
+        **options,
     )
+    check_joined(wanted)
+    source, named = given
+    entries = source_of(source, len(wanted.shape), wanted.rows, **named)
+    structure = None
+    if isinstance(entries, Tensors):
+        known, structure = entries.agreed(wanted.shape)
+        fill_value = known if fill_value is None else fill_value
+    if kept is not None and not wanted.dtype:
+        wanted = replace(wanted, dtype=kept.dtype)
+    plan = wanted.reading(entries, fill=fill_value, structure=structure)
+    if structure is not None:
+        if plan.map is not None:
+            raise FormatError(Problem("map", f"does not go with the structure {structure} of the source; leave it out"))
+        raise_if(FormatError, mirror_problems(structure, plan.parsed, plan.pad))
     if kept is None:
-        _clear(target, overwrite)
-    return begin(work, plan, entries, sent=not isinstance(client, ThreadPoolExecutor | None))
+        _clear(target, plan.overwrite)
+    from .target import claim  # which loads zarr
+
+    work = begin(folder, plan, entries, sent=not alone)
+    if work.done("commit"):
+        _end(work)
+    else:
+        claim(work)
+    return work
 
 
 def _target(place: str | os.PathLike[str]) -> str:
@@ -440,8 +411,25 @@ def _clear(target: str, overwrite: bool) -> None:
     store.delete("")
 
 
-def _clean(work: Work) -> None:
-    """Remove what a build that is done needs no longer. The plan stays, so that another call finds it done."""
+def _withdraw(work: Work) -> None:
+    """Remove a target of which nothing but the mark of this build is written."""
+    from .target import hold
+
+    store = store_at(str(work.plan.target))
+    with contextlib.suppress(ContainerError):
+        hold(work)
+        if not work.done("join"):
+            store.delete("")
+
+
+def _end(work: Work) -> None:
+    """Remove what a build that is done needs no longer. The plan stays, so that another call finds it done.
+
+    Raises ContainerError where the target is another one by now.
+    """
+    from .target import hold_done
+
+    hold_done(work)
     for stage in running.STAGES:
         if stage != "commit":
             work.store.delete(stage)

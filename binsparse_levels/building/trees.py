@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,54 +12,60 @@ from ..arrays import Array, LazyArray
 from ..engine.joining import Parts, joined
 from ..engine.packing import Entries, RepeatedError, pack_entries, repeated
 from ..engine.tree import Tree, index_dtype
-from ..errors import ArrayError, Problem
+from ..errors import ArrayError, FormatError, Problem
 from ..formats.format import coordinates
 from ..levels import Level, places
-from .partitions import bounds, columns_of, cut_table, cuts_of, gathered, ranges_of, row_bytes, starts_of
-from .planning import Plan, Work
-from .store import Range
+from ..levels.positions import cells
+from .partitions import Piece, bounds, columns_of, cut_table, cuts_of, gathered, pieces_of, row_bytes, runs_of
+from .planning import Plan
+from .work import Work
+
+_PAGE = 2**18  # bytes of arrays that are read and checked at once, at least
+_KIND = 2**32  # what the kind of an array's type is multiplied by, where a number says kind and size
+
+
+def check_joined(plan: Plan) -> None:
+    """Raise FormatError for a format whose trees cannot be joined."""
+    if not plan.dims:
+        raise FormatError(Problem("format", "a scalar is not built in parts; pack it"))
 
 
 def pack(work: Work, number: int) -> None:
     plan = work.plan
     if plan.sorted:
-        pack_columns(work, f"pack/{number}", columns_of(plan, work.source.read(number)))
+        pack_columns(work, "pack", number, columns_of(plan, work.source.read(number)))
         return
     found = cut_table(work)
     b, piece = found["packs"][number].tolist()
     if piece < 0:
-        begin, end = bounds(work, found, b)
-        names = [f"partition/{k}" for k in range(len(begin))]
+        wanted = pieces_of(plan, [f"partition/{k}" for k in range(len(work.source))], *bounds(work, found, b))
     else:
         tasks = np.flatnonzero(found["tasks"][:, 0] == b)
-        _, pieces = cuts_of(found, b)
-        names = [f"again/{k}" for k in tasks]
-        begin, end = np.array([starts_of(work, name, pieces)[piece : piece + 2] for name in names]).T
-    pack_columns(work, f"pack/{number}", _within_memory(work, ranges_of(plan, names, begin, end)))
+        _, count = cuts_of(found, b)
+        wanted = pieces_of(plan, *runs_of(work, [f"again/{k}" for k in tasks], count, piece))
+    pack_columns(work, "pack", number, _within_memory(work, wanted))
 
 
-def _within_memory(work: Work, wanted: Sequence[Range]) -> list[Array]:
-    """The columns of these ranges of runs. Where they are more than fit, repeated entries are merged as they come, in
+def _within_memory(work: Work, wanted: Sequence[Piece]) -> list[Array]:
+    """The columns of these pieces of runs. Where they are more than fit, repeated entries are merged as they come, in
     the order of the source.
     """
     plan, columns = work.plan, [np.empty(0, dtype) for dtype in work.plan.column_types]
-    size, fits = sum(count for *_, count in wanted), plan.rows * row_bytes(plan)
+    size, fits = sum(place[2] for place, _ in wanted), plan.rows * row_bytes(plan)
     most, room = fits if size <= fits else fits // 2, 0
-    groups: list[list[Range]] = [[]]
+    groups: list[list[Piece]] = [[]]
     for one in wanted:
-        if groups[-1] and one[2] > room:
+        count = one[0][2]
+        if groups[-1] and count > room:
             groups.append([])
         room = most if not groups[-1] else room
         groups[-1].append(one)
-        room -= one[2]
+        room -= count
     for group in groups:
         more = gathered(work, group)
         columns = more if group is groups[0] else [np.concatenate(x) for x in zip(columns, more, strict=True)]
         if len(groups) > 1:
-            listed = coordinates(len(plan.dims)).levels
-            tree = packed(plan, listed, columns, plan.dims, [0] * len(plan.dims))
-            found = [tree.arrays[spec.name] for place in places(listed, plan.dims) for spec in place.arrays.values()]
-            columns = [x.astype(t, copy=False) for x, t in zip([*found, tree.values], plan.column_types, strict=True)]
+            columns = _merged(plan, columns)
     return columns
 
 
@@ -76,16 +82,86 @@ def packed(plan: Plan, levels: tuple[Level, ...], columns: list[Array], dims: Se
         raise repeated(coords) from None
 
 
-def pack_columns(work: Work, key: str, columns: list[Array]) -> None:
-    """Pack these entries, and leave the tree at `key`: its head, as in `join_heads`, and the arrays behind each other.
+def _merged(plan: Plan, columns: list[Array]) -> list[Array]:
+    """The columns of entries in their order, each cell once."""
+    listed = coordinates(len(plan.dims)).levels
+    tree = packed(plan, listed, columns, plan.dims, [0] * len(plan.dims))
+    found = [tree.arrays[spec.name] for place in places(listed, plan.dims) for spec in place.arrays.values()]
+    return [x.astype(t, copy=False) for x, t in zip([*found, tree.values], plan.column_types, strict=True)]
 
-    Only leading dimensions are cropped, to the range of the coordinates.
-    """
-    plan = work.plan
+
+def pack_columns(work: Work, stage: str, number: int, columns: list[Array]) -> None:
+    """Pack these entries as trees, and leave an object of their arrays, and of their heads as its last piece."""
+
+    def pages() -> Iterator[Any]:
+        heads, begin = [], 0
+        for piece in _pieces(work.plan, columns):
+            head, arrays = _tree_of(work.plan, piece)
+            heads.append([number, begin, *head])
+            for x in arrays:
+                octets = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+                yield from (octets[at : at + _PAGE].data for at in range(0, len(octets), _PAGE))
+                begin += len(octets)
+        yield np.array(heads, np.int64).data
+
+    work.put(f"{stage}/{number}", pages())
+
+
+def _pieces(plan: Plan, columns: list[Array]) -> Iterator[list[Array]]:
+    """The entries in pieces whose trees have a bounded number of positions, however many of these are empty."""
     if not len(columns[-1]):
-        work.store.put(key, [_sealed(np.zeros(_head_length(plan) - 1, np.int64)).data])
         return
+    marks = _positions(plan, columns, ordered=False)
+    if marks.max() - marks.min() < plan.positions:
+        yield columns
+        return
+    columns = _merged(plan, columns)
+    marks = _positions(plan, columns, ordered=True)
+    cuts = np.flatnonzero(np.diff(marks // plan.positions)) + 1
+    for begin, end in itertools.pairwise([0, *cuts.tolist(), len(marks)]):
+        yield [x[begin:end] for x in columns]
+
+
+def _positions(plan: Plan, columns: Sequence[Array], *, ordered: bool) -> Array:
+    """For each entry, about how many positions of all levels come before it, of those that data can leave empty.
+
+    Where entries are not in order, the difference of two numbers is an upper bound.
+    """
+    count = len(columns[-1])
+    numbers, total = np.zeros(count), np.zeros(count)
+    for place in places(plan.part_levels, plan.dims):
+        stop = place.depth + place.level.rank
+        if place.pointer is not None:
+            total += numbers
+        if place.level.children(place.dims, 1, 0):  # has positions without entries
+            for x, size in zip(columns[place.depth : stop], place.dims, strict=True):
+                numbers = numbers * size + x
+        elif ordered:
+            new = np.zeros(count, bool)
+            for x in columns[:stop]:
+                new[1:] |= x[1:] != x[:-1]
+            numbers = np.cumsum(new, dtype=float)
+        else:
+            numbers = np.arange(count, dtype=float)
+    return np.asarray(total + numbers)
+
+
+def empty_positions(plan: Plan) -> int:
+    """How many positions the outer levels have, whatever the entries are."""
+    found = 1
+    for place in places(plan.part_levels, plan.dims):
+        if not place.level.children(place.dims, 1, 0):
+            break
+        found *= cells(place.dims)
+    return found
+
+
+def _tree_of(plan: Plan, columns: list[Array]) -> tuple[list[int], list[Array]]:
+    """The tree of entries: its head, and its arrays. Only leading dimensions are cropped, to the range of the
+    coordinates.
+    """
     dims, origin = list(plan.dims), [0] * len(plan.dims)
+    columns = list(columns)
     for k, x in enumerate(columns[:-1]):
         low, high = int(x.min()), int(x.max())
         origin[k], dims[k] = low, high - low + 1
@@ -96,9 +172,8 @@ def pack_columns(work: Work, key: str, columns: list[Array]) -> None:
     ends = _ends(columns[:-1], origin)
     tree = packed(plan, plan.part_levels, columns, dims, origin)
     arrays = [*(tree.arrays[name] for name in plan.names[:-1]), tree.values]
-    item = arrays[0].dtype.itemsize if tree.arrays else 8
-    head = _sealed(np.array([len(columns[-1]), item, *dims, *origin, *ends[0], *ends[1], *map(len, arrays)], np.int64))
-    work.store.put(key, [head.data, *(np.ascontiguousarray(x).view(np.uint8).data for x in arrays)])
+    types = [_KIND * ord(x.dtype.kind) + x.dtype.itemsize for x in arrays]
+    return [*dims, *origin, *ends[0], *ends[1], *map(len, arrays), *types], arrays
 
 
 def _ends(columns: Sequence[Array], origin: Sequence[int]) -> list[list[int]]:
@@ -117,32 +192,17 @@ def _ends(columns: Sequence[Array], origin: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def _sealed(head: Array) -> Array:
-    """A head with its checksum behind it."""
-    return np.append(head, zlib.crc32(head.data))
-
-
-def _head_length(plan: Plan) -> int:
-    return 3 + 4 * len(plan.dims) + len(plan.names)
-
-
 def join_heads(work: Work, stage: str = "pack", numbers: Sequence[int] | None = None) -> Array:
-    """The heads of the trees of a stage that have entries, a row for each: its number, how many entries it was made of,
-    the bytes of an index, then by dimension the sizes, the origin, the first and the last coordinates, then the lengths
-    of the arrays, and a checksum.
+    """The heads of the trees of a stage, a row for each: the number of its step, where its arrays begin, then by
+    dimension the sizes, the origin, the first and the last coordinates, then by array the lengths and the types.
 
     Raises ArrayError for trees that do not follow each other, ContainerError for a head that is damaged.
     """
-    size, ndim = 8 * _head_length(work.plan), len(work.plan.dims)
+    ndim, width = len(work.plan.dims), 2 + 4 * len(work.plan.dims) + 2 * len(work.plan.names)
     numbers = sorted(work.done(stage)) if numbers is None else numbers
-    heads = [x.view(np.int64) for x in work.store.ranges([(f"{stage}/{k}", 0, size) for k in numbers])]
-    table = np.array([[k, *head] for k, head in zip(numbers, heads, strict=True)], np.int64)
-    table = table.reshape(len(numbers), 1 + _head_length(work.plan))
-    for k, head in zip(numbers, heads, strict=True):
-        if zlib.crc32(head[:-1].data) != head[-1]:
-            raise work.damaged(f"{stage}/{k}")
-    table = table[table[:, 1] > 0]
-    first, last = (table[:, 3 + k * ndim :][:, :ndim] for k in (2, 3))
+    found = [x.view(np.int64) for x in work.last_pieces([f"{stage}/{k}" for k in numbers])]
+    table = np.concatenate([np.empty(0, np.int64), *found]).reshape(-1, width)
+    first, last = (table[:, 2 + k * ndim :][:, :ndim] for k in (2, 3))
     late = behind(first[1:], last[:-1])
     if late.any():
         at = tuple(first[1:][np.argmax(late)].tolist())
@@ -163,22 +223,23 @@ def joint(
 ) -> dict[str, LazyArray]:
     """The arrays of the whole tree, by default of the plan's levels, read from the trees where they are sliced."""
     plan, ndim, names = work.plan, len(work.plan.dims), work.plan.names
-    tables = [heads[:, 3 + k * ndim :][:, :ndim] for k in range(4)]
-    lengths = heads[:, 3 + 4 * ndim : -1]
+    sizes, origin, first, last = (heads[:, 2 + k * ndim :][:, :ndim] for k in range(4))
+    lengths, types = heads[:, 2 + 4 * ndim :].reshape(len(heads), 2, len(names)).transpose(1, 0, 2)
+    bytes_of = lengths * (types % _KIND)
+    begins = np.cumsum(bytes_of, axis=1) - bytes_of + heads[:, 1:2]
     values = np.dtype(plan.dtype)
-    items = np.repeat(heads[:, 2:3], len(names), axis=1)
-    items[:, -1] = values.itemsize
-    begins = np.cumsum(lengths * items, axis=1) - lengths * items + 8 * _head_length(plan)
 
     def read(k: int, name: str, start: int, stop: int) -> Array:
         which = names.index(name)
-        item, begin = int(items[k, which]), int(begins[k, which])
-        (found,) = work.store.ranges([(f"{stage}/{heads[k, 0]}", begin + start * item, (stop - start) * item)])
-        return found.view(values if name == "values" else f"i{item}")
+        kind, size = divmod(int(types[k, which]), _KIND)
+        dtype = values if name == "values" else np.dtype(f"{chr(kind)}{size}")
+        if start >= stop:
+            return np.empty(0, dtype)
+        a, z = (int(begins[k, which]) + x * dtype.itemsize for x in (start, stop))
+        return work.slice(f"{stage}/{heads[k, 0]}", a, z).view(dtype)
 
-    sizes, origin, first, last = tables
     by_name = {name: lengths[:, k] for k, name in enumerate(names)}
     parts = Parts(plan.part_levels, sizes, origin, first, last, by_name, read)
-    total = int(lengths[:, -1].sum())
+    dtype = index_dtype(plan.dims, int(lengths[:, -1].sum()))
     wanted = plan.parsed.levels if levels is None else levels
-    return joined(wanted, plan.dims, parts, plan.pad, index_dtype(plan.dims, total), values, plan.bounds)
+    return joined(wanted, plan.dims, parts, plan.pad, dtype, values, plan.bounds)

@@ -54,6 +54,7 @@ from .zarr_stores import Far, Folder, check_store, is_near, opened, undone
 ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
 _ARRAYS = f"{RESERVED}arrays"  # the metadata of all arrays beside the header: one request opens a tensor
+BUILD = f"{RESERVED}build"  # the build that writes a group, or has written it
 _COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
 _CHUNK = 2**16  # items: a small slice reads little
 _SMALL_CHUNK = 2**11  # items, in an object store: 50 values at scattered coordinates of 2.5 M take 1.3 MB, else 25
@@ -120,6 +121,10 @@ class ZarrReader:
     def read_header(self) -> Any:
         with touching(ATTRIBUTE):
             attributes = self._strict_attributes() if self._attributes is None else self._attributes
+        if ATTRIBUTE not in attributes and BUILD in attributes:
+            raise IncompleteError(
+                Problem(str(self._group.store_path), "a build has begun here; end it, or begin again")
+            )
         if ATTRIBUTE not in attributes:
             with touching(self._group.path):
                 listed = members(self._group) if self._group.store.supports_listing else []

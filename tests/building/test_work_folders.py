@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import io
 import itertools
 import json
@@ -38,9 +39,11 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels.building import partitions, planning, running, store, target, to_store
+from binsparse_levels.building.work import _sealed
 from binsparse_levels.containers.base import Storage
 from binsparse_levels.engine import joining
 from binsparse_levels.formats.format import parse_format
+from binsparse_levels.limits import DEFAULT_LIMITS
 
 SHAPE = (50, 60, 70)
 SAMPLED = partitions.sampled
@@ -50,7 +53,7 @@ STORAGE = Storage(chunks=16, shards=64)
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Blocks of a few entries, and steps that write a few items; one partition is cut again."""
-    monkeypatch.setattr(to_store, "rows_within", lambda *_, **__: 500)
+    monkeypatch.setattr(planning, "rows_within", lambda *_, **__: 500)
     monkeypatch.setattr(target, "_WRITTEN", 4096)
     monkeypatch.setattr(partitions, "sampled", lambda work: SAMPLED(work)[:1])
 
@@ -225,6 +228,15 @@ def test_who_is_thought_dead_and_goes_on_harms_nothing(tmp_path):
 # Hostile folders
 
 
+def plan_in(path):
+    return json.loads(path.read_bytes()[:-32])  # without its checksum
+
+
+def rewrite(path, plan):
+    """A plan with a checksum that is right."""
+    path.write_bytes(b"".join(_sealed([json.dumps(plan).encode()])))
+
+
 class Evil:
     def __reduce__(self):
         return os.mkdir, ("evil",)
@@ -238,7 +250,7 @@ def test_nothing_is_unpickled(tmp_path, monkeypatch, source):
     monkeypatch.chdir(tmp_path)
     begun(tmp_path)
     path = tmp_path / "work" / "plan"
-    path.write_text(json.dumps({**json.loads(path.read_bytes()), "source": source}))
+    rewrite(path, {**plan_in(path), "source": source})
     evil = pickle.dumps(Evil())
     for name in ("source", "sample/0", "split/0", "table/0", "join/0"):
         (tmp_path / "work" / name).parent.mkdir(exist_ok=True)
@@ -270,19 +282,19 @@ def test_objects_that_are_pickles(tmp_path, monkeypatch):
 WRONG = [None, -1, 0, 10**30, 1.5, "x", [], {}, [1], {"a": 1}, True, "V1000000000000", [2**70] * 3, [[1]]]
 
 
-@pytest.mark.parametrize("name", sorted(x.name for x in planning.fields(planning.Plan)))
+@pytest.mark.parametrize("name", sorted(x.name for x in dataclasses.fields(planning.Plan)))
 def test_plans_with_anything_in_them(tmp_path, name):
     begun(tmp_path)
     path = tmp_path / "work" / "plan"
-    given = json.loads(path.read_bytes())
+    given = plan_in(path)
     for wrong in WRONG:
-        path.write_text(json.dumps({**given, name: wrong}))
+        rewrite(path, {**given, name: wrong})
         for call in (progress, lambda work: step(work, "sample", 0), lambda _: begun(tmp_path)):
             try:
                 call(tmp_path / "work")
             except BinsparseError:
                 continue
-    path.write_text(json.dumps({key: x for key, x in given.items() if key != name}))
+    rewrite(path, {key: x for key, x in given.items() if key != name})
     with pytest.raises(ContainerError, match="plan"):
         progress(tmp_path / "work")
 
@@ -302,11 +314,11 @@ def test_plans_that_are_none(tmp_path, content):
 def test_sources_with_anything_in_them(tmp_path):
     begun(tmp_path)
     path = tmp_path / "work" / "plan"
-    given = json.loads(path.read_bytes())
-    keys = "files", "columns", "rows", "groups", "states", "more"
+    given = plan_in(path)
+    keys = "files", "columns", "rows", "pieces", "ends", "states", "more"
     wrongs = [[[0, 0, 10**9, 5]], [[0, 0]], [["a"] * 4], [[99, 0, 1, 5]], [[0, -1, 5, 5]]]
     for key, wrong in itertools.product(keys, [*WRONG, *wrongs]):
-        path.write_text(json.dumps({**given, "source": {**given["source"], key: wrong}}))
+        rewrite(path, {**given, "source": {**given["source"], key: wrong}})
         for call in (progress, lambda work: step(work, "sample", 0)):
             try:
                 call(tmp_path / "work")
@@ -519,13 +531,14 @@ def test_a_hundred_thousand_parts_are_joined(capsys):
     count, size = 100_000, 10
     start = time.perf_counter()
     first = np.arange(count)[:, None] * size
+    levels = parse_format("sparse").levels
     parts = joining.Parts(
-        np.full((count, 1), size), first, first, first + size - 1,
+        levels, np.full((count, 1), size), first, first, first + size - 1,
         {"indices_0": np.full(count, size), "values": np.full(count, size)},
         lambda k, name, a, b: np.arange(a, b) if name == "indices_0" else np.arange(a, b) + 10.0 * k,
     )  # fmt: skip
-    levels = parse_format("sparse").levels
-    arrays = joining.joined(levels, (count * size,), parts, 0.0, np.dtype(np.int64), np.dtype(float))
+    types = np.dtype(np.int64), np.dtype(float)
+    arrays = joining.joined(levels, (count * size,), parts, 0.0, *types, DEFAULT_LIMITS)
     made = time.perf_counter()
     last = {name: x[count * size - 1000 :] for name, x in arrays.items()}
     read_last = time.perf_counter()
@@ -540,8 +553,8 @@ def test_seventy_thousand_partitions(tmp_path, monkeypatch):
     cuts = np.arange(1, 70_000) * 3
     columns = [rng.integers(0, 210_000, 5000).astype(np.int32), rng.random(5000)]
     keys = partitions.keys_of(columns[:1], (210_000,))
-    run = b"".join(bytes(x) for x in partitions._scattered(columns, keys, cuts))
-    starts = np.frombuffer(run[-8 * 70_001 :], np.int64)
+    pieces = [b"".join(x) for x in partitions._scattered(columns, keys, cuts)]
+    run, starts = b"".join(pieces), np.cumsum([0, *map(len, pieces)]) // 12
     order = np.argsort(keys // 3, kind="stable")
     for b in (0, 1, 2**16 - 1, 2**16, 69_999, *np.unique(keys // 3)[-5:].tolist()):
         there = order[np.searchsorted(keys[order] // 3, b) : np.searchsorted(keys[order] // 3, b, "right")]

@@ -27,7 +27,7 @@ from binsparse_levels import (
     write,
     write_from,
 )
-from binsparse_levels.building import partitions, store, to_file, trees
+from binsparse_levels.building import partitions, planning, store, trees
 from binsparse_levels.engine import joining
 
 NUMBERS = ["bool", "int8", "int64", "uint8", "uint64", "float32", "float64", "complex64", "complex128"]
@@ -37,12 +37,12 @@ POLICIES = ["error", "sum", "first", "last"]
 @contextlib.contextmanager
 def rows(number):
     """So many entries fit into memory."""
-    before = to_file.rows_within, joining.AT_ONCE
-    to_file.rows_within, joining.AT_ONCE = (lambda *_, **__: number), max(number - 1, 1)
+    before = planning.rows_within, joining.AT_ONCE
+    planning.rows_within, joining.AT_ONCE = (lambda *_, **__: number), max(number - 1, 1)
     try:
         yield
     finally:
-        to_file.rows_within, joining.AT_ONCE = before
+        planning.rows_within, joining.AT_ONCE = before
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def kept(monkeypatch):
     """The keys of all objects that a local store was given."""
     keys, put = [], store._Folder.put
 
-    def noted(self, key, pieces):
+    def noted(self, key, pieces, **options):
         keys.append(key)
-        put(self, key, pieces)
+        put(self, key, pieces, **options)
 
     monkeypatch.setattr(store._Folder, "put", noted)
     return keys
@@ -447,7 +447,7 @@ def test_a_generator_that_fails_midway_leaves_nothing(tmp_path, error):
 
     (tmp_path / "a.h5").write_bytes(b"old")
     with rows(2), pytest.raises(error, match="mine"):
-        write_from(chunks(), tmp_path / "a.h5", (10, 3), "CSR", memory=1, overwrite=True)
+        write_from(chunks(), tmp_path / "a.h5", (10, 3), "CSR", memory=1, overwrite="file")
     assert os.listdir(tmp_path) == ["a.h5"]
     assert (tmp_path / "a.h5").read_bytes() == b"old"
 
