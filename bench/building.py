@@ -198,10 +198,10 @@ class Meter(WorkerPlugin):
 def _count_calls(kind: Any, meter: Counter[str]) -> None:
     put, get, ranges = kind.put, kind.get, kind.ranges
 
-    def counted_put(self: Any, key: str, pieces: Any) -> None:
+    def counted_put(self: Any, key: str, pieces: Any, **options: Any) -> None:
         kept = list(pieces)
         meter.update(puts=1, put=sum(memoryview(piece).nbytes for piece in kept))
-        put(self, key, kept)
+        put(self, key, kept, **options)
 
     def counted_get(self: Any, key: str) -> bytes:
         found: bytes = get(self, key)
