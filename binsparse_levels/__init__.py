@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     from .looking.advice import advise as advise
     from .looking.fibers import LevelStatistics as LevelStatistics
     from .looking.fibers import levels_of as levels_of
+    from .looking.sweep import Sweep as Sweep
+    from .looking.sweep import sweep as sweep
     from .parallel import get_threads as get_threads
     from .parallel import set_threads as set_threads
     from .plugins import list_plugins as list_plugins
@@ -115,6 +117,7 @@ _MODULES = {
     "limits": ["Limits"],
     "looking.advice": ["Advice", "advise"],
     "looking.fibers": ["LevelStatistics", "levels_of"],
+    "looking.sweep": ["Sweep", "sweep"],
     "parallel": ["get_threads", "set_threads"],
     "plugins": ["list_plugins", "load_plugins"],
     "tensors.foreign": ["as_tensor"],

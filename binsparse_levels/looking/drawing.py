@@ -1,4 +1,4 @@
-"""SVG pictures: a small level tree with its arrays and pointers, the density of a large tensor, bars.
+"""SVG pictures: a small level tree with its arrays and pointers, the density of a large tensor, bars, two measures.
 
 Text may come from a file, so all text is escaped, and characters that XML forbids are spelled out.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -263,6 +264,44 @@ def bars(legend: tuple[str, str], rows: Sequence[Bar]) -> str:
             x += width
         body.append(_text(x + 6, y + 12, row.text))
     return _svg(left + room + right, 24 + len(rows) * _BOX + 4, body)
+
+
+# Two measures
+
+
+def scatter(x: str, y: str, points: Sequence[tuple[float, float, str]]) -> str:
+    """Draw points with their names on two logarithmic axes. A line joins those that no other point beats in both.
+
+    Precondition: all numbers are positive, and there is at least one point.
+    """
+    left, room, top = 70, 420, 20
+
+    def at(numbers: Sequence[float], reverse: bool) -> tuple[list[float], list[tuple[float, float]]]:
+        logs = [math.log10(number) for number in numbers]
+        low, high = min(logs) - 0.08, max(logs) + 0.08
+        places = [(value - low) / (high - low) * room for value in logs]
+        ticks = [(10 ** (low + share * (high - low)), share * room) for share in (0.05, 0.35, 0.65, 0.95)]
+        if reverse:
+            return [room - place for place in places], [(value, room - place) for value, place in ticks]
+        return places, ticks
+
+    (xs, across), (ys, down) = at([p[0] for p in points], False), at([p[1] for p in points], True)
+    body = [f'<rect x="{left}" y="{top}" width="{room}" height="{room}"/>']
+    body += [_text(left + place, top + room + 16, f"{value:.3g}", "small mid") for value, place in across]
+    body += [_text(left - 6, top + place + 4, f"{value:.3g}", "small end") for value, place in down]
+    body += [_text(left + room / 2, top + room + 36, f"{x} (logarithmic)", "mid"), _text(8, 14, f"{y} (logarithmic)")]
+    best: list[int] = []
+    for k in sorted(range(len(points)), key=lambda k: points[k][:2]):
+        if not best or points[k][1] < points[best[-1]][1]:
+            best.append(k)
+    for a, b in pairwise(best):
+        body.append(_line(left + xs[a], top + ys[a], left + xs[b], top + ys[b], "pointer"))
+    for k, (_, _, name) in enumerate(points):
+        style = "ink" if k in best else "rest"
+        body.append(f'<circle class="{style}" cx="{left + xs[k]:.1f}" cy="{top + ys[k]:.1f}" r="4"/>')
+        body.append(_text(left + xs[k] + 7, top + ys[k] + 4, clipped(name, 60), "small"))
+    longest = max(len(clipped(name, 60)) for *_, name in points)
+    return _svg(left + room + 6 * longest + 20, top + room + 46, body)
 
 
 # What all of them are made of

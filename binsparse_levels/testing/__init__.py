@@ -25,6 +25,11 @@ from .files import check_refused as check_refused
 from .files import check_same as check_same
 from .files import check_stored as check_stored
 from .files import damaged as damaged
+from .generated import n_of_m as n_of_m
+from .generated import power_law as power_law
+from .generated import rmat as rmat
+from .generated import stencil as stencil
+from .generated import uniform as uniform
 from .kinds import Held as Held
 from .kinds import check_kind as check_kind
 from .kinds import check_level as check_level

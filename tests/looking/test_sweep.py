@@ -1,0 +1,139 @@
+"""The table of a sweep: numbers against arrays, refusals as rows, tables of others, the picture."""
+
+import csv
+import io
+import json
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import binsparse_levels as bl
+from binsparse_levels import FormatError, OptionError, sweep, testing, write
+from binsparse_levels.cli import main
+from binsparse_levels.levels import LEVELS
+from binsparse_levels.looking.sweep import MEASURES
+
+BLOCKS = "dense, sparse, dense(2) through 0/2, 1/4, 0%2, 1%4"
+TENSOR = testing.uniform((40, 60), 300)
+
+
+@given(testing.tensors(max_rank=3, kinds=tuple(LEVELS.values())), testing.formats(max_rank=3))
+def test_bits_are_those_of_the_arrays(tensor, format):
+    """In any format, or the format says why not."""
+    (row,) = sweep(tensor, [format], ["bits", "narrow", "padding", "limit"]).rows
+    whole = tensor.expand_structure().without_map() if tensor.map is not None else tensor.expand_structure()
+    try:
+        stored = whole.convert(format)
+    except bl.BinsparseError:
+        assert row.refused
+        assert not row.measures
+        return
+    store = {}
+    write(store, stored, narrow=True)
+    names = set(stored.arrays)
+    entries = max(row.entries, 1)
+    assert row.refused == ""
+    assert row.measures["bits"] == 8 * sum(x.nbytes for x in stored.arrays.values()) / entries
+    assert row.measures["narrow"] == 8 * sum(store[name].nbytes for name in names) / entries
+    assert row.measures["padding"] == len(stored.values) / entries
+    assert row.measures["limit"] >= 0
+
+
+def test_every_measure_of_every_kind_of_format():
+    made = sweep({"a": TENSOR}, ["CSR", "COO", BLOCKS, "dense, n_of_m(1, n=1, m=4)"], MEASURES, repeat=2)
+    *sound, refused = made.rows
+    for row in sound:
+        assert set(row.measures) == set(MEASURES)
+        assert row.entries == TENSOR.number_of_stored_values
+        assert all(value > 0 for value in row.measures.values())
+    assert "choose a larger n" in refused.refused
+    assert not refused.measures
+    assert {"processor", "numba", "threads", "seed", "rounds"} <= set(made.record)
+
+
+def test_measures_of_another_rank_are_left_out():
+    made = sweep([TENSOR, testing.power_law((5, 6, 7), 40)], ["COO"], ["ij,j->i", "ijk,jr,kr->ir", "slice:2"], repeat=1)
+    assert [set(row.measures) for row in made.rows] == [{"ij,j->i"}, {"ijk,jr,kr->ir", "slice:2"}]
+
+
+@pytest.mark.parametrize("measure", ["bit", 3, "slice:x", ""])
+def test_unknown_measures_are_refused(measure):
+    with pytest.raises(OptionError, match="is no measure"):
+        sweep(TENSOR, ["CSR"], [measure])
+
+
+def test_files_are_tensors_too(tmp_path):
+    for name in ("a.h5", "a.mtx", "a.tns.gz"):
+        write(tmp_path / name, TENSOR)
+    made = sweep([tmp_path / "a.h5", str(tmp_path / "a.mtx"), tmp_path / "a.tns.gz"], ["CSR"])
+    assert [row.tensor for row in made.rows] == ["a.h5", "a.mtx", "a.tns.gz"]
+    assert len({row.measures["bits"] for row in made.rows}) == 1
+
+
+def test_tables_of_others(tmp_path):
+    made = sweep({"a_b": TENSOR}, ["CSR", "dense, n_of_m(1, n=1, m=4)"], ["bits", "limit"])
+    text = made.to_csv(tmp_path / "a.csv")
+    assert (tmp_path / "a.csv").read_text() == text
+    with pytest.raises(FileExistsError):
+        made.to_csv(tmp_path / "a.csv")
+    rows = list(csv.DictReader(io.StringIO("".join(x for x in text.splitlines(True) if not x.startswith("#")))))
+    assert [float(rows[0][name]) for name in ("bits", "limit")] == list(made.rows[0].measures.values())
+    assert rows[1]["bits"] == ""
+    latex = made.to_latex()
+    assert r"a\_b & CSR &" in latex
+    assert r"n\_of\_m(1, n=1, m=4) & 292 & -- & -- \\" in latex.replace(str(made.rows[0].entries), "292")
+    assert "CSR" in str(made)
+    assert "<td>CSR</td>" in made._repr_html_()
+    pytest.importorskip("pandas")
+    frame = made.to_pandas()
+    assert frame["bits"][0] == made.rows[0].measures["bits"]
+    assert np.isnan(frame["bits"][1])
+    assert frame.attrs["seed"] == 0
+
+
+def test_the_picture_joins_the_best():
+    made = sweep(TENSOR, ["CSR", "COO", "DCSR", BLOCKS], ["bits", "narrow", "padding"])
+    picture = ElementTree.fromstring(made.pareto("bits", "padding"))
+    texts = [x.text for x in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"CSR", "COO", "DCSR", BLOCKS[:57]} <= {text[:57] for text in texts}
+    assert "bits (logarithmic)" in texts
+    circles = list(picture.iter("{http://www.w3.org/2000/svg}circle"))
+    best = [row.measures for row in made.rows]
+    beaten = [any(o["bits"] <= m["bits"] and o["padding"] <= m["padding"] and o != m for o in best) for m in best]
+    assert [x.get("class") for x in circles] == ["rest" if x else "ink" for x in beaten]
+    for wrong in (("bits", "x"), ("bits", "narrow", "b")):
+        with pytest.raises(OptionError):
+            made.pareto(*wrong)
+
+
+def test_the_command(tmp_path, capsys):
+    write(tmp_path / "a.h5", TENSOR)
+    words = ["sweep", str(tmp_path / "a.h5"), "--format", "CSR", "--format", BLOCKS, "--repeat", "1"]
+    assert main([*words, "--csv", str(tmp_path / "a.csv"), "--picture", str(tmp_path / "a.svg")]) == 0
+    assert BLOCKS in capsys.readouterr().out
+    assert (tmp_path / "a.csv").read_text().startswith("# processor")
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
+    assert main([*words, "--measure", "bits", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [row["format"] for row in told["rows"]] == ["CSR", BLOCKS]
+    assert main([*words, "--measure", "bit"]) == 2
+
+
+def test_generators_are_made_again_by_their_seed():
+    for make in (
+        lambda seed: testing.rmat(6, 200, seed), lambda seed: testing.stencil(4, 2, seed),
+        lambda seed: testing.n_of_m(6, 16, seed=seed), lambda seed: testing.power_law((9, 8, 7), 60, seed),
+        lambda seed: testing.uniform((9, 8), 30, seed),
+    ):  # fmt: skip
+        assert make(3).equals(make(3))
+        assert not make(3).equals(make(4))
+    weights = testing.n_of_m(6, 16)
+    assert (np.add.reduceat(weights.to_dense() != 0, range(0, 16, 4), axis=1) == 2).all()
+    weights.convert("dense, n_of_m(1, n=2, m=4)")
+    with pytest.raises(FormatError):
+        weights.convert("dense, n_of_m(1, n=1, m=4)")
+    grid = testing.stencil(4, 2).to_dense() != 0
+    assert (grid == grid.T).all()
+    assert grid.sum(axis=1).max() == 9
