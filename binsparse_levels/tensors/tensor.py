@@ -720,8 +720,6 @@ class Tensor:
     def astype(self, dtype: npt.DTypeLike) -> Tensor:
         """The same tensor with values of another type, cast as numpy casts them. The other arrays are shared.
 
-        A structure is expanded where it would not mirror the cast values: 0 - 1 wraps in unsigned integers only.
-
         Parameters
         ----------
         dtype : a type of numpy.
@@ -748,10 +746,6 @@ class Tensor:
             values = repeat_one(one_value(tree.values).reshape(1).astype(dtype), len(tree.values))
         else:
             values = tree.values.astype(dtype)
-        if stored.structure is not None and tree.values.dtype.kind in "iu":
-            mirrored = STRUCTURES[stored.structure].mirrored
-            if not np.array_equal(mirrored(tree.values).astype(dtype), mirrored(values)):
-                return self.expand_structure().astype(dtype)
         fill = None if self.fill_value is None else self.fill_value.astype(values.dtype)
         return self._with(stored.format, tree.with_values(values, tree.iso), fill_value=fill)
 

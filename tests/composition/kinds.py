@@ -44,6 +44,7 @@ class EllColumns(Level):
     kind: ClassVar[str] = "ell_columns"
     max_rank: ClassVar[int] = 1
     ordered: ClassVar[bool] = False
+    monotone: ClassVar[bool] = False
     gaps: ClassVar[bool] = True
     refuses: ClassVar[bool] = True
 

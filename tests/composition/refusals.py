@@ -88,6 +88,11 @@ REFUSALS = (
         "a map that groups them", mapped,
     ),
     Refusal(
+        "astype", "`astype` of a structure", bl.FormatError, "does not survive a cast|needs complex values",
+        "a type whose numbers have other mirror images", "`expand_structure` before",
+        lambda model, tensor: model.structure is not None,
+    ),
+    Refusal(
         "convert with_map", "`convert(format, map=…)`, `with_map`", bl.FormatError, "with a map has none|no structure",
         "a map and a structure", "`expand_structure` before", lambda model, tensor: model.structure is not None,
     ),
@@ -129,7 +134,8 @@ REFUSALS = (
     ),
     Refusal(
         "scipy graphblas torch table pydata gcxs", "`to_*` of a library", bl.FormatError,
-        "values: |has no|lacks this type|holds no", "a type of values that the library has not", "`astype` before",
+        "values: |has no|lacks this type|holds no|give numbers, and coordinates",
+        "a type of values that the library has not", "`astype` before",
     ),
     Refusal(
         "other_system", "`write` into a file of another system", (bl.FormatError, bl.ArrayError, bl.OptionError), "",

@@ -69,7 +69,8 @@ def way(*names, drops="", pads=False):
 
 # Public names that take no tensor and give none.
 WITHOUT = {
-    "ALIASES", "Advice", "Band", "Bitmap", "Bits", "Dense", "Format", "Hashed", "IndexMap", "Level", "Limits", "NOfM",
+    "ALIASES", "Advice", "Band", "Bitmap", "Bits", "Dense", "Format", "Hashed", "IndexMap", "Level",
+    "LevelStatistics", "Limits", "NOfM",
     "Problem", "Run", "SYNONYMS", "Sparse", "Statistics", "get_threads", "list_plugins", "load_plugins", "parse_format",
     "parse_map", "register_anndata", "set_threads",
     "command clean", "command completion", "command formats", "command warm-up",
@@ -190,10 +191,7 @@ def astype(tensor, model, draw, folder):
     dtype = np.dtype(draw(st.sampled_from([wide, model.dtype.str])))
     entries = {place: dtype.type(value) for place, value in model.entries.items()}
     fill = None if model.fill is None else dtype.type(model.fill)
-    structure = model.structure
-    if structure and model.dtype.kind in "iu" and entries != naive.mirror(entries, structure):
-        structure = None
-    return tensor.astype(dtype), replace(model, dtype=dtype, entries=entries, fill=fill, structure=structure)
+    return tensor.astype(dtype), replace(model, dtype=dtype, entries=entries, fill=fill)
 
 
 @way("Tensor.drop_fill", pads=True)
@@ -316,6 +314,12 @@ def report(tensor, model, draw, folder):
     assert made.faults == ()
     made.write(f"{folder}/report.html", overwrite=True)
     return
+
+
+@way("levels_of")
+def numbers_of_levels(tensor, model, draw, folder):
+    levels = [level.level for level in bl.levels_of(tensor)]
+    assert levels == list(tensor.stored.format.levels)
 
 
 @way("Tensor.draw")

@@ -693,7 +693,7 @@ def test_torch_and_back(torch, layout, batch, dense_dim):
         array = getattr(whole, f"to_sparse_{layout}")(dense_dim=dense_dim)
     else:
         array = getattr(whole, f"to_sparse_{layout}")((2, 4), dense_dim=dense_dim)
-    tensor = bl.from_torch(array)
+    tensor = bl.from_torch(array, copy=False)
     np.testing.assert_array_equal(tensor.to_dense(), dense)
     assert (tensor.map is not None) == layout.startswith("bs")
     stored = tensor.stored
