@@ -152,7 +152,8 @@ def refused(name, model, tensor, error):
     """The row of the table that a refusal has, or None."""
     for row in REFUSALS:
         names = row.ways == "any" or name in row.ways.split()
-        if names and isinstance(error, row.error) and re.search(row.says, str(error)) and row.when(model, tensor):
+        errors = isinstance(error, row.error) or type(error) is bl.BinsparseError  # a command prints its error
+        if names and errors and re.search(row.says, str(error)) and row.when(model, tensor):
             return row
     return None
 

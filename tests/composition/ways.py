@@ -279,7 +279,8 @@ def wrapped(tensor, model, draw, folder):
 
 
 @way(
-    "Tensor.shape", "Tensor.dtype", "Tensor.ndim", "Tensor.size", "Tensor.nbytes", "Tensor.format", "Tensor.fill_value",
+    "Tensor.shape", "Tensor.dtype", "Tensor.ndim", "Tensor.size", "Tensor.nbytes", "Tensor.format", "Tensor.notation",
+    "Tensor.fill_value",
     "Tensor.structure", "Tensor.attributes", "Tensor.descriptor_attributes", "Tensor.dims", "Tensor.labels",
     "Tensor.iso", "Tensor.number_of_stored_values", "Tensor.nnz", "Tensor.limits", "Tensor.check", "Tensor.unpack",
     "Tensor.to_dense", "Tensor.equals", "Tensor.__repr__", "Tensor._repr_html_", "Tensor.__eq__", "Tensor.__array__",
@@ -292,6 +293,7 @@ def told(tensor, model, draw, folder):
     assert tensor.number_of_stored_values == tensor.nnz == len(tensor.unpack()[1])
     assert isinstance(tensor.limits, bl.Limits)
     assert bl.parse_format(str(tensor.format)) == tensor.format
+    assert tensor.convert(tensor.notation).notation == tensor.notation
     assert str(model.dtype) in repr(tensor)
     assert tensor._repr_html_()
     assert tensor.equals(tensor)
