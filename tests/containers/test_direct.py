@@ -30,7 +30,7 @@ from binsparse_levels import (
 )
 from binsparse_levels import parallel as threads_module
 from binsparse_levels.arrays import one_piece
-from binsparse_levels.containers import direct, hdf5, hdf5_direct
+from binsparse_levels.containers import direct, hdf5, hdf5_direct, zarr_reading, zarr_writing
 from binsparse_levels.containers import zarr as zarr_container
 from binsparse_levels.containers.base import Storage
 from binsparse_levels.io import describe
@@ -104,7 +104,8 @@ def test_zarr_as_zarr_reads_and_writes_it(folder, length, dtype, compression, sh
     same(loaded(place, zarr_container), array)
     # The same store as zarr writes it: the same files, the same bytes but for the time in a gzip member.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(zarr_container, "chunks_of", lambda array: None)
+        for module in (zarr_reading, zarr_writing):
+            patch.setattr(module, "chunks_of", lambda array: None)
         stored(folder / "theirs.zarr", zarr_container, array, compression=compression, chunks=7, shards=shards,
                checksum=checksum)  # fmt: skip
         same(loaded(place, zarr_container), array)
@@ -507,7 +508,7 @@ def test_h5py_is_not_asked(tmp_path, monkeypatch, options):
 
 
 def test_hdf5_where_the_system_has_no_preadv(tmp_path, monkeypatch):
-    for module in (hdf5_direct, zarr_container):
+    for module in (hdf5_direct, zarr_reading):
         monkeypatch.setattr(module, "DIRECT", False)
     for name in ("a.h5", "a.zarr"):
         tensor = pack([np.arange(30)], np.arange(30.0), 100, "CVEC")

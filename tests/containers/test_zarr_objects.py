@@ -16,6 +16,7 @@ from zarr.storage import FsspecStore, ObjectStore
 import binsparse_levels as bl
 from binsparse_levels import ContainerError, IncompleteError, Limits
 from binsparse_levels.containers import zarr as zarr_container
+from binsparse_levels.containers.base import Storage
 from binsparse_levels.containers.objects.reading import Cache
 
 obstore = pytest.importorskip("obstore")
@@ -281,7 +282,7 @@ def test_any_part_of_any_array(data):
     shard = data.draw(st.none() | st.integers(1, 4))
     newer = data.draw(st.booleans())
     compression = data.draw(st.sampled_from(["none", "zstd", "gzip"]))
-    storage = zarr_container.Storage(compression, chunk, shard * chunk if shard and newer else None)
+    storage = Storage(compression, chunk, shard * chunk if shard and newer else None)
     store = memory()
     version = {} if newer else {"zarr_format": 2}
     with zarr_container.writing(store, None, False, Limits(), storage, **version) as writer:

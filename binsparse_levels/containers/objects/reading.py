@@ -76,7 +76,7 @@ class Objects:
     def __init__(self, store: Store, limits: Limits) -> None:
         self.store = store
         self.limits = limits
-        self.arrays: dict[str, ObjectArray] = {}
+        self.arrays: weakref.WeakValueDictionary[str, ObjectArray] = weakref.WeakValueDictionary()
         self._owner = next(_owners)
         weakref.finalize(self, CACHE.drop, self._owner)
 

@@ -1,0 +1,386 @@
+"""Read Zarr. The metadata of all arrays beside the header saves requests to far stores."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.abc.store import Store
+from zarr.core.sync import sync
+from zarr.storage import StorePath
+
+from ..arrays import Array, LazyArray, Parts, Size, lazy
+from ..errors import (
+    BinsparseError,
+    ContainerError,
+    IncompleteError,
+    LimitError,
+    PathMissingError,
+    Problem,
+    UnsafeError,
+)
+from ..formats.json import RESERVED, load_json
+from ..limits import DEFAULT_LIMITS, Limits
+from .base import Storage, asked_for, bounded_chunk, named_by, touching
+from .checksums import of_header
+from .direct import DIRECT, refuse_links
+from .objects.chunks import chunks_of
+from .objects.reading import ObjectArray, Objects
+from .objects.stores import Folder as Files
+from .objects.stores import Requests
+from .objects.stores import Store as ObjectStore
+from .zarr_stores import Far, Folder, is_near, opened
+
+ATTRIBUTE = "binsparse"
+ROOT = "zarr.json"  # the key of the metadata of a group
+ARRAYS = f"{RESERVED}arrays"  # the metadata of all arrays beside the header: one request opens a tensor
+BUILD = f"{RESERVED}build"  # the build that writes a group, or has written it
+COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
+CHUNK = 2**16  # items: a small slice reads little
+SMALL_CHUNK = 2**11  # items, in an object store: 50 values at scattered coordinates of 2.5 M take 1.3 MB, else 25
+SHARD = 2**20  # items: a large array makes few files
+NAMES = {"zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"}
+_METADATA = 2**26  # bytes of the metadata of a group
+_MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
+_AT_ONCE = 2**6  # requests to a web server
+
+# The codecs that may run; those of version 2 by their numcodecs names.
+_CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "blosc", "lz4", "crc32c", "shuffle"}
+_TEXTS = {"vlen-utf8"}  # in groups without a header, such as those of AnnData
+
+
+def objects_in(store: Store) -> ObjectStore:
+    """The objects of a store of zarr's."""
+    return Files(str(store.root)) if isinstance(store, Folder) and DIRECT else Requests(store)
+
+
+def _prefix(array: zarr.Array[Any]) -> str:
+    """The prefix of the keys of an array.
+
+    zarr leaves out the slash: in a zip file or in memory it takes keys of `indices_10` for keys of `indices_1`.
+    """
+    return f"{array.store_path.path}/".lstrip("/")
+
+
+def _has_all_chunks(array: zarr.Array[Any]) -> bool:
+    """Whether each chunk, or shard, of an array of one dimension is stored."""
+
+    (size,) = array.shards or array.chunks
+    wanted = [_prefix(array) + array.metadata.encode_chunk_key((k,)) for k in range(-(-array.size // size))]
+
+    async def there() -> bool:
+        if array.store.supports_listing:
+            return {key async for key in array.store.list_prefix(_prefix(array))}.issuperset(wanted)
+        for at in range(0, len(wanted), _AT_ONCE):
+            if not all(await asyncio.gather(*map(array.store.exists, wanted[at : at + _AT_ONCE]))):
+                return False
+        return True
+
+    return bool(sync(there()))
+
+
+class ZarrReader:
+    """A group that is open for reading. Unknown codecs are refused before any codec runs."""
+
+    def __init__(self, group: zarr.Group, limits: Limits, attributes: Mapping[str, Any] | None = None) -> None:
+        """attributes: those of the group, if they list the metadata of all arrays, and are to be believed."""
+        self._group = group
+        self._limits = limits
+        self._attributes = attributes
+        listed = {} if attributes is None else attributes[ARRAYS]
+        self._listed, self._sizes = listed.get("arrays", {}), listed.get("bytes", {})
+        self._arrays: dict[str, zarr.Array[Any]] = {}
+        self._objects = Objects(objects_in(group.store), limits)
+
+    @property
+    def group(self) -> zarr.Group:
+        """The group, for modules that read another layout."""
+        return self._group
+
+    def read_header(self) -> Any:
+        with touching(ATTRIBUTE):
+            attributes = self._strict_attributes() if self._attributes is None else self._attributes
+        if ATTRIBUTE not in attributes and BUILD in attributes:
+            raise IncompleteError(
+                Problem(str(self._group.store_path), "a build has begun here; end it, or begin again")
+            )
+        if ATTRIBUTE not in attributes:
+            with touching(self._group.path):
+                listed = members(self._group) if self._group.store.supports_listing else []
+                arrays = any(isinstance(node, zarr.Array) for _, node in listed)
+            if arrays:  # the header is written last
+                raise IncompleteError(Problem(str(self._group.store_path), "arrays without a header; write it again"))
+            raise ContainerError(Problem(self._group.path, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
+        header = attributes[ATTRIBUTE]
+        header = load_json(header if isinstance(header, str) else json.dumps(header), self._limits)
+        # The text of the specification does not say where the JSON lives: single and double are both in use.
+        if isinstance(header, dict) and ATTRIBUTE not in header and "version" in header and "format" in header:
+            return {ATTRIBUTE: header}
+        return header
+
+    def _strict_attributes(self) -> dict[str, Any]:
+        """The attributes, from the stored JSON. zarr itself accepts duplicate keys, and metadata of two versions."""
+        _refuse_two_versions(self._group, ".zgroup")
+        newer = self._group.metadata.zarr_format == 3
+        text = _stored(self._group.store_path, "zarr.json" if newer else ".zattrs")
+        return _attributes(text, newer, self._limits)
+
+    def array(self, name: str) -> LazyArray | None:
+        with touching(name):
+            listed = self._listed.get(name)
+            if listed is not None:
+                array: Any = zarr.Array.from_dict(self._group.store_path / name, listed)
+            else:
+                try:
+                    array = self._group[name]
+                except KeyError:
+                    return None
+        if not isinstance(array, zarr.Array):
+            raise ContainerError(Problem(name, "is no array"))
+        with touching(name):
+            allowed = _CODECS if ATTRIBUTE in self._group.attrs else _CODECS | _TEXTS
+            bad = sorted(_codec_names(array.metadata.to_dict()) - allowed)
+            if bad:
+                raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not allowed"))
+            if listed is None:
+                _refuse_two_versions(array, ".zarray")
+            if array.metadata.to_dict().get("storage_transformers"):
+                raise UnsafeError(Problem(name, "has storage transformers"))
+            self._arrays[name] = array
+            told = self._sizes.get(name)
+            nbytes: Size = told if isinstance(told, int) else functools.partial(_stored_size, array, name)
+            if (chunks := chunks_of(array)) is not None:
+                complete = bool(array.attrs.get(COMPLETE))
+                return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
+            parts = functools.cache(lambda: self._parts(array, name))
+
+            def read(start: int, stop: int) -> Array:
+                self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
+                return parts()(start, stop)
+
+            return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes, chunk=math.prod(array.chunks))
+
+    @property
+    def kind(self) -> str:
+        """The kind of file. Both versions are read alike."""
+        return "zarr2" if self._group.metadata.zarr_format == 2 else "zarr"
+
+    def storage(self, name: str) -> Storage:
+        """How an array is stored, as options for a writer. Precondition: `array` was called."""
+        array = self._arrays[name]
+        newer = array.metadata.zarr_format == 3
+        codecs: Sequence[Any] = array.compressors
+        names = {str(x.to_dict()["name"]) if newer else _version_2_name(x) for x in codecs}
+        known = [compression for compression in ("zstd", "gzip") if compression in names]
+        compression = known[0] if known else None if names - {"crc32c"} else "none"
+        chunks = asked_for(array.chunks[0], array.size, usual_chunk(array.store) if newer else SHARD)
+        shards = asked_for(array.shards[0], array.size, SHARD) if array.shards else None
+        return Storage(compression, chunks, shards, False if newer and "crc32c" not in names else None)
+
+    def _parts(self, array: zarr.Array[Any], name: str) -> Parts:
+        """A function that reads parts of an array, whose chunks are checked."""
+        with touching(name):
+            bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize, self._limits)
+            if array.nchunks > _MOST_CHUNKS:
+                raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MOST_CHUNKS}"))
+            if isinstance(array.store, Folder):
+                refuse_links(str(array.store.root), f"{array.path}/c")
+            if array.attrs.get(COMPLETE) and not _has_all_chunks(array):
+                raise IncompleteError(Problem(name, "chunks are missing"))
+
+        def read(start: int, stop: int) -> Array:
+            with touching(name):
+                return np.asarray(array[start:stop])
+
+        return read
+
+
+def _attributes(text: bytes | None, newer: bool, limits: Limits) -> dict[str, Any]:
+    """The attributes of a group, from its strict JSON: version 3 has them under a key.
+
+    Metadata may list all arrays of the store, so they have a larger limit.
+    """
+    found = {} if text is None else load_json(text, replace(limits, header_bytes=max(limits.header_bytes, _METADATA)))
+    return dict(found.get("attributes", {}) if newer else found)
+
+
+def _stored_size(array: zarr.Array[Any], name: str) -> int:
+    """The bytes that an array takes. Raises ContainerError."""
+    with touching(name):
+        return stored_sizes([array])[0]
+
+
+def stored_sizes(arrays: Iterable[zarr.Array[Any]]) -> list[int]:
+    """The bytes that arrays take, or at the most where they cannot be listed."""
+
+    async def size(array: zarr.Array[Any]) -> int:
+        listed = array.store.supports_listing
+        return await array.store.getsize_prefix(_prefix(array)) if listed else int(array.nbytes)
+
+    async def sizes() -> list[int]:
+        return list(await asyncio.gather(*map(size, arrays)))
+
+    return sync(sizes())
+
+
+def _stored(place: StorePath, key: str) -> bytes | None:
+    """The value of a key at a place, or None. A folder is read without zarr, which takes 0.3 ms a key."""
+    if not isinstance(place.store, Folder):
+        buffer = sync((place / key).get())
+        return None if buffer is None else buffer.to_bytes()
+    root, path = str(place.store.root), f"{place.path}/{key}".lstrip("/")
+    refuse_links(root, path)
+    try:
+        with open(os.path.join(root, path), "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def _refuse_two_versions(node: zarr.Group | zarr.Array[Any], older: str) -> None:
+    """Raise ContainerError for a node with metadata of both versions, of which programs take one or the other."""
+    if _stored(node.store_path, older if node.metadata.zarr_format == 3 else "zarr.json") is not None:
+        raise ContainerError(Problem(str(node.store_path), "has metadata of two versions of Zarr"))
+
+
+def _codec_names(metadata: Mapping[str, Any]) -> set[str]:
+    if metadata.get("zarr_format") == 2:
+        version_2 = [metadata.get("compressor"), *(metadata.get("filters") or ())]
+        return {_version_2_name(codec) for codec in version_2 if codec is not None}
+    names: set[str] = set()
+    todo = list(metadata.get("codecs", ()))
+    while todo:
+        codec = todo.pop()
+        names.add(codec["name"])
+        settings = codec.get("configuration") or {}
+        todo += [*settings.get("codecs", ()), *settings.get("index_codecs", ())]
+    return names
+
+
+def _version_2_name(codec: Any) -> str:
+    return str(codec["id"] if isinstance(codec, Mapping) else codec.codec_id)
+
+
+def usual_chunk(store: Store) -> int:
+    return CHUNK if is_near(store) else SMALL_CHUNK
+
+
+@contextlib.contextmanager
+def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader]:
+    """Open a group of a store: a path, a URL, a zip file, any store of zarr's, or an open group."""
+    check_place(path)
+    with opened(path) as store:
+        with touching(str(path)):
+            reader = _known(store, group, limits)
+            try:
+                reader = reader or ZarrReader(
+                    zarr.open_group(store, path=group or "", mode="r", use_consolidated=False), limits
+                )
+            except (FileNotFoundError, KeyError):
+                raise PathMissingError(Problem(f"{path}:{group or ''}", "no such group")) from None
+        yield reader
+
+
+def _known(store: Any, group: str | None, limits: Limits) -> ZarrReader | None:
+    """The tensor in an object store, if its header lists the metadata of all arrays: then one or two requests suffice.
+
+    Nearer stores are cheap to ask, and give the metadata of the arrays themselves.
+    """
+    if not isinstance(store, Far) or (head := _head(store, group)) is None:
+        return None
+    text, version = head
+    attributes = _attributes(text, version == 3, limits)
+    header = attributes.get(ATTRIBUTE)
+    match attributes.get(ARRAYS):
+        # Another program that replaced the header did not know of the list.
+        case {"header": sum, "arrays": dict(), "bytes": dict()} if isinstance(header, dict) and sum == of_header(
+            header
+        ):
+            metadata = {"zarr_format": version, "attributes": attributes}
+            place = store / group if group else store
+            return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
+    return None
+
+
+def _head(store: Any, group: str | None) -> tuple[bytes, int] | None:
+    """The stored JSON with the attributes of a group, and the version of Zarr; None for a group without attributes."""
+    heads: dict[str | None, tuple[bytes, int] | None] = store.heads if isinstance(store, Far) else {}
+    if group not in heads:
+        place = store if isinstance(store, StorePath) else StorePath(store)
+        place = place / group if group else place
+        texts = ((_stored(place, key), version) for key, version in (("zarr.json", 3), (".zattrs", 2)))
+        heads[group] = next(((text, version) for text, version in texts if text is not None), None)
+    return heads[group]
+
+
+def check_place(path: Any) -> None:
+    if not isinstance(path, str | Store | StorePath | zarr.Group):
+        raise TypeError(f"expected a path, a store or a group of zarr's, got {type(path).__name__}")
+
+
+def marks(path: Any, group: str | None) -> set[str]:
+    """The names of the attributes of a group; none for a group that is missing, damaged, or has a header."""
+    with opened(path) as store, contextlib.suppress(BinsparseError), touching(str(path)):
+        text, version = _head(store, group) or (None, 3)
+        found = _attributes(text, version == 3, DEFAULT_LIMITS)
+        return set() if ATTRIBUTE in found else set(found)
+    return set()
+
+
+def others(path: str) -> set[str]:
+    """The names of what lies in a folder or zip file beside a tensor at its root. Raises ContainerError."""
+    with opened(path) as store, touching(path):
+        if isinstance(store, Folder):
+            names = set(os.listdir(path))
+        else:
+            names = {name.partition("/")[0] for name in store._zf.namelist()}
+        root = zarr.open_group(store, mode="r", use_consolidated=False) if NAMES & names else None
+        attributes = {} if root is None else root.attrs.asdict()
+        reader = ZarrReader(root, DEFAULT_LIMITS) if root is not None and ATTRIBUTE in attributes else None
+        arrays = [] if reader is None else [name for name, x in members(reader.group) if isinstance(x, zarr.Array)]
+        ours = set() if reader is None else named_by(reader.read_header, arrays)
+    return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, BUILD}
+
+
+def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group], bool]] = ()) -> list[str]:
+    """The groups of a store that have a header, or that one of `claims` accepts. The root is an empty string."""
+    with opened(path) as store, touching(str(path)):
+        root = zarr.open_group(store, mode="r", use_consolidated=False)
+        if not root.store.supports_listing:
+            raise ContainerError(Problem(str(path), "a web server lists no groups; name one, as in URL:GROUP"))
+        groups = [("", root)]
+        for path, group in groups:  # it grows
+            inner = [(f"{path}/{name}".lstrip("/"), x) for name, x in members(group) if isinstance(x, zarr.Group)]
+            groups += inner
+        return sorted(
+            name for name, group in groups if ATTRIBUTE in group.attrs or any(claim(group) for claim in claims)
+        )
+
+
+def members(group: zarr.Group) -> list[tuple[str, Any]]:
+    """The groups and arrays in a group, by name; not what is neither.
+
+    zarr's own listing warns of the latter, and leaves tasks behind when one of many fails.
+    """
+
+    async def found() -> list[Any]:
+        names = [name async for name in group.store.list_dir(group.path)]
+        names = [name for name in names if name not in NAMES]
+        nodes = await asyncio.gather(*map(group._async_group.getitem, names), return_exceptions=True)
+        return list(zip(names, nodes, strict=True))
+
+    nodes = sync(found())
+    for _, node in nodes:
+        if isinstance(node, BaseException) and not isinstance(node, KeyError):
+            raise node
+    wrapped = {zarr.AsyncGroup: zarr.Group, zarr.AsyncArray: zarr.Array}
+    return [(name, wrapped[type(node)](node)) for name, node in nodes if type(node) in wrapped]
