@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeVar
 
+_LONGEST = 900  # characters of what one problem says
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -27,6 +29,8 @@ class Problem:
 
     def __str__(self) -> str:
         text = f"{self.path}: {self.message}" if self.path else self.message
+        if len(text) > _LONGEST:  # the place stands at the beginning, the remedy at the end
+            text = f"{text[: _LONGEST * 2 // 3]} … {text[-_LONGEST // 3 :]}"
         if text.isprintable():
             return text
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)  # a terminal obeys control characters

@@ -24,7 +24,12 @@ def as_integer(given: Any) -> int | None:
 
 
 def as_integers(given: Iterable[Any]) -> tuple[Any, ...]:
-    """The items, with integers as Python integers. Other items are unchanged, for the caller to report."""
+    """The items, with integers as Python integers. Other items are unchanged, for the caller to report.
+
+    Raises TypeError for what is no sequence of items, and for bytes, whose items would be taken for integers.
+    """
+    if isinstance(given, bytes | bytearray | memoryview):
+        raise TypeError(f"expected integers, got {type(given).__name__}")
     return tuple(item if (number := as_integer(item)) is None else number for item in given)
 
 

@@ -32,3 +32,9 @@ def read_leniently(path):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             return read(path, lenient=True), [str(warning.message) for warning in told]
+
+
+def names_of(tensor):
+    """The names of rows and columns, a list each; empty where there are none."""
+    labels = [tensor.labels(dim) for dim in tensor.dims or ()]
+    return [[] if x is None else x.tolist() for x in labels] or [[]] * tensor.ndim

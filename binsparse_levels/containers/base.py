@@ -206,7 +206,9 @@ def touching(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         refuse_memory(error, name)
-        raise ContainerError(Problem(name, f"cannot be read or written: {error}")) from error
+        said = str(error).partition("\n\n")[0]  # behind it, a library may print its own objects
+        remedy = "; check the address, the rights and the connection" if "://" in name else ""
+        raise ContainerError(Problem(name, f"cannot be read or written: {said:.600}{remedy}")) from error
 
 
 def bounded_chunk(name: str, chunk: int, length: int, itemsize: int, limits: Limits) -> None:

@@ -184,6 +184,8 @@ FAMILIES: dict[str, Callable[[int], Format]] = {
     "CSF": lambda rank: Format((listing(1),) * rank),
 }
 
+_PLUG_IN = "a kind of a plug-in needs the package that has it"
+
 FormatLike: TypeAlias = "Format | str | Mapping[str, Any]"
 
 
@@ -295,9 +297,8 @@ def _parse_level(text: str) -> Level:
         known = [*LEVELS, *ALIASES, *SYNONYMS, *FAMILIES]
         close = difflib.get_close_matches(kind.lower(), [*map(str.lower, known)], 1)
         hint = f"; did you mean {next(k for k in known if k.lower() == close[0])}?" if close else ""
-        raise FormatError(
-            f"{kind!r} is no level kind ({', '.join(LEVELS)}) and no format alone ({', '.join(ALIASES)}){hint}"
-        )
+        what = f"{kind!r:.60} is no level kind ({', '.join(LEVELS)}) and no format alone ({', '.join(ALIASES)})"
+        raise FormatError(f"{what}{hint}; {_PLUG_IN}")
     settings: dict[str, Any] = {}
     for place, item in enumerate(inner.split(",") if inner is not None and inner.strip() else []):
         name, equals, value = item.rpartition("=")

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BinsparseError, FormatError, LimitError, Problem, raise_if, within_memory
+from ..errors import BinsparseError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from ..levels.base import Array
 from ..limits import INT64_MAX, as_integer, as_integers
 from . import digits
@@ -454,7 +454,7 @@ def parse_map(map: MapLike, shape: Sequence[int]) -> IndexMap:
             raise FormatError(Problem("map", f"expected one for the shape {sizes}, got one for {map.shape}"))
         return map
     if not isinstance(map, str):
-        raise TypeError(f"a map is an IndexMap or its notation, got {type(map).__name__}")
+        raise OptionError(f"a map is an IndexMap or its notation, got {type(map).__name__}; write '0/2, 0%2'")
     try:
         groups = [_parse_group(item, sizes) for item in map.split(",")] if map.strip() else []
         return IndexMap(sizes, tuple(groups))
@@ -486,7 +486,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
     except TypeError:
         sizes = (None,)
     if not all(type(size) is int for size in sizes):
-        raise TypeError(f"a shape is a sequence of integers, got {shape!r:.60}")
+        raise OptionError(f"a shape is a sequence of integers, got {shape!r:.60}; give an integer for each dimension")
     what = "{} is not in 0 … 2**63 - 1"
     bad = [(k, size) for k, size in enumerate(sizes) if not 0 <= size <= INT64_MAX]
     raise_if(FormatError, [Problem(f"shape[{k}]", what.format(size)) for k, size in bad] if bad else ())

@@ -218,7 +218,7 @@ def storage_of(location: Location, limits: Limits) -> _Stored:
     """How the tensor at a location is stored; nothing for a file of another system."""
     if location.kind.tensors:
         return _Stored()
-    with location.module.reading(location.handle, location.group, limits) as reader:
+    with location.kind.part("reading")(location.handle, location.group, limits) as reader:
         loading = Loading(reader, limits, False)
         storages = {}
         if hasattr(reader, "storage"):
@@ -250,5 +250,5 @@ def _extend(
         return sealed(header, sums)
 
     made = now_sealed if checksum else lambda: header
-    extend = getattr(location.module, "extend", None)
+    extend = location.kind.part("extend")
     return extend is not None and bool(extend(location.path, location.group, made, pieces, limits))

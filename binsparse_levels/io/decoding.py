@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,25 +34,23 @@ from ..tensors.validation import checked_format
 _AT_ONCE = 2**20  # items of which the checksum is computed at once
 
 
-class Found(Protocol):
-    """A tensor in an open file of another system: its arrays by stored name, and the user's JSON.
+class FileTensor(NamedTuple):
+    """A tensor in an open file of another system, with lazy arrays by stored name.
 
-    Values without a dimension are one value for all entries.
+    Values without a dimension are one value for all entries. names: of the arrays in the file, for errors. labels:
+    read when they are asked for.
     """
 
-    @property
-    def format(self) -> FormatLike: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def arrays(self) -> Mapping[str, Sliceable]: ...
-    @property
-    def values(self) -> Any: ...
-    @property
-    def attributes(self) -> Mapping[str, Any]: ...
+    format: FormatLike
+    shape: tuple[int, ...]
+    arrays: Mapping[str, Any]
+    values: Any
+    attributes: Mapping[str, Any] = {}
+    names: Mapping[str, str] = {}
+    labels: Labels | None = None
 
 
-def lazy_tensor(found: Found, keep: object = None, limits: Limits = DEFAULT_LIMITS) -> Tensor:
+def lazy_tensor(found: FileTensor, keep: object = None, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     """The tensor, whose arrays are read where they are sliced. keep: an object that lives as long as its arrays.
 
     Raises ArrayError for lengths that do not fit, FormatError.
@@ -63,7 +61,11 @@ def lazy_tensor(found: Found, keep: object = None, limits: Limits = DEFAULT_LIMI
     if iso:
         values = np.asarray(values).reshape(1)
     values = lazy(len(values), values.dtype, partial(_values, values), keep=keep)
-    return _lazy_tensor(format, shape, arrays, values, iso, Metadata(attributes=dict(found.attributes)), limits)
+    beside: Any
+    for beside in () if found.labels is None else found.labels.arrays().values():
+        beside.keep = keep
+    metadata = Metadata(attributes=dict(found.attributes), labels=found.labels)
+    return _lazy_tensor(format, shape, arrays, values, iso, metadata, limits)
 
 
 def _lazy_tensor(
@@ -89,7 +91,7 @@ def _lazy_tensor(
     return Tensor._of(stored if map is None else Mapped(stored, map), metadata)
 
 
-def described(found: Found) -> tuple[Descriptor, dict[str, ArrayInfo]]:
+def described(found: FileTensor) -> tuple[Descriptor, dict[str, ArrayInfo]]:
     """The descriptor that Binsparse would have for the tensor, and the metadata of its arrays. No array is read."""
     tensor = lazy_tensor(found)
     stored = {**found.arrays, "values": found.values}

@@ -18,6 +18,8 @@ from ..containers.direct import open_zip
 from ..containers.replacing import real_path
 from ..errors import BinsparseError, ContainerError, OptionError, PathMissingError, Problem
 
+PLUG_IN = "; a plug-in may know it: install the package that has it"
+
 # What users name: a path, PATH:GROUP, a URL, a store of zarr's, an open group of h5py's or zarr's, a mapping.
 Place: TypeAlias = Any
 
@@ -32,12 +34,11 @@ class Kind(NamedTuple):
     options: fixed options of the module's `writing` or `write`.
     reads, writes: names of the options that the module's `read` and `write` take.
     named: a file holds several tensors by name, and a path names one of them behind the colon.
-    tensors: the module reads and writes tensors (`read`, `write`), not headers and arrays (`reading`, `writing`).
+    tensors: the module reads and writes tensors, not headers and arrays; see `part`.
     signature: the first bytes of a file, or a tuple of alternatives.
     folder, zip: names of files in a folder, or of members of a zip file, by which it is recognised.
-    group: names of attributes or members of an HDF5 group, by which it is recognised. The module's `claims(group)`
-        tells `list_tensors` for certain.
-    zarr_group: names of attributes of a Zarr group without a header, by which it is recognised. `claims` as above.
+    group: names of attributes or members of an HDF5 group, by which it is recognised.
+    zarr_group: names of attributes of a Zarr group without a header, by which it is recognised.
     inner: the field, `group` or `zarr_group`, by which groups of such a file are recognised as of another kind.
     objects: the class of open objects, as "module:class".
     remote: the module opens URLs. It overwrites an open store in place.
@@ -60,6 +61,25 @@ class Kind(NamedTuple):
     objects: str = ""
     remote: bool = False
     in_memory: bool = False
+
+    def part(self, name: str) -> Any:
+        """A function of the module, or None where the module has none of this name in its `__all__`, if it has one.
+
+        A container has reading(file, group, limits) and writing(path, group, overwrite, limits, storage, **options),
+        blocks in which there is a Reader or a Writer. Another system's file has read(file, limits=…, **reads), and may
+        have looking(file, limits=…, **reads), a block in which there is a FileTensor, and write(path, tensor,
+        overwrite=…, **writes). Each may have
+
+        - opened(file): a block in which the file is open, and what all other parts are given
+        - list_groups(file, limits, claims): the groups that hold tensors
+        - marks(file, group): the names of attributes and members of a group, for `group` and `zarr_group`
+        - claims(group): whether a group with such a mark holds a tensor of this kind
+        - others(path): what else a container holds, which `write` does not replace
+        - extend(path, …): what `append` calls, where a container can grow in place
+        - read_all(file, check=…, limits=…), write_all(path, tensors, …): all tensors by name, of a `named` kind
+        """
+        module = importlib.import_module(self.module, __package__.rpartition(".")[0])
+        return getattr(module, name, None) if name in getattr(module, "__all__", (name,)) else None
 
     def marks(self) -> list[object]:
         """Everything by which a file is recognised, which no other kind may have."""
@@ -134,10 +154,6 @@ def register_kind(name: str, kind: Kind) -> None:
     KINDS[name] = kind
 
 
-def module_of(kind: Kind) -> Any:
-    return importlib.import_module(kind.module, __package__.rpartition(".")[0])
-
-
 @dataclass(frozen=True)
 class Location:
     """Where a tensor is, or is to be written.
@@ -155,17 +171,24 @@ class Location:
     def kind(self) -> Kind:
         return KINDS[self.name]
 
-    @property
-    def module(self) -> Any:
-        return module_of(self.kind)
-
     def within(self, group: str | None) -> Location:
         """A group of this file, which may be of another kind by the marks that it has."""
         name, inner = self.name, self.kind.inner
         if inner:
-            there = self.module.marks(self.handle, group)
+            there = self._marks(group)
             name = next((other for other, kind in KINDS.items() if there.intersection(getattr(kind, inner))), name)
         return replace(self, group=group, name=name)
+
+    def _marks(self, group: str | None) -> set[str]:
+        """The marks of a group; of an array, those of the group that it is in."""
+        marks = self.kind.part("marks")
+        try:
+            found: set[str] = marks(self.handle, group)
+        except ContainerError:
+            if not group:
+                raise
+            found = marks(self.handle, group.rpartition("/")[0] or None)
+        return found
 
     def options(self, given: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
         """The options that are not None, with the group or the object's name from the path. Raises OptionError for one
@@ -202,17 +225,17 @@ def resolved(place: Place, *, whole: bool = False) -> Iterator[Location]:
     path, group = split_place(place)
     with contextlib.ExitStack() as stack:
         names, file = _fitting(path, stack)
-        module = module_of(KINDS[names[-1]])
-        handle = stack.enter_context(module.opened(file)) if hasattr(module, "opened") else path
-        name = next((name for name in names[:-1] if module_of(KINDS[name]).claims(handle)), names[-1])
+        opened = KINDS[names[-1]].part("opened")
+        handle = path if opened is None else stack.enter_context(opened(file))
+        name = next((name for name in names[:-1] if KINDS[name].part("claims")(handle)), names[-1])
         location = Location(path, group, name, handle)
         yield location if whole else location.within(group)
 
 
 def claims_of_groups(inner: str) -> list[Callable[[Any], bool]]:
     """What tells of a group whether it is of one of the kinds that groups are recognised as. inner: as of Kind."""
-    modules = [module_of(kind) for kind in KINDS.values() if getattr(kind, inner)]
-    return [module.claims for module in modules if hasattr(module, "claims")]
+    claims = (kind.part("claims") for kind in KINDS.values() if getattr(kind, inner))
+    return [claim for claim in claims if claim is not None]
 
 
 def target_at(place: Place, name: str | None) -> Location:
@@ -223,7 +246,7 @@ def target_at(place: Place, name: str | None) -> Location:
         return place
     path, group = split_place(place)
     if name is not None and (not isinstance(name, str) or name not in KINDS):
-        raise OptionError(Problem("kind", f"unknown kind {name!r:.40}; known are {', '.join(KINDS)}"))
+        raise OptionError(Problem("kind", f"unknown kind {name!r:.40}; known are {', '.join(KINDS)}{PLUG_IN}"))
     if not isinstance(path, str):
         usual = _of_object(path)[-1]
         if name is not None and KINDS[name].module != KINDS[usual].module:
@@ -232,7 +255,7 @@ def target_at(place: Place, name: str | None) -> Location:
     name = name or (_of_parent(path) if group else None) or _by_suffix(path)
     if name is None:
         suffixes = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)
-        raise ContainerError(Problem(path, f"unknown suffix; known are {suffixes}; or pass kind="))
+        raise ContainerError(Problem(path, f"unknown suffix; known are {suffixes}; or pass kind={PLUG_IN}"))
     if not is_url(path) and not os.path.isdir(folder := os.path.dirname(real_path(path))):
         raise PathMissingError(Problem(folder, "no such folder; make it first"))
     return Location(path, group, name, path)
@@ -273,6 +296,10 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
     if not isinstance(path, str):
         return _of_object(path), path
     if is_url(path):
+        usual = _by_suffix(path.partition("?")[0])
+        if usual is not None and not KINDS[usual].remote:
+            what = f"a file of the kind {usual} is read from a local disk; download it, or convert it to .zarr"
+            raise ContainerError(Problem(path, what))
         return [_remote()], path
     if os.path.isdir(path):
         return _marked(path, "folder", os.listdir(path)), path
@@ -282,9 +309,11 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
         return _marked(path, "zip", archive.namelist()), archive
     names = [name for name, kind in KINDS.items() if head.startswith(kind.signature)]
     if not names and (name := _by_suffix(path)):
+        if KINDS[name].group and not head.startswith(_HDF5):
+            raise ContainerError(Problem(path, "is no HDF5 file, or not a whole one; fetch or write it again"))
         names = [name]
     if not names:
-        raise ContainerError(Problem(path, "neither its content nor its suffix is known; a plug-in may know it"))
+        raise ContainerError(Problem(path, f"neither its content nor its suffix is known{PLUG_IN}"))
     return names, path
 
 

@@ -7,8 +7,8 @@ import os
 import warnings
 import weakref
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ..arrays import LazyArray
 from ..containers.base import ArrayInfo, Reader, is_url
@@ -16,15 +16,33 @@ from ..containers.replacing import same_folder
 from ..engine.emission import Duplicates
 from ..engine.parts import check_in_parts
 from ..engine.tree import Tree
-from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memory
+from ..errors import (
+    ArrayError,
+    BinsparseError,
+    ContainerError,
+    DialectWarning,
+    IncompleteError,
+    Problem,
+    raise_if,
+    within_memory,
+)
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.origin import Origin
 from ..tensors.tensor import Check, Tensor
-from .decoding import Found, Loading, described, lazy_tensor
-from .kinds import Location, Place, claims_of_groups, refuse, resolved
+from .decoding import FileTensor, Loading, described, lazy_tensor
+from .kinds import Location, Place, claims_of_groups, name_of, refuse, resolved, split_place
 
 _AT_ONCE = 2**20  # items that are checked at once
+_SHOWN = 8  # names in an error
+
+
+@runtime_checkable
+class Grouped(Protocol):
+    """A reader of a container with groups."""
+
+    @property
+    def group(self) -> Any: ...
 
 
 @within_memory
@@ -59,11 +77,11 @@ def read(
     >>> bl.read(store).to_dense()[2].tolist()
     [2.0, 0.0, 0.0, 0.0]
     """
-    with resolved(path) as location:
+    with _place(path, limits) as location:
         if location.kind.tensors:
             given = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
             given |= {"check": check if check != "full" else None}
-            tensor: Tensor = location.module.read(
+            tensor: Tensor = location.kind.part("read")(
                 location.handle, limits=limits, **location.options(given, location.kind.reads)
             )
             return tensor
@@ -107,13 +125,14 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     np.float64(2.0)
     """
     with contextlib.ExitStack() as stack:
-        location = stack.enter_context(resolved(path))
-        if location.kind.tensors and not hasattr(location.module, "looking"):
+        location = stack.enter_context(_place(path, limits))
+        if location.kind.tensors and location.kind.part("looking") is None:
             return read(location, limits=limits)
         keep: Any  # what all arrays refer to: the file is closed after it
         if location.kind.tensors:
-            keep = _Keep()
-            tensor = lazy_tensor(stack.enter_context(_looking(location, limits)), keep, limits)
+            found = stack.enter_context(_looking(location, limits))
+            keep = _Keep((str(found.format), found.shape, found.values.shape))
+            tensor = lazy_tensor(found, keep, limits)
         else:
             unreplaced = stack.enter_context(same_folder(location.path))
             keep = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
@@ -157,19 +176,57 @@ def _origin(location: Location, keep: Any) -> Origin | None:
 
 
 class _Keep:
-    """An object that a weak reference can name."""
+    """An object that a weak reference can name. descriptor: what is known of the tensor from metadata."""
+
+    def __init__(self, descriptor: Any) -> None:
+        self.descriptor = descriptor
 
 
-def _looking(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Found]:
+def _looking(location: Location, limits: Limits) -> contextlib.AbstractContextManager[FileTensor]:
     """Open a tensor in another system's file; the file stays open within the block."""
     given = location.options({}, location.kind.reads)
-    found: contextlib.AbstractContextManager[Found] = location.module.looking(location.handle, limits=limits, **given)
-    return found
+    looking: Callable[..., contextlib.AbstractContextManager[FileTensor]] = location.kind.part("looking")
+    return looking(location.handle, limits=limits, **given)
 
 
 def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Reader]:
-    reader: contextlib.AbstractContextManager[Reader] = location.module.reading(location.handle, location.group, limits)
-    return reader
+    reading: Callable[..., contextlib.AbstractContextManager[Reader]] = location.kind.part("reading")
+    return reading(location.handle, location.group, limits)
+
+
+@contextlib.contextmanager
+def _place(path: Place, limits: Limits) -> Iterator[Location]:
+    """The location of a tensor. Where there is none, the error of the block names those elsewhere in the file."""
+    with resolved(path) as location:
+        try:
+            yield location
+        except (ContainerError, IncompleteError) as error:
+            if location.kind.tensors or is_url(location.path) or isinstance(path, Location):
+                raise
+            there = _elsewhere(path, location.group, limits)
+            if not there:
+                raise
+            what = error.problems[0].message.partition(";")[0]
+            raise type(error)(Problem(name_of(path), f"{what}; this file has {there}")) from None
+
+
+def _elsewhere(path: Place, group: str | None, limits: Limits) -> str:
+    """What a file without a tensor at this group has; empty where the group has one, or nothing is known."""
+    whole = split_place(path)[0]
+    try:
+        names = list_tensors(whole, limits=limits)
+        with resolved(whole, whole=True) as file, _reading(file, limits) as reader:
+            members = sorted(reader.group.keys()) if isinstance(reader, Grouped) else []
+    except BinsparseError:
+        return ""
+    if names:
+        return "" if (group or "/") in names else f"{_listed(names)}; open PATH:NAME"
+    remedy = "open_dataset reads Datasets of xarray; after an interrupted write, write to another path"
+    return f"{_listed(members)}, without a header of Binsparse; {remedy}" if members else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"{name:.60}" for name in names[:_SHOWN]) + (f" … ({len(names)})" if len(names) > _SHOWN else "")
 
 
 @within_memory
@@ -192,7 +249,7 @@ def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIM
     """
     with resolved(path, whole=True) as file:
         if file.kind.named:
-            tensors: dict[str | None, Tensor] = file.module.read_all(file.handle, check=check, limits=limits)
+            tensors: dict[str | None, Tensor] = file.kind.part("read_all")(file.handle, check=check, limits=limits)
             return tensors
         groups = [None if name == "/" else name for name in list_tensors(file, limits=limits)]
         return {group: read(file.within(group), check=check, limits=limits) for group in groups}
@@ -234,8 +291,8 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
     >>> describe(store).descriptor.shape
     (3, 4)
     """
-    with resolved(path) as location:
-        if hasattr(location.module, "looking"):
+    with _place(path, limits) as location:
+        if location.kind.part("looking") is not None:
             refuse(location.path, lenient=lenient or None)
             with _looking(location, limits) as found:
                 return Description(*described(found))
@@ -268,9 +325,9 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     ['/']
     """
     with resolved(path, whole=True) as file:
-        if hasattr(file.module, "list_groups"):
+        if (list_groups := file.kind.part("list_groups")) is not None:
             claims = {"claims": claims_of_groups(file.kind.inner)} if file.kind.inner else {}
-            return [name or "/" for name in file.module.list_groups(file.handle, limits, **claims)]
+            return [name or "/" for name in list_groups(file.handle, limits, **claims)]
         if not file.kind.tensors:
             with _reading(file, limits) as reader:
                 reader.read_header()

@@ -89,10 +89,11 @@ def write(
     else:
         storage.refuse("this kind of file", but=target.kind.writes)
         options |= {"chunks": chunks} if chunks is not None else {}
-    if not hasattr(target.module, "write"):
+    write_to = target.kind.part("write")
+    if write_to is None:
         raise OptionError(Problem(str(target.path), "this kind of file is only read; choose another kind"))
     given = target.options(options, target.kind.writes)
-    target.module.write(target.path, tensor.without_map(), overwrite=overwrite, **target.kind.options, **given)
+    write_to(target.path, tensor.without_map(), overwrite=overwrite, **target.kind.options, **given)
 
 
 def write_arrays(
@@ -126,7 +127,7 @@ def write_arrays(
     sums: dict[str, int] = {}
     if storage.checksum:
         pieces = {name: summed(name, x, sums) for name, x in pieces.items()}
-    writing: contextlib.AbstractContextManager[Writer] = target.module.writing(
+    writing: contextlib.AbstractContextManager[Writer] = target.kind.part("writing")(
         target.path, target.group, overwrite, limits, storage, **target.kind.options
     )
     try:
@@ -173,7 +174,7 @@ def check_target(path: Place, *, overwrite: Overwrite, kind: str | None = None) 
     """The location of arrays to write. Raises the errors of `write` that are known before there are any."""
     target = _target(path, kind)
     if isinstance(target.path, str) and not is_url(target.path) and target.group is None:
-        refuse_existing(target.path, overwrite, target.module.others)
+        refuse_existing(target.path, overwrite, target.kind.part("others"))
     return target
 
 
@@ -221,7 +222,7 @@ def write_all(
         raise TypeError(f"expected a mapping from names to tensors, got {tensors!r:.60}")
     tensors = {name: as_tensor(tensor, copy=False) for name, tensor in tensors.items()}
     given = {"storage": Storage(compression, chunks), "limits": limits, **target.kind.options}
-    target.module.write_all(target.path, tensors, overwrite=overwrite, **given)
+    target.kind.part("write_all")(target.path, tensors, overwrite=overwrite, **given)
 
 
 @within_memory

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import zarr
+from golden import names_of
 from zarr.storage import MemoryStore
 
 from binsparse_levels import (
@@ -116,11 +117,11 @@ PLACES = {
     "varp/graph": lambda data: data.varp["graph"],
 }
 NAMES = {
-    "obsm/few": {"row_names": CELLS},
-    "obsp/graph": {"row_names": CELLS, "column_names": CELLS},
-    "uns/tree/matrix": {},
-    "varm/few": {"row_names": GENES},
-    "varp/graph": {"row_names": GENES, "column_names": GENES},
+    "obsm/few": (["obs", "column"], [CELLS, []]),
+    "obsp/graph": (["obs", "obs_2"], [CELLS, CELLS]),
+    "uns/tree/matrix": ([], [[], []]),
+    "varm/few": (["var", "column"], [GENES, []]),
+    "varp/graph": (["var", "var_2"], [GENES, GENES]),
 }
 
 # Reading
@@ -131,12 +132,15 @@ def test_every_matrix_is_listed_and_read(theirs):
     data = made()
     assert read(theirs).equals(read(f"{theirs}:X"))
     for place, found in read_all(theirs).items():
-        expected = PLACES[place](data)
-        assert equal(to_scipy(found), expected)
-        assert str(found.format) == expected.format.upper()
-        assert found.attributes == NAMES.get(place, {"row_names": CELLS, "column_names": GENES})
+        matrix = PLACES[place](data)
+        assert equal(to_scipy(found), matrix)
+        assert str(found.format) == matrix.format.upper()
+        for tensor in (found, open_tensor(f"{theirs}:{place}")):
+            expected = NAMES.get(place, (["obs", "var"], [CELLS, GENES]))
+            assert (list(tensor.dims or ()), names_of(tensor)) == expected
+            assert not tensor.attributes
         described = describe(f"{theirs}:{place}").descriptor
-        assert (described.shape, described.number_of_stored_values) == (expected.shape, expected.nnz)
+        assert (described.shape, described.number_of_stored_values) == (matrix.shape, matrix.nnz)
 
 
 def test_it_is_opened_lazily(theirs, monkeypatch):
@@ -261,10 +265,10 @@ def test_faults_in_zarr(tmp_path, version):
         group.create_array("mask", data=np.zeros(30, bool))
 
     with_missing_texts(zarr.open_group(path, mode="r+", use_consolidated=False))
-    assert read(path).attributes["row_names"] == CELLS
+    assert names_of(read(path))[0] == CELLS
     write(f"{path}:layers/more", CSR, kind="anndata", obs_names=CELLS)
     without_texts(zarr.open_group(path, mode="r+", use_consolidated=False))
-    assert read(path).attributes == {"column_names": GENES}
+    assert names_of(read(path)) == [[], GENES]
     with pytest.raises(ContainerError, match="no table obs with an index"):
         write(f"{path}:layers/other", CSR, kind="anndata")
 
@@ -305,7 +309,7 @@ def test_a_new_file(tmp_path, name, options):
     assert (data.obs_names.tolist(), data.var_names.tolist()) == (CELLS, GENES)
     found = read(path)
     assert equal(to_scipy(found), matrix())
-    assert found.attributes == {"row_names": CELLS, "column_names": GENES}
+    assert names_of(found) == [CELLS, GENES]
     for again in (str(tmp_path / "again.h5ad"), str(tmp_path / "again.zarr")):
         write(again, found, kind="anndata")  # with the names that were read
         assert loaded(again).obs_names.tolist() == CELLS
@@ -439,7 +443,7 @@ CSR = pack([[0, 1], [1, 0]], [1.0, 2.0], (30, 20), "CSR")
         (CSR, "layers/a", {"obs_names": CELLS[::-1]}, "the names of obs in the file differ at 0; bring"),
         (CSR, "uns/a", {"var_names": GENES[:3]}, "the names of var in the file differ at 3"),
         (named(column_names=[*GENES[:19], "x"]), "layers/a", {}, "the names of var in the file differ at 19"),
-        (named(row_names=["a"]), "layers/a", {}, "expected 30 texts"),
+        (named(row_names=["a"]), "layers/a", {}, "expected none or 30 texts"),
         (CSR, "layers/a", {"obs_names": CELLS[1:]}, "obs_names: expected 30 texts"),
         (CSR, "layers/a", {"obs_names": range(30)}, "obs_names: expected 30 texts"),
         (CSR, "layers/a", {"var_names": "abc"}, "var_names: expected 20 texts"),

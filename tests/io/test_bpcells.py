@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse
-from golden import arrays_of
+from golden import arrays_of, names_of
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import cases
@@ -73,8 +73,9 @@ def test_a_file_is_what_was_written(case):
     with bpcells.looking(str(GOLDEN / case["case"] / case["path"]), case["group"]) as matrix:
         assert matrix.shape == tuple(held["shape"])
         assert matrix.format == {"row": "CSR", "col": "CSC"}[case["storage_order"]]
-        assert matrix.attributes.get("row_names", []) == held["row_names"].tolist()
-        assert matrix.attributes.get("column_names", []) == held["col_names"].tolist()
+        for dim, names in (("row", "row_names"), ("column", "col_names")):
+            labels = None if matrix.labels is None else matrix.labels.columns.get(dim)
+            assert ([] if labels is None else labels.array().tolist()) == held[names].tolist()
         assert np.array_equal(matrix.arrays["pointers_to_1"][:], held["indptr"])
         generator = np.random.default_rng(0)
         for stored, array in ((matrix.arrays["indices_1"], held["indices"]), (matrix.values, held["data"])):
@@ -94,9 +95,7 @@ def test_it_is_read_and_written_as_it_was(case, tmp_path):
     tensor.check()
     made = getattr(scipy.sparse, f"{'csr' if case['storage_order'] == 'row' else 'csc'}_array")
     if "unsorted rows" not in case["quirks"]:
-        names = ("row_names", "row_names"), ("column_names", "col_names")
-        for ours, theirs in names:
-            assert tensor.attributes.get(ours, []) == held[theirs].tolist()
+        assert names_of(tensor) == [held["row_names"].tolist(), held["col_names"].tolist()]
         same(tensor.values, held["data"])
     elif tensor.shape[0] < 1000:
         theirs = made((held["data"], held["indices"].astype(np.int64), held["indptr"].astype(np.int64)), tensor.shape)
@@ -201,8 +200,8 @@ def test_threads_and_many_entries(tmp_path, monkeypatch):
         (pack([[0], [0]], [1.0], (2, 2), "CSR", structure="symmetric_lower"), "cannot represent symmetric_lower"),
         (pack([[0], [0]], [1.0], (2, 2), "CSR", attributes={"row_names": ["a"]}), "expected none or 2"),
         (pack([[0], [0]], [1.0], (2, 2), "CSR", attributes={"row_names": "ab"}), "expected a list of texts"),
-        (pack([[0], [0]], [1.0], (2, 2), "CSR", attributes={"column_names": ["a", "b\n"]}), r"column_names\[1\]"),
-        (pack([[0], [0]], [1.0], (2, 2), "CSR", attributes={"column_names": ["a", "b\r"]}), r"column_names\[1\]"),
+        (pack([[0], [0]], [1.0], (2, 2), "CSR", attributes={"column_names": ["a", "b\n"]}), r"col_names\[1\]"),
+        (pack([[0], [0]], [1.0], (2, 2), "CSR", attributes={"column_names": ["a", "b\r"]}), r"col_names\[1\]"),
     ],
 )
 def test_what_would_be_lost_is_refused(tmp_path, tensor, message):
@@ -307,7 +306,7 @@ FAULTS = {
     "pointers beyond int64": ({"idxptr": set_word(-1, 2**64 - 1, "<u8")}, "idxptr: goes from 0 to"),
     "pointers into padding": ({"idxptr": set_word(-1, 120, "<u8")}, r"idxptr\[16\]: .*"),
     "pointers decrease": ({"idxptr": set_word(3, 1000, "<u8")}, r"idxptr\[\d+\]"),
-    "names": ({"row_names": b"a\nb\n"}, "row_names: expected none or 16 for shape 16 × 40, got 2"),
+    "names": ({"row_names": b"a\nb\n"}, "row_names: expected none or 16 names, got 2"),
     "names that are no text": ({"col_names": b"\xff\n" * 40}, "col_names: not UTF-8"),
     "idx from 4": ({"index_idx": set_word(0, 4)}, r"index_idx\[0\]: expected 0, got 4"),
     "idx too short": ({"val_idx": words(0)}, "val_idx: expected a length of 3, got 1"),
@@ -434,7 +433,7 @@ def test_hdf5_of_other_types(tmp_path):
         return change
 
     for kind in ("S3", h5py.string_dtype("ascii")):
-        assert read(in_hdf5(tmp_path, with_texts(kind))).attributes["row_names"][3] == "a3"
+        assert read(in_hdf5(tmp_path, with_texts(kind))).labels("row")[3] == "a3"
 
     def negative(file):
         file["idxptr"][2] = -1
@@ -548,13 +547,10 @@ def test_anndata(tmp_path, kind, old):
         tensor = read(place)
         assert np.array_equal(tensor.to_dense(), matrix.toarray())
         assert str(tensor.format) == kind.upper()
-        assert tensor.attributes == {
-            "row_names": [f"obs{k}" for k in range(7)],
-            "column_names": [f"var{k}" for k in range(5)],
-        }
+        assert names_of(tensor) == [[f"obs{k}" for k in range(7)], [f"var{k}" for k in range(5)]]
     part = read(f"{path}:layers/part")
     assert np.array_equal(part.to_dense(), matrix.toarray()[:, :3])
-    assert list(part.attributes) == ["row_names"]
+    assert list(map(len, names_of(part))) == [7, 0]
 
 
 def test_anndata_faults(tmp_path):
@@ -594,7 +590,8 @@ def test_tenx(tmp_path, older):
     assert np.array_equal(tensor.to_dense(), (matrix.toarray() * 100).astype(np.int32))
     assert str(tensor.format) == "CSC"
     assert tensor.dtype == np.int32
-    assert tensor.attributes["column_names"][2] == "cell2"
-    assert tensor.attributes["row_names"][6] == "gene6"
+    assert tensor.dims == ("gene" if older else "feature", "barcode")
+    rows, columns = names_of(tensor)
+    assert (rows[6], columns[2]) == ("gene6", "cell2")
     with anndata.looking(str(tmp_path / "a.h5"), "GRCh38" if older else None) as found:
         assert np.array_equal(found.arrays["indices_1"][2:4], matrix.indices[2:4])

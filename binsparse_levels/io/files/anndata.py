@@ -1,8 +1,9 @@
-"""Sparse matrices of AnnData in HDF5 (.h5ad) and Zarr, read and written; of 10x Genomics in HDF5, read only.
+"""Matrices of AnnData in HDF5 (.h5ad) and Zarr, read and written; of 10x Genomics in HDF5, read only.
 
-AnnData: a group with `data`, `indices`, `indptr`, whose attributes say csr or csc and the shape. Names of its rows and
-columns are the indices of the tables `obs` and `var` at the root. 10x: a group `matrix`, compressed by columns, the
-shape among its datasets; its rows are features, or in older files genes, its columns barcodes.
+AnnData: a group with `data`, `indices`, `indptr`, whose attributes say csr or csc and the shape; or one dense array.
+Names of its rows and columns are the indices of the tables `obs` and `var` at the root. 10x: a group `matrix`,
+compressed by columns, the shape among its datasets; its rows are features, or in older files genes, its columns
+barcodes.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ from typing import Any, TypeAlias
 
 import h5py
 
-from ...errors import ArrayError, BinsparseError, ContainerError, Problem
+from ...errors import BinsparseError, ContainerError, Problem
 from ...limits import DEFAULT_LIMITS, Limits
-from .anndata_tables import AXES, NAMES, Axes, Opener, names_of, opened
+from ...tensors.labels import Labels
+from ..decoding import FileTensor
+from .anndata_tables import AXES, Axes, Opener, labels_of, opened
 from .anndata_writing import write
 from .compressed_matrix import Compression, compressed, read_matrix
-from .sources import FileTensor, Group, attribute_text
+from .names import labelled
+from .sources import Group, attribute_text
 
 __all__ = ["claims", "looking", "read", "write"]
 
-_Matrix: TypeAlias = tuple[Compression, tuple[int, int], dict[str, list[str]]]  # its format, shape and names
+_Matrix: TypeAlias = tuple[Compression, tuple[int, int], Labels | None]  # its format, shape and names
 
 _FORMATS: dict[str, Compression] = {"csr_matrix": "CSR", "csc_matrix": "CSC", "csr": "CSR", "csc": "CSC"}
 _ARRAYS = ("indptr", "indices", "data")
@@ -31,7 +35,7 @@ _ARRAYS = ("indptr", "indices", "data")
 
 @contextlib.contextmanager
 def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[FileTensor]:
-    """The matrix in a group, with lazy arrays, which can be read within the block.
+    """The matrix in a group, or the array of any rank, with lazy arrays, which can be read within the block.
 
     path: a file or an open group of HDF5, or any place of Zarr. Without a group it is the `X` of AnnData, or the
     `matrix` of 10x. Raises ContainerError for a file of neither, ArrayError for arrays that do not fit each other.
@@ -41,22 +45,25 @@ def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIM
         def at(name: str | None) -> Group:
             return closing.enter_context(opened(path, name, limits))
 
+        folder, _, name = (group or "").rpartition("/")
+        above = at(folder or None)
+        inner = next((name for name in ("matrix", "X") if not group and name in above.names()), None)
+        axes = AXES.get((group or "").partition("/")[0], ("obs", "var"))
+        if (dense := name or inner) and above.is_array(dense):
+            values, shape = above.cells(dense)
+            labels = _names(at, axes, shape)
+            yield FileTensor(", ".join(["dense"] * len(shape)), shape, {}, values, {}, {"values": dense}, labels)
+            return
+        group = group or inner
         source = at(group)
-        inner = next((name for name in ("matrix", "X") if not group and name in source.names()), None)
-        if inner:
-            group, source = inner, at(inner)
-        if "barcodes" in source.names():
-            matrix = _tenx(source, at, group)
-        else:
-            matrix = _anndata(source, at, AXES.get((group or "").partition("/")[0], ("obs", "var")))
+        format, shape, labels = _tenx(source, at, group) if "barcodes" in source.names() else _anndata(source, at, axes)
         pointers, indices, data = _ARRAYS
-        format, shape, names = matrix
         yield compressed(
             format,
             shape,
             source.integers(pointers),
             _ARRAYS,
-            names,
+            labels,
             lambda _: (source.integers(indices), source.numbers(data)),
         )
 
@@ -85,28 +92,27 @@ def _anndata(source: Group, at: Opener, axes: Axes) -> _Matrix:
     said = _said(source.attributes)
     word = source.attribute_text(said)
     if word not in _FORMATS:
-        raise ContainerError(Problem(said, f"expected csr_matrix or csc_matrix, got {word!r:.60}"))
+        raise ContainerError(
+            Problem(said, f"expected csr_matrix or csc_matrix, got {word!r:.60}; list_tensors names them")
+        )
     name = "shape" if "shape" in source.attributes else "h5sparse_shape"
     shape = _sizes(source.attribute_numbers(name), name)
-    names = {name: _names_or_none(at, axis) for name, axis in zip(NAMES, axes, strict=True) if axis}
-    # Names that are not as many as the matrix has rows or columns are those of another matrix.
-    sizes = dict(zip(NAMES, shape, strict=True))
-    fitting = {name: texts for name, texts in names.items() if len(texts) == sizes[name]}
-    return _FORMATS[word], shape, fitting
+    return _FORMATS[word], shape, _names(at, axes, shape)
 
 
-def _names_or_none(at: Opener, axis: str) -> list[str]:
-    """The names along an axis; none if they are not stored as texts."""
-    try:
-        return names_of(at, axis)
-    except (ContainerError, ArrayError):
-        return []
+def _names(at: Opener, axes: Axes, shape: Sequence[int]) -> Labels | None:
+    """The names of rows and columns, or of the rows alone. Tables of another size are those of another matrix."""
+    dims = [(axis or "column").rpartition("/")[2] for axis in axes]
+    columns = [labels_of(at, axis, size) for axis, size in zip(axes, shape, strict=False)]
+    return labelled([*dims, *(f"dim_{k}" for k in range(2, len(shape)))][: len(shape)], columns)
 
 
 def _tenx(source: Group, at: Opener, group: str | None) -> _Matrix:
-    features = (at(f"{group or ''}/features"), "id") if "features" in source.names() else (source, "genes")
-    names = {"row_names": features[0].texts(features[1]), "column_names": source.texts("barcodes")}
-    return "CSC", _sizes(source.integers("shape")[:].tolist(), "shape"), names
+    rows, columns = shape = _sizes(source.integers("shape")[:].tolist(), "shape")
+    newer = "features" in source.names()
+    features = at(f"{group or ''}/features").labels("id", rows) if newer else source.labels("genes", rows)
+    labels = labelled(("feature" if newer else "gene", "barcode"), [features, source.labels("barcodes", columns)])
+    return "CSC", shape, labels
 
 
 def _sizes(shape: Sequence[int], name: str) -> tuple[int, int]:

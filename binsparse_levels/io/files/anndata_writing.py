@@ -19,7 +19,8 @@ from ...errors import ArrayError, ContainerError, FormatError, OptionError, Path
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
-from .anndata_tables import AXES, NAMES, Axes, names_of, opened
+from .anndata_tables import AXES, Axes, names_of, opened
+from .names import to_write
 
 Names: TypeAlias = Mapping[str, list[str]]  # by axis
 
@@ -55,8 +56,8 @@ def write(
     A format that is stored by columns (CSC, DCSC …) becomes a csc_matrix, every other format a csr_matrix. All stored
     entries are kept. In a file that is there, the shape has to fit `obs` and `var`.
 
-    obs_names, var_names: the names of rows and columns of a new file. By default they are the tensor's attributes
-    `row_names` and `column_names`, else numbers. Names for a file that is there have to be its own.
+    obs_names, var_names: the names of rows and columns of a new file. By default they are labels of the dimensions,
+    else the attributes `row_names` and `column_names`, else numbers. Names for a file that is there have to be its own.
 
     Raises FormatError for a tensor that AnnData cannot represent, or that does not fit the file; OptionError,
     ContainerError, PathExistsError.
@@ -124,28 +125,28 @@ def _arrays_of(matrix: Tensor) -> dict[str, Array]:
 
 
 def _known_names(matrix: Tensor, axes: Axes, options: Mapping[str, Iterable[str] | None]) -> Names:
-    """The names along obs and var that the options or the attributes of the matrix say."""
+    """The names along obs and var that the options, or the labels of the matrix, say."""
     found: dict[str, list[str]] = {}
     sizes: dict[str, int] = {}
-    for axis, size, attribute in zip(axes, matrix.shape, NAMES, strict=True):
+    for k, (axis, size) in enumerate(zip(axes, matrix.shape, strict=True)):
         if axis is None:
             continue
         if sizes.setdefault(axis, size) != size:
             raise FormatError(Problem("shape", f"expected as many rows as columns, got {matrix.shape}"))
-        if names := matrix.attributes.get(attribute):
-            found[axis] = _texts(names, f"attributes.{attribute}", FormatError, size)
+        if names := to_write(matrix, k):
+            found[axis] = names
     for axis, given in options.items():
         if given is not None:
-            found[axis] = _texts(given, f"{axis}_names", OptionError, sizes.get(axis))
+            found[axis] = _texts(given, f"{axis}_names", sizes.get(axis))
     return found
 
 
-def _texts(names: Any, path: str, error: type[FormatError] | type[OptionError], size: int | None) -> list[str]:
+def _texts(names: Any, path: str, size: int | None) -> list[str]:
     """Names as a list of texts, of which there are `size`."""
     texts = [] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
     if not all(isinstance(text, str) for text in texts) or (size is not None and len(texts) != size):
         wanted = "texts" if size is None else f"{size} texts"
-        raise error(Problem(path, f"expected {wanted}, got {names!r:.60}"))
+        raise OptionError(Problem(path, f"expected {wanted}, got {names!r:.60}"))
     return list(map(str, texts))
 
 

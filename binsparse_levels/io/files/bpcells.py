@@ -1,8 +1,8 @@
 """BPCells matrices: folders and groups of HDF5 files, bit-packed or not, of versions 1 and 2.
 
 A matrix is compressed by rows (CSR) or columns (CSC). `index` and, of unsigned integers, `val` are packed in chunks of
-128 that take no notice of where rows or columns end. Names of rows and columns are the attributes `row_names` and
-`column_names` of the tensor. Neither order nor uniqueness of the entries is promised by such a file.
+128 that take no notice of where rows or columns end. Names of rows and columns are labels of the dimensions `row` and
+`column`. Neither order nor uniqueness of the entries is promised by such a file.
 """
 
 from __future__ import annotations
@@ -37,16 +37,18 @@ from ...kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
 from ...limits import DEFAULT_LIMITS, Limits, as_integers
 from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
+from ..decoding import FileTensor
 from .compressed_matrix import Compression, compressed, read_matrix
-from .sources import FileTensor, Folder, Group, attribute_text, encodes
+from .names import labelled, to_write
+from .sources import Folder, Group, attribute_text, encodes
 
 _VALUES = {"uint": "uint32", "float": "float32", "double": "float64", "ulong": "uint64"}
 _TYPES = {"uint32": b"UINT32v1", "uint64": b"UINT64v1", "float32": b"FLOATSv1", "float64": b"DOUBLEv1"}
 _VERSION = re.compile(r"(packed|unpacked)-(uint|float|double)-matrix-v([12])|(unpacked)-(ulong)-matrix-v(2)")
 _FORMATS: dict[str, Compression] = {"row": "CSR", "col": "CSC"}
-_NAMES = {"row_names": "row_names", "column_names": "col_names"}  # ours, theirs
+_NAMES = ("row_names", "col_names")
 _STREAMS = ("", "_data", "_idx", "_idx_offsets", "_starts")
-_MEMBERS = {"shape", "idxptr", "storage_order", *_NAMES.values(), *map("".join, product(("index", "val"), _STREAMS))}
+_MEMBERS = {"shape", "idxptr", "storage_order", *_NAMES, *map("".join, product(("index", "val"), _STREAMS))}
 _MOST = 2**32 - 1  # of a dimension, and of an integer
 _WRAP = 2**32  # words, of which `idx` counts the rest
 _CHUNK = 1024  # items of a dataset, as BPCells itself has it
@@ -98,7 +100,7 @@ def _matrix(source: Folder | Group) -> FileTensor:
     if len(sizes) != 2:
         raise ArrayError(Problem("shape", f"expected 2 sizes, got {len(sizes)}"))
     rows, columns = map(int, sizes[:])
-    attributes = {ours: source.texts(theirs) for ours, theirs in _NAMES.items()}
+    labels = labelled(("row", "column"), [source.labels(*x) for x in zip(_NAMES, (rows, columns), strict=True)])
     pointers = source.numbers("idxptr", "uint32" if version.number == 1 else "uint64")
 
     def entries(count: int) -> tuple[Sliceable, Sliceable]:
@@ -110,7 +112,7 @@ def _matrix(source: Folder | Group) -> FileTensor:
         )
         return indices, values
 
-    return compressed(_FORMATS[order], (rows, columns), pointers, ("idxptr", "index", "val"), attributes, entries)
+    return compressed(_FORMATS[order], (rows, columns), pointers, ("idxptr", "index", "val"), labels, entries)
 
 
 def _version(text: str) -> Version:
@@ -179,9 +181,9 @@ def write(
     """Write a matrix to a folder; to HDF5 with a group, or a path that ends with .h5, .hdf5 or .h5ad.
 
     It is stored by columns where the tensor's format is (CSC, DCSC …), else by rows. Values become uint where all are
-    integers of 32 bits without a sign, else float or double; names are taken from the attributes `row_names` and
-    `column_names`. packed: index and integer values are bit-packed. version: 1 for programs before March 2023. chunks:
-    of HDF5 datasets, in items; gzip: their level of compression.
+    integers of 32 bits without a sign, else float or double. Names are labels of the dimensions, else the attributes
+    `row_names` and `column_names`. packed: index and integer values are bit-packed. version: 1 for programs before
+    March 2023. chunks: of HDF5 datasets, in items; gzip: their level of compression.
 
     Raises FormatError for a tensor that such a file cannot represent, OptionError, PathExistsError.
     """
@@ -206,7 +208,7 @@ def _contents(path: str, tensor: Tensor, packed: bool, number: int) -> tuple[dic
     check_representable(tensor, "BPCells", path, ranks=(2,))
     if max(tensor.shape) > _MOST:
         raise FormatError(Problem(path, f"BPCells holds no dimension above {_MOST}, got {tensor.shape}; split it"))
-    texts = {theirs: _names(tensor, ours, k) for k, (ours, theirs) in enumerate(_NAMES.items())}
+    texts = {theirs: _names(tensor, k) for k, theirs in enumerate(_NAMES)}
     order = "col" if tensor.format.order == (1, 0) else "row"
     matrix = tensor.convert(_FORMATS[order])
     version = Version(packed, _value_type(matrix.values, path), number)
@@ -253,16 +255,11 @@ def _value_type(values: Array, path: str) -> str:
     return "uint"
 
 
-def _names(tensor: Tensor, name: str, dimension: int) -> list[str]:
-    names = tensor.attributes.get(name, [])
-    if not isinstance(names, list) or not all(isinstance(text, str) for text in names):
-        raise FormatError(Problem(f"attributes.{name}", f"expected a list of texts, got {names!r:.60}"))
-    if len(names) not in (0, tensor.shape[dimension]):
-        what = f"expected none or {tensor.shape[dimension]} for dimension {dimension}, got {len(names)}"
-        raise FormatError(Problem(f"attributes.{name}", what))
+def _names(tensor: Tensor, dimension: int) -> list[str]:
+    names = to_write(tensor, dimension)
     for k, text in enumerate(names):
         if not encodes(text) or "\n" in text or text.endswith("\r"):  # it would be another one when it is read
-            raise FormatError(Problem(f"attributes.{name}[{k}]", f"no line of text: {text!r:.60}; rename it"))
+            raise FormatError(Problem(f"{_NAMES[dimension]}[{k}]", f"no line of text: {text!r:.60}; rename it"))
     return names
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Literal, TypeAlias
 
 from ...arrays import Sliceable, cut
 from ...engine.emission import Duplicates
-from ...errors import ArrayError, Problem, raise_if
+from ...errors import ArrayError, Problem
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
+from ...tensors.labels import Labels
 from ...tensors.packing import sorted_tensor
 from ...tensors.tensor import Tensor
-from .sources import FileTensor, named
+from ..decoding import FileTensor
+from .sources import named
 
 Compression: TypeAlias = Literal["CSR", "CSC"]
 
@@ -22,13 +24,13 @@ def compressed(
     shape: tuple[int, int],
     pointers: Sliceable,
     names: tuple[str, str, str],
-    attributes: Mapping[str, list[str]],
+    labels: Labels | None,
     entries: Callable[[int], tuple[Sliceable, Sliceable]],
 ) -> FileTensor:
     """A matrix in a file, of which only the number and the ends of the pointers are checked.
 
-    names: of its pointers, indices and values in the file. attributes: the names of its rows and columns. entries(n):
-    the indices and values, of which the first n count. Raises ArrayError.
+    names: of its pointers, indices and values in the file. labels: the names of its rows and columns. entries(n): the
+    indices and values, of which the first n count. Raises ArrayError.
     """
     fibers = shape[format == "CSC"]
     if fibers == 0 and len(pointers) == 2 and not pointers[:].any():  # so BPCells writes no rows or columns
@@ -40,16 +42,9 @@ def compressed(
     first, last = (int(pointers[at : at + 1][0]) for at in (0, fibers))
     if first != 0 or not 0 <= last <= INT64_MAX:
         raise ArrayError(Problem(names[0], f"goes from {first} to {last}, expected 0 and more"))
-    given = {name: texts for name, texts in attributes.items() if texts}
-    wrong = [
-        Problem(name, f"expected none or {size} for shape {sizes}, got {len(given[name])}")
-        for name, size in zip(("row_names", "column_names"), shape, strict=True)
-        if name in given and len(given[name]) != size
-    ]
-    raise_if(ArrayError, wrong)
     indices, values = (_first(stored, last, name) for stored, name in zip(entries(last), names[1:], strict=True))
     arrays = {"pointers_to_1": pointers, "indices_1": indices}
-    return FileTensor(format, shape, arrays, values, given, dict(zip((*arrays, "values"), names, strict=True)))
+    return FileTensor(format, shape, arrays, values, {}, dict(zip((*arrays, "values"), names, strict=True)), labels)
 
 
 def _first(stored: Sliceable, count: int, name: str) -> Sliceable:
@@ -76,7 +71,8 @@ def read_matrix(
         for name, array in {**stored.arrays, "values": stored.values}.items():
             limits.hold("array_bytes", len(array) * array.dtype.itemsize, stored.names[name], "the size in bytes")
             arrays[name] = array[:]
+        labels = None if stored.labels is None else stored.labels.loaded()
     values = arrays.pop("values")
     with named(stored.names):
         made = sorted_tensor(stored.format, stored.shape, arrays, values, duplicates=duplicates, limits=limits)
-    return made._with(made.format, made._tree, attributes=dict(stored.attributes))
+    return made._with(made.format, made._tree, attributes=dict(stored.attributes), labels=labels)

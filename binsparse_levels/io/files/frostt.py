@@ -34,6 +34,7 @@ def read(
     """
     with text_tables.reading(path) as stream:
         data = text_tables.read_rest(stream, path, limits)
+    text_tables.warn_of_end(data, path)
     width = _width(data, path)
     *columns, values = _parse(data, width, path)
     problems = [

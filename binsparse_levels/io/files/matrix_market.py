@@ -43,8 +43,9 @@ def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAUL
     triangle by the standard, and in the upper one in files of some programs. Raises ArrayError, ContainerError.
     """
     with text_tables.reading(path) as stream:
-        head = _read_header(stream, path)
+        head = _read_header(stream, path, limits)
         data = text_tables.read_rest(stream, path, limits)
+    text_tables.warn_of_end(data, path)
     if head.entries is None:
         return _read_array(head, data, path, limits)
     rows, columns, *numbers = text_tables.parse_table(data, ["i8", "i8", *_TYPES[head.field]], COMMENT, path)
@@ -112,15 +113,17 @@ def _field(dtype: np.dtype[np.generic], path: str) -> str:
     return "unsigned-integer" if dtype == np.uint64 else field
 
 
-def _read_header(stream: IO[bytes], path: str) -> Header:
-    first = stream.readline(4096)
+def _read_header(stream: IO[bytes], path: str, limits: Limits) -> Header:
+    first = text_tables.read_line(stream, path, limits)
     words = first.decode("latin1").lower().split()
     if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"] or words[2] not in ("coordinate", "array"):
         raise ContainerError(Problem(path, f"expected %%MatrixMarket matrix coordinate or array, got {first!r:.80}"))
     _, _, form, field, symmetry = words
     if field not in _TYPES or symmetry not in _SYMMETRIES or (form == "array" and field == "pattern"):
-        raise ContainerError(Problem(path, f"unknown kind of matrix: {' '.join(words[2:])}"))
-    while (line := stream.readline()) and (not line.strip() or line.lstrip().startswith(b"%")):
+        raise ContainerError(Problem(path, f"unknown kind of matrix: {' '.join(words[2:]):.80}"))
+    while (line := text_tables.read_line(stream, path, limits)) and (
+        not line.strip() or line.lstrip().startswith(b"%")
+    ):
         pass
     sizes = line.split()
     wanted = 3 if form == "coordinate" else 2

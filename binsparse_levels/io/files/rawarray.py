@@ -24,7 +24,7 @@ from ...levels import full
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
-from .sources import FileTensor
+from ..decoding import FileTensor
 
 
 @contextlib.contextmanager

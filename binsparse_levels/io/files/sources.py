@@ -6,9 +6,10 @@ Other programs store other types of numbers. Arrays are converted to the request
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import h5py
 import numpy as np
@@ -18,8 +19,9 @@ from ...containers import hdf5
 from ...containers.base import ArrayInfo, touching
 from ...containers.direct import open_file, parts_of
 from ...errors import ArrayError, BinsparseError, ContainerError, PathMissingError, Problem
-from ...formats.format import FormatLike
 from ...limits import Limits
+from ...tensors.labels import Column
+from .names import lines_of, of_array, of_lines
 
 
 @contextlib.contextmanager
@@ -34,20 +36,6 @@ def named(names: Mapping[str, str], label: str = "") -> Iterator[None]:
             path = ": ".join(filter(None, [label, names.get(name, name) + bracket + rest]))
             problems.append(Problem(path, problem.message))
         raise type(error)(problems) from None
-
-
-class FileTensor(NamedTuple):
-    """A tensor in an open file, with lazy arrays by stored name. names: of the arrays in the file, for errors.
-
-    Values without a dimension are one value for all entries.
-    """
-
-    format: FormatLike
-    shape: tuple[int, ...]
-    arrays: Mapping[str, Any]
-    values: Any
-    attributes: Mapping[str, Any] = {}
-    names: Mapping[str, str] = {}
 
 
 class Folder:
@@ -76,17 +64,23 @@ class Folder:
 
     def texts(self, name: str) -> list[str]:
         """The lines of a file. Raises as `numbers` does."""
-        file = self._open(name)
-        self._limits.hold("array_bytes", os.fstat(file.fileno()).st_size, name, "the size in bytes")
-        with touching(name):
-            data = file.read()
+        data = self._bytes(self._open(name), name)
         try:
-            lines = data.decode().split("\n")
+            return [line.decode() for line in lines_of(data)]
         except UnicodeDecodeError as error:
             raise ArrayError(Problem(name, f"not UTF-8: {error}; write it as UTF-8")) from None
-        if not lines[-1]:
-            lines.pop()
-        return [line.removesuffix("\r") for line in lines]
+
+    def labels(self, name: str, size: int) -> Column | None:
+        """The lines of a file as names along a dimension of that size; None for an empty file."""
+        file = self._open(name)
+        if not os.fstat(file.fileno()).st_size:
+            return None
+        return of_lines(lambda: self._bytes(file, name), size, name, self._limits)
+
+    def _bytes(self, file: IO[bytes], name: str) -> bytes:
+        self._limits.hold("array_bytes", os.fstat(file.fileno()).st_size, name, "the size in bytes")
+        with touching(name):
+            return file.read()
 
     def version(self) -> str:
         """The text by which the folder names its format."""
@@ -143,10 +137,24 @@ class Group:
         return self.items(name, info.shape[0], info.dtype.newbyteorder("="))
 
     def texts(self, name: str) -> list[str]:
+        return [_as_text(text, f"{name}[{k}]") for k, text in enumerate(self._strings(name)[:])]
+
+    def labels(self, name: str, size: int) -> Column | None:
+        """An array of texts as names along a dimension of that size; None for an empty array.
+
+        Raises ArrayError for another number of them.
+        """
+        stored = self._strings(name)
+        if len(stored) not in (0, size):
+            raise ArrayError(Problem(name, f"expected none or {size} names, got {len(stored)}"))
+        return of_array(stored, name, self.limits) if len(stored) else None
+
+    def _strings(self, name: str) -> LazyArray:
+        """An array of texts. Raises ArrayError for another array."""
         info = self.one_dimension(name)
         if h5py.check_string_dtype(info.dtype) is None:
             raise ArrayError(Problem(name, f"expected texts, got {info.dtype}"))
-        return [_as_text(text, f"{name}[{k}]") for k, text in enumerate(self._array(name)[:])]
+        return info
 
     def version(self) -> str:
         return self.attribute_text("version")
@@ -165,6 +173,29 @@ class Group:
             raise ContainerError(Problem(name, f"expected integers, got {numbers.dtype} of shape {numbers.shape}"))
         found: list[int] = numbers.tolist()
         return found
+
+    def is_array(self, name: str) -> bool:
+        """Whether a member is an array, and no group."""
+        return name in self.names() and hasattr(self.reader.group[name], "shape")
+
+    def cells(self, name: str) -> tuple[LazyArray, tuple[int, ...]]:
+        """The numbers of an array of any rank as one dimension in order of rows, and its shape. Raises ArrayError."""
+        checked = self._array(name)
+        if checked.dtype.kind not in "biufc" or not checked.shape:
+            raise ArrayError(
+                Problem(name, f"expected an array of numbers, got {checked.dtype} of shape {checked.shape}")
+            )
+        stored, shape, dtype = self.reader.group[name], checked.shape, checked.dtype.newbyteorder("=")
+        row = math.prod(shape[1:])
+
+        def read(start: int, stop: int) -> Array:
+            first, last = start // row, -(-stop // row)
+            self.limits.hold("array_bytes", (last - first) * row * dtype.itemsize, name, "the size in bytes")
+            with touching(name):
+                rows = np.asarray(stored[first:last]).reshape(-1)
+            return rows[start - first * row : stop - first * row].astype(dtype, copy=False)
+
+        return lazy(math.prod(shape), dtype, read, nbytes=lambda: checked.nbytes), shape
 
     def info(self, name: str) -> ArrayInfo:
         """The metadata of a dataset."""

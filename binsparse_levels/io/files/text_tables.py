@@ -15,7 +15,7 @@ import numpy as np
 from ...arrays import Array
 from ...containers.base import touching
 from ...containers.replacing import replacing
-from ...errors import ArrayError, ContainerError, Problem
+from ...errors import ArrayError, ContainerError, DialectWarning, Problem
 from ...limits import Limits
 
 
@@ -41,6 +41,21 @@ def read_rest(stream: IO[bytes], path: str, limits: Limits) -> bytes:
             size += len(chunk)
             limits.hold("array_bytes", size, path, "the size in bytes of the text")
         return b"".join(chunks)
+
+
+def read_line(stream: IO[bytes], path: str, limits: Limits) -> bytes:
+    """A line of the head of a file, with its end. Raises LimitError for a line that is longer than a header may be."""
+    with touching(path):
+        line = stream.readline(limits.header_bytes + 1)
+    limits.hold("header_bytes", len(line), path, "the length of a line before the entries")
+    return line
+
+
+def warn_of_end(data: bytes, path: str) -> None:
+    """Warn of a last line without an end: where a file was cut within a number, the rest of it is a number, too."""
+    if data and data[-1:] not in (b"\n", b"\r"):
+        what = "the last line has no end, so the file may be cut within a number; compare it with its source"
+        warnings.warn(f"{path}: {what}", DialectWarning, stacklevel=4)
 
 
 @contextlib.contextmanager
@@ -71,7 +86,7 @@ def parse_table(data: bytes, types: Sequence[str], comment: str, path: str) -> l
             warnings.filterwarnings("ignore", "loadtxt: input contained no data")
             table = np.loadtxt(io.BytesIO(data), dtype=columns, comments=comment, ndmin=1)
     except (ValueError, OverflowError, DeprecationWarning) as error:
-        raise ArrayError(Problem(path, str(error))) from None
+        raise ArrayError(Problem(path, f"{error!s:.200}; correct this row")) from None
     return [np.ascontiguousarray(table[name]) for name, _ in columns]
 
 

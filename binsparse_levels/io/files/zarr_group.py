@@ -36,11 +36,14 @@ class ZarrGroup(Group):
             return set(self.reader.group.keys())
 
     def texts(self, name: str) -> list[str]:
+        found: list[str] = self._strings(name)[:].tolist()
+        return found
+
+    def _strings(self, name: str) -> LazyArray:
         info = self.one_dimension(name)
         if info.dtype.kind not in "TU":
             raise ArrayError(Problem(name, f"expected texts, got {info.dtype}"))
-        found: list[str] = self._array(name)[:].tolist()
-        return found
+        return info
 
     def attribute_text(self, name: str) -> str:
         text = self._attribute(name)

@@ -20,7 +20,8 @@ from ....errors import BinsparseError, ContainerError, DialectWarning, Problem
 from ....formats.format import has_empty_fibers
 from ....limits import DEFAULT_LIMITS, Limits
 from ....tensors.tensor import Check, Tensor
-from ..sources import FileTensor, named
+from ...decoding import FileTensor
+from ..sources import named
 from .dialects import VERSION, groups_of, is_object, label_of, names_of
 from .reading import look
 from .writing import write, write_all

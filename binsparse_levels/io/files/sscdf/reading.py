@@ -18,7 +18,8 @@ from ....formats.descriptor import array_classes
 from ....formats.json import load_json
 from ....limits import INT64_MAX, Limits
 from ....tensors.validation import checked_fill
-from ..sources import FileTensor, Group, attribute_text, named
+from ...decoding import FileTensor
+from ..sources import Group, attribute_text, named
 from . import dialects
 from .dialects import Spelling
 
