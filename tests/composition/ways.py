@@ -71,7 +71,7 @@ def way(*names, drops="", pads=False):
 WITHOUT = {
     "ALIASES", "Advice", "Band", "Bitmap", "Bits", "Dense", "Format", "Hashed", "IndexMap", "Level",
     "LevelStatistics", "Limits", "NOfM",
-    "Problem", "Run", "SYNONYMS", "Sparse", "Statistics", "get_threads", "list_plugins", "load_plugins", "parse_format",
+    "Problem", "Run", "SYNONYMS", "Sparse", "Statistics", "Sweep", "get_threads", "list_plugins", "load_plugins", "parse_format",
     "parse_map", "register_anndata", "set_threads",
     "command clean", "command completion", "command formats", "command warm-up",
 }  # fmt: skip
@@ -335,6 +335,13 @@ def dm(tensor, model, draw, folder):
     found = tensor.dm()
     assert found.strides is not None
     return
+
+
+@way("sweep")
+def sweep(tensor, model, draw, folder):
+    """A row for the format, with bits, or with the reason of a refusal."""
+    made = bl.sweep({"a": tensor}, [draw_format(draw, len(model.shape))], ["bits", "narrow", "limit"], repeat=1)
+    assert len(made.rows) == 1
 
 
 @way("advise")
