@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import binsparse_levels
 from binsparse_levels import LimitError, Tensor, pack, testing
 from binsparse_levels.errors import refuse_memory
+from binsparse_levels.levels import Mask
 
 HUGE = 2**40
 FEW = [3, 5, 2**39, HUGE - 1]
@@ -54,13 +55,13 @@ LARGE = {
 } | {
     kind.kind: lambda kind=kind: pack([FEW], np.arange(4.0), (HUGE,), kind.kind)
     for kind in testing.OURS
-    if not (kind.gaps or kind.padded or kind.shares)
+    if not (kind.gaps or kind.padded or kind.shares or kind is Mask)
 }
 # As long as their dimension, however few entries there are; a part of them is to take no more than it has.
 LONG = {
     kind.kind: lambda kind=kind: pack([[3, 5, 2**22 - 1]], 1.0, (2**22,), kind.kind)
     for kind in testing.OURS
-    if kind.gaps
+    if kind.gaps or kind is Mask
 }
 
 

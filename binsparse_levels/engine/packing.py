@@ -109,7 +109,8 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
     n = 1
     for place in places(levels, entries.dims):
         level, below = place.level, place.depth + place.level.rank
-        emission.hold_dense(n * cells(place.dims) if level.gaps else n, entries.count, limits)
+        least = level.nbytes(place.dims, n, 0, root=not place.depth, itemsize=1) or 0  # without entries
+        emission.hold_dense(n * cells(place.dims) if level.gaps else max(n, least // 8), entries.count, limits)
         here, more = coords[place.depth : below], {}
         if level.shares:
             values = entries.values if entries.iso or order is None else entries.values[order]

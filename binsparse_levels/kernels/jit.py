@@ -57,6 +57,11 @@ def inlined(function):
     return kernel(function, inline="always")
 
 
+def lowest_bit(word):
+    """The place of the lowest bit that is set in a word. Precondition: there is one."""
+    return (int(word) & -int(word)).bit_length() - 1
+
+
 if config.DISABLE_JIT:
 
     def put_in_tuple(items, at, item):
@@ -75,7 +80,7 @@ if config.DISABLE_JIT:
 else:
     from llvmlite import ir
     from numba.cpython.unsafe.tuple import tuple_setitem as put_in_tuple  # noqa: F401 (for the kernels)
-    from numba.extending import intrinsic
+    from numba.extending import intrinsic, overload
 
     def _prefetching(for_write):
         @intrinsic
@@ -95,6 +100,18 @@ else:
         return ask
 
     prefetch, prefetch_for_write = _prefetching(0), _prefetching(1)
+
+    @intrinsic
+    def _count_trailing_zeros(_, word):
+        def code(context, builder, signature, args):
+            return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+        return numba.types.uint64(numba.types.uint64), code
+
+    @overload(lowest_bit, inline="always")
+    def _lowest_bit(word):
+        return lambda word: _count_trailing_zeros(np.uint64(word))
+
 
 if config.DISABLE_JIT or config.BOUNDSCHECK:
 

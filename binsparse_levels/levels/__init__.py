@@ -9,7 +9,9 @@ from .bitmap import Bitmap as Bitmap
 from .bits import Bits as Bits
 from .dense import Dense as Dense
 from .dense import full as full
+from .elias_fano import EliasFano as EliasFano
 from .hashed import Hashed as Hashed
+from .mask import Mask as Mask
 from .n_of_m import NOfM as NOfM
 from .registry import LEVELS as LEVELS
 from .registry import register as register

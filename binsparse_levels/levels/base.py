@@ -70,11 +70,11 @@ class ArraySpec(NamedTuple):
     """One array of a level: its stored name, its class, and the dimension of the level that an index belongs to.
 
     holds: `index` (coordinates), `pointer` (where the children of each fiber begin, and behind the last where they
-    end), `integer` (other integers of any type), `bool`, or `byte`.
+    end), `integer` (other integers of any type), `bool`, `byte`, or `word` (uint64).
     """
 
     name: str
-    holds: Literal["index", "pointer", "integer", "bool", "byte"]
+    holds: Literal["index", "pointer", "integer", "bool", "byte", "word"]
     dimension: int | None = None
 
     @classmethod
@@ -408,8 +408,9 @@ def wrong_type(holds: str, dtype: np.dtype[Any]) -> str | None:
     """The type that an array of this class needs, where `dtype` is another. Booleans may be bytes of 0 and 1."""
     if holds == "bool":
         return None if dtype.kind in "biu" and dtype.itemsize == 1 else "booleans"
-    if holds == "byte":
-        return None if dtype == np.uint8 else "uint8"
+    if holds in ("byte", "word"):
+        wanted = np.dtype("u1" if holds == "byte" else "u8")
+        return None if dtype == wanted else str(wanted)
     return None if dtype.kind in "iu" else "an integer type"
 
 

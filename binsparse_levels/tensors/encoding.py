@@ -59,7 +59,8 @@ def encode_tree(
     narrow: store index and pointer arrays in the smallest type that holds them. bitpacked: names of arrays to bit-pack
     in the smallest way; True stands for all index and pointer arrays. Raises ArrayError, DescriptorError, OptionError.
     """
-    arrays = {name: narrowed(array) if narrow else array for name, array in tree.arrays.items()}
+    words = {spec.name for place in tree.places for spec in place.arrays.values() if spec.holds == "word"}
+    arrays = {name: narrowed(array) if narrow and name not in words else array for name, array in tree.arrays.items()}
     arrays["values"] = tree.blanked().values
     wrappers = {}
     one = arrays["values"][:1] if tree.iso else arrays["values"][:0]  # without entries the value is unknown

@@ -77,7 +77,7 @@ def chain_of(descriptor):
 
 
 def walk(levels, sizes, arrays):
-    """The coordinates in stored order, and the position of the value, of each entry. (4.1, 4.10)"""
+    """The coordinates in stored order, and the position of the value, of each entry. (4.1, 4.12)"""
     found, depth, above = [((), 0)], 0, []
     for level in levels:
         kind, rank = level["level_desc"].removeprefix(OURS), level["rank"]
@@ -90,7 +90,7 @@ def walk(levels, sizes, arrays):
 
 
 def fiber(p, kind, level, sizes, depth, prefix, arrays):
-    """The coordinates that fiber p stores, and their positions below. (4.2 to 4.9)"""
+    """The coordinates that fiber p stores, and their positions below. (4.2 to 4.11)"""
     own = lambda name: arrays.get(f"{prefix}{name}_{depth}")  # noqa: E731
     if kind in ("dense", "bitmap", "bits"):
         flags, cells = own(kind), math.prod(sizes)
@@ -106,18 +106,40 @@ def fiber(p, kind, level, sizes, depth, prefix, arrays):
             if slots[q] < m:
                 yield (b * m + slots[q],), q
         return
+    if kind == "mask":
+        width, q = -(-math.prod(sizes) // 8), own("pointers_to")[p]
+        for c, x in enumerate(itertools.product(*map(range, sizes))):
+            if own("mask")[p * width + c // 8] >> c % 8 & 1:
+                yield x, q
+                q += 1
+        return
     pointers = own("pointers_to") or [0, len(own("indices" if kind == "sparse" else "run_starts"))]
     for q in range(pointers[p], pointers[p + 1]):
         if kind == "sparse":
             yield tuple(arrays[f"indices_{depth + k}"][q] for k in range(len(sizes))), q
         elif kind == "run":
             yield from (((x,), q) for x in range(own("run_starts")[q], own("run_ends")[q]))
+        elif kind == "elias_fano":
+            yield (
+                (number_of(q, own("pointers_to"), sizes[0], own("elias_fano_low"), own("elias_fano_high")) % sizes[0],),
+                q,
+            )
         elif kind == "band":
             yield (own("band_starts")[p] + q - pointers[p],), q
         elif kind != "hashed":
             raise ValueError(f"unknown level kind {kind}")
         elif own("hash_keys")[q]:
             yield (own("hash_keys")[q] - 1,), own("hash_ranks")[q]
+
+
+def number_of(q, pointers, size, lows, highs):
+    """Number q of a sequence of Elias and Fano. (4.11)"""
+    count, width = pointers[-1], 0
+    while 2 ** (width + 1) * count <= (len(pointers) - 1) * size:
+        width += 1
+    lower, upper = (sum(int(word) << 64 * k for k, word in enumerate(words)) for words in (lows, highs))
+    bits = [b for b in range(64 * len(highs)) if upper >> b & 1]
+    return (bits[q] - q << width) + (lower >> q * width & (1 << width) - 1)
 
 
 def values_of(stored, type):

@@ -1,0 +1,198 @@
+"""elias_fano: the coordinates of all fibers as one ascending sequence of numbers, in the form of Elias and Fano.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- elias_fano   pointers_to_1 [0, 2, 2, 5]
+    1 2 3 .        |            elias_fano_low_1 [11]
+                   |            elias_fano_high_1 [709]
+                   `- element   values [5, 7, 1, 2, 3]
+
+Column i of row p is the number 4 * p + i: 1, 3, 8, 9, 10. Their lowest bits, 1, 1, 0, 1, 0, make 11. The rest, 0, 1, 4,
+4 and 5, sets the bits 0 + 0, 1 + 1, 4 + 2, 4 + 3 and 5 + 4, which make 709.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import kernels
+from ..errors import ArrayError, LimitError, Problem
+from ..limits import INT64_MAX
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, wrong_lengths
+from .positions import Array, Positions, Window, as_array, below_fibers, in_ranges, inside, is_everything, items_at
+from .registry import register
+from .sparse import fibers_of, pointer_problems, pointers_to, refuse_outside
+
+
+@register
+@dataclass(frozen=True)
+class EliasFano(Level):
+    """Child q of fiber p with coordinate i is the number p · size + i. It has `low` lower bits, which lie from bit
+    q · low of `low` on; of `high`, bit (number >> low) + q is set. Words have 64 bits, the lowest first.
+
+    low is floor(log2(n · size / children)), or 0. Some two bits a child more than the information limit, and a pointer
+    for each fiber; read, sliced and multiplied in place.
+
+    >>> pack_dense(np.eye(2), "dense, elias_fano").arrays["elias_fano_high_1"].tolist()
+    [5]
+    """
+
+    kind: ClassVar[str] = "elias_fano"
+    max_rank: ClassVar[int] = 1
+
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        words = {role: ArraySpec(f"elias_fano_{role}_{depth}", "word") for role in ("low", "high")}
+        return {"ptr": ArraySpec.pointers(depth)} | words
+
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
+        return None, wrong_lengths(lengths, {"ptr": None if n is None else n + 1})
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        return int(arrays["ptr"][n : n + 1][0])
+
+    def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
+        parent, x = as_array(parents), coords[0].astype(np.int64, copy=False)
+        new = np.ones(len(x), bool)
+        new[1:] = (x[1:] != x[:-1]) | (parent[1:] != parent[:-1])
+        pointers = np.append(0, np.cumsum(np.bincount(parent[new], minlength=n)))
+        return self._encoded(pointers, parent[new], x[new], dims[0]), np.cumsum(new) - 1
+
+    def _encoded(self, pointers: Array, parents: Array, x: Array, size: int) -> dict[str, Array]:
+        """The arrays of distinct entries."""
+        n = len(pointers) - 1
+        if n * size > INT64_MAX:
+            what = f"numbers up to {n} · {size} do not fit in 64 bits; take a sparse level"
+            raise LimitError(Problem(str(self), what))
+        low, lows, highs = _shape(n, size, len(x))
+        made = {"ptr": pointers, "low": np.zeros(lows, np.uint64), "high": np.zeros(highs, np.uint64)}
+        numbers = parents.astype(np.int64, copy=False) * np.int64(size) + x
+        kernels.words.put_numbers(kernels.readable(numbers), low, made["low"], made["high"])
+        return made
+
+    def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
+        at, pointers = as_array(positions), arrays["ptr"]
+        first = pointers[at].astype(np.int64)
+        counts = pointers[at + 1].astype(np.int64) - first
+        x, child = np.empty(int(counts.sum()), np.int64), in_ranges(first, counts)
+        kernels.words.list_fibers(*self._words(arrays, dims), kernels.readable(at, np.int64), x)
+        if is_everything(window, dims):
+            return counts, [x], child
+        kept = inside(window, [x])
+        fibers = np.repeat(np.arange(len(at)), counts)[kept]
+        return np.bincount(fibers, minlength=len(at)), [x[kept]], as_array(child)[kept]
+
+    @staticmethod
+    def _words(arrays: Arrays, dims: Sequence[int]) -> tuple[Any, ...]:
+        """The arrays and numbers that kernels take: pointers, upper and lower bits, how many of these, the size."""
+        n = len(arrays["ptr"]) - 1
+        low, _, _ = _shape(n, dims[0], int(arrays["ptr"][-1]))
+        return *(kernels.readable(arrays[role]) for role in ("ptr", "high", "low")), low, dims[0]
+
+    def loop(self, root: bool) -> str:
+        return (
+            "width = lower_width(n, size0, children)\n"
+            "base = p * size0\n"
+            "bit = (base >> width) + ptr[p]\n"
+            "at = bit >> 6\n"
+            "word = (high[at] >> (bit & 63)) << (bit & 63)\n"
+            "for q in range(ptr[p], ptr[p + 1]):\n"
+            "    while word == 0:\n"
+            "        at = at + 1\n"
+            "        word = high[at]\n"
+            "    upper = (at << 6) + trailing_zeros(word) - q\n"
+            "    word = word & (word - 1)\n"
+            "    i0 = ((upper << width) | lower_bits(low, q, width)) - base\n"
+            "    yield\n"
+        )
+
+    def helpers(self) -> Mapping[str, Callable[..., Any]]:
+        words = kernels.words
+        return {
+            "trailing_zeros": words.trailing_zeros,
+            "lower_bits": words.lower_bits,
+            "lower_width": words.lower_width,
+        }
+
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
+        return below_fibers(arrays["ptr"], below)
+
+    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
+        at, pointers = as_array(positions), arrays["ptr"]
+        first, behind = (items_at(pointers, x).astype(np.int64) for x in (at, at + 1))
+        counts = behind - first
+        x = self._read(arrays, dims[0], at, first, behind)
+        local = pointers_to(counts, pointers.dtype)
+        return self._encoded(local, np.repeat(np.arange(len(at)), counts), x, dims[0]), in_ranges(first, counts)
+
+    def _read(self, arrays: Arrays, size: int, at: Array, first: Array, behind: Array) -> Array:
+        """The coordinates in these fibers, which have the children first … behind - 1; checked.
+
+        Of arrays in a file, only the words of these fibers are read.
+        """
+        n, total = len(arrays["ptr"]) - 1, int(arrays["ptr"][-1:][0])
+        refuse_outside(first, behind, total)
+        low, lows, highs = _shape(n, size, total) if 0 <= total <= n * size <= INT64_MAX else (0, -1, -1)
+        if (lows, highs) != (len(arrays["low"]), len(arrays["high"])):
+            raise ArrayError(Problem("high", f"has no length of a sequence of {total} numbers"))
+        x = np.empty(int((behind - first).sum()), np.int64)
+        cuts, done = [0, *(np.flatnonzero(np.diff(at) != 1) + 1).tolist(), len(at)] if len(at) else [], 0
+        for start, stop in itertools.pairwise(cuts):  # runs of neighbouring fibers
+            q, end = int(first[start]), int(behind[stop - 1])
+            if (first[start + 1 : stop] != behind[start : stop - 1]).any():
+                raise ArrayError(Problem("ptr", f"does not ascend in fibers {at[start]} … {at[stop - 1]}"))
+            here, done = x[done : done + end - q], done + end - q
+            begin, last = (int(at[start]) * size >> low) + q, ((int(at[stop - 1]) + 1) * size - 1 >> low) + end
+            high = np.asarray(arrays["high"][begin >> 6 : (last >> 6) + 1])
+            lower = np.asarray(arrays["low"][q * low >> 6 : -(-end * low // 64)])
+            bits = kernels.readable(high), begin & ~63, begin & 63, kernels.readable(lower), q * low & 63
+            if kernels.words.get_numbers(*bits, low, q, here) < len(here):
+                raise ArrayError(Problem("high", f"has too few bits in fibers {at[start]} … {at[stop - 1]}"))
+        owners = np.repeat(np.arange(len(at)), behind - first)
+        x -= at.astype(np.int64)[owners] * size
+        if len(x) and not (0 <= x.min() <= x.max() < size and ((x[1:] > x[:-1]) | (owners[1:] > owners[:-1])).all()):
+            raise ArrayError(Problem("high", "numbers do not ascend in their fibers"))
+        return x
+
+    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
+        fibers, bounds = fibers_of(arrays["ptr"], n, children, self.size(arrays, dims, n))
+        x = self._read(arrays, dims[0], as_array(fibers), bounds[:-1], bounds[1:])
+        counts = np.diff(np.minimum(bounds[1:], children.stop), prepend=children.start)
+        return Owners(fibers, counts, [x[children.start - int(bounds[0]) : children.stop - int(bounds[0])]])
+
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        pointers, (size,) = arrays["ptr"].astype(np.int64), dims
+        problems = list(pointer_problems(pointers, int(pointers[-1])))
+        yield from problems
+        if problems:
+            return
+        try:
+            self._read(arrays, size, np.arange(n), pointers[:-1], pointers[1:])
+        except ArrayError as error:
+            yield from error.problems
+            return
+        count = int(pointers[-1])
+        low, _, _ = _shape(n, size, count)
+        if int(np.bitwise_count(arrays["high"]).sum(dtype=np.int64)) != count:
+            yield Problem(f"high[{len(arrays['high']) - 1}]", f"more bits are set than the {count} of the sequence")
+        elif (rest := count * low % 64) and int(arrays["low"][-1]) >> rest:
+            yield Problem(f"low[{len(arrays['low']) - 1}]", "bits behind the last number are set")
+
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        found = np.empty(len(positions), np.int64)
+        wanted = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
+        kernels.words.find_numbers(*self._words(arrays, dims), *wanted, found)
+        return found
+
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
+        return (n + 1) * itemsize + 8 * sum(_shape(n, dims[0], children)[1:])
+
+
+def _shape(n: int, size: int, count: int) -> tuple[int, int, int]:
+    """The number of lower bits of each of `count` numbers below n · size; the words of all lower and all upper bits."""
+    low = max((n * size // count).bit_length() - 1, 0) if count else 0
+    upper = count + (max(n * size - 1, 0) >> low) + 1 if count else 1
+    return low, -(-count * low // 64), -(-upper // 64)

@@ -1,0 +1,165 @@
+"""mask: each fiber has a bit for each cell, and children for the cells that are set.
+
+    . 5 . 7     dense   rows 0, 1, 2
+    . . . .     `- mask   pointers_to_1 [0, 2, 2, 5]
+    1 2 3 .        |      mask_1 [10, 0, 7]
+                   `- element   values [5, 7, 1, 2, 3]
+
+Row 0 has the byte 10, the bits of columns 1 and 3; row 2 has the children 2, 3 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import kernels
+from ..errors import ArrayError, Problem, raise_if
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, wrong_lengths
+from .positions import (
+    Array,
+    Positions,
+    Window,
+    as_array,
+    below_fibers,
+    cell_range,
+    cells,
+    in_ranges,
+    inside,
+    is_everything,
+    items_at,
+    list_cells,
+    number_cells,
+)
+from .registry import register
+from .sparse import fibers_of, pointer_problems, pointers_to, refuse_outside
+
+
+@register
+@dataclass(frozen=True)
+class Mask(Level):
+    """Fiber p has ⌈cells / 8⌉ bytes; cell c is bit c % 8 of byte c // 8, the lowest first. Bits behind the cells are 0.
+
+    q = ptr[p] + the number of bits of the fiber before that of the cell. For blocks, and for fibers that are neither
+    full nor nearly empty: a bit for each cell and values for the set cells only.
+
+    >>> pack_dense(np.eye(2), "dense, mask").arrays["mask_1"].tolist()
+    [1, 2]
+    """
+
+    kind: ClassVar[str] = "mask"
+
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        return {"ptr": ArraySpec.pointers(depth), "bits": ArraySpec(f"mask_{depth}", "byte")}
+
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
+        wanted = {} if n is None else {"ptr": n + 1, "bits": n * _width(dims)}
+        return None, wrong_lengths(lengths, wanted)
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        return int(arrays["ptr"][n : n + 1][0])
+
+    def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
+        parent = as_array(parents).astype(np.int64, copy=False)
+        cell = number_cells(dims, np.zeros(len(parent), np.int64), coords)
+        new = np.ones(len(cell), bool)
+        new[1:] = (cell[1:] != cell[:-1]) | (parent[1:] != parent[:-1])
+        octets = np.zeros(n * _width(dims), np.uint8)
+        np.bitwise_or.at(octets, parent * _width(dims) + cell // 8, np.uint8(1) << (cell % 8).astype(np.uint8))
+        pointers = np.append(0, np.cumsum(np.bincount(parent[new], minlength=n)))
+        return {"ptr": pointers, "bits": octets}, np.cumsum(new) - 1
+
+    def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
+        at, pointers = as_array(positions), arrays["ptr"]
+        first = pointers[at].astype(np.int64)
+        counts = pointers[at + 1].astype(np.int64) - first
+        number = np.empty(int(counts.sum()), np.int64)
+        kernels.words.list_bits(kernels.readable(self._octets(arrays, dims, positions)[0]), _width(dims), number)
+        coords = list(np.unravel_index(number, tuple(dims))) if len(number) else [number] * self.rank
+        child = in_ranges(first, counts)
+        if is_everything(window, dims):
+            return counts, coords, child
+        kept = inside(window, coords)
+        fibers = np.repeat(np.arange(len(at)), counts)[kept]
+        return np.bincount(fibers, minlength=len(at)), [x[kept] for x in coords], as_array(child)[kept]
+
+    @staticmethod
+    def _octets(arrays: Arrays, dims: Sequence[int], positions: Positions) -> tuple[Array, Positions]:
+        """The bytes of these fibers, and where they lie."""
+        each = [_width(dims)]
+        run = cell_range(each, positions, [range(*each)])
+        places = list_cells(each, positions, [range(*each)])[2] if run is None else run
+        return items_at(arrays["bits"], places), places
+
+    def loop(self, root: bool) -> str:
+        last, coords = "cell", ""
+        for k in range(self.rank - 1, 0, -1):
+            coords += f"        i{k} = {last} % size{k}\n        cell{k} = {last} // size{k}\n"
+            last = f"cell{k}"
+        width = f"(({' * '.join(f'size{k}' for k in range(self.rank))} + 7) >> 3)"
+        return (
+            "q = ptr[p]\n"
+            f"for octet in range({width}):\n"
+            f"    word = bits[p * {width} + octet]\n"
+            "    while word != 0:\n"
+            "        cell = octet * 8 + trailing_zeros(word)\n"
+            "        word = word & (word - 1)\n"
+            f"{coords}        i0 = {last}\n"
+            "        yield\n"
+            "        q = q + 1\n"
+        )
+
+    def helpers(self) -> Mapping[str, Callable[..., Any]]:
+        return {"trailing_zeros": kernels.words.trailing_zeros}
+
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
+        return below_fibers(arrays["ptr"], below)
+
+    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
+        at, pointers = as_array(positions), arrays["ptr"]
+        first, behind = (items_at(pointers, x).astype(np.int64) for x in (at, at + 1))
+        refuse_outside(first, behind, int(pointers[-1:][0]))
+        local = {"ptr": pointers_to(behind - first, pointers.dtype), "bits": self._octets(arrays, dims, positions)[0]}
+        return local, in_ranges(first, behind - first)
+
+    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
+        fibers, bounds = fibers_of(arrays["ptr"], n, children, self.size(arrays, dims, n))
+        everything = [range(size) for size in dims]
+        local, _ = self.part(arrays, dims, fibers, everything)
+        raise_if(ArrayError, self.check(local, dims, len(fibers)))
+        _, coords, _ = self.expand(local, dims, range(len(fibers)), everything)
+        counts = np.diff(np.minimum(bounds[1:], children.stop), prepend=children.start)
+        kept = slice(children.start - int(bounds[0]), children.stop - int(bounds[0]))
+        return Owners(fibers, counts, [x[kept] for x in coords])
+
+    def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        pointers, width, rest = arrays["ptr"], _width(dims), cells(dims) % 8
+        problems = list(pointer_problems(pointers, int(pointers[-1])))
+        yield from problems
+        if problems:
+            return
+        octets = arrays["bits"].reshape(n, width)
+        set_bits = np.bitwise_count(octets).sum(axis=1, dtype=np.int64)
+        for p in np.flatnonzero(set_bits != np.diff(pointers.astype(np.int64)))[:1].tolist():
+            yield Problem(f"ptr[{p + 1}]", f"{pointers[p + 1]} counts other bits than the {set_bits[p]} of fiber {p}")
+        for p in np.flatnonzero(octets[:, -1] >> rest)[:1].tolist() if rest else ():
+            yield Problem(f"bits[{(p + 1) * width - 1}]", f"bits behind the {cells(dims)} cells are set")
+
+    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
+        found = np.empty(len(positions), np.int64)
+        cell = number_cells(dims, np.zeros(len(positions), np.int64), coords)
+        at, pointers = kernels.readable(positions, np.int64), kernels.readable(arrays["ptr"])
+        octets = kernels.readable(arrays["bits"])
+        kernels.words.rank_bits(octets, _width(dims), pointers, at, kernels.readable(cell), found)
+        return found
+
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
+        return (n + 1) * itemsize + n * _width(dims)
+
+
+def _width(dims: Sequence[int]) -> int:
+    """The bytes of a fiber."""
+    return -(-cells(dims) // 8)
