@@ -326,61 +326,6 @@ def test_sources_with_anything_in_them(tmp_path):
                 continue
 
 
-def damages(content):
-    """What a disk, a copy or a hand makes of an object."""
-    rng = np.random.default_rng(len(content))
-    yield b""
-    yield content[: len(content) // 2]
-    yield content[:-1]
-    yield content + b"\0" * 8
-    yield rng.bytes(len(content))
-    yield b"\xff" * len(content)
-    for at in rng.integers(0, max(len(content), 1), 6):
-        changed = bytearray(content)
-        if changed:
-            changed[at] ^= 1 << int(rng.integers(8))
-        yield bytes(changed)
-
-
-KEYS = ["sample/0", "split/0", "partition/1", "index", "table/0", "again/0", "pack/1", "join/0"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("key", KEYS)
-def test_damaged_objects(tmp_path, key):
-    """An error of ours, or the tensor, or one that differs in what no checksum covers: the entries themselves."""
-    work, names = tmp_path / "work", list(running.STAGES)
-    made = "table" if key == "index" else key.partition("/")[0]
-    begun(tmp_path)
-    run_to(work, names[names.index(made) + 1])
-    assert (work / key).exists()
-    shutil.copytree(work, tmp_path / "kept")
-    if made == "join":
-        shutil.copytree(tmp_path / "a.zarr", tmp_path / "begun.zarr")
-    refused, content = 0, (work / key).read_bytes()
-    for changed in [None, *damages(content)]:
-        shutil.rmtree(work)
-        shutil.rmtree(tmp_path / "a.zarr", ignore_errors=True)
-        shutil.copytree(tmp_path / "kept", work)
-        if made == "join":
-            shutil.copytree(tmp_path / "begun.zarr", tmp_path / "a.zarr")
-        if changed is None:
-            (work / key).unlink()
-        else:
-            (work / key).write_bytes(changed)
-        try:
-            for stage in names[names.index(made) + (changed is not None) : -1]:
-                for number in range(total(work, stage)):
-                    step(work, stage, number)
-            commit(work)
-        except BinsparseError:
-            refused += 1
-            continue
-        if changed is None or (changed != content and made not in ("sample", "partition", "again", "pack")):
-            alike(read(tmp_path / "a.zarr"), whole())
-    assert refused >= 3
-
-
 # Stores
 
 
