@@ -66,6 +66,12 @@ class Sweep:
     rows : a row for each tensor and format, in the order in which they were passed.
     names : the names of the measures.
     record : processor, versions, threads, seed, rounds.
+
+    >>> from binsparse_levels import pack, sweep
+    >>> print(sweep({"a": pack([[0, 2], [1, 3]], 1.0, (3, 4), "CSR")}, ["CSR", "dense, n_of_m(1, n=1, m=2)"], ["bits"]))
+    tensor  format                      entries  bits  refused
+    a       CSR                               2    96
+    a       dense, n_of_m(1, n=1, m=2)        2    24
     """
 
     rows: tuple[Row, ...]
