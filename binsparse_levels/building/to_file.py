@@ -28,9 +28,10 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..system import resident
 from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.foreign import qualified
-from ..tensors.held import Mapped, Stored
+from ..tensors.held import Stored
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_format, mirror_problems
+from ..tensors.views import Mapped
 from . import partitions, running, tables, trees
 from .planning import Plan, planned, rows_within
 from .sources import Chunk, Tensors, pair_of, picked

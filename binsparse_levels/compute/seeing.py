@@ -32,8 +32,9 @@ from ..formats.index_map import IndexMap, Part
 from ..formats.structure import expand
 from ..levels import listing
 from ..levels.positions import Array
-from ..tensors.held import Held, Mapped, Stored, Viewed
+from ..tensors.held import Held, Stored
 from ..tensors.tensor import Tensor
+from ..tensors.views import Mapped, Viewed, windowed
 from .nest import Seen, Wrap, is_told
 
 BLOCK = 2**20  # entries of a file at a time: more of them are no faster
@@ -92,12 +93,8 @@ def walk_of(tensor: Tensor) -> Walk:
     held, pad = tensor._held, tensor._pad()
     layers: tuple[_Layer, ...] = ()
     if isinstance(held, Viewed) and isinstance(held.base, Mapped):
-        windows, part = held.base.map.windows(held.selection.items), held.base.base
-        for k, window in enumerate(windows):  # an index has one array at most
-            if not _is_all(window, part.shape[k]):
-                key: list[Any] = [slice(None)] * len(windows)
-                key[k] = slice(window.start, window.stop, window.step) if isinstance(window, range) else window
-                part = part.selected(key, False)
+        windows = held.base.map.windows(held.selection.items)
+        part = windowed(held.base.base, windows)
         layers = (_Window(tuple(windows), held.base.map.stored_shape), held.base.map, held.selection)
         stored = part.own(pad).stored
     else:

@@ -123,5 +123,5 @@ def from_graphblas(
     arrays = {name: pieces[held][: lengths.get(held, count)] for name, held in spelling.arrays.items()}
     iso = pieces["is_iso"] and count
     values = pieces["values"][:1].reshape(()) if iso else pieces["values"][: lengths["values"]]
-    tensor = Tensor(spelling.format, shape, arrays, values, attributes=attributes)
+    tensor = Tensor._owning(spelling.format, shape, arrays, values, attributes=attributes)
     return tensor if format is None else tensor.convert(format)

@@ -70,7 +70,7 @@ def _tensor(tensor: torch.Tensor, layout: str, copy: bool) -> Tensor:
             cells = np.zeros(shape, values.dtype) if not len(values) else values[0]
             return pack_dense(cells, Format(full(dense)), pattern=np.ones(shape, bool))
         listed = {f"indices_{k}": apart(x) for k, x in enumerate(indices)}
-        return Tensor(_chain(f"sparse({len(indices)})", dense), shape, listed, values.reshape(-1), fill_value=0)
+        return Tensor._owning(_chain(f"sparse({len(indices)})", dense), shape, listed, values.reshape(-1), fill_value=0)
     by_rows = layout in ("csr", "bsr")
     pointers = _array(tensor.crow_indices() if by_rows else tensor.ccol_indices())
     indices = _array(tensor.col_indices() if by_rows else tensor.row_indices())
@@ -84,9 +84,9 @@ def _tensor(tensor: torch.Tensor, layout: str, copy: bool) -> Tensor:
     blocked = layout in ("bsr", "bsc")
     format = _chain(f"dense({batch + 1}), sparse", dense + 2 * blocked)
     if not blocked:
-        return Tensor(in_order(format.levels, order), shape, arrays, values.reshape(-1), fill_value=0)
+        return Tensor._owning(in_order(format.levels, order), shape, arrays, values.reshape(-1), fill_value=0)
     map = _blocked(shape, order[: batch + 2], values.shape[batch + 1 : batch + 3])
-    return Tensor(format, map.stored_shape, arrays, values.reshape(-1), fill_value=0).with_map(map)
+    return Tensor._owning(format, map.stored_shape, arrays, values.reshape(-1), fill_value=0).with_map(map)
 
 
 @within_memory

@@ -25,11 +25,12 @@ from ..formats.structure import structure_problems
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors import labels
 from ..tensors.encoding import Metadata
-from ..tensors.held import Mapped, Stored
+from ..tensors.held import Stored
 from ..tensors.labels import Labels, parse_labels
 from ..tensors.packing import sorted_tensor
 from ..tensors.tensor import Check, Tensor
 from ..tensors.validation import checked_format
+from ..tensors.views import Mapped
 
 _AT_ONCE = 2**20  # items of which the checksum is computed at once
 
@@ -250,7 +251,7 @@ class Loading:
         }
         place = (descriptor.format, descriptor.shape)
         try:
-            tensor = Tensor(*place, arrays, values, check=check, **options)
+            tensor = Tensor._owning(*place, arrays, values, check=check, **options)
         except ArrayError:
             if not self._lenient:
                 raise

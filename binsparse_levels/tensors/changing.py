@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arrays import repeat_one
 from ..engine import packing
 from ..engine.mirroring import mirror_tree
 from ..engine.tree import index_dtype
@@ -17,9 +17,11 @@ from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
 from ..levels.base import Array
 from ..limits import Limits
-from .held import Mapped, packed
+from .held import packed
+from .listing import in_order
 from .trees import entries_of, one_value
-from .validation import checked_format, mirror_problems
+from .validation import check_value_type, checked_format, mirror_problems
+from .views import Mapped
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -55,16 +57,34 @@ def convert_through(tensor: Tensor, format: FormatLike, map: MapLike, limits: Li
     return whole._packed(target.forward(coords), values, format, limits, shape=target.stored_shape, map=target)
 
 
-def without_entries(tensor: Tensor, gone: Callable[[Array], Array]) -> Tensor:
-    """The tensor without stored entries. gone: tells of each value whether its entry goes."""
+def astype(tensor: Tensor, dtype: np.dtype[Any]) -> Tensor:
+    """`Tensor.astype`."""
     stored = tensor._held.own(tensor._pad()).stored
-    coords, values = stored.entries(tensor._pad())
-    left = ~gone(values)
+    tree = stored.tree.blanked()
+    check_value_type(dtype)
+    cast = tree.values.astype(dtype) if not tree.iso else one_value(tree.values).reshape(1).astype(dtype)
+    if stored.structure is not None:
+        raise_if(FormatError, structure_problems(stored.structure, stored.shape, dtype))
+        mirrored = STRUCTURES[stored.structure].mirrored
+        both = mirrored(tree.values[: len(cast)]).astype(dtype), mirrored(cast)[: len(tree.values)]
+        if not np.array_equal(*both, equal_nan=dtype.kind in "fc"):
+            return astype(tensor.expand_structure(), dtype)
+    values = repeat_one(cast, len(tree.values)) if tree.iso else cast
+    fill = None if tensor.fill_value is None else tensor.fill_value.astype(dtype)
+    return tensor._with(stored.format, tree.with_values(values, tree.iso), fill_value=fill)
+
+
+def drop_fill(tensor: Tensor) -> Tensor:
+    """`Tensor.drop_fill`."""
+    pad = tensor._pad()
+    stored = tensor._held.own(pad).stored
+    coords, values = stored.entries(pad)
+    with np.errstate(invalid="ignore"):
+        left = ~((values == pad) | ((values != values) & bool(pad != pad)))
     if left.all():
         return tensor
-    pad, limits = tensor._pad(), stored.limits
     kept = [x[left] for x in coords]
-    made = packed(stored.format, stored.shape, kept, values[left], tensor.iso, pad, limits)
+    made = packed(stored.format, stored.shape, kept, values[left], tensor.iso, pad, stored.limits)
     return tensor._with(stored.format, made.tree)
 
 
@@ -98,7 +118,7 @@ def with_structure(tensor: Tensor, structure: str) -> Tensor:
     whole = tensor.expand_structure()
     raise_if(FormatError, structure_problems(structure, whole.shape, whole.dtype))
     raise_if(FormatError, mirror_problems(structure, whole.format, whole._pad()))
-    coords, values = whole._sorted()
+    coords, values = in_order(whole)
     if whole.format.padded:
         coords, values = _without_padding(coords, values, whole._pad())
     raise_if(ArrayError, symmetry_problems(structure, coords, values))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays import Pieces, in_pieces, one_piece
-from ..engine.tree import Tree
-from ..errors import DescriptorError, OptionError, Problem
+from ..errors import ArrayError, DescriptorError, OptionError, Problem, raise_if
 from ..formats.bitpacked import best_wrapper, bitpack_pieces
 from ..formats.descriptor import NAMESPACE, VERSION, VERSIONS, Descriptor, parse_descriptor
 from ..formats.dtypes import DataType, data_type_of, encode
@@ -25,6 +24,9 @@ from ..levels.base import Array
 from ..limits import Limits
 from . import labels
 from .labels import Labels
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
 
 _AT_ONCE = 2**20  # items of labels that are copied at once
 
@@ -43,22 +45,24 @@ class Metadata:
     labels: Labels | None = None
 
 
-def encode_tree(
-    tree: Tree,
-    format: Format,
-    shape: tuple[int, ...],
-    metadata: Metadata,
-    version: str,
-    narrow: bool,
-    bitpacked: bool | Collection[str],
-    structure: str | None,
-    map: IndexMap | None,
+def encode_tensor(
+    tensor: Tensor, version: str = VERSION, narrow: bool = False, bitpacked: bool | Collection[str] = False
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The header and the encoded arrays of a tree in memory.
+    """The header and the arrays of a tensor as a container holds them.
 
     narrow: store index and pointer arrays in the smallest type that holds them. bitpacked: names of arrays to bit-pack
     in the smallest way; True stands for all index and pointer arrays. Raises ArrayError, DescriptorError, OptionError.
     """
+    own = tensor._held.own(tensor._pad())
+    stored, metadata = own.stored, tensor._metadata
+    if stored.shared:
+        stored.check(order=True)
+    raise_if(ArrayError, stored.diagonal_problems())
+    if stored.structure is not None:
+        i, j = tensor.unpack()[0]
+        kept = {**metadata.descriptor_attributes, "number_of_diagonal_elements": int(np.count_nonzero(i == j))}
+        metadata = replace(metadata, descriptor_attributes=kept)
+    tree = stored.tree
     words = {spec.name for place in tree.places for spec in place.arrays.values() if spec.holds == "word"}
     arrays = {name: narrowed(array) if narrow and name not in words else array for name, array in tree.arrays.items()}
     arrays["values"] = tree.blanked().values
@@ -67,8 +71,9 @@ def encode_tree(
     for name in _to_pack(bitpacked, arrays, len(one) > 0):
         wrappers[name] = best_wrapper(np.asarray(arrays[name], data_type_of(arrays[name].dtype, name).dtype))
     pieces = {name: one_piece(array) for name, array in arrays.items()}
+    seen: dict[str, Any] = {"structure": stored.structure, "map": own.map}
     header, encoded = encode_pieces(
-        pieces, format, shape, metadata, structure=structure, map=map, one=one, wrappers=wrappers, version=version
+        pieces, stored.format, stored.shape, metadata, **seen, one=one, wrappers=wrappers, version=version
     )
     return header, {name: x.whole() for name, x in encoded.items()}
 

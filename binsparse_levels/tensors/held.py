@@ -1,5 +1,7 @@
 """What a tensor holds: a tree, a view of what is held, or a map over what is held. The three answer one protocol.
 
+The tree is here, the other two are in `views`.
+
 Coordinates are those of the tensor. `pad` is the value of cells that are not stored. What is read and made keeps to the
 limits of the tree.
 """
@@ -8,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,11 +18,11 @@ import numpy.typing as npt
 from ..arrays import repeat_one
 from ..engine import packing
 from ..engine.blocks import Block, blocks_of, read_block
-from ..engine.selection import find_in, load, locate_in
+from ..engine.selection import find_in, locate_in
 from ..engine.tree import Tree
-from ..engine.views import Selection, View, all_of, narrowed, view_of
+from ..engine.views import Selection, all_of
 from ..errors import ArrayError, FormatError, Problem, raise_if
-from ..formats.format import Format, coordinates, in_order
+from ..formats.format import Format, in_order
 from ..formats.index_map import DimensionMap, IndexMap
 from ..formats.structure import (
     STRUCTURES,
@@ -31,7 +32,6 @@ from ..formats.structure import (
     transposed,
     triangle_problems,
 )
-from ..levels import listing
 from ..levels.positions import Array, items_at
 from ..limits import Limits
 from .origin import Origin, reopened
@@ -72,7 +72,7 @@ class Held(ABC):
         return self.stored.tree.values.dtype
 
     @abstractmethod
-    def own(self, pad: Any) -> Stored | Mapped:
+    def own(self, pad: Any) -> Held:
         """The same entries in memory and checked, in arrays that have no others. What was read is kept.
 
         Raises ArrayError, FormatError, LimitError.
@@ -83,7 +83,7 @@ class Held(ABC):
         """The tree of the same entries, lazy where it may stay so."""
 
     @abstractmethod
-    def around(self, stored: Stored) -> Stored | Mapped:
+    def around(self, stored: Stored) -> Held:
         """Another tree below the same map."""
 
     @abstractmethod
@@ -127,18 +127,19 @@ class Held(ABC):
         """`Tensor.dm`."""
         raise FormatError(Problem("map", "the tensor has none; give it one by convert(format, map=…)"))
 
-    def selected(self, indices: Sequence[Any], apart: bool) -> Viewed:
-        """A view. Precondition: the arguments are of `parse_key`, with one array at most."""
-        return Viewed(self, narrowed(all_of(self.shape), indices, apart=apart))
+    def cells(self) -> tuple[Held, Selection]:
+        """What a view of this is a view of, and which of its cells these are."""
+        return self, all_of(self.shape)
 
 
 class Stored(Held):
     """A tree, in memory or lazy: stored dimension k is dimension format.order[k].
 
-    limits: those of the call that made or opened it. origin: where it was opened. Arrays in memory become read-only.
+    limits: those of the call that made or opened it. origin: where it was opened. shared: whether others can write to
+    its arrays, which are then checked at each use, before a kernel indexes with them. The tensor's own are read-only.
     """
 
-    __slots__ = ("_format", "_looked_up", "_shape", "limits", "origin", "structure", "tree")
+    __slots__ = ("_format", "_looked_up", "_shape", "limits", "origin", "shared", "structure", "tree")
 
     def __init__(
         self,
@@ -147,6 +148,7 @@ class Stored(Held):
         limits: Limits,
         structure: str | None = None,
         origin: Origin | None = None,
+        shared: bool = False,
     ) -> None:
         sizes = dict(zip(format.order, tree.dims, strict=True))
         self._shape = tuple(sizes[k] for k in range(len(sizes)))
@@ -156,6 +158,7 @@ class Stored(Held):
         self.tree = tree if tree.lazy else frozen(format, tree)
         self.structure = structure
         self.origin = origin
+        self.shared = shared
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.origin is not None:
@@ -183,7 +186,13 @@ class Stored(Held):
             whole.check(order=True)
             raise_if(ArrayError, whole.diagonal_problems())
             self.tree = whole.tree
+        elif self.shared:
+            self.check(order=False)
         return self
+
+    def sound(self) -> Tree:
+        """The tree, which stays lazy where it is."""
+        return self.tree if self.tree.lazy else self.own(None).tree
 
     def perhaps_lazy(self, pad: Any) -> Tree:
         return self.tree
@@ -225,7 +234,7 @@ class Stored(Held):
         if self.structure is not None and self.format.padded:
             yield from super().blocks(pad, size, most)
             return
-        tree, stored_at = self.tree, np.argsort(self.format.order)
+        tree, stored_at = self.sound(), np.argsort(self.format.order)
         for block in blocks_of(tree, size, most) if len(tree.values) else [Block(range(0))]:
             columns, values = read_block(tree, block)
             yield [columns[k] for k in stored_at], values
@@ -238,7 +247,7 @@ class Stored(Held):
         return self.own(pad).tree.count()
 
     def value_at(self, place: Sequence[Any], pad: Any) -> Any:
-        tree, order, name = self.tree, self.format.order, self.structure
+        tree, order, name = self.sound(), self.format.order, self.structure
         mirrored = name is not None and not in_triangle(name, place)
         position = find_in(tree, [int(place[k]) for k in (order[::-1] if mirrored else order)])
         if position < 0:
@@ -280,212 +289,7 @@ class Stored(Held):
     def permuted(self, order: Sequence[int]) -> Stored:
         format = in_order(self.format.levels, [order.index(k) for k in self.format.order])
         turned = self.structure if self.structure is None or list(order) == [0, 1] else transposed(self.structure)
-        return Stored(format, self.tree, self.limits, turned, self.origin)
-
-
-class Mapped(Held):
-    """A map over what is held: the entries of a stored tensor at other coordinates."""
-
-    __slots__ = ("base", "map")
-
-    map: IndexMap
-
-    def __init__(self, base: Held, map: IndexMap) -> None:
-        if base.structure is not None:
-            raise FormatError(Problem("structure", "a tensor with a map has none; call expand_structure() first"))
-        self.base = base
-        self.map = map
-
-    @property
-    def viewed(self) -> bool:  # type: ignore[override]
-        return self.base.viewed
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Mapped, (self.base, self.map)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.map.shape
-
-    @property
-    def format(self) -> Format:
-        return self.base.format
-
-    @property
-    def stored(self) -> Stored:
-        return self.base.stored
-
-    def beneath(self, pad: Any) -> Held:
-        return self.base
-
-    def own(self, pad: Any) -> Mapped:
-        own = self.base.own(pad)
-        return self if own is self.base else Mapped(own, self.map)
-
-    def perhaps_lazy(self, pad: Any) -> Tree:
-        return self.base.perhaps_lazy(pad)
-
-    def around(self, stored: Stored) -> Mapped:
-        return Mapped(stored, self.map)
-
-    def dm(self) -> DimensionMap:
-        return self.map.dm()
-
-    def entries(self, pad: Any, dtype: npt.DTypeLike = np.int64) -> Listed:
-        return self.seen(*self.base.entries(pad))
-
-    def seen(self, stored: Sequence[Array], values: Array) -> Listed:
-        """The entries at stored coordinates, without those at padding."""
-        coords = self.map.backward(stored)
-        if self.map.padded:
-            kept = np.ones(len(values), bool)
-            for x, size in zip(coords, self.map.shape, strict=True):
-                kept &= x < size
-            if not kept.all():
-                return tuple(x[kept] for x in coords), values[kept]
-        return coords, values
-
-    def blocks(self, pad: Any, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
-        for coords, values in self.base.blocks(pad, size, most):
-            yield self.seen(coords, values)
-
-    def count(self, pad: Any) -> int:
-        return len(self.entries(pad)[1]) if self.map.padded else self.base.count(pad)
-
-    def value_at(self, place: Sequence[Any], pad: Any) -> Any:
-        return self.base.value_at([x[0] for x in self.map.forward([[x] for x in place])], pad)
-
-    def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
-        return self.base.values_at(self.map.forward(coords), pad)
-
-    def locate(self, coords: Sequence[Array], pad: Any) -> Array:
-        return self.base.locate(self.map.forward(coords), pad)
-
-    def permuted(self, order: Sequence[int]) -> Mapped:
-        return Mapped(self.base, self.map.permuted(order))
-
-
-class Viewed(Held):
-    """A view: the entries of what is held in a selection of its cells. It has no structure."""
-
-    __slots__ = ("_own", "base", "selection")
-
-    viewed = True
-
-    def __init__(self, base: Held, selection: Selection) -> None:
-        self.base = base
-        self.selection = selection
-        self._own: Stored | Mapped | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Viewed, (self.base, self.selection)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.selection.shape
-
-    @property
-    def stored(self) -> Stored:
-        return self.base.stored
-
-    @property
-    def map(self) -> IndexMap | None:  # type: ignore[override]
-        return self._restricted(self.base)[0] if isinstance(self.base, Mapped) else None
-
-    @property
-    def format(self) -> Format:
-        if isinstance(self.base, Mapped):
-            return self._restricted(self.base)[1]
-        dimensions, format = self.selection.dimensions, self.base.format
-        if len(dimensions) == len(format.order) and not any(level.refuses for level in format.levels):
-            if list(dimensions) == sorted(dimensions):
-                return format
-            return in_order(format.levels, [dimensions.index(k) for k in format.order])
-        return self._view().format()
-
-    def _restricted(self, base: Mapped) -> tuple[IndexMap, Format]:
-        """The map cut to what the view has, and the levels cut likewise.
-
-        A last level that would store more cells than the entries becomes a list of coordinates.
-        """
-        map, left = base.map.restricted(self.selection.dimensions, self.shape)
-        whole = all_of(base.base.shape)
-        format = Viewed(base.base, whole._replace(dimensions=tuple(left))).format
-        if format.padded and not self.selection.everything(base.shape):
-            format = replace(format, levels=(*format.levels[:-1], listing(format.levels[-1].rank)))
-        return map, format
-
-    def _view(self) -> View:
-        """The view of the tree, where no map lies between."""
-        stored = self.base.stored
-        return view_of(stored.tree, stored.format.order, stored.structure, self.selection)
-
-    def beneath(self, pad: Any) -> Held:
-        return self if self.base.map is None else self.own(pad).beneath(pad)
-
-    def own(self, pad: Any) -> Stored | Mapped:
-        if self._own is None:
-            limits = self.stored.limits
-            if isinstance(self.base, Mapped):
-                map, format = self._restricted(self.base)
-                coords, values = self.entries(pad)
-                self._own = Mapped(self._packed(format, map.stored_shape, map.forward(coords), values, pad), map)
-            else:
-                self._own = Stored(self.format, load(self._view(), self.format, pad, limits), limits)
-        return self._own
-
-    def perhaps_lazy(self, pad: Any) -> Tree:
-        return self.own(pad).stored.tree
-
-    def around(self, stored: Stored) -> Stored | Mapped:
-        return stored if self.map is None else Mapped(stored, self.map)
-
-    def dm(self) -> DimensionMap:
-        if not isinstance(self.base, Mapped):
-            return super().dm()
-        return self.base.map.dm(self.selection.items, self.selection.dimensions)
-
-    def _packed(self, format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, pad: Any) -> Stored:
-        return packed(format, shape, coords, values, self.stored.tree.iso, pad, self.stored.limits)
-
-    def entries(self, pad: Any, dtype: npt.DTypeLike = np.int64) -> Listed:
-        if isinstance(self.base, Mapped):
-            return self._of_mapped(self.base, pad).entries(pad)
-        return self.own(pad).entries(pad, dtype)
-
-    def _of_mapped(self, base: Mapped, pad: Any) -> Viewed:
-        """The same view of a list of coordinates. Only a window of the stored tensor is read."""
-        windows = base.map.windows(self.selection.items)
-        part = base.base
-        for k, window in enumerate(windows):  # an index has one array at most
-            key: list[Any] = [slice(None)] * len(windows)
-            key[k] = slice(window.start, window.stop, window.step) if isinstance(window, range) else window
-            part = part.selected(key, False)
-        coords, values = part.entries(pad)
-        stored = [x * w.step + w.start if isinstance(w, range) else w[x] for x, w in zip(coords, windows, strict=True)]
-        listed = self._packed(coordinates(len(base.shape)), base.shape, *base.seen(stored, values), pad)
-        return Viewed(listed, self.selection)
-
-    def count(self, pad: Any) -> int:
-        return len(self.entries(pad)[1]) if isinstance(self.base, Mapped) else self.own(pad).count(pad)
-
-    def value_at(self, place: Sequence[Any], pad: Any) -> Any:
-        return self.base.value_at(self.selection.places(place), pad)
-
-    def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
-        whole = np.broadcast_arrays(*self.selection.places(coords))
-        return self.base.values_at(whole, pad)
-
-    def locate(self, coords: Sequence[Array], pad: Any) -> Array:
-        return self.own(pad).locate(coords, pad)
-
-    def permuted(self, order: Sequence[int]) -> Viewed:
-        return Viewed(self.base, self.selection.permuted(order))
-
-    def selected(self, indices: Sequence[Any], apart: bool) -> Viewed:
-        if self._own is not None:
-            return self._own.selected(indices, apart)
-        return Viewed(self.base, narrowed(self.selection, indices, apart=apart))
+        return Stored(format, self.tree, self.limits, turned, self.origin, self.shared)
 
 
 def packed(

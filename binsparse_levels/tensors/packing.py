@@ -18,7 +18,7 @@ from ..formats.index_map import MapLike, parse_map
 from ..formats.structure import structure_problems, triangle_problems
 from ..limits import DEFAULT_LIMITS, Limits
 from .encoding import Metadata
-from .held import Mapped, Stored
+from .held import Stored
 from .tensor import Tensor
 from .trees import entries_of, one_value
 from .validation import (
@@ -34,6 +34,7 @@ from .validation import (
     pad_of,
     split_mask,
 )
+from .views import Mapped
 
 
 @within_memory
@@ -114,9 +115,9 @@ def sorted_tensor(
     duplicates: as for `pack`. options: as for Tensor. Raises ArrayError for faults that sorting does not repair.
     """
     try:
-        return Tensor(format, shape, arrays, values, limits=limits, **options)
+        return Tensor._owning(format, shape, arrays, values, limits=limits, **options)
     except ArrayError:
-        loose = Tensor(format, shape, arrays, values, check="trusted", limits=limits, **options)
+        loose = Tensor._owning(format, shape, arrays, values, check="trusted", limits=limits, **options)
         coords, listed = loose.unpack()
         entries = coords, one_value(listed) if loose.iso and len(listed) else listed
         fill = loose.fill_value

@@ -16,6 +16,7 @@ from ..formats.format import coordinates
 from ..levels.base import Array
 from ..limits import as_integer
 from .held import packed
+from .views import selected
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -34,11 +35,11 @@ def select(tensor: Tensor, key: Any) -> Any:
     if any(sliced) or (not indices and key != ()):
         labels = tensor._metadata.labels
         kept = None if labels is None else labels.selected(indices, apart, shape)
-        return tensor._of(tensor._held.selected(indices, apart), replace(tensor._metadata, labels=kept))
+        return tensor._of(selected(tensor._held, indices, apart), replace(tensor._metadata, labels=kept))
     place = [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, shape, strict=True))]
     value = tensor._held.value_at(place, tensor._pad())
     stored = tensor._held.stored
-    if tensor._held is stored and not stored.tree.lazy and stored.structure is None:
+    if tensor._held is stored and not (stored.tree.lazy or stored.shared) and stored.structure is None:
         tensor._reader = value_reader(stored.tree, stored.format.order, shape, tensor._pad())
     return value
 

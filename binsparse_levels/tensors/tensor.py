@@ -14,35 +14,28 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import repeat_one
-from ..engine import packing
-from ..engine.dense import scatter_tree
-from ..engine.tree import Tree, count_positions, same
-from ..errors import ArrayError, FormatError, LimitError, Problem, raise_if, within_memory
-from ..formats.descriptor import VERSION, array_classes
+from ..engine.tree import Tree
+from ..errors import ArrayError, FormatError, Problem, raise_if, within_memory
+from ..formats.descriptor import VERSION
 from ..formats.format import Format, FormatLike, checked_axes, coordinates, notation, with_map
 from ..formats.index_map import DimensionMap, IndexMap, MapLike
-from ..formats.structure import STRUCTURES, expand, structure_problems
-from ..levels.base import wrong_type
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
-from . import changing, describing, selecting
-from .encoding import Metadata, encode_tree
-from .held import Held, Mapped, Stored, packed
+from . import changing, describing, listing, selecting
+from .encoding import Metadata, encode_tensor
+from .held import Held, Stored, packed
 from .labels import Labels
 from .origin import reopened
-from .trees import entries_of, one_value
+from .trees import tree_of, writable
 from .validation import (
-    check_value_type,
-    checked_array,
     checked_dimension,
     checked_fill,
     checked_format,
     checked_json,
     checked_places,
-    checked_values,
     pad_of,
 )
+from .views import Mapped
 
 if TYPE_CHECKING:
     from ..looking.report import Report
@@ -56,7 +49,8 @@ _PACKAGE = __package__.rpartition(".")[0]  # whose rooms above this one are impo
 class Tensor:
     """A sparse tensor of any rank, stored in a tree of levels. It is immutable, and its arrays are read-only.
 
-    The constructor wraps arrays without a copy. `pack` and `pack_dense` make a tensor of entries or cells.
+    The constructor wraps arrays without a copy. `pack` and `pack_dense` make a tensor of entries or cells. Index and
+    pointer arrays that you can still write to are checked again at each use; pass read-only ones to save that time.
 
     Parameters
     ----------
@@ -101,23 +95,10 @@ class Tensor:
         if check not in ("full", "trusted", "none"):
             raise ValueError(f"check is 'full', 'trusted' or 'none', got {check!r}")
         parsed, sizes = checked_format(format, shape, limits)
-        dims = tuple(sizes[k] for k in parsed.order)
-        classes = array_classes(parsed)
-        raise_if(
-            ArrayError,
-            [Problem(str(name), f"the format {parsed} has no such array") for name in arrays if name not in classes],
-        )
-        given = {name: checked_array(arrays[name], name) for name in classes if name in arrays}
-        for name, x in given.items():
-            if classes[name] == "bool" and wrong_type("bool", x.dtype) is None:
-                given[name] = x.view(bool)
-        given_values = checked_values(values)
-        iso = given_values.ndim == 0
-        count = count_positions(parsed.levels, dims, given, None if iso else len(given_values))
-        whole = repeat_one(given_values.reshape(1), count) if iso else given_values
-        tree = Tree(parsed.levels, dims, given, whole, iso)
-        fill = checked_fill(fill_value, given_values.dtype)
-        stored = Stored(parsed, tree, limits, structure)
+        tree = tree_of(parsed, sizes, arrays, values)
+        fill = checked_fill(fill_value, tree.values.dtype)
+        shared = any(map(writable, tree.arrays.values()))
+        stored = Stored(parsed, tree, limits, structure, shared=shared)
         self._set(stored, Metadata(fill, checked_json(attributes, limits), checked_json(descriptor_attributes, limits)))
         if check != "none":
             stored.check(order=check == "full")
@@ -127,6 +108,13 @@ class Tensor:
         self._metadata = metadata
         self._reader: Callable[[Any], Any] | None = None  # made when a value has been asked for
         self._file: Callable[[], Any] | None = None  # closes the file that `open` has opened
+
+    @classmethod
+    def _owning(cls, *arguments: Any, **options: Any) -> Tensor:
+        """As `Tensor`, around arrays that nobody else has."""
+        self = cls(*arguments, **options)
+        self._held.stored.shared = False
+        return self
 
     @classmethod
     def _of(cls, held: Held, metadata: Metadata) -> Tensor:
@@ -563,24 +551,8 @@ class Tensor:
         >>> pack([[0, 2]], [1, 2], 3, "CVEC").to_dense(fill=7).tolist()
         [1, 7, 2]
         """
-        if self.ndim > 64:
-            raise LimitError(Problem("shape", f"numpy has no arrays of {self.ndim} dimensions"))
         limits = self.limits if limits is None else limits
-        limits.hold("dense_bytes", self.size * self.dtype.itemsize, "shape", "the size in bytes of the dense array")
-        if self.map is not None:
-            return self.without_map(limits=limits).to_dense(fill, limits=limits)
-        rest = self._pad() if fill is None else checked_fill(fill, self.dtype)
-        if self.structure is not None:
-            return self.convert(coordinates(2)).expand_structure().to_dense(rest, limits=limits)
-        stored = self._held.own(self._pad()).stored
-        tree, order = stored.tree, stored.format.order
-        if not tree.arrays and len(tree.values) == self.size:
-            cells = tree.values.reshape(tree.dims)
-            return np.array(cells.transpose(np.argsort(order)) if self.ndim else cells, order="C")
-        blank = np.zeros((), self.dtype)
-        blank[...] = rest
-        steps = [math.prod(self.shape[k + 1 :]) for k in order]
-        return scatter_tree(tree, steps, self.shape, blank)
+        return listing.to_dense(self, self._pad() if fill is None else checked_fill(fill, self.dtype), limits)
 
     def __matmul__(self, other: npt.ArrayLike) -> Array:
         """The product with a dense vector or matrix: a sum over the last dimension of the tensor; see `einsum`.
@@ -709,13 +681,7 @@ class Tensor:
         >>> pack([[0, 2]], [0, 2], 3, "CVEC").drop_fill().values.tolist()
         [2]
         """
-        fill = self._pad()
-
-        def gone(values: Array) -> Array:
-            with np.errstate(invalid="ignore"):
-                return np.asarray((values == fill) | ((values != values) & bool(fill != fill)))
-
-        return changing.without_entries(self, gone)
+        return changing.drop_fill(self)
 
     def astype(self, dtype: npt.DTypeLike) -> Tensor:
         """The same tensor with values of another type, cast as numpy casts them. The other arrays are shared.
@@ -732,22 +698,7 @@ class Tensor:
         >>> pack([[0, 2]], [1.5, 2.5], 3, "CVEC").astype("int8").values.tolist()
         [1, 2]
         """
-        stored = self._held.own(self._pad()).stored
-        tree = stored.tree.blanked()
-        check_value_type(np.dtype(dtype))
-        if stored.structure is not None:
-            raise_if(FormatError, structure_problems(stored.structure, stored.shape, np.dtype(dtype)))
-            mirrored = STRUCTURES[stored.structure].mirrored
-            both = mirrored(tree.values).astype(dtype), mirrored(tree.values.astype(dtype))
-            if not np.array_equal(*both, equal_nan=both[0].dtype.kind in "fc"):
-                what = f"{stored.structure} does not survive a cast to {np.dtype(dtype)}; call expand_structure() first"
-                raise FormatError(Problem("structure", what))
-        if tree.iso:
-            values = repeat_one(one_value(tree.values).reshape(1).astype(dtype), len(tree.values))
-        else:
-            values = tree.values.astype(dtype)
-        fill = None if self.fill_value is None else self.fill_value.astype(values.dtype)
-        return self._with(stored.format, tree.with_values(values, tree.iso), fill_value=fill)
+        return changing.astype(self, np.dtype(dtype))
 
     def equals(self, other: Tensor) -> bool:
         """Whether both have the same shape, entries and fill value, in whatever formats and through whatever maps.
@@ -764,18 +715,7 @@ class Tensor:
         >>> tensor.equals(tensor.convert("COO")), tensor.equals(tensor.T)
         (True, False)
         """
-        if not isinstance(other, Tensor) or self.shape != other.shape:
-            return False
-        try:
-            with np.errstate(invalid="ignore"):  # NaN may be of the kind that signals
-                if not same(self._pad(), other._pad()):
-                    return False
-                (mine, values), (others, other_values) = self._sorted(), other._sorted()
-                if len(values) != len(other_values) or not all(map(np.array_equal, mine, others)):
-                    return False
-                return bool(np.all((values == other_values) | ((values != values) & (other_values != other_values))))
-        except TypeError:  # types that numpy does not compare
-            return False
+        return isinstance(other, Tensor) and listing.equal(self, other)
 
     def expand_structure(self) -> Tensor:
         """The same matrix without a structure: it stores the entries of both triangles in the same format.
@@ -807,16 +747,7 @@ class Tensor:
         self, version: str = VERSION, *, narrow: bool = False, bitpacked: bool | Collection[str] = False
     ) -> tuple[dict[str, Any], dict[str, Array]]:
         """The header and the arrays as a container holds them. Raises ArrayError for types without a name."""
-        own = self._held.own(self._pad())
-        stored, metadata = own.stored, self._metadata
-        raise_if(ArrayError, stored.diagonal_problems())
-        if stored.structure is not None:
-            i, j = self.unpack()[0]
-            kept = {**metadata.descriptor_attributes, "number_of_diagonal_elements": int(np.count_nonzero(i == j))}
-            metadata = replace(metadata, descriptor_attributes=kept)
-        return encode_tree(
-            stored.tree, stored.format, stored.shape, metadata, version, narrow, bitpacked, stored.structure, own.map
-        )
+        return encode_tensor(self, version, narrow, bitpacked)
 
     def __binsparse_descriptor__(self) -> dict[str, Any]:
         """The descriptor, a dictionary with the key `binsparse`. The protocol is a draft and may change."""
@@ -825,17 +756,6 @@ class Tensor:
     def __binsparse__(self) -> dict[str, Array]:
         """The arrays by name, as a container holds them. The protocol is a draft and may change."""
         return self._stored()[1]
-
-    def _sorted(self) -> tuple[tuple[Array, ...], Array]:
-        """All entries in lexicographic order, the structure expanded."""
-        if not self.ndim:  # a list without coordinates would always have one entry
-            return self.unpack()
-        if self.structure is None:
-            return self.without_map(coordinates(self.ndim)).unpack()
-        coords, values = expand(self.structure, *self.unpack())
-        entries = entries_of(coordinates(self.ndim), self.shape, coords, values, False)
-        tree = packing.pack_entries(coordinates(self.ndim).levels, entries, self._pad(), "error", self.limits)
-        return tuple(packing.unpack_tree(tree)[0]), tree.values
 
     def _pad(self) -> Any:
         """The value of cells that are not stored: the fill value, or zero."""

@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
+from ..arrays import repeat_one
 from ..engine.packing import Entries
-from ..engine.tree import Tree
+from ..engine.tree import Tree, count_positions
+from ..errors import ArrayError, Problem, raise_if
+from ..formats.descriptor import array_classes
 from ..formats.format import Format
+from ..levels.base import wrong_type
 from ..levels.positions import Array
+from .validation import checked_array, checked_values
+
+
+def tree_of(format: Format, shape: Sequence[int], arrays: Mapping[str, npt.ArrayLike], values: npt.ArrayLike) -> Tree:
+    """The tree of one's own arrays; a scalar as values stands for all.
+
+    Only lengths and types are checked. Raises ArrayError.
+    """
+    dims = tuple(shape[k] for k in format.order)
+    classes = array_classes(format)
+    raise_if(
+        ArrayError,
+        [Problem(str(name), f"the format {format} has no such array") for name in arrays if name not in classes],
+    )
+    named = {name: checked_array(arrays[name], name) for name in classes if name in arrays}
+    for name, x in named.items():
+        if classes[name] == "bool" and wrong_type("bool", x.dtype) is None:
+            named[name] = x.view(bool)
+    checked = checked_values(values)
+    iso = checked.ndim == 0
+    count = count_positions(format.levels, dims, named, None if iso else len(checked))
+    return Tree(format.levels, dims, named, repeat_one(checked.reshape(1), count) if iso else checked, iso)
+
+
+def writable(array: Array) -> bool:
+    """Whether somebody can write to the memory of an array."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return True
+        base = base.base
+    return base is not None and not isinstance(base, bytes)
 
 
 def entries_of(format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, iso: bool) -> Entries:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies import any_tensors, keys
 
 import binsparse_levels as bl
-from binsparse_levels import ContainerError, FormatError, LimitError, Limits, Tensor, pack, testing
+from binsparse_levels import ArrayError, ContainerError, LimitError, Limits, Tensor, pack, testing
 from binsparse_levels.formats.structure import STRUCTURES, in_triangle
 from binsparse_levels.levels import LEVELS
 
@@ -66,11 +66,10 @@ def test_with_structure_is_the_inverse_of_expand_structure(format, structure, da
     assert half.format.padded or again.equals(half)  # padding within both triangles counts as entries
 
 
-def test_a_cast_that_changes_mirror_images_is_refused():
+def test_a_cast_that_would_change_mirror_images_expands():
     half = pack([[1], [0]], np.array([5], np.uint8), (2, 2), "CSR", structure="skew_symmetric_lower")
-    with pytest.raises(FormatError, match="expand_structure"):
-        half.astype("int64")
-    assert half.expand_structure().astype("int64").to_dense().tolist() == [[0, 251], [5, 0]]
+    assert half.astype("float16").structure is None
+    assert half.astype("int64").to_dense().tolist() == [[0, 251], [5, 0]]
 
 
 # Limits
@@ -180,3 +179,37 @@ def test_length_and_truth():
         bool(tensor)
     with pytest.raises(TypeError, match=r"numpy\.sum takes no Tensor"):
         np.sum(tensor)
+
+
+# Arrays of others
+
+
+@pytest.mark.parametrize("use", [Tensor.to_dense, Tensor.unpack, lambda t: t[2, 1], lambda t: t[1:].to_dense(),
+                                 lambda t: t @ np.ones(3), lambda t: t.T.convert("COO"), lambda t: bl.write({}, t),
+                                 lambda t: bl.reduce(t, 0), lambda t: t.locate([[2], [1]])])  # fmt: skip
+@pytest.mark.parametrize(("name", "item"), [("pointers_to_1", 2**30), ("indices_1", 2**30), ("indices_1", -5)])
+def test_arrays_that_their_owner_changes_are_checked_at_each_use(use, name, item):
+    arrays = {"pointers_to_1": np.array([0, 1, 1, 2]), "indices_1": np.array([2, 1])}
+    tensor = Tensor("CSR", (3, 3), arrays, [1.0, 2.0])
+    use(tensor)
+    arrays[name][1] = item
+    with pytest.raises(ArrayError, match=name):
+        use(tensor)
+
+
+def test_what_is_written_is_in_order():
+    arrays = {"pointers_to_1": np.array([0, 2]), "indices_1": np.array([1, 2])}
+    tensor = Tensor("CSR", (1, 3), arrays, [1.0, 2.0])
+    arrays["indices_1"][:] = [2, 1]
+    with pytest.raises(ArrayError, match="indices_1"):
+        bl.write({}, tensor)
+
+
+def test_arrays_that_nobody_can_change_are_not_checked_again():
+    arrays = {"pointers_to_1": np.array([0, 2]), "indices_1": np.array([1, 2])}
+    for x in arrays.values():
+        x.flags.writeable = False
+    store = {}
+    bl.write(store, Tensor("CSR", (1, 3), arrays, [1.0, 2.0]))
+    for tensor in (Tensor("CSR", (1, 3), arrays, [1.0, 2.0]), bl.read(store), bl.open(store).load()):
+        assert not tensor._held.stored.shared

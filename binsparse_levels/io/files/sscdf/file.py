@@ -85,7 +85,7 @@ def _load(file: h5py.File, name: str | None, check: Check, limits: Limits) -> Te
         arrays = {name: array[:] for name, array in stored.arrays.items()}
         values = stored.values[:] if stored.values.shape else stored.values
         options: dict[str, Any] = {"attributes": stored.attributes, "check": check, "limits": limits}
-        tensor = Tensor(stored.format, stored.shape, arrays, values, **options)
+        tensor = Tensor._owning(stored.format, stored.shape, arrays, values, **options)
     if "indices_0" in arrays and "pointers_to_1" in arrays and has_empty_fibers(arrays["pointers_to_1"]):
         what = f"{label}: {stored.names['pointers_to_1']}: a row or column without an entry is stored"
         warnings.warn(what, DialectWarning, stacklevel=5)

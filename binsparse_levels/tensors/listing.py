@@ -1,0 +1,71 @@
+"""All cells of a tensor, and its entries in the order of its coordinates."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..engine import packing
+from ..engine.dense import scatter_tree
+from ..engine.tree import same
+from ..errors import LimitError, Problem
+from ..formats.format import coordinates
+from ..formats.structure import expand
+from ..levels.base import Array
+from ..limits import Limits
+from .held import Listed
+from .trees import entries_of
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+def to_dense(tensor: Tensor, rest: Any, limits: Limits) -> Array:
+    """`Tensor.to_dense`. rest: the value of cells that are not stored."""
+    if tensor.ndim > 64:
+        raise LimitError(Problem("shape", f"numpy has no arrays of {tensor.ndim} dimensions; slice it"))
+    limits.hold("dense_bytes", tensor.size * tensor.dtype.itemsize, "shape", "the size in bytes of the dense array")
+    if tensor.map is not None:
+        tensor = tensor.without_map(limits=limits)
+    if tensor.structure is not None:
+        tensor = tensor.convert(coordinates(2)).expand_structure()
+    stored = tensor._held.own(tensor._pad()).stored
+    tree, order = stored.tree, stored.format.order
+    if not tree.arrays and len(tree.values) == tensor.size:
+        cells = tree.values.reshape(tree.dims)
+        return np.array(cells.transpose(np.argsort(order)) if order else cells, order="C")
+    blank = np.zeros((), tensor.dtype)
+    blank[...] = rest
+    steps = [math.prod(tensor.shape[k + 1 :]) for k in order]
+    return scatter_tree(tree, steps, tensor.shape, blank)
+
+
+def in_order(tensor: Tensor) -> Listed:
+    """All entries in lexicographic order, the structure expanded."""
+    if not tensor.ndim:  # a list without coordinates would always have one entry
+        return tensor.unpack()
+    listed = coordinates(tensor.ndim)
+    if tensor.structure is None:
+        return tensor.without_map(listed).unpack()
+    coords, values = expand(tensor.structure, *tensor.unpack())
+    entries = entries_of(listed, tensor.shape, coords, values, False)
+    tree = packing.pack_entries(listed.levels, entries, tensor._pad(), "error", tensor.limits)
+    return tuple(packing.unpack_tree(tree)[0]), tree.values
+
+
+def equal(a: Tensor, b: Tensor) -> bool:
+    """`Tensor.equals`."""
+    if a.shape != b.shape:
+        return False
+    try:
+        with np.errstate(invalid="ignore"):  # NaN may be of the kind that signals
+            if not same(a._pad(), b._pad()):
+                return False
+            (mine, values), (others, other_values) = in_order(a), in_order(b)
+            if len(values) != len(other_values) or not all(map(np.array_equal, mine, others)):
+                return False
+            return bool(np.all((values == other_values) | ((values != values) & (other_values != other_values))))
+    except TypeError:  # types that numpy does not compare
+        return False

@@ -1,0 +1,235 @@
+"""A map over what a tensor holds, and a view of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..engine.selection import load
+from ..engine.tree import Tree
+from ..engine.views import Selection, View, all_of, narrowed, view_of
+from ..errors import FormatError, Problem
+from ..formats.format import Format, coordinates, in_order
+from ..formats.index_map import DimensionMap, IndexMap
+from ..levels import listing
+from ..levels.positions import Array
+from .held import Held, Listed, Stored, packed
+
+
+class Mapped(Held):
+    """A map over what is held: the entries of a stored tensor at other coordinates."""
+
+    __slots__ = ("base", "map")
+
+    map: IndexMap
+
+    def __init__(self, base: Held, map: IndexMap) -> None:
+        if base.structure is not None:
+            raise FormatError(Problem("structure", "a tensor with a map has none; call expand_structure() first"))
+        self.base = base
+        self.map = map
+
+    @property
+    def viewed(self) -> bool:  # type: ignore[override]
+        return self.base.viewed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Mapped, (self.base, self.map)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.map.shape
+
+    @property
+    def format(self) -> Format:
+        return self.base.format
+
+    @property
+    def stored(self) -> Stored:
+        return self.base.stored
+
+    def beneath(self, pad: Any) -> Held:
+        return self.base
+
+    def own(self, pad: Any) -> Mapped:
+        own = self.base.own(pad)
+        return self if own is self.base else Mapped(own, self.map)
+
+    def perhaps_lazy(self, pad: Any) -> Tree:
+        return self.base.perhaps_lazy(pad)
+
+    def around(self, stored: Stored) -> Mapped:
+        return Mapped(stored, self.map)
+
+    def dm(self) -> DimensionMap:
+        return self.map.dm()
+
+    def entries(self, pad: Any, dtype: npt.DTypeLike = np.int64) -> Listed:
+        return self.seen(*self.base.entries(pad))
+
+    def seen(self, stored: Sequence[Array], values: Array) -> Listed:
+        """The entries at stored coordinates, without those at padding."""
+        coords = self.map.backward(stored)
+        if self.map.padded:
+            kept = np.ones(len(values), bool)
+            for x, size in zip(coords, self.map.shape, strict=True):
+                kept &= x < size
+            if not kept.all():
+                return tuple(x[kept] for x in coords), values[kept]
+        return coords, values
+
+    def blocks(self, pad: Any, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
+        for coords, values in self.base.blocks(pad, size, most):
+            yield self.seen(coords, values)
+
+    def count(self, pad: Any) -> int:
+        return len(self.entries(pad)[1]) if self.map.padded else self.base.count(pad)
+
+    def value_at(self, place: Sequence[Any], pad: Any) -> Any:
+        return self.base.value_at([x[0] for x in self.map.forward([[x] for x in place])], pad)
+
+    def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
+        return self.base.values_at(self.map.forward(coords), pad)
+
+    def locate(self, coords: Sequence[Array], pad: Any) -> Array:
+        return self.base.locate(self.map.forward(coords), pad)
+
+    def permuted(self, order: Sequence[int]) -> Mapped:
+        return Mapped(self.base, self.map.permuted(order))
+
+
+class Viewed(Held):
+    """A view: the entries of what is held in a selection of its cells. It has no structure."""
+
+    __slots__ = ("_own", "base", "selection")
+
+    viewed = True
+
+    def __init__(self, base: Held, selection: Selection) -> None:
+        self.base = base
+        self.selection = selection
+        self._own: Held | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Viewed, (self.base, self.selection)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.selection.shape
+
+    @property
+    def stored(self) -> Stored:
+        return self.base.stored
+
+    @property
+    def map(self) -> IndexMap | None:  # type: ignore[override]
+        return self._restricted(self.base)[0] if isinstance(self.base, Mapped) else None
+
+    @property
+    def format(self) -> Format:
+        if isinstance(self.base, Mapped):
+            return self._restricted(self.base)[1]
+        dimensions, format = self.selection.dimensions, self.base.format
+        if len(dimensions) == len(format.order) and not any(level.refuses for level in format.levels):
+            if list(dimensions) == sorted(dimensions):
+                return format
+            return in_order(format.levels, [dimensions.index(k) for k in format.order])
+        return self._view().format()
+
+    def _restricted(self, base: Mapped) -> tuple[IndexMap, Format]:
+        """The map cut to what the view has, and the levels cut likewise.
+
+        A last level that would store more cells than the entries becomes a list of coordinates.
+        """
+        map, left = base.map.restricted(self.selection.dimensions, self.shape)
+        whole = all_of(base.base.shape)
+        format = Viewed(base.base, whole._replace(dimensions=tuple(left))).format
+        if format.padded and not self.selection.everything(base.shape):
+            format = replace(format, levels=(*format.levels[:-1], listing(format.levels[-1].rank)))
+        return map, format
+
+    def _view(self) -> View:
+        """The view of the tree, where no map lies between."""
+        stored = self.base.stored
+        return view_of(stored.sound(), stored.format.order, stored.structure, self.selection)
+
+    def beneath(self, pad: Any) -> Held:
+        return self if self.base.map is None else self.own(pad).beneath(pad)
+
+    def own(self, pad: Any) -> Held:
+        if self._own is None:
+            limits = self.stored.limits
+            if isinstance(self.base, Mapped):
+                map, format = self._restricted(self.base)
+                coords, values = self.entries(pad)
+                self._own = Mapped(self._packed(format, map.stored_shape, map.forward(coords), values, pad), map)
+            else:
+                self._own = Stored(self.format, load(self._view(), self.format, pad, limits), limits)
+        return self._own
+
+    def perhaps_lazy(self, pad: Any) -> Tree:
+        return self.own(pad).stored.tree
+
+    def around(self, stored: Stored) -> Held:
+        return stored if self.map is None else Mapped(stored, self.map)
+
+    def dm(self) -> DimensionMap:
+        if not isinstance(self.base, Mapped):
+            return super().dm()
+        return self.base.map.dm(self.selection.items, self.selection.dimensions)
+
+    def _packed(self, format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, pad: Any) -> Stored:
+        return packed(format, shape, coords, values, self.stored.tree.iso, pad, self.stored.limits)
+
+    def entries(self, pad: Any, dtype: npt.DTypeLike = np.int64) -> Listed:
+        if isinstance(self.base, Mapped):
+            return self._of_mapped(self.base, pad).entries(pad)
+        return self.own(pad).entries(pad, dtype)
+
+    def _of_mapped(self, base: Mapped, pad: Any) -> Viewed:
+        """The same view of a list of coordinates. Only a window of the stored tensor is read."""
+        windows = base.map.windows(self.selection.items)
+        part = windowed(base.base, windows)
+        coords, values = part.entries(pad)
+        stored = [x * w.step + w.start if isinstance(w, range) else w[x] for x, w in zip(coords, windows, strict=True)]
+        listed = self._packed(coordinates(len(base.shape)), base.shape, *base.seen(stored, values), pad)
+        return Viewed(listed, self.selection)
+
+    def count(self, pad: Any) -> int:
+        return len(self.entries(pad)[1]) if isinstance(self.base, Mapped) else self.own(pad).count(pad)
+
+    def value_at(self, place: Sequence[Any], pad: Any) -> Any:
+        return self.base.value_at(self.selection.places(place), pad)
+
+    def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
+        whole = np.broadcast_arrays(*self.selection.places(coords))
+        return self.base.values_at(whole, pad)
+
+    def locate(self, coords: Sequence[Array], pad: Any) -> Array:
+        return self.own(pad).locate(coords, pad)
+
+    def permuted(self, order: Sequence[int]) -> Viewed:
+        return Viewed(self.base, self.selection.permuted(order))
+
+    def cells(self) -> tuple[Held, Selection]:
+        return (self.base, self.selection) if self._own is None else self._own.cells()
+
+
+def selected(held: Held, indices: Sequence[Any], apart: bool) -> Viewed:
+    """A view. Precondition: the arguments are of `parse_key`, with one array at most."""
+    whole, selection = held.cells()
+    return Viewed(whole, narrowed(selection, indices, apart=apart))
+
+
+def windowed(held: Held, windows: Sequence[range | Array]) -> Held:
+    """The cells in a window of each dimension; dimensions of which all is wanted are not cut."""
+    for k, (window, size) in enumerate(zip(windows, held.shape, strict=True)):
+        if not (isinstance(window, range) and window == range(size)):
+            key: list[Any] = [slice(None)] * len(windows)
+            key[k] = slice(window.start, window.stop, window.step) if isinstance(window, range) else window
+            held = selected(held, key, False)  # an index has one array at most
+    return held
