@@ -62,9 +62,9 @@ def astype(tensor: Tensor, dtype: np.dtype[Any]) -> Tensor:
     stored = tensor._held.own(tensor._pad()).stored
     tree = stored.tree.blanked()
     check_value_type(dtype)
+    raise_if(FormatError, structure_problems(stored.structure, stored.shape, dtype) if stored.structure else ())
     cast = tree.values.astype(dtype) if not tree.iso else one_value(tree.values).reshape(1).astype(dtype)
     if stored.structure is not None:
-        raise_if(FormatError, structure_problems(stored.structure, stored.shape, dtype))
         mirrored = STRUCTURES[stored.structure].mirrored
         both = mirrored(tree.values[: len(cast)]).astype(dtype), mirrored(cast)[: len(tree.values)]
         if not np.array_equal(*both, equal_nan=dtype.kind in "fc"):

@@ -193,7 +193,7 @@ class Viewed(Held):
     def _of_mapped(self, base: Mapped, pad: Any) -> Viewed:
         """The same view of a list of coordinates. Only a window of the stored tensor is read."""
         windows = base.map.windows(self.selection.items)
-        part = windowed(base.base, windows)
+        part = Viewed(*windowed(base.base, windows).cells())  # a lazy tree stays lazy
         coords, values = part.entries(pad)
         stored = [x * w.step + w.start if isinstance(w, range) else w[x] for x, w in zip(coords, windows, strict=True)]
         listed = self._packed(coordinates(len(base.shape)), base.shape, *base.seen(stored, values), pad)
