@@ -68,7 +68,8 @@ def astype(tensor: Tensor, dtype: np.dtype[Any]) -> Tensor:
         mirrored = STRUCTURES[stored.structure].mirrored
         both = mirrored(tree.values[: len(cast)]).astype(dtype), mirrored(cast)[: len(tree.values)]
         if not np.array_equal(*both, equal_nan=dtype.kind in "fc"):
-            return astype(tensor.expand_structure(), dtype)
+            what = f"{stored.structure} does not survive a cast to {dtype}; call expand_structure() first"
+            raise FormatError(Problem("structure", what))
     values = repeat_one(cast, len(tree.values)) if tree.iso else cast
     fill = None if tensor.fill_value is None else tensor.fill_value.astype(dtype)
     return tensor._with(stored.format, tree.with_values(values, tree.iso), fill_value=fill)

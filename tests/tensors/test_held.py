@@ -66,10 +66,11 @@ def test_with_structure_is_the_inverse_of_expand_structure(format, structure, da
     assert half.format.padded or again.equals(half)  # padding within both triangles counts as entries
 
 
-def test_a_cast_that_would_change_mirror_images_expands():
+def test_a_cast_that_would_change_mirror_images_is_refused():
     half = pack([[1], [0]], np.array([5], np.uint8), (2, 2), "CSR", structure="skew_symmetric_lower")
-    assert half.astype("float16").structure is None
-    assert half.astype("int64").to_dense().tolist() == [[0, 251], [5, 0]]
+    with pytest.raises(FormatError, match="expand_structure"):
+        half.astype("int64")
+    assert half.expand_structure().astype("int64").to_dense().tolist() == [[0, 251], [5, 0]]
 
 
 # Limits
