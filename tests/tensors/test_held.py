@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies import any_tensors, keys
 
 import binsparse_levels as bl
-from binsparse_levels import ArrayError, ContainerError, LimitError, Limits, Tensor, pack, testing
+from binsparse_levels import ArrayError, ContainerError, FormatError, LimitError, Limits, Tensor, pack, testing
 from binsparse_levels.formats.structure import STRUCTURES, in_triangle
 from binsparse_levels.levels import LEVELS
 
