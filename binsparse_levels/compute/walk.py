@@ -25,6 +25,7 @@ from ..tensors.tensor import Tensor
 from .nest import Leaf
 from .seeing import Walk, walks
 from .store import Nest, compiled
+from .types import check_numeric
 
 Merge: TypeAlias = Callable[[Any, Any], Any]  # what two parts found, as one
 
@@ -149,7 +150,7 @@ def foreach(
 
     Raises
     ------
-    OptionError, LimitError : the arguments do not fit.
+    OptionError, LimitError, ArrayError : the arguments do not fit, or the type is not computed with.
 
     >>> import numba
     >>> @numba.njit
@@ -160,6 +161,7 @@ def foreach(
     [3.0]
     """
     tensor, number, allowed = as_tensor(tensor, copy=False), _checked_threads(threads), checked_memory(memory)
+    check_numeric(tensor.dtype, "values")
     _check_body(body, tensor.ndim)
     coords = "".join(f"np.int64(c{k}), " for k in range(tensor.ndim))
     leaf = Leaf(("body", "state"), f"body(state, {coords}value)", frozenset())
