@@ -62,6 +62,11 @@ def lowest_bit(word):
     return (int(word) & -int(word)).bit_length() - 1
 
 
+def bit_length(word):
+    """The number of bits of a word up to the highest that is set. Precondition: there is one."""
+    return int(word).bit_length()
+
+
 if config.DISABLE_JIT:
 
     def put_in_tuple(items, at, item):
@@ -101,16 +106,25 @@ else:
 
     prefetch, prefetch_for_write = _prefetching(0), _prefetching(1)
 
-    @intrinsic
-    def _count_trailing_zeros(_, word):
-        def code(context, builder, signature, args):
-            return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+    def _counting(name):
+        @intrinsic
+        def count(_, word):
+            def code(context, builder, signature, args):
+                return getattr(builder, name)(args[0], ir.Constant(ir.IntType(1), 1))
 
-        return numba.types.uint64(numba.types.uint64), code
+            return numba.types.uint64(numba.types.uint64), code
+
+        return count
+
+    _trailing, _leading = _counting("cttz"), _counting("ctlz")
 
     @overload(lowest_bit, inline="always")
     def _lowest_bit(word):
-        return lambda word: _count_trailing_zeros(np.uint64(word))
+        return lambda word: _trailing(np.uint64(word))
+
+    @overload(bit_length, inline="always")
+    def _bit_length(word):
+        return lambda word: u8(64) - _leading(np.uint64(word))
 
 
 if config.DISABLE_JIT or config.BOUNDSCHECK:

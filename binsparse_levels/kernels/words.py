@@ -21,24 +21,20 @@ def trailing_zeros(word):
 @inlined
 def lower_bits(lows, q, low, skipped=0):
     """The lower bits of number q, where the first number begins behind `skipped` bits."""
-    if low == u8(0):
-        return u8(0)
     at = u8(q) * u8(low) + u8(skipped)
     word, shift = at >> u8(6), at & u8(63)
-    found = u8(lows[word]) >> shift
-    if shift + u8(low) > u8(64):
-        found |= u8(lows[word + u8(1)]) << (u8(64) - shift)
-    return found & ((u8(1) << u8(low)) - u8(1))
+    more = u8(lows[word + ((shift + u8(low) + u8(63)) >> u8(7))])  # the next word where the bits cross its begin
+    return ((u8(lows[word]) >> shift) | ((more << u8(1)) << (u8(63) - shift))) & ((u8(1) << u8(low)) - u8(1))
 
 
 @inlined
 def lower_width(n, size, count):
-    """How many lower bits each of `count` numbers below n * size has."""
-    width, rest = u8(0), u8(n) * u8(size) // u8(max(count, 1)) if count else u8(1)
-    while rest > u8(1):
-        rest >>= u8(1)
-        width += u8(1)
-    return width
+    """How many lower bits each of `count` numbers below n * size has: the last power of two up to their quotient."""
+    if not u8(count):
+        return u8(0)
+    bound = u8(n) * u8(size)
+    width = u8(jit.bit_length(bound)) - u8(jit.bit_length(u8(count)))
+    return width - u8(1) if (u8(count) << width) > bound else width
 
 
 @kernel
@@ -106,27 +102,32 @@ def list_fibers(pointers, highs, lows, low, size, at, out):
 
 
 @kernel
+def find_number(pointers, highs, lows, low, size, p, x):
+    """The place in the sequence of the number of a coordinate x in fiber p, or -1. Precondition: sound arrays."""
+    base, q, end = u8(p) * u8(size), u8(pointers[p]), u8(pointers[p + 1])
+    if q == end:
+        return i8(-1)
+    bit = (base >> u8(low)) + q
+    place = bit >> u8(6)
+    word = (u8(highs[place]) >> (bit & u8(63))) << (bit & u8(63))
+    while q < end:
+        while word == u8(0):
+            place += u8(1)
+            word = u8(highs[place])
+        high = (place << u8(6)) + u8(trailing_zeros(word)) - q
+        word &= word - u8(1)
+        number = ((high << u8(low)) | lower_bits(lows, q, low)) - base
+        if number >= u8(x):
+            return i8(q) if number == u8(x) else i8(-1)
+        q += u8(1)
+    return i8(-1)
+
+
+@kernel
 def find_numbers(pointers, highs, lows, low, size, at, wanted, found):
-    """For each (fiber, coordinate) the place of its number in the sequence, or -1. Precondition: sound arrays."""
+    """`find_number` for each fiber and coordinate."""
     for f in range(len(at)):
-        p, x = u8(at[f]), u8(wanted[f])
-        base, q, end = p * u8(size), u8(pointers[p]), u8(pointers[p + u8(1)])
-        found[f] = -1
-        bit = (base >> u8(low)) + q
-        place = bit >> u8(6)
-        word = (u8(highs[place]) >> (bit & u8(63))) << (bit & u8(63)) if q < end else u8(0)
-        while q < end:
-            while word == u8(0):
-                place += u8(1)
-                word = u8(highs[place])
-            high = (place << u8(6)) + u8(trailing_zeros(word)) - q
-            word &= word - u8(1)
-            number = ((high << u8(low)) | lower_bits(lows, q, low)) - base
-            if number >= x:
-                if number == x:
-                    found[f] = i8(q)
-                break
-            q += u8(1)
+        found[f] = find_number(pointers, highs, lows, low, size, at[f], wanted[f])
 
 
 @kernel
@@ -143,15 +144,20 @@ def list_bits(octets, width, out):
 
 
 @kernel
+def rank_bit(octets, width, pointers, p, cell):
+    """The place of the bit of a cell of fiber p among the set bits of all fibers, or -1."""
+    start, last, bit = u8(p) * u8(width), u8(cell) >> u8(3), u8(cell) & u8(7)
+    octet = u8(octets[start + last])
+    if not (octet >> bit) & u8(1):
+        return i8(-1)
+    count = u8(pointers[p]) + u8(_COUNTS[octet & ((u8(1) << bit) - u8(1))])
+    for b in range(last):
+        count += u8(_COUNTS[octets[start + u8(b)]])
+    return i8(count)
+
+
+@kernel
 def rank_bits(octets, width, pointers, at, cells, found):
-    """For each (fiber, cell) the place of its bit among the set bits of all fibers, or -1."""
+    """`rank_bit` for each fiber and cell."""
     for f in range(len(at)):
-        start, cell = u8(at[f]) * u8(width), u8(cells[f])
-        octet = u8(octets[start + (cell >> u8(3))])
-        found[f] = -1
-        if octet >> (cell & u8(7)) & u8(1):
-            count = u8(pointers[u8(at[f])])
-            for b in range(cell >> u8(3)):
-                count += u8(_COUNTS[octets[start + b]])
-            rest = octet & ((u8(1) << (cell & u8(7))) - u8(1))
-            found[f] = i8(count + u8(_COUNTS[rest]))
+        found[f] = rank_bit(octets, width, pointers, at[f], cells[f])

@@ -105,17 +105,15 @@ class EliasFano(Level):
             "        word = high[at]\n"
             "    upper = (at << 6) + trailing_zeros(word) - q\n"
             "    word = word & (word - 1)\n"
-            "    i0 = ((upper << width) | lower_bits(low, q, width)) - base\n"
+            "    k = (q * width) >> 6\n"
+            "    shift = (q * width) & 63\n"
+            "    lower = (low[k] >> shift) | ((low[k + ((shift + width + 63) >> 7)] << 1) << (63 - shift))\n"
+            "    i0 = ((upper << width) | (lower & ((1 << width) - 1))) - base\n"
             "    yield\n"
         )
 
     def helpers(self) -> Mapping[str, Callable[..., Any]]:
-        words = kernels.words
-        return {
-            "trailing_zeros": words.trailing_zeros,
-            "lower_bits": words.lower_bits,
-            "lower_width": words.lower_width,
-        }
+        return {"trailing_zeros": kernels.words.trailing_zeros, "lower_width": kernels.words.lower_width}
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
         return below_fibers(arrays["ptr"], below)
@@ -147,7 +145,7 @@ class EliasFano(Level):
             here, done = x[done : done + end - q], done + end - q
             begin, last = (int(at[start]) * size >> low) + q, ((int(at[stop - 1]) + 1) * size - 1 >> low) + end
             high = np.asarray(arrays["high"][begin >> 6 : (last >> 6) + 1])
-            lower = np.asarray(arrays["low"][q * low >> 6 : -(-end * low // 64)])
+            lower = np.asarray(arrays["low"][q * low >> 6 : (end * low >> 6) + 1])
             bits = kernels.readable(high), begin & ~63, begin & 63, kernels.readable(lower), q * low & 63
             if kernels.words.get_numbers(*bits, low, q, here) < len(here):
                 raise ArrayError(Problem("high", f"has too few bits in fibers {at[start]} … {at[stop - 1]}"))
@@ -178,7 +176,7 @@ class EliasFano(Level):
         low, _, _ = _shape(n, size, count)
         if int(np.bitwise_count(arrays["high"]).sum(dtype=np.int64)) != count:
             yield Problem(f"high[{len(arrays['high']) - 1}]", f"more bits are set than the {count} of the sequence")
-        elif (rest := count * low % 64) and int(arrays["low"][-1]) >> rest:
+        elif int(arrays["low"][-1]) >> count * low % 64:
             yield Problem(f"low[{len(arrays['low']) - 1}]", "bits behind the last number are set")
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
@@ -186,6 +184,10 @@ class EliasFano(Level):
         wanted = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
         kernels.words.find_numbers(*self._words(arrays, dims), *wanted, found)
         return found
+
+    def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
+        find, given = kernels.words.find_number, self._words(arrays, dims)
+        return lambda position, x: int(find(*given, position, x))
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return (n + 1) * itemsize + 8 * sum(_shape(n, dims[0], children)[1:])
@@ -195,4 +197,4 @@ def _shape(n: int, size: int, count: int) -> tuple[int, int, int]:
     """The number of lower bits of each of `count` numbers below n · size; the words of all lower and all upper bits."""
     low = max((n * size // count).bit_length() - 1, 0) if count else 0
     upper = count + (max(n * size - 1, 0) >> low) + 1 if count else 1
-    return low, -(-count * low // 64), -(-upper // 64)
+    return low, count * low // 64 + 1, -(-upper // 64)
