@@ -73,7 +73,7 @@ class Held(ABC):
 
     @abstractmethod
     def own(self, pad: Any) -> Held:
-        """The same entries in memory and checked, in arrays that have no others. What was read is kept.
+        """The same entries in memory and checked, in arrays of their own. What was read is kept.
 
         Raises ArrayError, FormatError, LimitError.
         """

@@ -127,7 +127,7 @@ class Tensor:
         """A tensor with another stored tree below the same map. changes: in the metadata, or the structure."""
         own = self._held.own(self._pad())
         structure = changes.pop("structure", own.stored.structure)
-        made = Stored(format, tree, own.stored.limits, structure)
+        made = Stored(format, tree, own.stored.limits, structure, shared=own.stored.shared)
         return self._of(own.around(made), replace(self._metadata, **changes))
 
     def _packed(

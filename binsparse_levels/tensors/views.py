@@ -168,7 +168,8 @@ class Viewed(Held):
                 coords, values = self.entries(pad)
                 self._own = Mapped(self._packed(format, map.stored_shape, map.forward(coords), values, pad), map)
             else:
-                self._own = Stored(self.format, load(self._view(), self.format, pad, limits), limits)
+                tree = load(self._view(), self.format, pad, limits)
+                self._own = Stored(self.format, tree, limits, shared=self.stored.shared)
         return self._own
 
     def perhaps_lazy(self, pad: Any) -> Tree:

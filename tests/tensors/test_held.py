@@ -192,10 +192,14 @@ def test_length_and_truth():
 def test_arrays_that_their_owner_changes_are_checked_at_each_use(use, name, item):
     arrays = {"pointers_to_1": np.array([0, 1, 1, 2]), "indices_1": np.array([2, 1])}
     tensor = Tensor("CSR", (3, 3), arrays, [1.0, 2.0])
+    cast, permuted = tensor.astype("int64"), tensor.T
     use(tensor)
     arrays[name][1] = item
+    for same in (tensor, cast):
+        with pytest.raises(ArrayError, match=name):
+            use(same)
     with pytest.raises(ArrayError, match=name):
-        use(tensor)
+        permuted.to_dense()
 
 
 def test_what_is_written_is_in_order():
