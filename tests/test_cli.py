@@ -485,6 +485,7 @@ def test_report(run, path, tmp_path, monkeypatch):
     assert run("report", tmp_path / "none.h5")[0] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["-", "/dev/stdout"])
 def test_what_goes_to_standard_output(path, tmp_path, word):
     def call(*words):
@@ -714,6 +715,7 @@ def test_columns_are_those_of_a_table(run, path, tmp_path):
 SUMS = (*COLUMNS, "--shape", "3,4", "--format", "CSR", "--duplicates", "sum")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [(), ("--processes", "2"), "cluster"])
 def test_build(run, tmp_path, where, request):
     write_table(tmp_path / "a.parquet")

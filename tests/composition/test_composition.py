@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from binsparse_levels import testing
 from binsparse_levels.levels import LEVELS
-from composition import kinds, laws, refusals, ways
+from composition import kinds, known, laws, refusals, ways
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "refusals.md"
 
@@ -31,6 +31,10 @@ def test_every_public_name_is_a_way_or_takes_no_tensor():
     assert public - covered - ways.WITHOUT == set()
     assert (covered | ways.WITHOUT) - public == set()
     assert covered & ways.WITHOUT == set()
+
+
+def test_no_failure_is_known():
+    assert known.KNOWN == {}
 
 
 def test_every_refusal_names_ways():

@@ -129,6 +129,7 @@ def test_a_process_opens_the_file_once_and_gets_the_path_alone(place, cells):
     assert bl.to_dask(place).name != array.name
 
 
+@pytest.mark.slow
 def test_distributed_workers_open_the_path(place, cells):
     distributed = pytest.importorskip("distributed")
     with distributed.Client(n_workers=0, processes=False, dashboard_address=None) as client:

@@ -37,6 +37,7 @@ def row(script):
     return f"| {told} | `{script.name}` | first try | {lines(script)} |"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_a_task_is_done(script, tmp_path):
     for name in imported(script):

@@ -119,6 +119,7 @@ def sum_of(tensor):
     return tensor.to_dense().sum(), tensor._source.lazy, dict(tensor.attributes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".h5", ".zarr", ".npz"])
 def test_an_opened_tensor_travels_by_its_place(tmp_path, suffix):
     whole = stored_in(tmp_path, suffix)
