@@ -14,7 +14,7 @@ import numpy.typing as npt
 from .. import kernels
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
 from ..levels.positions import Array
-from ..limits import DEFAULT_LIMITS, Limits
+from ..limits import Limits
 from ..tensors.tensor import Tensor
 from .nest import Leaf
 from .seeing import in_memory, walk_of, walks, with_values
@@ -56,7 +56,7 @@ def einsum(
     *operands: Any,
     dtype: npt.DTypeLike | None = None,
     memory: int | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits | None = None,
 ) -> Any:
     """The sum of products of one stored tensor and dense arrays, as `numpy.einsum` writes it.
 
@@ -74,7 +74,7 @@ def einsum(
     operands : exactly one Tensor, and arrays of numpy, in the order of `spec`.
     dtype : of the result; by default the type of the sums, or numpy's where nothing is summed.
     memory : bytes for the result and the blocks that are read from a file; by default 2**28.
-    limits : `dense_bytes` is the most that the result takes.
+    limits : `dense_bytes` is the most that the result takes; by default the limits of the tensor.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def product(tensor: Tensor, other: Any) -> Array:
     if tensor.ndim > len(_LETTERS):
         what = f"has {tensor.ndim} dimensions, more than there are letters; use reduce or foreach"
         raise FormatError(Problem("operands[0]", what))
-    found: Array = _einsum(_product_spec(tensor.ndim, dense.ndim), tensor, [dense], None, None, DEFAULT_LIMITS)
+    found: Array = _einsum(_product_spec(tensor.ndim, dense.ndim), tensor, [dense], None, None, None)
     return found
 
 
@@ -124,7 +124,9 @@ def _product_spec(ndim: int, dense: int) -> _Spec:
     return _Spec((letters, letters[-1] + more), 0, letters[:-1] + more)
 
 
-def _einsum(parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memory: int | None, limits: Limits) -> Any:
+def _einsum(
+    parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memory: int | None, limits: Limits | None
+) -> Any:
     """`einsum`, of operands that are arrays."""
     sizes = _sizes(parsed, tensor, dense)
     if tensor.fill_value is not None and tensor.fill_value != 0:
@@ -142,7 +144,9 @@ def _einsum(parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memor
     if parsed.is_tensor:
         return _as_tensor(parsed, tensor, dense, sizes, work, result)
     nbytes = functools.reduce(int.__mul__, shape, work.itemsize)
-    limits.hold("dense_bytes", nbytes, "operands", "the size in bytes of the result")
+    (tensor.limits if limits is None else limits).hold(
+        "dense_bytes", nbytes, "operands", "the size in bytes of the result"
+    )
     out = np.zeros(shape or 1, work)
     leaf = _leaf(parsed, work.name)
     inputs = (*dense, *(np.uint64(sizes[c]) for c in _lanes(parsed)))

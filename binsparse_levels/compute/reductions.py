@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ..errors import ArrayError, LimitError, OptionError, Problem, within_memory
 from ..levels.positions import Array
-from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits
+from ..limits import INT64_MAX, Limits
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_dimension
@@ -145,7 +145,7 @@ def reduce(
     cells: Cells = "all",
     dtype: npt.DTypeLike | None = None,
     memory: int | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits | None = None,
 ) -> Any:
     """Reduce dimensions, as numpy's functions of the same names reduce the dense array.
 
@@ -164,7 +164,7 @@ def reduce(
         variance and an extreme of floats are NaN.
     dtype : of the result, which is computed at least in this type.
     memory : bytes for the result and the blocks that are read from a file; by default 2**28.
-    limits : `dense_bytes` is the most that the result takes.
+    limits : `dense_bytes` is the most that the result takes; by default the limits of the tensor.
 
     Raises
     ------
@@ -190,7 +190,7 @@ def statistics(
     *,
     cells: Cells = "all",
     memory: int | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits | None = None,
 ) -> Statistics:
     """Count, sum, mean, variance, standard deviation, extremes and norm along dimensions; a file is read once.
 
@@ -199,7 +199,7 @@ def statistics(
     axis : the dimensions that are reduced, by number or by name: one, several, or None for all.
     cells : "all", or "stored" for the stored entries alone; see `reduce`. `count` is that of the stored entries.
     memory : bytes for the results and the blocks that are read from a file; by default 2**28.
-    limits : `dense_bytes` is the most that the results take.
+    limits : `dense_bytes` is the most that the results take; by default the limits of the tensor.
 
     Raises
     ------
@@ -264,7 +264,7 @@ class _Kept(NamedTuple):
 
 
 def _reduced(
-    tensor: Tensor, axis: Axis, hows: Sequence[str], cells: Cells, dtype: Any, memory: int | None, limits: Limits
+    tensor: Tensor, axis: Axis, hows: Sequence[str], cells: Cells, dtype: Any, memory: int | None, limits: Limits | None
 ) -> list[Any]:
     if cells not in ("all", "stored"):
         raise OptionError(Problem("cells", f"{cells!r:.40} is no choice of cells; pass 'all' or 'stored'"))
@@ -277,6 +277,7 @@ def _reduced(
     values = np.dtype(np.float32) if tensor.dtype == np.float16 else tensor.dtype
     fill = values.type(0 if tensor.fill_value is None else tensor.fill_value) if cells == "all" else None
     kept, names = _kept(hows, values, result, fill)
+    limits = tensor.limits if limits is None else limits
     limits.hold("dense_bytes", 8 * math.prod(shape) * len(kept.empty(())), "axis", "the size in bytes of the result")
     stored = everything = _summed(tensor, kept, axes, shape, values, checked_memory(memory))
     if fill is not None and kept.counts is not None:
@@ -301,11 +302,20 @@ def _checked_axes(axis: Axis, tensor: Tensor) -> set[int]:
     if axis is None:
         return set(range(tensor.ndim))
     asked: list[Any] = list(axis) if isinstance(axis, tuple | list) or np.ndim(axis) else [axis]  # type: ignore[arg-type]
-    names = tensor.dims or ()
-    found = [names.index(k) if k in names else checked_dimension(k, tensor.ndim) for k in asked]
+    found = [_dimension(k, tensor) for k in asked]
     if len(set(found)) != len(found):
         raise OptionError(Problem("axis", f"{asked!r:.60} has a dimension twice; name each once"))
     return set(found)
+
+
+def _dimension(asked: Any, tensor: Tensor) -> int:
+    if not isinstance(asked, str):
+        return checked_dimension(asked, tensor.ndim)
+    names = tensor.dims or ()
+    if asked not in names:
+        known = f"they are {', '.join(names):.200}" if names else "none has one; count from 0"
+        raise IndexError(f"no dimension has the name {asked!r:.40}; {known}")
+    return names.index(asked)
 
 
 def _kept(hows: Sequence[str], values: np.dtype[Any], result: np.dtype[Any], fill: Any) -> tuple[_Kept, dict[str, str]]:

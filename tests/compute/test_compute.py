@@ -398,6 +398,24 @@ def test_errors_say_what_to_do(call, error, match):
         call()
 
 
+@pytest.mark.parametrize("call", [lambda t: reduce(t, 0), lambda t: statistics(t, 0), lambda t: t @ np.ones(3)])
+def test_the_limits_of_open_hold(call):
+    stored = {}
+    bl.write(stored, MATRIX)
+    with pytest.raises(LimitError, match="dense_bytes=8"):
+        call(bl.open(stored, limits=Limits(dense_bytes=8)))
+
+
+def test_an_axis_has_a_name():
+    table = pytest.importorskip("pyarrow").table({"user": [1, 2], "item": [0, 3], "value": [1.0, 2.0]})
+    tensor = bl.from_table(table, ["user", "item"], "value", "CSR")
+    for seen in (tensor, tensor.T, tensor[:2]):
+        assert reduce(seen, "user").tolist() == reduce(seen, seen.dims.index("user")).tolist()
+        assert reduce(seen, ["user", "item"]) == reduce(seen)
+    with pytest.raises(IndexError, match="'usr'; they are user, item"):
+        reduce(tensor, "usr")
+
+
 def test_a_result_beyond_the_memory():
     stored = {}
     bl.write(stored, MATRIX)
