@@ -50,6 +50,7 @@ def _advise(options: argparse.Namespace) -> int:
         step("counting")
         with wrong_call_if(IndexError, option="--slices-by"), wrong_call_if(FormatError):
             given = {"slices_by": options.slices_by, "count": options.count, "kinds": options.kinds}
+            given |= {"stored": options.stored, "formats": options.format}
             advice = advise(tensor, limits=limits, **given)
     if options.picture is not None:
         write_text(options, options.picture, advice.draw())
@@ -58,7 +59,7 @@ def _advise(options: argparse.Namespace) -> int:
         print(advice)
         return OK
     found = [
-        {"format": str(c.format), "bytes": c.nbytes, "slice_bytes": c.slice_nbytes, "readers": c.readers}
+        {"format": str(c), "bytes": c.nbytes, "slice_bytes": c.slice_nbytes, "readers": c.readers, "refused": c.refused}
         for _, c, _ in advice.rows()
     ]
     counts = [{"dimensions": part, "distinct": count} for part, count in advice.counts.items()]
@@ -156,6 +157,9 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("--slices-by", "rank by the bytes that slices of this dimension read", type=int, metavar="DIMENSION"),
         argument("--count", "number of formats to list; 10 by default", type=int, default=10),
         argument("--kinds", "use only these level kinds, such as dense,sparse", type=names),
+        argument("--format", "to compare with; may be repeated", action="append", type=format_of),
+        argument("--stored", "rank sizes in memory, or in files", choices=["memory", "narrow", "bitpacked"],
+                 default="memory"),
         argument("--picture", "also draw the table into an SVG file", metavar="OUT"),
     ),
     "draw": (

@@ -51,7 +51,7 @@ def _sample(tensor: Tensor) -> tuple[Tensor, float]:
         coords, values = tuple(x[kept] for x in coords), values[kept]
     else:
         share = 1.0
-    changes: dict[str, Any] = {"fill_value": None, "structure": None, "labels": None}
+    changes: dict[str, Any] = {"fill_value": None, "labels": None}
     return tensor._packed(coords, values, coordinates(tensor.ndim), shape=shape, **changes), share
 
 

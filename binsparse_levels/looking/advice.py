@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,17 @@ import numpy.typing as npt
 from ..compute.timing import kernel_seconds
 from ..engine import sorting
 from ..errors import FormatError, LimitError, OptionError, Problem, raise_if, within_memory
-from ..formats.format import Format, FormatLike, coordinates, in_order, parse_format, permutation_problems
+from ..formats.format import (
+    Format,
+    FormatLike,
+    coordinates,
+    in_order,
+    notation,
+    parse_format,
+    permutation_problems,
+    with_map,
+)
+from ..formats.index_map import parse_map
 from ..levels import LEVELS, Level, full, listing, places
 from ..limits import DEFAULT_LIMITS, Limits, as_integer, as_integers
 from ..tensors.foreign import as_tensor
@@ -31,7 +41,9 @@ from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_dimension, checked_sizes
 from . import drawing
+from .fibers import limit
 from .sizes import Sizes, bits, sizes_of
+from .stored import Stored, index_bytes
 
 Blocks: TypeAlias = Callable[[int], Iterable[tuple[int, ...]]]  # below these dimensions, those a level may cover
 # By rank: levels, and whether a level equals several of rank 1, so that two of its kind are never neighbours.
@@ -45,7 +57,8 @@ MAX_RANK = sorting.MAX_FUSED_RANK  # above this rank not all orders are tried; 2
 class Candidate:
     """A format and its cost: bytes of all arrays, bytes of the values, and the mean bytes that a slice reads.
 
-    `slice_nbytes` is None if no dimension was named, and `seconds`, of the kernel, if no kernel was.
+    `slice_nbytes` is None if no dimension was named, and `seconds`, of the kernel, if no kernel was. map: the notation
+    of an index map, or None. refused: why the format does not hold the tensor, whose sizes are 0 then.
     """
 
     format: Format
@@ -53,10 +66,17 @@ class Candidate:
     values_nbytes: int
     slice_nbytes: float | None
     seconds: float | None = None
+    map: str | None = None
+    refused: str = ""
+
+    def __str__(self) -> str:
+        return notation(self.format, self.map)
 
     @property
     def readers(self) -> str:
         """Who reads a file in this format: "every reader" of Binsparse, those that know "custom" formats, or "ours"."""
+        if self.map is not None:
+            return "ours"
         if self.format.alias is not None:
             return "every reader"
         return "custom" if all(level.specified for level in self.format.levels) else "ours"
@@ -100,6 +120,7 @@ class Advice:
         self.dtype = dtype
         self.slices_by = slices_by
         self.kernel: str | None = None
+        self.stored: Stored = "memory"
         self.candidates: tuple[Candidate, ...] = ()
         self.compared: tuple[Candidate, ...] = ()
 
@@ -153,7 +174,7 @@ class Advice:
 
         A candidate that costs as much as the one above it has the rank "=".
         """
-        smallest = min((c.nbytes for c in (*self.candidates, *self.compared)), default=0)
+        smallest = min((c.nbytes for c in (*self.candidates, *self.compared) if not c.refused), default=0)
         above: Any = None
         for k, candidate in enumerate(self.candidates):
             cost = candidate.nbytes, candidate.slice_nbytes
@@ -161,7 +182,7 @@ class Advice:
             above = cost
         listed = {c.format.canonical() for c in self.candidates}
         for candidate in self.compared:
-            if candidate.format.canonical() not in listed:
+            if candidate.map is not None or candidate.refused or candidate.format.canonical() not in listed:
                 yield "", candidate, _ratio(candidate.nbytes, smallest)
 
     def _table(self) -> tuple[str, list[list[str]]]:
@@ -174,14 +195,17 @@ class Advice:
             table[0].append(f"{self.kernel}, ms")
         table[0].append("read by")
         for number, candidate, ratio in self.rows():
-            table.append([number, str(candidate.format), f"{candidate.nbytes:,}", f"{ratio:.3f}"])
-            if candidate.slice_nbytes is not None:
-                table[-1].append(f"{candidate.slice_nbytes:,.0f}")
+            sizes = ["", ""] if candidate.refused else [f"{candidate.nbytes:,}", f"{ratio:.3f}"]
+            table.append([number, str(candidate), *sizes])
+            if self.slices_by is not None:
+                table[-1].append("" if candidate.slice_nbytes is None else f"{candidate.slice_nbytes:,.0f}")
             if self.kernel is not None:
                 table[-1].append("" if candidate.seconds is None else f"{1e3 * candidate.seconds:.3g}")
-            table[-1].append(candidate.readers)
+            table[-1].append(f"refused: {candidate.refused}" if candidate.refused else candidate.readers)
         iso = ", iso" if self._sizes.iso else ""
-        return f"{shape} {self.dtype}{iso}, {self.entries:,} entries", table
+        bound = limit(math.prod(self.shape), self.entries) / max(self.entries, 1)
+        head = f"{shape} {self.dtype}{iso}, {self.entries:,} entries, whose coordinates hold {bound:.3g} bits each"
+        return head if self.stored == "memory" else f"{head}; bytes in a file, {self.stored}", table
 
     def __str__(self) -> str:
         head, table = self._table()
@@ -214,11 +238,13 @@ class Advice:
         """Draw the table as an SVG: a bar for each format, with parts for indices and values."""
         bars = []
         for _, candidate, ratio in self.rows():
+            if candidate.refused:
+                continue
             text = f"{candidate.nbytes:,} bytes, {ratio:.3f} ×"
             if candidate.slice_nbytes is not None:
                 text += f"; a slice {candidate.slice_nbytes:,.0f}"
             parts = (candidate.nbytes - candidate.values_nbytes, candidate.values_nbytes)
-            bars.append(drawing.Bar(str(candidate.format), parts, text))
+            bars.append(drawing.Bar(str(candidate), parts, text))
         return drawing.bars(("indices and pointers", "values"), bars)
 
 
@@ -234,6 +260,7 @@ def advise(
     kinds: Iterable[str] | None = None,
     formats: Iterable[FormatLike] | None = None,
     kernel: str | None = None,
+    stored: Stored = "memory",
     limits: Limits = DEFAULT_LIMITS,
 ) -> Advice:
     """Rank formats by size for the entries of a tensor, without packing any.
@@ -254,10 +281,13 @@ def advise(
     slices_by : rank by the bytes that a slice along this dimension reads, then by size.
     count : the number of candidates.
     orders : the orders of the dimensions to try; required beyond 8 dimensions.
-    kinds : the level kinds to try, such as ("dense", "sparse"), which other programs read.
-    formats : the formats to compare with, instead of the usual ones.
+    kinds : the level kinds to try, such as ("dense", "sparse"), which other programs read. A level with parameters,
+        such as "n_of_m(1, n=2, m=4)", is compared below dense and below sparse levels.
+    formats : the formats to compare with, instead of the usual ones, such as "dense, sparse, dense(2) through 0/4, 1/4,
+        0%4, 1%4". Where counts do not tell the size, the tensor is converted; what refuses it says why.
     kernel : an `einsum` whose time is measured in each format, such as "ij,j->i". Its first operand is the tensor, the
         others are dense; other dimensions have the size 16. Of a large tensor, some first coordinates are measured.
+    stored : rank the sizes of files: "narrow" or "bitpacked" as `write` has them. The best in memory are converted.
     limits : formats beyond these limits are left out.
 
     Raises
@@ -281,8 +311,11 @@ def advise(
         tensor = pack(source, np.zeros((), dtype), shape, listed, duplicates="first", limits=limits)
     if slices_by is not None:
         slices_by = checked_dimension(slices_by, tensor.ndim)
+    if stored not in get_args(Stored):
+        raise OptionError(Problem("stored", f"expected one of {get_args(Stored)}, got {stored!r:.40}"))
     if kernel is not None and not isinstance(kernel, str):
         raise OptionError(Problem("kernel", f"expected the notation of einsum, such as 'ij,j->i', got {kernel!r:.60}"))
+    kinds = None if kinds is None else list(kinds)
     most = as_integer(count)
     if most is None:
         raise OptionError(Problem("count", f"expected an integer, got {count!r:.40}; say how many formats to list"))
@@ -301,13 +334,60 @@ def advise(
         found = [chain for order in wanted for chain in _ranked(sizes, choices, _prefixes(order), slices_by, most)]
         chains = heapq.nsmallest(most, found, key=lambda chain: chain.cost)
     advice.candidates = tuple(advice.candidate(format) for format in dict.fromkeys(chain.format() for chain in chains))
+    advice.candidates = tuple(c for c in advice.candidates if _holds(tensor, c.format))
     if formats is not None:
-        advice.compared = tuple(map(advice.candidate, formats))
+        advice.compared = tuple(_compared(advice, tensor, format) for format in formats)
     else:
         for format in _usual(tensor):
             with contextlib.suppress(FormatError, LimitError):
                 advice.compared += (advice.candidate(format),)
+    for level in _with_parameters(kinds):
+        for outer in (full(1)[0], listing(1)):
+            chain = Format((outer,) * (tensor.ndim - level.rank) + (level,))
+            if level.rank <= tensor.ndim:
+                advice.compared += (_compared(advice, tensor, chain),)
+    if stored != "memory":
+        _in_files(advice, tensor, stored)
     return advice if kernel is None else _timed(advice, tensor, kernel)
+
+
+def _holds(tensor: Tensor, format: Format) -> bool:
+    """Whether a kind that may refuse entries takes these."""
+    if not any(level.refuses for level in format.levels):
+        return True
+    try:
+        tensor.convert(format)
+    except FormatError:
+        return False
+    return True
+
+
+def _compared(advice: Advice, tensor: Tensor, format: FormatLike) -> Candidate:
+    """A format with its size, from counts, or else by converting the tensor."""
+    levels, map = with_map(format)
+    parsed = parse_format(levels, len(advice.shape) if map is None else len(parse_map(map, advice.shape).groups))
+    with contextlib.suppress(FormatError, LimitError):
+        if map is None and not any(level.refuses for level in parsed.levels):
+            return advice.candidate(parsed)
+    try:
+        held = tensor.convert(parsed, map=map).stored
+    except (FormatError, LimitError) as error:
+        return Candidate(parsed, 0, 0, None, None, map, str(error.problems[0]))
+    return Candidate(parsed, held.nbytes, held.values[:1].nbytes if held.iso else held.values.nbytes, None, None, map)
+
+
+def _in_files(advice: Advice, tensor: Tensor, stored: Stored) -> None:
+    """Replace sizes in memory by those in a file, and rank the candidates again."""
+
+    def measured(candidate: Candidate) -> Candidate:
+        if candidate.refused:
+            return candidate
+        held = tensor.convert(candidate.format, map=candidate.map)
+        return replace(candidate, nbytes=index_bytes(held, stored) + candidate.values_nbytes)
+
+    advice.stored = stored
+    advice.candidates = tuple(sorted(map(measured, advice.candidates), key=lambda c: c.nbytes))
+    advice.compared = tuple(map(measured, advice.compared))
 
 
 def _timed(advice: Advice, tensor: Tensor, kernel: str) -> Advice:
@@ -336,7 +416,7 @@ def _usual(tensor: Tensor) -> list[Format]:
 
 def _choices(rank: int, kinds: Iterable[str] | None) -> Choices:
     """The levels of each rank, for every kind without further parameters."""
-    names = list(LEVELS) if kinds is None else list(kinds)
+    names = list(LEVELS) if kinds is None else [name for name in kinds if "(" not in name]
     unknown, known = [name for name in names if name not in LEVELS], ", ".join(LEVELS)
     raise_if(FormatError, [Problem("kinds", f"{name!r} is no level kind; known are {known}") for name in unknown])
     found: Choices = {r: [] for r in range(1, rank + 1)}
@@ -349,6 +429,11 @@ def _choices(rank: int, kinds: Iterable[str] | None) -> Choices:
         for level in made:
             found[level.rank].append((level, whole))
     return found
+
+
+def _with_parameters(kinds: Sequence[str] | None) -> list[Level]:
+    """The levels among the kinds, which have parameters."""
+    return [level for name in kinds or () if "(" in name for level in parse_format(name).levels]
 
 
 def _subsets(rank: int, first: int | None) -> Blocks:

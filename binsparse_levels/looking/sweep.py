@@ -29,12 +29,13 @@ from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from . import drawing
 from .fibers import limit
+from .stored import Stored, index_bytes
 
 MEASURES = ("bits", "narrow", "bitpacked", "limit", "padding", "pack", "convert", "point", "slice:0", "ij,j->i")
 MEASURED = ("bits", "narrow", "bitpacked", "limit", "padding")  # unless others are named
 _WIDTH = 16  # the size of dimensions that the tensor does not have, and the coordinates of a slice
 _POINTS = 200  # places that are looked up
-_FILE = ("narrow", "bitpacked")
+_BITS: dict[str, Stored] = {"bits": "memory", "narrow": "narrow", "bitpacked": "bitpacked"}
 _LATEX = str.maketrans({c: f"\\{c}" for c in "_%&#${}"} | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"})
 
 
@@ -324,10 +325,8 @@ def _prepare(
     coords, values = source.unpack()
     count = max(len(values), 1)
     for name in measure:
-        if name == "bits":
-            candidate.measures[name] = 8 * sum(x.nbytes for x in tensor.stored.arrays.values()) / count
-        elif name in _FILE:
-            candidate.measures[name] = 8 * _file_bytes(tensor, name) / count
+        if name in _BITS:
+            candidate.measures[name] = 8 * index_bytes(tensor, _BITS[name]) / count
         elif name == "limit":
             candidate.measures[name] = limit(source.size, len(values)) / count
         elif name == "padding":
@@ -363,14 +362,6 @@ def _slice(tensor: Tensor, dimension: int, path: str) -> Callable[[], Any]:
     middle = tensor.shape[dimension] // 2
     view = open_tensor(path)[(slice(None),) * dimension + (slice(middle, middle + _WIDTH),)]
     return lambda: view[...].load()
-
-
-def _file_bytes(tensor: Tensor, how: str) -> int:
-    """The bytes of the index and pointer arrays in a file."""
-    store: dict[str, Any] = {}
-    write(store, tensor, narrow=how == "narrow", bitpacked=how == "bitpacked")
-    arrays = {name: x for name, x in store.items() if isinstance(x, np.ndarray)}
-    return sum(x.nbytes for name, x in arrays.items() if name not in ("values", "fill_value"))
 
 
 def _operands(spec: str, tensor: Tensor, random: np.random.Generator) -> list[Any]:

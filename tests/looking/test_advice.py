@@ -28,6 +28,7 @@ from binsparse_levels import (
     pack_dense,
     set_threads,
     testing,
+    write,
 )
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.looking.sizes import covering_orders
@@ -368,3 +369,53 @@ def test_a_kernel_is_measured():
 def test_a_large_tensor_is_measured_in_part(monkeypatch):
     monkeypatch.setattr("binsparse_levels.compute.timing._SAMPLE", 100)
     assert advise(skewed((50, 60), 1000), kernel="ij->i", count=1).candidates[0].seconds > 0
+
+
+BLOCKS = "dense, sparse, dense(2) through 0/2, 1/4, 0%2, 1%4"
+
+
+def test_whole_notations_are_compared_and_refusals_are_rows():
+    tensor = testing.uniform((40, 60), 300)
+    wanted = [BLOCKS, "CSR @ 1, 0", "dense, hashed", "dense, n_of_m(1, n=1, m=4)", "dense, n_of_m(1, n=4, m=4)"]
+    advice = advise(tensor, formats=wanted)
+    assert [str(c) for c in advice.compared] == [BLOCKS, "CSC", *wanted[2:]]
+    for format, candidate in zip(wanted, advice.compared, strict=True):
+        if candidate.refused:
+            with pytest.raises(FormatError):
+                tensor.convert(format)
+        else:
+            assert candidate.nbytes == tensor.convert(format).stored.nbytes
+    assert [bool(c.refused) for c in advice.compared] == [False, False, False, True, False]
+    assert "refused: " in str(advice)
+    assert "choose a larger n" in advice._repr_html_()
+    assert advice.draw().startswith("<svg")
+    with pytest.raises(FormatError, match="is no level kind"):
+        advise(tensor, formats=["bogus"])
+
+
+def test_kinds_have_parameters_and_refusing_ones_are_tried():
+    weights = testing.n_of_m(30, 40)
+    pruned = [c for c in advise(weights, kinds=["dense", "n_of_m(1, n=2, m=4)"]).compared if "n_of_m" in str(c)]
+    assert [str(c) for c in pruned] == ["dense, n_of_m(1, n=2, m=4)", "sparse, n_of_m(1, n=2, m=4)"]
+    assert pruned[0].nbytes == weights.convert("dense, n_of_m(1, n=2, m=4)").nbytes
+    refused = advise(testing.uniform((40, 60), 300), kinds=["dense", "n_of_m(1, n=1, m=4)"])
+    assert [bool(c.refused) for c in refused.compared if "n_of_m" in str(c)] == [True, True]
+
+
+@pytest.mark.parametrize("stored", ["narrow", "bitpacked"])
+def test_sizes_in_files(stored):
+    tensor = testing.rmat(8, 2000)
+    advice = advise(tensor, stored=stored, formats=["CSR", BLOCKS])
+    sizes = [c.nbytes for c in advice.candidates]
+    assert sizes == sorted(sizes)
+    for candidate in (*advice.candidates[:3], *advice.compared):
+        store = {}
+        write(store, tensor.convert(str(candidate)), **{stored: True})
+        assert candidate.nbytes == sum(x.nbytes for name, x in store.items() if name not in ("binsparse", "fill_value"))
+    assert stored in str(advice)
+    with pytest.raises(OptionError, match="stored"):
+        advise(tensor, stored="packed")
+
+
+def test_the_table_tells_the_information_limit():
+    assert "whose coordinates hold 2.59 bits each" in str(advise([[0, 0, 2], [0, 3, 1]], (3, 4)))
