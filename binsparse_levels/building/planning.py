@@ -50,7 +50,8 @@ class Plan:
     """The parameters of every step.
 
     shape: of the tensor. format, map: of the stored tensor. dtype: of the values. rows: entries that a step holds in
-    memory. sorted: the chunks of the source follow each other in the order of the target, so that each is a partition.
+    memory. sorted: the chunks of the source follow each other in the order of the target, so that each is a partition, or there
+    is one chunk.
     target: a Zarr store that the steps write, or None where the caller joins the parts. threads: of a step, where steps
     run side by side. fill: the bytes of the fill value.
     """
@@ -84,11 +85,11 @@ class Plan:
     def through(self) -> IndexMap | None:
         return None if self.map is None else parse_map(self.map, self.shape)
 
-    @property
+    @cached_property
     def stored_shape(self) -> tuple[int, ...]:
         return self.shape if self.through is None else self.through.stored_shape
 
-    @property
+    @cached_property
     def dims(self) -> tuple[int, ...]:
         """The sizes of the stored dimensions."""
         return tuple(self.stored_shape[k] for k in self.parsed.order)
@@ -98,12 +99,12 @@ class Plan:
         """The types of the columns of an entry: the coordinates by stored dimension, and the value."""
         return [np.dtype(index_dtype(self.dims, 0))] * len(self.dims) + [np.dtype(self.dtype)]
 
-    @property
+    @cached_property
     def part_levels(self) -> tuple[Level, ...]:
         """The levels of the trees that steps leave."""
         return levels_of_parts(self.parsed.levels)
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """The stored names of the arrays of a part, `values` last."""
         levels = places(self.part_levels, self.dims)
@@ -130,7 +131,7 @@ class Plan:
         """How many positions without entries a tree may have at least."""
         return max(self.rows // _POSITIONS, 1)
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """What the target is marked with. Builds with the same mark write the same bytes."""
         told = {name: x for name, x in asdict(self).items() if name not in ("id", "threads")}

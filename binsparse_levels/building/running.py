@@ -22,7 +22,7 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed, wait
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed, wait
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -89,7 +89,8 @@ def stages(work: Work) -> list[str]:
 
 def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = ()) -> None:
     """Run one step, in whatever process. kinds: of level, of other packages, that the caller knows."""
-    arrive(kinds)
+    if kinds:
+        arrive(kinds)
     plan = work.plan
     if plan.threads is not None:
         set_threads(plan.threads)
@@ -127,13 +128,14 @@ def run(work: Work, client: Any = None, progress: Progress | None = None) -> Non
     """
     runner = _runner(client)
     _refuse_forks(work, client)
+    kinds = () if isinstance(client, ThreadPoolExecutor | None) else travelling()
     for stage in stages(work):
         count = STAGES[stage].count(work)
         there = work.done(stage)
         todo = [k for k in range(count) if k not in there]
         if progress is not None:
             progress(stage, count - len(todo), count)
-        step = partial(run_step, work, stage, kinds=travelling())
+        step = partial(run_step, work, stage, kinds=kinds)
         finished = map(step, todo) if STAGES[stage].alone else runner(step, todo)
         for k, _ in enumerate(finished):
             if progress is not None:

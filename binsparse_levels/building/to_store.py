@@ -33,6 +33,7 @@ from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..parallel import get_threads, set_threads
 from ..tensors.validation import mirror_problems
 from . import running
+from .parquet import Parquet
 from .planning import Plan, planned
 from .sources import SOURCES, Tensors, source_of
 from .store import scratch, store_at
@@ -213,7 +214,7 @@ def progress(work: str | os.PathLike[str]) -> list[Stage]:
     ...     work = f"{folder}/work"
     ...     stages = bl.plan(f"{folder}/a.h5", f"{folder}/b.zarr", (3, 4), "CSC", work=work)
     ...     bl.progress(work) == stages, stages[0].name, stages[0].done
-    (True, 'sample', 0)
+    (True, 'pack', 0)
     """
     return _stages(_work_at(work))
 
@@ -239,7 +240,7 @@ def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
     ...     bl.write(f"{folder}/a.h5", bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
     ...     work = f"{folder}/work"
     ...     stages = bl.plan(f"{folder}/a.h5", f"{folder}/b.zarr", (3, 4), "CSC", work=work)
-    ...     bl.step(work, "sample", 0)
+    ...     bl.step(work, "pack", 0)
     ...     bl.progress(work)[0].done
     1
     """
@@ -362,7 +363,8 @@ def _begun(
         fill_value = known if fill_value is None else fill_value
     if kept is not None and not wanted.dtype:
         wanted = replace(wanted, dtype=kept.dtype)
-    plan = wanted.reading(entries, fill=fill_value, structure=structure)
+    single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory
+    plan = wanted.reading(entries, fill=fill_value, structure=structure, sorted=single)
     if structure is not None:
         if plan.map is not None:
             raise FormatError(Problem("map", f"does not go with the structure {structure} of the source; leave it out"))

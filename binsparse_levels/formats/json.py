@@ -50,7 +50,7 @@ def hold_text(text: str | bytes, limits: Limits) -> str:
 
 def _depth(text: str) -> int:
     """The deepest nesting of brackets outside of strings."""
-    steps = ((c in "[{") - (c in "]}") for c in _STRING.sub("", text))
+    steps = ((c in "[{") - (c in "]}") for c in re.findall(r"[][{}]", _STRING.sub("", text)))
     return max(accumulate(steps, initial=0))
 
 
