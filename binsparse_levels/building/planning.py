@@ -50,10 +50,9 @@ class Plan:
     """The parameters of every step.
 
     shape: of the tensor. format, map: of the stored tensor. dtype: of the values. rows: entries that a step holds in
-    memory. sorted: the chunks of the source follow each other in the order of the target, so that each is a partition, or there
-    is one chunk.
-    target: a Zarr store that the steps write, or None where the caller joins the parts. threads: of a step, where steps
-    run side by side. fill: the bytes of the fill value.
+    memory. sorted: the chunks of the source follow each other in the order of the target, or there is one chunk, so
+    that each is a partition. target: a Zarr store that the steps write, or None where the caller joins the parts.
+    threads: of a step, where steps run side by side. fill: the bytes of the fill value.
     """
 
     source: dict[str, Any]
