@@ -571,7 +571,8 @@ def test_every_command_prints_json(run, path, tmp_path, monkeypatch):
     calls = {
         "info": [path], "list": [path], "head": [path], "check": [path], "diff": [path, path],
         "convert": [path, "b.h5"], "repair": [path, "c.h5"], "clean": ["."], "advise": [path], "draw": [path, "a.svg"],
-        "report": [path], "formats": [], "build": ["a.parquet", "a.zarr", *SUMS],
+        "report": [path], "sweep": [path, "--format", "COO", "--measure", "bits"], "formats": [],
+        "build": ["a.parquet", "a.zarr", *SUMS],
         "plan": ["a.parquet", "b.zarr", *SUMS, "--work", "work"], "progress": ["work"], "step": ["work", "sample"],
     }  # fmt: skip
     every = next(action.choices for action in _parser()._actions if isinstance(action.choices, dict))

@@ -66,6 +66,8 @@ class Parquet:
         for number, (found, sizes) in enumerate(_at_once(self._footer, self._files)):
             types.append(found)
             for group, size in enumerate(sizes):
+                if not size:
+                    continue
                 if size > self._rows:
                     parts = range(0, size, self._rows)
                     pieces += [[number, group, group + 1, skip, min(self._rows, size - skip)] for skip in parts]

@@ -8,7 +8,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask.base import tokenize
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import any_tensors, keys
 
@@ -39,8 +39,7 @@ def count(tensor):
 @given(mapped_tensors(), st.data())
 def test_no_way_from_a_view_adds_entries_or_loses_metadata(tensor, data):
     view = tensor[data.draw(keys(tensor.shape, arrays=False))] if tensor.shape else tensor.T
-    if not isinstance(view, Tensor):
-        return
+    assume(isinstance(view, Tensor))
     expected = count(view)
     for made in (view.load(), view.without_map(), view.astype(view.dtype), pickle.loads(pickle.dumps(view)), view.T):
         assert count(made) == made.nnz == made.number_of_stored_values == expected
