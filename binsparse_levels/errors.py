@@ -135,8 +135,8 @@ class UnsafeError(BinsparseError):
     >>> try:
     ...     read("linked.bspnpy")
     ... except UnsafeError as error:
-    ...     print(error)
-    linked.bspnpy/values.npy: a symbolic link is not followed
+    ...     print(error.problems[0].message)
+    a symbolic link is not followed
     """
 
 
