@@ -29,7 +29,7 @@ from ..tensors.held import Stored
 from ..tensors.labels import Labels, parse_labels
 from ..tensors.packing import sorted_tensor
 from ..tensors.tensor import Check, Tensor
-from ..tensors.validation import checked_format
+from ..tensors.validation import checked_fill, checked_format
 from ..tensors.views import Mapped
 
 _AT_ONCE = 2**20  # items of which the checksum is computed at once
@@ -49,6 +49,7 @@ class FileTensor(NamedTuple):
     attributes: Mapping[str, Any] = {}
     names: Mapping[str, str] = {}
     labels: Labels | None = None
+    fill_value: Any = None
 
 
 def lazy_tensor(found: FileTensor, keep: object = None, limits: Limits = DEFAULT_LIMITS) -> Tensor:
@@ -65,7 +66,8 @@ def lazy_tensor(found: FileTensor, keep: object = None, limits: Limits = DEFAULT
     beside: Any
     for beside in () if found.labels is None else found.labels.arrays().values():
         beside.keep = keep
-    metadata = Metadata(attributes=dict(found.attributes), labels=found.labels)
+    fill = checked_fill(found.fill_value, values.dtype)
+    metadata = Metadata(fill, attributes=dict(found.attributes), labels=found.labels)
     return _lazy_tensor(format, shape, arrays, values, iso, metadata, limits)
 
 

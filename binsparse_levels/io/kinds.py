@@ -113,6 +113,11 @@ KINDS = {
     ),
     "zarr2": Kind(".containers.zarr", (), {"zarr_format": 2}),
     "npz": Kind(".containers.npz", (".npz",), zip=("binsparse.npy",)),
+    "sparse_npz": Kind(".io.files.sparse_npz", reads=("duplicates",), tensors=True, zip=("format.npy",)),
+    "matlab": Kind(
+        ".io.files.matlab", (".mat",), reads=("group", "duplicates"),
+        tensors=True, signature=b"MATLAB 7.3 MAT-file", group=("MATLAB_sparse",),
+    ),
     "rawarray_directory": Kind(".containers.ra_folder", (".bspra",), folder=("values.ra",)),
     "directory": Kind(".containers.npy_folder", (".bspnpy",), folder=("binsparse.json",)),
     "netcdf": Kind(".containers.netcdf", (".nc", ".nc4")),
@@ -309,7 +314,7 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
         return _marked(path, "zip", archive.namelist()), archive
     names = [name for name, kind in KINDS.items() if head.startswith(kind.signature)]
     if not names and (name := _by_suffix(path)):
-        if KINDS[name].group and not head.startswith(_HDF5):
+        if KINDS[name].group and not KINDS[name].signature and not head.startswith(_HDF5):
             raise ContainerError(Problem(path, "is no HDF5 file, or not a whole one; fetch or write it again"))
         names = [name]
     if not names:

@@ -74,5 +74,13 @@ def read_matrix(
         labels = None if stored.labels is None else stored.labels.loaded()
     values = arrays.pop("values")
     with named(stored.names):
-        made = sorted_tensor(stored.format, stored.shape, arrays, values, duplicates=duplicates, limits=limits)
+        made = sorted_tensor(
+            stored.format,
+            stored.shape,
+            arrays,
+            values,
+            duplicates=duplicates,
+            limits=limits,
+            fill_value=stored.fill_value,
+        )
     return made._with(made.format, made._tree, attributes=dict(stored.attributes), labels=labels)
