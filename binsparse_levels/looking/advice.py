@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from ..compute.timing import kernel_seconds
 from ..engine import sorting
 from ..errors import FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import (
@@ -392,6 +391,8 @@ def _in_files(advice: Advice, tensor: Tensor, stored: Stored) -> None:
 
 def _timed(advice: Advice, tensor: Tensor, kernel: str) -> Advice:
     """The advice with the measured times of a kernel."""
+    from ..compute import kernel_seconds  # which imports numba, as no other advice does
+
     listed = [candidate.format for _, candidate, _ in advice.rows()]
     seconds = kernel_seconds(tensor, kernel, listed)
     for name in ("candidates", "compared"):

@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import numba
 import numpy as np
 
-from ..compute import einsum
 from ..errors import ArrayError, BinsparseError, OptionError, PathExistsError, Problem, needing, within_memory
 from ..formats.format import FormatLike, parse_format
 from ..io import open as open_tensor
@@ -319,6 +317,8 @@ def _prepare(
     seed: int,
 ) -> None:
     """Measure what needs no clock, and say what is timed. Every call is made once, which compiles it."""
+    from ..compute import einsum  # which imports numba, as no other command has to
+
     tensor = candidate.tensor
     if tensor is None:
         return
@@ -372,6 +372,8 @@ def _operands(spec: str, tensor: Tensor, random: np.random.Generator) -> list[An
 
 
 def _record(seed: int, rounds: int) -> dict[str, Any]:
+    import numba
+
     from .. import __version__
 
     return {
