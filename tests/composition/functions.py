@@ -7,6 +7,7 @@ from dataclasses import replace
 import naive
 import numba
 import numpy as np
+import pyarrow
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
@@ -214,7 +215,8 @@ def table(tensor, model, draw, folder):
     made = bl.to_table(tensor)
     *dims, values = made.column_names
     format = draw_format(draw, len(model.shape))
-    labels = {name: column for name, column in (model.labels or {}).items() if column is not None}
+    known = (model.labels or {}).items()
+    labels = {name: pyarrow.array(column, pyarrow.string()) for name, column in known if column is not None}
     again = bl.from_table(made, dims, values, format, shape=model.shape, labels=labels, fill_value=model.fill)
     names = model.labels or {f"dim_{k}": None for k in range(len(model.shape))}
     return again, replace(model, labels=names, padding=True)
