@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import platform
 import stat
 import sys
 import threading
@@ -19,6 +20,15 @@ _seeking = threading.Lock()
 def processors() -> int:
     """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processor_name() -> str:
+    """What the system calls its processor."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 def is_running(process: int) -> bool:

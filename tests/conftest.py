@@ -11,8 +11,10 @@ import servers
 
 from binsparse_levels import kernels
 
-# Machines are shared: how long an example takes says nothing of the code.
-patient = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+# Machines are shared: how long an example takes says nothing of the code. CI draws the same examples in every run.
+patient = {
+    "deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow], "derandomize": "CI" in os.environ,
+}  # fmt: skip
 hypothesis.settings.register_profile("default", max_examples=60, print_blob=True, **patient)
 hypothesis.settings.register_profile("few", max_examples=8, **patient)
 hypothesis.settings.register_profile("many", max_examples=1000, **patient)

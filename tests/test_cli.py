@@ -607,7 +607,7 @@ def test_completion_in_a_shell(run, tmp_path):
     (tmp_path / "script").write_text(run("completion", "bash")[1])
     asked = 'COMP_WORDS=(binsparse-levels convert --over) COMP_CWORD=2; _shtab_binsparse_levels; echo "${COMPREPLY[@]}"'
     found = subprocess.run(["bash", "-c", f". {tmp_path}/script; {asked}"], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "--overwrite", found.stderr
+    assert found.stdout.split() == ["--overwrite", "--overwrite-file"], found.stderr
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ REQUIRED = {"google_crc32c", "h5py", "llvmlite", "numba", "numcodecs", "numpy", 
 BEHIND = {
     ("building/running.py", "distributed"),  # the client is one of its objects
     ("building/store.py", "obstore"),
-    ("building/sources.py", "pyarrow"),
+    ("building/parquet.py", "pyarrow"),
     ("building/tables.py", "pyarrow"),
     ("containers/zarr_stores.py", "obstore"),  # a method of the store that it made
     ("interop/anndata.py", "sparse"),  # where it is installed
@@ -61,6 +61,7 @@ HIDDEN = {
     ("scipy",): {"scipy": ["bl.to_scipy(tensor)", "bl.from_scipy(None)"]},
     ("torch",): {"torch": ["bl.to_torch(tensor)", "bl.from_torch(None)"]},
     ("graphblas",): {"graphblas": ["bl.to_graphblas(tensor)", "bl.from_graphblas(None)"]},
+    ("pandas",): {"pandas": ["bl.sweep({'a': tensor}, ['CSR'], measure=['bits']).to_pandas()"]},
     ("anndata",): {"anndata": ["bl.register_anndata()"]},
     ("pyarrow",): {"tables": ["bl.to_table(tensor)", BUILD.format(".")]},
     ("dask", "distributed"): {"dask": ["bl.to_dask('a.h5')", "bl.from_dask(None, 'b.h5', 'CSR')"]},

@@ -22,6 +22,7 @@ from ..io import open as open_tensor
 from ..io import read, write
 from ..limits import as_integer
 from ..parallel import get_threads
+from ..system import processor_name
 from ..tensors.foreign import as_tensor
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
@@ -108,7 +109,7 @@ class Sweep:
 
     def to_pandas(self) -> Any:
         """A DataFrame of pandas, whose `attrs` hold the record."""
-        with needing("bench"):
+        with needing("pandas"):
             import pandas  # type: ignore[import-untyped]
 
         frame = pandas.DataFrame([{**_plain(row), **row.measures} for row in self.rows])
@@ -377,18 +378,10 @@ def _record(seed: int, rounds: int) -> dict[str, Any]:
     from .. import __version__
 
     return {
-        "processor": _processor(), "system": platform.platform(), "python": platform.python_version(),
+        "processor": processor_name(), "system": platform.platform(), "python": platform.python_version(),
         "numpy": np.__version__, "numba": numba.__version__, "binsparse_levels": __version__,
         "threads": get_threads(), "seed": seed, "rounds": rounds,
     }  # fmt: skip
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def _plain(row: Row) -> dict[str, Any]:

@@ -25,6 +25,7 @@ def place(error):
 def main():
     parser = argparse.ArgumentParser(prog="python -m tests.composition", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--examples", type=int, help="so many examples instead, the same ones in every run")
     parser.add_argument(
         "--compiled", action="store_true", help="compile every nest of loops, which takes a second each"
     )
@@ -46,9 +47,13 @@ def main():
                 return
             raise
 
-    patient = settings(max_examples=200, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    fixed = options.examples is not None
+    patient = settings(
+        max_examples=options.examples or 200, derandomize=fixed, deadline=None, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
     with laws.prepared(compiled=options.compiled):
-        while time.monotonic() < end:
+        while time.monotonic() < end and not (fixed and examples):
             try:
                 patient(given(st.data())(law))()
             except Exception as error:
