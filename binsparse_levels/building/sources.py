@@ -23,6 +23,7 @@ from ..io.reading import check_lazy
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_entries
+from .identity import identity_of
 from .parquet import Parquet, arrow, check_names, columns_of, parquet_files, type_of
 from .states import state_of_tensor, unchanged
 from .values import common_type
@@ -187,7 +188,7 @@ def _entries(tensor: Tensor, block: Block) -> Chunk:
 class Numbered:
     """Chunks that a function makes: function(k) gives the coordinates and the values of chunk k.
 
-    key: what tells the function from others. Without one, no other function counts as the same.
+    key: what tells the function from others. None: no other function counts as the same.
     """
 
     def __init__(self, function: Callable[[int], tuple[Any, Any]], count: int, ndim: int, key: str | None) -> None:
@@ -278,8 +279,7 @@ def source_of(
             if number is None or number < 0 or columns is not None:
                 raise OptionError(Problem("count", f"a function makes a number of chunks, got count={count!r:.40}"))
             if again and key is None:
-                what = "to go on with a build, a function is told from others by a text, such as its version; pass key="
-                raise OptionError(Problem("key", what))
+                key = identity_of(given)
             return Numbered(given, number, ndim, key)
         if columns is None:
             raise OptionError(Problem("columns", "name the columns of the coordinates, and of the values last"))

@@ -4,6 +4,7 @@ import functools
 import itertools
 import os
 import pickle
+import shutil
 
 import numpy as np
 import pyarrow
@@ -188,7 +189,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("make", [lambda f: f, lambda f: functools.partial(f), lambda f: lambda k: f(k)])
-def test_a_function_is_told_by_its_key(tmp_path, make):
+def test_a_function_is_told_by_its_content_or_its_key(tmp_path, make):
     def stop(stage, done, total):
         if stage == "partition" and done == 2:
             raise Stop
@@ -197,13 +198,19 @@ def test_a_function_is_told_by_its_key(tmp_path, make):
         return make(lambda k: ([[k * 10 + x for x in range(5)]], np.full(5, value)))
 
     options = {"target": tmp_path / "a.zarr", "shape": (40,), "format": "CVEC", "count": 4, "work": tmp_path / "work"}
-    with pytest.raises(OptionError, match="key="):
-        build(of(1.0), **options)
-    with pytest.raises(Stop):
-        build(of(1.0), **options, key="one", progress=stop)
-    with pytest.raises(ContainerError, match="differs in source"):
-        build(of(2.0), **options, key="two")
-    build(of(1.0), **options, key="one")
+    held = open(tmp_path / "held", "w")  # noqa: SIM115, which cannot be pickled
+    with held, pytest.raises(OptionError, match="key="):
+        build(lambda k: ([[k]], [held.tell()]), **options)
+    for one, two in (({}, {}), ({"key": "one"}, {"key": "two"})):
+        with pytest.raises(Stop):
+            build(of(1.0), **options, **one, progress=stop)
+        with pytest.raises(ContainerError, match="differs in source"):
+            build(of(2.0), **options, **two)
+        if one:
+            build(of(1.0), **options, **one)
+        else:
+            shutil.rmtree(tmp_path / "work")
+            shutil.rmtree(tmp_path / "a.zarr", ignore_errors=True)
     assert set(read(tmp_path / "a.zarr").values.tolist()) == {1.0}
 
 
