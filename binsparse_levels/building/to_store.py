@@ -92,7 +92,7 @@ def build(
         temporary folder beside a target that is a folder.
     columns : the names of the coordinates by dimension, and of the values last.
     count : the number of chunks that the function makes: function(k) gives the coordinates and the values of chunk k.
-    key : a text that tells the function from others, such as its version. By default, its code and all that it holds do.
+    key : a text that tells the function from others, such as its version. By default, its code and what it holds do.
     duplicates : as for `pack`; the order is that of the source.
     dtype : the type of the values. By default it is the common type of all files or tensors, or that of the first chunk
         of a function; a value that it does not hold is an error.
