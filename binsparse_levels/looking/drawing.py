@@ -296,10 +296,18 @@ def scatter(x: str, y: str, points: Sequence[tuple[float, float, str]]) -> str:
             best.append(k)
     for a, b in pairwise(best):
         body.append(_line(left + xs[a], top + ys[a], left + xs[b], top + ys[b], "pointer"))
-    for k, (_, _, name) in enumerate(points):
+    for k in range(len(points)):
         style = "ink" if k in best else "rest"
         body.append(f'<circle class="{style}" cx="{left + xs[k]:.1f}" cy="{top + ys[k]:.1f}" r="4"/>')
-        body.append(_text(left + xs[k] + 7, top + ys[k] + 4, clipped(name, 60), "small"))
+    written: list[tuple[float, float, float]] = []  # from left to right, and the height, of each name
+    for k in sorted(range(len(points)), key=lambda k: ys[k]):
+        x0, y0, name = xs[k] + 7, ys[k] + 4, clipped(points[k][2], 60)
+        for start, end, height in written:  # from the top down, so that a name moves below those that are in its way
+            if start < x0 + 6 * len(name) and x0 < end and abs(y0 - height) < 11:
+                y0 = height + 11
+        written.append((x0, x0 + 6 * len(name), y0))
+        written.sort(key=lambda place: place[2])
+        body.append(_text(left + x0, top + y0, name, "small"))
     longest = max(len(clipped(name, 60)) for *_, name in points)
     return _svg(left + room + 6 * longest + 20, top + room + 46, body)
 
