@@ -25,6 +25,7 @@ from .replacing import Others, Overwrite, keeps, part_of, replacing
 
 ATTRIBUTE = "binsparse"
 # Large arrays begin at a page: to read 124 MB takes 8.7 ms, from where they would fall else 10.8.
+_METADATA = 2**20  # bytes: a larger write is of data, which nothing reads again
 _ALIGNED = {"alignment_threshold": 2**16, "alignment_interval": 2**12}
 CHUNK = 2**17  # items: half of the speed is lost in chunks of a thousand
 
@@ -310,20 +311,36 @@ def changing(
 class _Disk(io.FileIO):
     """The file that the HDF5 library writes to. A failed write, as on a full disk, is hidden from the library.
 
-    The library would crash the process when it closes the file. `raise_failure` raises the failure afterwards.
+    The library would crash the process when it closes the file, or reads what it could not write. So its small writes
+    are kept from then on. `raise_failure` raises the failure afterwards.
     """
 
     _failure: OSError | None = None
 
+    def __init__(self, path: str, mode: str) -> None:
+        super().__init__(path, mode)
+        self._kept: list[tuple[int, Array]] = []  # places in the file, and the bytes that stand there
+
     def write(self, data: Any) -> int:
-        left = memoryview(data).cast("B")
-        size = len(left)
+        left, begin = memoryview(data).cast("B"), self.tell()
+        octets, size = left, len(left)
         try:
             while left and self._failure is None:
                 left = left[super().write(left) or 0 :]
         except OSError as error:
             self._failure = error
+        if left and size <= _METADATA:
+            self._kept.append((begin, np.frombuffer(octets, np.uint8).copy()))
         return size
+
+    def readinto(self, buffer: Any) -> int:
+        begin, into = self.tell(), np.frombuffer(buffer, np.uint8)
+        count = super().readinto(buffer) or 0
+        for at, octets in self._kept:
+            first, behind = max(at, begin), min(at + len(octets), begin + len(into))
+            if first < behind:
+                into[first - begin : behind - begin] = octets[first - at : behind - at]
+        return len(into) if self._kept else count
 
     def truncate(self, size: int | None = None) -> int:
         try:

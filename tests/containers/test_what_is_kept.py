@@ -5,6 +5,8 @@ import itertools
 import os
 import resource
 import signal
+import subprocess
+import sys
 import zipfile
 
 import h5py
@@ -169,6 +171,33 @@ def test_a_full_disk(tmp_path, name, exists):
     assert os.listdir(tmp_path) == [name] * exists
     if exists:
         assert read(place).values.tolist() == [1, 2]
+
+
+FULL_ANYWHERE = """
+import os, resource, signal, sys
+import numpy as np
+from binsparse_levels import ContainerError, pack, write
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+count = 3000
+large = pack([np.arange(count)] * 2, np.arange(1.0, count + 1), (count, count), "CSR")
+for size in range(100, 130_000, 1000):
+    for name in ("a.h5", "a.h5ad", "a.nc"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        try:
+            write(name, large, overwrite=True)
+        except ContainerError:
+            pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert {name, *os.listdir()} <= {"a.h5", "a.h5ad", "a.nc"}
+"""
+
+
+@pytest.mark.slow
+def test_hdf5_meets_a_full_disk_in_any_place(tmp_path):
+    run = subprocess.run([sys.executable, "-c", FULL_ANYWHERE], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
 
 
 @pytest.mark.parametrize("name", NAMES)
