@@ -59,7 +59,8 @@ def _advise(options: argparse.Namespace) -> int:
         print(advice)
         return OK
     found = [
-        {"format": str(c), "bytes": c.nbytes, "slice_bytes": c.slice_nbytes, "readers": c.readers, "refused": c.refused}
+        {"format": str(c), "bytes": c.nbytes, "estimated": c.estimated, "slice_bytes": c.slice_nbytes}
+        | {"readers": c.readers, "refused": c.refused}
         for _, c, _ in advice.rows()
     ]
     counts = [{"dimensions": part, "distinct": count} for part, count in advice.counts.items()]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -33,6 +34,7 @@ from ..formats.format import (
     with_map,
 )
 from ..formats.index_map import parse_map
+from ..io import read
 from ..levels import LEVELS, Level, full, listing, places
 from ..limits import DEFAULT_LIMITS, Limits, as_integer, as_integers
 from ..tensors.foreign import as_tensor
@@ -42,7 +44,7 @@ from ..tensors.validation import checked_dimension, checked_sizes
 from . import drawing
 from .fibers import limit
 from .sizes import Sizes, bits, sizes_of
-from .stored import Stored, index_bytes
+from .stored import Stored, bytes_in
 
 Blocks: TypeAlias = Callable[[int], Iterable[tuple[int, ...]]]  # below these dimensions, those a level may cover
 # By rank: levels, and whether a level equals several of rank 1, so that two of its kind are never neighbours.
@@ -57,7 +59,8 @@ class Candidate:
     """A format and its cost: bytes of all arrays, bytes of the values, and the mean bytes that a slice reads.
 
     `slice_nbytes` is None if no dimension was named, and `seconds`, of the kernel, if no kernel was. map: the notation
-    of an index map, or None. refused: why the format does not hold the tensor, whose sizes are 0 then.
+    of an index map, or None. refused: why the format does not hold the tensor, whose sizes are 0 then. estimated: the
+    bytes follow from a sample.
     """
 
     format: Format
@@ -67,6 +70,7 @@ class Candidate:
     seconds: float | None = None
     map: str | None = None
     refused: str = ""
+    estimated: bool = False
 
     def __str__(self) -> str:
         return notation(self.format, self.map)
@@ -200,7 +204,8 @@ class Advice:
                 table[-1].append("" if candidate.slice_nbytes is None else f"{candidate.slice_nbytes:,.0f}")
             if self.kernel is not None:
                 table[-1].append("" if candidate.seconds is None else f"{1e3 * candidate.seconds:.3g}")
-            table[-1].append(f"refused: {candidate.refused}" if candidate.refused else candidate.readers)
+            told = f"{candidate.readers}; estimated from a sample" if candidate.estimated else candidate.readers
+            table[-1].append(f"refused: {candidate.refused}" if candidate.refused else told)
         iso = ", iso" if self._sizes.iso else ""
         bound = limit(math.prod(self.shape), self.entries) / max(self.entries, 1)
         head = f"{shape} {self.dtype}{iso}, {self.entries:,} entries, whose coordinates hold {bound:.3g} bits each"
@@ -274,8 +279,8 @@ def advise(
 
     Parameters
     ----------
-    source : a tensor, an array of another library but numpy, as `as_tensor` takes it, or coordinates as `pack` takes
-        them. A map is removed first.
+    source : a tensor, an array of another library but numpy, as `as_tensor` takes it, a path of any file that `read`
+        takes, or coordinates as `pack` takes them. A map is removed first.
     shape, dtype : of coordinates: the sizes of the dimensions, and the type of the values.
     slices_by : rank by the bytes that a slice along this dimension reads, then by size.
     count : the number of candidates.
@@ -283,7 +288,8 @@ def advise(
     kinds : the level kinds to try, such as ("dense", "sparse"), which other programs read. A level with parameters,
         such as "n_of_m(1, n=2, m=4)", is compared below dense and below sparse levels.
     formats : the formats to compare with, instead of the usual ones, such as "dense, sparse, dense(2) through 0/4, 1/4,
-        0%4, 1%4". Where counts do not tell the size, the tensor is converted; what refuses it says why.
+        0%4, 1%4". Where counts do not tell the size, the tensor is converted, or of more than 2**20 entries a sample;
+        the row says that it is an estimate. A format that refuses the tensor says why.
     kernel : an `einsum` whose time is measured in each format, such as "ij,j->i". Its first operand is the tensor, the
         others are dense; other dimensions have the size 16. Of a large tensor, some first coordinates are measured.
     stored : rank the sizes of files: "narrow" or "bitpacked" as `write` has them. The best in memory are converted.
@@ -300,7 +306,7 @@ def advise(
     """
     has_values = isinstance(source, Tensor) or (shape is None and not isinstance(source, list | tuple | np.ndarray))
     if has_values:
-        tensor = as_tensor(source).without_map()
+        tensor = (read(source) if isinstance(source, str | os.PathLike) else as_tensor(source)).without_map()
         if shape is not None:
             raise OptionError(Problem("shape", "a tensor has its own; leave it out"))
     elif shape is None:
@@ -369,10 +375,10 @@ def _compared(advice: Advice, tensor: Tensor, format: FormatLike) -> Candidate:
         if map is None and not any(level.refuses for level in parsed.levels):
             return advice.candidate(parsed)
     try:
-        held = tensor.convert(parsed, map=map).stored
+        indices, values, estimated = bytes_in(tensor, parsed, map, "memory")
     except (FormatError, LimitError) as error:
         return Candidate(parsed, 0, 0, None, None, map, str(error.problems[0]))
-    return Candidate(parsed, held.nbytes, held.values[:1].nbytes if held.iso else held.values.nbytes, None, None, map)
+    return Candidate(parsed, indices + values, values, None, None, map, estimated=estimated)
 
 
 def _in_files(advice: Advice, tensor: Tensor, stored: Stored) -> None:
@@ -381,8 +387,8 @@ def _in_files(advice: Advice, tensor: Tensor, stored: Stored) -> None:
     def measured(candidate: Candidate) -> Candidate:
         if candidate.refused:
             return candidate
-        held = tensor.convert(candidate.format, map=candidate.map)
-        return replace(candidate, nbytes=index_bytes(held, stored) + candidate.values_nbytes)
+        indices, _, estimated = bytes_in(tensor, candidate.format, candidate.map, stored)
+        return replace(candidate, nbytes=indices + candidate.values_nbytes, estimated=estimated)
 
     advice.stored = stored
     advice.candidates = tuple(sorted(map(measured, advice.candidates), key=lambda c: c.nbytes))

@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 
+import hypothesis
 import kinds
 import numpy as np
 import pytest
@@ -419,3 +420,48 @@ def test_sizes_in_files(stored):
 
 def test_the_table_tells_the_information_limit():
     assert "whose coordinates hold 2.59 bits each" in str(advise([[0, 0, 2], [0, 3, 1]], (3, 4)))
+
+
+@given(testing.tensors(max_rank=3, kinds=tuple(LEVELS.values())), testing.formats(max_rank=3))
+def test_small_tensors_are_exact(tensor, format):
+    """Of every kind, whether counts tell the size or not."""
+    hypothesis.assume(format.rank == tensor.ndim)
+    try:
+        stored = tensor.without_map().convert(format)
+    except (FormatError, LimitError):
+        assert advise(tensor, formats=[format]).compared[0].refused
+        return
+    (candidate,) = advise(tensor, formats=[format]).compared
+    assert (candidate.nbytes, candidate.estimated, candidate.refused) == (stored.nbytes, False, "")
+
+
+SAMPLED = ["run, sparse", "dense, run", "dense, hashed", BLOCKS, "sparse, sparse, mask(2) through 1/8, 0/8, 0%8, 1%8"]
+GENERATED = (
+    testing.uniform((3000, 2000), 20_000),
+    testing.rmat(11, 20_000),
+    testing.stencil(12),
+    pack(testing.rmat(11, 20_000).unpack()[0], True, (2048, 2048), "CSR"),
+)
+
+
+@pytest.mark.parametrize("tensor", GENERATED, ids=["uniform", "graph", "stencil", "iso"])
+@pytest.mark.parametrize("stored", ["memory", "bitpacked"])
+def test_large_tensors_are_estimated_from_whole_fibers(tensor, stored, monkeypatch):
+    def told():
+        return advise(tensor, formats=SAMPLED, stored=stored, count=1, kinds=["dense", "sparse"]).compared
+
+    exact = told()
+    monkeypatch.setattr("binsparse_levels.looking.stored._EXACT", 5000)
+    monkeypatch.setattr("binsparse_levels.looking.stored._SAMPLE", 10_000)
+    for truth, estimate in zip(exact, told(), strict=True):
+        assert (truth.estimated, estimate.estimated) == (False, True)
+        assert 0.85 < estimate.nbytes / truth.nbytes < 1.15, estimate
+    table = str(advise(tensor, formats=["dense, run", "dense, n_of_m(1, n=4, m=4)"], stored=stored))
+    assert "estimated from a sample" in table
+    assert not table.endswith("sample")  # a kind that may refuse entries sees them all
+
+
+def test_paths_are_read(tmp_path):
+    for name in ("a.h5", "a.mtx.gz"):
+        write(tmp_path / name, GENERATED[0])
+        assert str(advise(tmp_path / name)) == str(advise(str(tmp_path / name))) == str(advise(GENERATED[0]))
