@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import binsparse_levels as bl
-from binsparse_levels import Dense, Sparse, Tensor, pack, pack_dense, write
+from binsparse_levels import Tensor, pack, pack_dense, write
 
 from . import peers
 from .row import BEST, TIME, Call, Maker, Row, Targets
@@ -222,17 +222,12 @@ def _bincounts(held: Held) -> Call:
 def _cold() -> None:
     """A nest that was never compiled."""
     from binsparse_levels.compute import store
-    from binsparse_levels.compute.nest import Leaf
-    from binsparse_levels.compute.walk import run
 
     with tempfile.TemporaryDirectory() as folder:
         before, store._folders = store._folders, lambda: [Path(folder) / "nests"]
         store.compiled.cache_clear()
         try:
-            leaf = Leaf(("f0", "out"), "total += value * f0[x1]", 1, "total = out[x0]", "out[x0] = total")
-            nest = store.compiled((Dense(), Sparse()), leaf, False)
-            tensor = pack_dense(np.eye(3), "CSR")
-            run(tensor._tree, nest, (np.ones(3), np.zeros(3)))
+            bl.einsum("ij,j->i", pack_dense(np.eye(3), "CSR"), np.ones(3))
         finally:
             store._folders = before
             store.compiled.cache_clear()

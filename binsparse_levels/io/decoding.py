@@ -63,11 +63,9 @@ def lazy_tensor(found: FileTensor, keep: object = None, limits: Limits = DEFAULT
     if iso:
         values = np.asarray(values).reshape(1)
     values = lazy(len(values), values.dtype, partial(_values, values), keep=keep)
-    beside: Any
-    for beside in () if found.labels is None else found.labels.arrays().values():
-        beside.keep = keep
+    labels = None if found.labels is None else found.labels.around(partial(_Kept, keep=keep))
     fill = checked_fill(found.fill_value, values.dtype)
-    metadata = Metadata(fill, attributes=dict(found.attributes), labels=found.labels)
+    metadata = Metadata(fill, attributes=dict(found.attributes), labels=labels)
     return _lazy_tensor(format, shape, arrays, values, iso, metadata, limits)
 
 
@@ -92,6 +90,34 @@ def _lazy_tensor(
     tree = Tree(format.levels, dims, dict(arrays), held, iso, True)
     stored = Stored(format, tree, limits, structure)
     return Tensor._of(stored if map is None else Mapped(stored, map), metadata)
+
+
+class _Kept(LazyArray):
+    """An array in an open file, and an object that lives as long as this.
+
+    The array itself must not refer to the object, or the file would keep itself open.
+    """
+
+    def __init__(self, array: Any, keep: object) -> None:
+        self._array, self._keep = array, keep
+        super().__init__(0, array.dtype, lambda: int(array.nbytes))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self._array.shape
+        return shape
+
+    @shape.setter
+    def shape(self, shape: tuple[int, ...]) -> None:
+        """It is that of the array, which may be known only when the array is read."""
+
+    def _read(self, start: int, stop: int) -> Array:
+        found: Array = self._array[start:stop]
+        return found
+
+    def close(self) -> None:
+        self._array.close()  # which what was read outlives
+        self._closed = self._array._closed
 
 
 def described(found: FileTensor) -> tuple[Descriptor, dict[str, ArrayInfo]]:

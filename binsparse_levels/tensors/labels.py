@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -120,6 +120,14 @@ class Labels:
     def loaded(self) -> Labels:
         """The same in memory, checked. Raises ArrayError."""
         return replace(self, columns={name: column.loaded() for name, column in self.columns.items()})
+
+    def around(self, wrap: Callable[[Sliceable], Sliceable]) -> Labels:
+        """The same labels around other arrays: those that `wrap` makes of the arrays."""
+
+        def wrapped(x: Column) -> Column:
+            return replace(x, items=wrap(x.items), offsets=None if x.offsets is None else wrap(x.offsets))
+
+        return replace(self, columns={name: wrapped(x) for name, x in self.columns.items()})
 
     def detached(self) -> Labels:
         """The names, and which labels these are, without the labels: for another process, which opens the file."""

@@ -339,3 +339,19 @@ def test_a_block_closes_files_of_other_systems(tmp_path):
         assert opened[1, 0] == 2
     with pytest.raises(ContainerError, match="is closed"):
         opened.load()
+
+
+def test_a_file_with_names_is_let_go(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    anndata.AnnData(scipy_sparse.eye_array(3, format="csr")).write_h5ad(tmp_path / "a.h5ad")
+    for use in (lambda t: t.dims, lambda t: t.labels("obs"), lambda t: t[1:].labels("obs"), lambda t: t.to_dense()):
+        tensor = binsparse_levels.open(tmp_path / "a.h5ad")
+        use(tensor)
+        del tensor
+        with h5py.File(tmp_path / "a.h5ad", "r+"):  # which the library refuses while the file is open
+            pass
+    with binsparse_levels.open(tmp_path / "a.h5ad") as tensor:
+        pass
+    with pytest.raises(ContainerError, match="closed"):
+        tensor.labels("obs")

@@ -20,16 +20,15 @@ Texts = tuple[Array, Array]  # the UTF-8 of all texts, and where each begins and
 
 
 class _Reading:
-    """Texts that are read once. keep: an object that lives until then."""
+    """Texts that are read once."""
 
     def __init__(self, read: Callable[[], Texts]) -> None:
         self.read: Callable[[], Texts] | None = read
-        self.keep: object = None
 
     def texts(self) -> Texts:
         if (read := self.read) is not None:
             self._held = read()
-            self.read = self.keep = None
+            self.read = None
         return self._held
 
 
@@ -39,14 +38,6 @@ class _Part(LazyArray):
     def __init__(self, reading: _Reading, part: int, dtype: type[np.generic], length: int | None = None) -> None:
         self._reading, self._part, self._length = reading, part, length
         super().__init__(0, np.dtype(dtype), lambda: len(self) * self.dtype.itemsize)
-
-    @property
-    def keep(self) -> object:
-        return self._reading.keep
-
-    @keep.setter
-    def keep(self, keep: object) -> None:
-        self._reading.keep = keep
 
     @property
     def shape(self) -> tuple[int, ...]:
