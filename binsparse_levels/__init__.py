@@ -70,8 +70,10 @@ if TYPE_CHECKING:
     from .levels import Bitmap as Bitmap
     from .levels import Bits as Bits
     from .levels import Dense as Dense
+    from .levels import EliasFano as EliasFano
     from .levels import Hashed as Hashed
     from .levels import Level as Level
+    from .levels import Mask as Mask
     from .levels import NOfM as NOfM
     from .levels import Run as Run
     from .levels import Sparse as Sparse
@@ -113,7 +115,7 @@ _MODULES = {
     "io": [
         "append", "concatenate", "list_tensors", "open", "read", "read_all", "repair", "write", "write_all",
     ],
-    "levels": ["Band", "Bitmap", "Bits", "Dense", "Hashed", "Level", "NOfM", "Run", "Sparse"],
+    "levels": ["Band", "Bitmap", "Bits", "Dense", "EliasFano", "Hashed", "Level", "Mask", "NOfM", "Run", "Sparse"],
     "limits": ["Limits"],
     "looking.advice": ["Advice", "advise"],
     "looking.fibers": ["LevelStatistics", "levels_of"],

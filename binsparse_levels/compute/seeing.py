@@ -84,7 +84,7 @@ def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
         coords: Sequence[Array] = [columns[stored.format.order.index(k)] for k in every]
         if stored.structure is not None:
             coords, values = expand(stored.structure, coords, values)
-        listed = Tree((listing(len(every)),), stored.shape, {f"indices_{k}": x for k, x in enumerate(coords)}, values)
+        listed = Tree(listing(len(every)), stored.shape, {f"indices_{k}": x for k, x in enumerate(coords)}, values)
         yield _walk(listed, every, layers, whole=False)
 
 

@@ -49,7 +49,7 @@ def gather_tree(
     parallel.each(fill, parts)
     codes = [code for level in levels for code in level.fused() or (None,)]
     direct = here == order and codes == [DENSE] * (array.ndim - 1) + [SPARSE]
-    own = levels if direct else (*full(array.ndim - 1), listing(1))
+    own = levels if direct else full(array.ndim - 1) + listing(1)
     *_, last = places(own, array.shape)
     arrays = {name: pointers if dimension is None else columns for name, _, dimension in last.arrays.values()}
     tree = Tree(own, array.shape, arrays, values)

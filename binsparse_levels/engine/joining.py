@@ -40,13 +40,16 @@ class Parts(NamedTuple):
 
 
 def by_arrays(levels: Sequence[Level]) -> bool:
-    """Whether trees of these levels are joined array by array, so that each array begins with that of the first."""
+    """Whether trees of these levels are joined array by array, so that each array begins with that of the first.
+
+    Such trees have no arrays but indices, pointers and values, a value for each position, in the order of the entries.
+    """
     return all(level.join() is not None for level in levels)
 
 
 def levels_of_parts(levels: tuple[Level, ...]) -> tuple[Level, ...]:
     """The levels of parts that are to be joined: these levels, or a list of coordinates where they need the entries."""
-    return levels if by_arrays(levels) else (listing(sum(level.rank for level in levels)),)
+    return levels if by_arrays(levels) else listing(sum(level.rank for level in levels))
 
 
 def joined(

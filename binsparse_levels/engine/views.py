@@ -82,7 +82,8 @@ class View(NamedTuple):
         for place in self.tree.places:
             level, rank = place.level, kept_rank(place, kept)
             if rank:
-                levels.append(level.left(rank) or listing(rank))
+                left = level.left(rank)
+                levels += listing(rank) if left is None else (left,)
                 if gone and len(levels) == 1:
                     levels[0] = _unpadded(levels[0])
             elif not level.padded:
@@ -92,7 +93,7 @@ class View(NamedTuple):
 
 
 def _unpadded(level: Level) -> Level:
-    return listing(level.rank) if level.padded else level
+    return listing(level.rank)[0] if level.padded else level
 
 
 def view_of(tree: Tree, order: tuple[int, ...], structure: str | None, selection: Selection) -> View:

@@ -30,7 +30,7 @@ from ..limits import as_integers
 
 def coordinates(rank: int) -> Format:
     """The format that lists all coordinates of every entry, in the order of the dimensions."""
-    return Format((listing(rank),) if rank else ())
+    return Format(listing(rank))
 
 
 def has_empty_fibers(pointers: Array) -> bool:
@@ -181,7 +181,7 @@ _NAMES = {format: name for name, format in ALIASES.items()}
 # Families of formats: their names stand for a format of every rank.
 FAMILIES: dict[str, Callable[[int], Format]] = {
     "COO": coordinates,
-    "CSF": lambda rank: Format((listing(1),) * rank),
+    "CSF": lambda rank: Format(listing(1) * rank),
 }
 
 _PLUG_IN = "a kind of a plug-in needs the package that has it"

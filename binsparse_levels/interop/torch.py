@@ -169,7 +169,7 @@ def _profile(format: Format) -> tuple[int, int, int]:
     """Of a chain with one sparse level: the dense dimensions above it, its rank, those below. Else the rank is 0."""
     levels = format.canonical().levels
     found = [k for k, level in enumerate(levels) if (level,) != full(1)]
-    if len(found) != 1 or levels[found[0]] != listing(levels[found[0]].rank):
+    if len(found) != 1 or (levels[found[0]],) != listing(levels[found[0]].rank):
         return 0, 0, len(levels)
     return found[0], levels[found[0]].rank, len(levels) - found[0] - 1
 

@@ -314,9 +314,9 @@ def _named(pointers: Array, columns: Sequence[Array]) -> dict[str, Array]:
     return {"ptr": pointers} | {f"idx{k}": x for k, x in enumerate(columns)}
 
 
-def listing(rank: int) -> Level:
-    """The level that lists the coordinates of its entries and stores nothing else."""
-    return Sparse(rank)
+def listing(rank: int) -> tuple[Level, ...]:
+    """The levels that list the coordinates of their entries and store nothing else: none for a scalar."""
+    return (Sparse(rank),) if rank else ()
 
 
 def pointers_to(counts: Array, dtype: np.dtype[Any]) -> Array:

@@ -347,7 +347,7 @@ def advise(
             with contextlib.suppress(FormatError, LimitError):
                 advice.compared += (advice.candidate(format),)
     for level in _with_parameters(kinds):
-        for outer in (full(1)[0], listing(1)):
+        for outer in (*full(1), *listing(1)):
             chain = Format((outer,) * (tensor.ndim - level.rank) + (level,))
             if level.rank <= tensor.ndim:
                 advice.compared += (_compared(advice, tensor, chain),)
@@ -412,7 +412,7 @@ def _usual(tensor: Tensor) -> list[Format]:
     """The usual formats: the tensor's own, coordinates, all sparse, dense above sparse, all dense."""
     rank = tensor.ndim
     usual = [tensor.format, coordinates(rank)]
-    (dense,), sparse = full(1), listing(1)
+    dense, sparse = *full(1), *listing(1)
     for outer, inner in ((sparse, sparse), (dense, sparse), (dense, dense)):
         usual.append(Format((outer,) * (rank - 1) + (inner,) * min(rank, 1)))
     return list(dict.fromkeys(usual))

@@ -80,9 +80,8 @@ class Sizes:
 
 
 def sizes_of(tensor: Tensor, has_values: bool, orders: Sequence[tuple[int, ...]] | None, limits: Limits) -> Sizes:
-    listed, own = tensor, tensor.format.order
-    if tensor.ndim:
-        listed = tensor.convert(in_order((listing(tensor.ndim),), own), limits=limits)
+    own = tensor.format.order
+    listed = tensor.convert(in_order(listing(tensor.ndim), own), limits=limits)
     tree = listed._tree
     columns, positions = packing.unpack_tree(tree, index_dtype(tree.dims, len(tree.values)))
     entries = len(positions)

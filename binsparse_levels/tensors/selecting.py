@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..engine.blocks import read_slab, slab_ranges
+from ..engine.joining import by_arrays
 from ..engine.selection import match, value_reader
 from ..engine.views import broadcast, parse_key, pick
 from ..errors import LimitError, OptionError, Problem
@@ -79,7 +80,7 @@ def slabs(tensor: Tensor, dimension: int, max_bytes: Any) -> Iterator[tuple[rang
     held = tensor._held
     tree, order, pad = held.perhaps_lazy(tensor._pad()), held.format.order, tensor._pad()
     k = order.index(dimension)
-    planned = all(level.fused() is not None for level in tree.levels)
+    planned = by_arrays(tree.levels)  # then the number of entries bounds the bytes of a part
     size, start = tensor.shape[dimension], 0
     plan = slab_ranges(tree, k, most) if planned else iter(())
     width = max(size * most // max(tensor.nbytes, 1), 1)

@@ -149,7 +149,7 @@ class Viewed(Held):
         whole = all_of(base.base.shape)
         format = Viewed(base.base, whole._replace(dimensions=tuple(left))).format
         if format.padded and not self.selection.everything(base.shape):
-            format = replace(format, levels=(*format.levels[:-1], listing(format.levels[-1].rank)))
+            format = replace(format, levels=format.levels[:-1] + listing(format.levels[-1].rank))
         return map, format
 
     def _view(self) -> View:

@@ -19,7 +19,7 @@ KINDS = [
     "sparse(2) @ 1, 0", "dense, bitmap", "bitmap(2)", "dense, bits", "bits, sparse", "dense, run", "run", "dense, band",
     "band, sparse", "dense, n_of_m(1, n=3, m=4)", "dense, hashed", "hashed", "bitmap(0), bitmap(2)",
     "sparse, sparse, sparse", "sparse(2), dense @ 2, 0, 1", "dense, sparse(2) @ 1, 2, 0", "run, run, sparse",
-    "hashed, bits, band",
+    "hashed, bits, band", "dense, mask", "mask(2)", "dense, elias_fano", "elias_fano, mask(2)",
 ]  # fmt: skip
 DTYPES = [
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64",
