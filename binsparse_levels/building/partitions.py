@@ -15,7 +15,7 @@ from .. import kernels, parallel
 from ..arrays import Array
 from ..errors import ArrayError, Problem, raise_if
 from ..formats.format import range_problems
-from .planning import Plan
+from .planning import Plan, check_joined
 from .sources import Chunk
 from .store import AT_ONCE, Range
 from .values import cast
@@ -164,6 +164,8 @@ def table(work: Work, number: int) -> None:
             index[:, :, k] = places.T
     work.put("index", [x.data for x in index])
     sizes = (index[:, 1] - index[:, 0]).sum(axis=1)
+    if plan.duplicates == "error":  # else they may become fewer
+        check_joined(plan, int(sizes.sum()))
     packs: list[tuple[int, int]] = []  # a partition, and one of its cuts or -1
     tasks: list[tuple[int, int, int]] = []  # a partition, and a range of runs
     cuts = [np.empty((0, len(plan.dims) + 1), np.int64)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -15,12 +16,13 @@ import numpy.typing as npt
 
 from ..containers.base import Storage
 from ..engine.emission import Duplicates
-from ..engine.joining import levels_of_parts
+from ..engine.joining import by_arrays, levels_of_parts
 from ..engine.tree import index_dtype
-from ..errors import LimitError, OptionError, Problem
+from ..errors import FormatError, LimitError, OptionError, Problem
 from ..formats.format import Format, FormatLike, parse_format, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..levels import Level, places
+from ..levels.positions import cells
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
 from ..tensors.encoding import Metadata
@@ -42,6 +44,8 @@ _ALLOWANCE = 3 * 2**25  # bytes of libraries that are still to be loaded, and pi
 _LEAST = 2**14  # entries
 _POSITIONS = 4  # so many entries may have a position more in a tree, where many positions have none
 _POSITION = 64  # bytes of a position, on its way from a tree to a file
+FEW = 2**20  # positions that any process has memory for
+_JOINED = 1.5  # so many times the memory of an entry in a step, where trees are joined through their entries
 _MORE = 2**30  # bytes that a process may use beyond those that it has, by default
 
 
@@ -222,10 +226,47 @@ def rows_within(memory: int | None, ndim: int, coordinate: int, value: int, *, u
     given = used + _MORE if memory is None else as_integer(memory)
     if given is None or given < 1:
         raise OptionError(Problem("memory", f"expected a number of bytes, got {memory!r:.40}"))
-    each = (2 * coordinate + 2) * ndim + 3 * value + 48 + _POSITION // _POSITIONS
+    each = _bytes_of_entry(ndim, coordinate, value)
     free, least = given - used - _ALLOWANCE, _LEAST * each
     each += int(72 * pointers)
     if free < max(least, each):
         least = given - free + max(least, each)
         raise LimitError(Problem("memory", f"{given} bytes are too few; pass at least {least}"))
     return free // each
+
+
+def _bytes_of_entry(ndim: int, coordinate: int, value: int) -> int:
+    return (2 * coordinate + 2) * ndim + 3 * value + 48 + _POSITION // _POSITIONS
+
+
+def check_joined(plan: Plan, entries: int = 0) -> None:
+    """Raise FormatError for a format whose trees cannot be joined, LimitError where that takes more than the memory.
+
+    Trees that are not joined array by array are joined through their entries, of the whole tensor at once.
+
+    entries: of all trees, or of those that are there already.
+    """
+    if not plan.dims:
+        raise FormatError(Problem("format", "a scalar is not built in parts; pack it"))
+    if by_arrays(plan.parsed.levels):
+        return
+    room = plan.rows - math.ceil(_JOINED * entries)
+    more = _most_positions(plan, entries) - entries
+    if room < 0 or more > max(room, FEW):
+        *coords, value = (dtype.itemsize for dtype in plan.column_types)
+        short = (max(more, 0) - room) * _bytes_of_entry(len(coords), coords[0], value)
+        what = (
+            f"{plan.parsed} is joined through all entries at once; {entries} or more take {short} bytes more than fit"
+        )
+        raise LimitError(Problem("memory", f"{what}; pass so much more, or take levels that CSF or CSR has"))
+
+
+def _most_positions(plan: Plan, entries: int) -> int:
+    """The positions of the level that has most, where counts tell."""
+    n, most = 1, 0
+    for place in places(plan.parsed.levels, plan.dims):
+        distinct = min(n * cells(place.dims), entries)
+        children = place.level.children(place.dims, n, distinct)
+        n = distinct if children is None else children
+        most = max(most, n)
+    return most

@@ -33,7 +33,7 @@ from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_format, mirror_problems
 from ..tensors.views import Mapped
 from . import partitions, running, tables, trees
-from .planning import Plan, planned, rows_within
+from .planning import FEW, Plan, check_joined, planned, rows_within
 from .sources import Chunk, Tensors, pair_of, picked
 from .store import scratch
 from .work import Work, begin
@@ -68,8 +68,8 @@ def convert(
     progress : called with the name of a stage, the number of finished steps, and their total.
     overwrite, limits, options : as for `write`.
 
-    Raises the errors of `read`, `Tensor.convert` and `write`; LimitError for too little memory; FormatError if the
-    tensor exceeds the memory and a level kind of the target cannot be written in parts.
+    Raises the errors of `read`, `Tensor.convert` and `write`; LimitError for too little memory, also where the
+    entries exceed it and the levels of the target are joined through their entries.
 
     >>> import binsparse_levels as bl
     >>> source, target = {}, {}
@@ -105,6 +105,7 @@ def convert(
     ordered = kept and not tree.shares and all(level.ascending for level in tree.levels)
     wanted = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, rows=rows, sorted=ordered)
     plan = wanted.reading(entries, fill=tensor._pad())
+    check_joined(plan, 0 if joining.by_arrays(parsed.levels) else tensor.number_of_stored_values)
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
     with scratch(target) as folder, _begun(folder, plan, entries) as work:
         running.run(work, client, progress)
@@ -141,8 +142,9 @@ def write_from(
     chunks : an iterable, which is read once, of pairs of coordinates and values as `pack` takes them. With `dims` and
         `values`, a table or an iterable of tables with Arrow's C stream, as those of pandas, polars, pyarrow, duckdb.
     path, overwrite, limits, options : as for `write`.
-    shape, format, fill_value, attributes, map : as for `pack`. What exceeds the memory needs dense and sparse levels.
-        A dimension with labels may be larger than their number, which is known at the end.
+    shape, format, fill_value, attributes, map : as for `pack`. What exceeds the memory needs levels that are
+        joined array by array, such as those of CSF. A dimension with labels may be larger than their number, which is
+        known at the end.
     memory : bytes that the whole process may use, such as 2**30; by default, 1 GiB more than it has. A chunk has to
         fit too. Chunks in the order of the format are packed as they come. Others need scratch files beside the target,
         of about three times their size.
@@ -181,14 +183,16 @@ def write_from(
     rest: dict[str, Any] = {"overwrite": overwrite, "limits": limits, **options}
     blocks = _blocks(plan, (chunk for some in ([first] if first else [], stream) for chunk in some))
     one, two = next(blocks, None), next(blocks, None)
-    if two is None and trees.empty_positions(plan) <= max(plan.positions, _FEW):
+    if two is None and trees.empty_positions(plan) <= max(plan.positions, FEW):
         tensor = _whole(plan, one or [np.empty(0, dtype) for dtype in plan.column_types])
         write(path, tensor if rows is None else tensor._labelled(rows.labels()), **rest)
         return
-    trees.check_joined(plan)
+    check_joined(plan)
     with scratch(path) as folder, _begun(folder, plan, spilled) as work:
         for columns in itertools.chain((x for x in (one, two) if x is not None), blocks):
             spilled.keep(work, columns)
+            if duplicates == "error":  # else they may become fewer
+                check_joined(plan, spilled.entries)
             if progress is not None:
                 progress("spill", spilled.entries, spilled.entries)
         if spilled.in_order:
@@ -199,9 +203,6 @@ def write_from(
         metadata = replace(plan.metadata, labels=None if rows is None else rows.labels())
         seen = plan.structure, plan.through
         _write_joined(work, stage, path, metadata, None, {"progress": progress, **rest}, *seen)
-
-
-_FEW = 2**20  # positions that any process has memory for
 
 
 def _whole(plan: Plan, columns: list[Array]) -> Tensor:

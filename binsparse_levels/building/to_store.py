@@ -34,10 +34,9 @@ from ..parallel import get_threads, set_threads
 from ..tensors.validation import mirror_problems
 from . import running
 from .parquet import Parquet
-from .planning import Plan, planned
+from .planning import Plan, check_joined, planned
 from .sources import SOURCES, Tensors, source_of
 from .store import scratch, store_at
-from .trees import check_joined
 from .work import Work, begin, stored_plan
 
 _SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
@@ -85,7 +84,8 @@ def build(
         `columns`; tensors at one or more places, of one structure and fill value, which the target keeps; or a function
         with `count`.
     target : a folder, or the URL of a prefix of an object store.
-    shape, format, map : as for `pack`; the levels are dense and sparse.
+    shape, format, map : as for `pack`. Levels that are not joined array by array, such as those of plug-ins, need the
+        entries in memory at once.
     client : a Dask client, or an executor of `concurrent.futures`. By default the steps run in turn, in this process.
     work : a folder or URL for the objects between the steps, about three times as large as the entries. Every worker
         has to reach it. The call can then be repeated after a failure, and goes on where it was. By default it is a
@@ -354,7 +354,6 @@ def _begun(
         **bound,
         **options,
     )
-    check_joined(wanted)
     source, named = given
     entries = source_of(source, len(wanted.shape), wanted.rows, **named)
     structure = None
@@ -365,6 +364,7 @@ def _begun(
         wanted = replace(wanted, dtype=kept.dtype)
     single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory
     plan = wanted.reading(entries, fill=fill_value, structure=structure, sorted=single)
+    check_joined(plan)
     if structure is not None:
         if plan.map is not None:
             raise FormatError(Problem("map", f"does not go with the structure {structure} of the source; leave it out"))

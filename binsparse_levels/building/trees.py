@@ -12,22 +12,16 @@ from ..arrays import Array, LazyArray
 from ..engine.joining import Parts, joined
 from ..engine.packing import Entries, RepeatedError, pack_entries, repeated
 from ..engine.tree import Tree, index_dtype
-from ..errors import ArrayError, FormatError, Problem
+from ..errors import ArrayError, Problem
 from ..formats.format import coordinates
 from ..levels import Level, places
 from ..levels.positions import cells
 from .partitions import Piece, bounds, columns_of, cut_table, cuts_of, gathered, pieces_of, row_bytes, runs_of
-from .planning import Plan
+from .planning import Plan, check_joined
 from .work import Work
 
 _PAGE = 2**18  # bytes of arrays that are read and checked at once, at least
 _KIND = 2**32  # what the kind of an array's type is multiplied by, where a number says kind and size
-
-
-def check_joined(plan: Plan) -> None:
-    """Raise FormatError for a format whose trees cannot be joined."""
-    if not plan.dims:
-        raise FormatError(Problem("format", "a scalar is not built in parts; pack it"))
 
 
 def pack(work: Work, number: int) -> None:
@@ -241,5 +235,7 @@ def joint(
     by_name = {name: lengths[:, k] for k, name in enumerate(names)}
     parts = Parts(plan.part_levels, sizes, origin, first, last, by_name, read)
     dtype = index_dtype(plan.dims, int(lengths[:, -1].sum()))
+    if levels is None:
+        check_joined(plan, int(lengths[:, -1].sum()))
     wanted = plan.parsed.levels if levels is None else levels
     return joined(wanted, plan.dims, parts, plan.pad, dtype, values, plan.bounds)

@@ -106,6 +106,7 @@ def _through_entries(
         at = [x + np.asarray(o, dtype) if o else x for x, o in zip(columns, origin, strict=True)]
         found.append([*at, items_at(part.values, positions)])
     *coords, items = (np.concatenate(x) for x in zip(*found, strict=True))
+    found.clear()
     if not all(level.ordered for level in parts.levels):
         order = np.lexsort(coords[::-1])
         coords, items = [x[order] for x in coords], items[order]

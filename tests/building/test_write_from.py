@@ -24,6 +24,7 @@ from binsparse_levels import (
     pack,
     parse_map,
     read,
+    testing,
     write,
     write_from,
 )
@@ -481,18 +482,36 @@ def test_too_little_memory(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    "format", ["bitmap(2)", "dense, bitmap", "dense, band", "dense, run", "dense, hashed", "run, sparse"]
-)
-def test_other_kinds_are_joined_through_their_entries(tmp_path, format):
-    coords, values = [[0, 1, 2, 3], [1, 2, 2, 1]], [1.0, 2.0, 2.0, 5.0]
-    chunks = list(chunked([np.array(x) for x in coords], np.array(values), [1, 1]))
-    with rows(8):
-        write_from(chunks, tmp_path / "a.h5", (4, 3), format, memory=1)
-    alike(read(tmp_path / "a.h5"), pack(coords, values, (4, 3), format))
-    with rows(2):
-        write_from(chunks, tmp_path / "b.h5", (4, 3), format, memory=1)
-    alike(read(tmp_path / "b.h5"), pack(coords, values, (4, 3), format))
+@given(data=st.data())
+def test_every_kind_is_streamed_or_its_memory_is_named(tmp_path_factory, data):
+    """Scalars too. Kinds without a join of their own take as many entries as fit at once."""
+    case = data.draw(cases(dtypes=NUMBERS))
+    rank = len(case.shape)
+    format = data.draw(testing.formats(min_rank=rank, max_rank=rank, kinds=tuple(testing.LEVELS.values())))
+    count, size = len(case.values), data.draw(st.integers(1, 12) | st.just(1000))
+    in_parts = joining.by_arrays(format.levels)
+    expected = outcome(lambda: pack(case.coords, case.values, case.shape, format))
+    place = tmp_path_factory.mktemp("stream") / "a.h5"
+    chunks = chunked(case.coords, case.values, [1, 2]) if rank else [((), case.values)]
+
+    def written():
+        with rows(size):
+            write_from(chunks, place, case.shape, format, memory=1, dtype=case.values.dtype)
+        return read(place)
+
+    found = outcome(written)
+    if count > max(size // 2, 1) and rank and not in_parts and 3 * count > 2 * size:
+        event("too much")
+        assert isinstance(found, LimitError)
+        assert "memory" in str(found)
+        assert not os.listdir(place.parent)
+    elif isinstance(expected, Exception):
+        assert type(found) is type(expected)
+    else:
+        event("whole" if count <= max(size // 2, 1) else "in parts" if in_parts else "through the entries")
+        if isinstance(found, Exception):
+            raise found
+        alike(found, expected)
 
 
 def test_many_small_chunks_and_one_large(tmp_path):
