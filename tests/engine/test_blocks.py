@@ -158,3 +158,24 @@ def test_slabs_are_the_tensor(tmp_path_factory, data):
         assert slab.format == tensor.format or any(level.refuses for level in tensor.format.levels)
         if all(type(level) in testing.PLAIN for level in tensor.format.levels):
             assert slab.nbytes <= max_bytes
+
+
+@given(data=st.data())
+def test_how_levels_are_written_does_not_decide_how_slabs_are_cut(data):
+    """No fast path says what can be done: levels that the fused pass does not write have the same slabs."""
+    tensor = data.draw(testing.tensors(kinds=testing.PLAIN))
+    assume(tensor.ndim)
+    dimension = data.draw(st.integers(0, tensor.ndim - 1))
+    max_bytes = data.draw(st.sampled_from([60, 100, 300, 10**6]))
+
+    def cut():
+        try:
+            return [part for part, _ in tensor.slabs(dimension, max_bytes=max_bytes)]
+        except LimitError as error:
+            return str(error)
+
+    expected = cut()
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in testing.PLAIN:
+            patch.setattr(kind, "fused", lambda self: None)
+        assert cut() == expected
