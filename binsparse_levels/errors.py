@@ -1,11 +1,14 @@
 """Faults as data, each with its place, and the family of exceptions that carries them."""
 
 import contextlib
+import dis
 import functools
 import inspect
+import sys
+import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, SimpleNamespace, UnionType
 from typing import Any, TypeVar
 
 _LONGEST = 900  # characters of what one problem says
@@ -208,11 +211,64 @@ def refuse_memory(error: Exception, path: str = "") -> None:
         raise LimitError(Problem(path, what)) from error
 
 
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether an annotation allows the value. What cannot be told is allowed."""
+    kind, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind in (typing.Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if kind is typing.Literal:
+        return type(value) in map(type, parts)
+    if kind in (int, float):
+        return hasattr(value, "__index__") or (kind is float and hasattr(value, "__float__"))
+    if parts and hasattr(kind, "__iter__") and not hasattr(kind, "keys"):  # an array is no Sequence, but will do
+        return hasattr(value, "__iter__") and not isinstance(value, bytes if str in parts else str | bytes)
+    try:
+        return isinstance(value, kind)
+    except TypeError:  # Any, a type variable, a protocol
+        return True
+
+
+def refuse_arguments(error: Exception, public: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    """Raise OptionError if Python or a library raised `error`, and an argument is not what its annotation says."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    if place is None or isinstance(error, BinsparseError) or not isinstance(error, _OF_ARGUMENTS):
+        return
+    of_ours = str(place.tb_frame.f_globals.get("__name__")).startswith(__name__.partition(".")[0])
+    if of_ours and place.tb_frame.f_code.co_code[place.tb_lasti] == dis.opmap["RAISE_VARARGS"]:
+        return  # it has our wording
+    try:
+        signature = inspect.signature(public)
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError:  # Python says what is missing or unknown
+        return
+    for name, value in given.items():
+        parameter = signature.parameters[name]
+        if parameter.annotation is parameter.empty or parameter.kind in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
+            continue
+        told = SimpleNamespace(__annotations__={name: parameter.annotation})
+        try:
+            hint = typing.get_type_hints(told, vars(sys.modules[public.__module__]))[name]
+        except (NameError, TypeError):  # a name that only type checkers import
+            continue
+        if not _fits(value, hint):
+            what = f"expected {parameter.annotation}, got {value!r:.40}; see help({public.__qualname__})"
+            raise OptionError(Problem(name, what)) from error
+
+
+_OF_ARGUMENTS = (TypeError, AttributeError, ValueError, KeyError)
 Public = TypeVar("Public", bound=Callable[..., Any])
 
 
 def within_memory(public: Public) -> Public:
-    """Decorate a public function, or all public members of a class: they raise LimitError when memory does not suffice.
+    """Decorate a public function, or all public members of a class.
+
+    They raise LimitError when memory does not suffice, and OptionError where an argument of another type than its
+    annotation made them fail. What works is not refused: arguments are looked at only then.
 
     Every public function that allocates has this decorator. No other code handles a lack of memory.
     """
@@ -237,6 +293,7 @@ def within_memory(public: Public) -> Public:
                 yield from public(*args, **kwargs)
             except Exception as error:
                 refuse_memory(error)
+                refuse_arguments(error, public, args, kwargs)
                 raise
 
     elif getattr(public, "__name__", "") == "__getitem__":  # *args would cost a fifth of a microsecond
@@ -257,6 +314,7 @@ def within_memory(public: Public) -> Public:
                 return public(*args, **kwargs)
             except Exception as error:
                 refuse_memory(error)
+                refuse_arguments(error, public, args, kwargs)
                 raise
 
     return made  # type: ignore[no-any-return]

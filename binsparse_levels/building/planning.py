@@ -33,6 +33,7 @@ from ..tensors.validation import (
     checked_format,
     checked_json,
     checked_sizes,
+    checked_type,
     pad_of,
 )
 
@@ -198,13 +199,13 @@ def planned(
     parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
     if "rows" not in rest:
         index = np.dtype(index_dtype(stored, 0)).itemsize
-        value = 8 if dtype is None else np.dtype(dtype).itemsize
+        value = 8 if dtype is None else checked_type(dtype).itemsize
         rest["rows"] = rows_within(memory, len(stored), index, value, used=resident() if used is None else used)
     return Plan(
         {},
         sizes,
         str(parsed),
-        "" if dtype is None else np.dtype(dtype).newbyteorder("=").str,
+        "" if dtype is None else checked_type(dtype).newbyteorder("=").str,
         duplicates=duplicates,
         map=None if through is None else str(through),
         attributes=checked_json(attributes, limits),

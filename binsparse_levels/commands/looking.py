@@ -52,7 +52,7 @@ def _info(options: argparse.Namespace) -> int:
     alias = descriptor.format.alias
     rows = [
         ["format", str(descriptor.format) + ("" if alias in (None, str(descriptor.format)) else f" ({alias})")],
-        ["shape", times(descriptor.shape)],
+        ["shape", times(summary["shape"])],
         ["stored values", "unknown" if cells is None else str(cells)],
         ["data type", str(descriptor.data_types["values"])],
         ["fill value", "in the array fill_value" if descriptor.fill else "none, which is 0 where a number is needed"],
@@ -60,10 +60,9 @@ def _info(options: argparse.Namespace) -> int:
         ["version", descriptor.version],
     ]
     if descriptor.map is not None:
-        rows.insert(2, ["map", f"{descriptor.map}, of a tensor of shape {times(descriptor.map.shape)}"])
+        rows.insert(2, ["map", f"{descriptor.map}, stored in shape {times(descriptor.shape)}"])
     if summary["dimensions"] is not None:
-        sizes = descriptor.shape if descriptor.map is None else descriptor.map.shape
-        named = zip(summary["dimensions"], sizes, strict=True)
+        named = zip(summary["dimensions"], summary["shape"], strict=True)
         told = [f"{d['name']} ({size}{', labels: ' + d['labels'] if d['labels'] else ''})" for d, size in named]
         rows.insert(2, ["dimensions", escaped(clipped(", ".join(told), 400))])
     table(escaped(str(options.path)), [], rows)
@@ -89,7 +88,8 @@ def _summary(path: str, found: Description) -> dict[str, Any]:
         "alias": descriptor.format.alias,
         "levels": [str(level) for level in descriptor.format.levels],
         "transpose": descriptor.format.transpose,
-        "shape": descriptor.shape,
+        "shape": descriptor.shape if descriptor.map is None else descriptor.map.shape,
+        "stored_shape": descriptor.shape,
         "number_of_stored_values": descriptor.number_of_stored_values,
         "dimensions": _dimensions(descriptor.beside.get(LABELS)),
         "structure": descriptor.structure,

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArrayError, OptionError, Problem
+from ..errors import ArrayError, Problem
+from ..tensors.validation import checked_type
 
 _SUMS = {"b": np.int64, "i": np.int64, "u": np.uint64, "f": np.float64, "c": np.complex128}
 
@@ -39,9 +40,6 @@ def checked_result(dtype: Any, default: np.dtype[Any]) -> np.dtype[Any]:
     """The type of a result that a caller asks for."""
     if dtype is None:
         return default
-    try:
-        made: np.dtype[Any] = np.dtype(dtype)
-    except TypeError:
-        raise OptionError(Problem("dtype", f"{dtype!r:.40} is no type of numpy; pass one, such as 'float32'")) from None
+    made = checked_type(dtype)
     check_numeric(made, "dtype")
     return made

@@ -186,7 +186,7 @@ FAMILIES: dict[str, Callable[[int], Format]] = {
 
 _PLUG_IN = "a kind of a plug-in needs the package that has it"
 
-FormatLike: TypeAlias = "Format | str | Mapping[str, Any]"
+FormatLike: TypeAlias = Format | str | Mapping[str, Any]
 
 
 def parse_format(format: FormatLike, rank: int | None = None) -> Format:

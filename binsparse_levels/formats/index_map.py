@@ -427,7 +427,7 @@ class IndexMap:
         return DimensionMap(*zip(*found, strict=True)) if found else DimensionMap((), (), ())
 
 
-MapLike: TypeAlias = "IndexMap | str"
+MapLike: TypeAlias = IndexMap | str
 _DIGIT = re.compile(r"([0-9]{1,5})(?:/([0-9]{1,19}))?(?:%([0-9]{1,19}))?")
 _GROUP = re.compile(r"\s*(?:\(([^(),]*)\)|([^(),\s]+))\s*")
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..building import write_from
 from ..containers.base import is_url
 from ..engine.tree import same
-from ..errors import ContainerError, FormatError, Problem, needing, within_memory
+from ..errors import ContainerError, FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike
 from ..io import open as open_tensor
 from ..io.kinds import Place, split_place
@@ -157,7 +157,11 @@ def dask_of(placed: Placed, chunks: Any) -> dask.array.Array:
     meta = sparse.COO(*empty, shape=(0,) * tensor.ndim, fill_value=tensor._pad())
     from_array: Any = dask.array.from_array
     name = f"binsparse-{tokenize(placed, chunks)}"
-    made: dask.array.Array = from_array(placed, chunks, name=name, asarray=False, fancy=False, meta=meta)
+    try:
+        made: dask.array.Array = from_array(placed, chunks, name=name, asarray=False, fancy=False, meta=meta)
+    except (TypeError, ValueError) as error:
+        what = f"{chunks!r:.40} does not cut the shape {tensor.shape}; pass a size for each dimension"
+        raise OptionError(Problem("chunks", what)) from error
     return made
 
 

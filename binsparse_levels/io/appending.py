@@ -115,7 +115,8 @@ def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **optio
             raise OptionError(Problem(str(path), "this kind of file is not appended to; convert it first"))
         there = _apart(reading.open(location, limits=limits), path, path)
         stored = storage_of(location, limits)
-        more = tensor.convert(there.format, limits=limits)
+        mapped = there.map is not None or tensor.map is not None  # which `_joined` refuses
+        more = tensor if mapped else tensor.convert(there.format, limits=limits)
         # A bit-packed array, or one value of no entries, does not begin with the bytes that are there.
         grows = not options and not stored.wrappers and len(there._source.values) > 0
         grows = grows and by_arrays(there.format.levels)
@@ -154,7 +155,7 @@ def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
             what = "is stored through a map, and is not concatenated; convert it without_map() first"
             raise FormatError(Problem(name, what))
         for what in ("dtype", "structure", "fill value"):
-            mine, other = (str(getattr(x, what.replace(" ", "_"))) for x in (first, tensor))
+            mine, other = (str(x._pad() if what == "fill value" else getattr(x, what)) for x in (first, tensor))
             if mine != other:
                 raise ArrayError(Problem(name, f"has the {what} {other}, and {names[0]} has {mine}; make them equal"))
         if tensor.format.canonical() != first.format.canonical():

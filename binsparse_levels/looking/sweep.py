@@ -210,6 +210,8 @@ def sweep(
         if not isinstance(name, str) or (name not in MEASURES and "->" not in name and not _sliced(name)):
             known = ", ".join(MEASURES)
             raise OptionError(Problem("measure", f"{name!r:.60} is no measure; they are {known} or another einsum"))
+    if (as_integer(seed) or 0) < 0:
+        raise OptionError(Problem("seed", f"expected a number from 0 on, got {seed}"))
     rounds = as_integer(repeat)
     if rounds is None or rounds < 1:
         raise OptionError(Problem("repeat", f"expected a number from 1 on, got {repeat!r:.40}"))

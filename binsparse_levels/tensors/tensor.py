@@ -33,6 +33,7 @@ from .validation import (
     checked_format,
     checked_json,
     checked_places,
+    checked_type,
     pad_of,
 )
 from .views import Mapped
@@ -698,7 +699,7 @@ class Tensor:
         >>> pack([[0, 2]], [1.5, 2.5], 3, "CVEC").astype("int8").values.tolist()
         [1, 2]
         """
-        return changing.astype(self, np.dtype(dtype))
+        return changing.astype(self, checked_type(dtype))
 
     def equals(self, other: Tensor) -> bool:
         """Whether both have the same shape, entries and fill value, in whatever formats and through whatever maps.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..engine.emission import Duplicates
 from ..engine.tree import same
-from ..errors import ArrayError, DescriptorError, FormatError, Problem, raise_if
+from ..errors import ArrayError, DescriptorError, FormatError, OptionError, Problem, raise_if
 from ..formats.descriptor import NAMESPACE
 from ..formats.dtypes import sound_booleans
 from ..formats.format import Format, FormatLike, parse_format, range_problems
@@ -50,6 +50,14 @@ def checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
     """The sizes of the dimensions; a number is the size of one dimension. Raises FormatError, TypeError."""
     several = type(shape) is tuple or (as_integer(shape) is None and isinstance(shape, Sequence | np.ndarray))
     return checked_shape(shape if several else (shape,))
+
+
+def checked_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """A type of numpy. Raises OptionError."""
+    try:
+        return np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise OptionError(Problem("dtype", f"{dtype!r:.40} is no type of numpy; pass one, such as 'float32'")) from None
 
 
 def checked_dimension(dimension: int, ndim: int) -> int:

@@ -623,9 +623,11 @@ def test_the_command_line(tmp_path, capsys):
     assert main(["convert", source, blocked, "--map", "0/2, 1/2, 0%2, 1%2", "--format", "dense, sparse, dense(2)"]) == 0
     assert str(bl.read(blocked).map) == "0/2, 1/2, 0%2, 1%2"
     assert main(["info", blocked]) == 0
-    assert "0/2, 1/2, 0%2, 1%2, of a tensor of shape 3 × 5" in capsys.readouterr().out
+    assert "0/2, 1/2, 0%2, 1%2, stored in shape 2 × 3 × 2 × 2" in capsys.readouterr().out
     assert main(["info", blocked, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["map"] == {"shape": [3, 5], "digits": "0/2, 1/2, 0%2, 1%2"}
+    told = json.loads(capsys.readouterr().out)
+    assert told["map"] == {"shape": [3, 5], "digits": "0/2, 1/2, 0%2, 1%2"}
+    assert (told["shape"], told["stored_shape"]) == ([3, 5], [2, 3, 2, 2])
     assert main(["check", blocked]) == 0
     assert main(["convert", blocked, plain, "--map", "0, 1", "--format", "CSC"]) == 0
     assert bl.read(plain).map is None

@@ -526,3 +526,14 @@ def test_a_folder_without_hard_links_is_copied(tmp_path, monkeypatch):
     append(tmp_path / "a.zarr", tensor)
     assert read(tmp_path / "a.zarr").shape == (6, 4)
     assert os.listdir(tmp_path) == ["a.zarr"]
+
+
+def test_no_fill_value_joins_zero_and_a_map_is_refused_by_name():
+    store, mapped = {}, {}
+    binsparse_levels.write(store, binsparse_levels.pack([[0]], [1.0], (2,), "sparse", fill_value=0))
+    binsparse_levels.append(store, binsparse_levels.pack([[1]], [2.0], (3,), "sparse"))
+    assert binsparse_levels.read(store).to_dense().tolist() == [1, 0, 0, 2, 0]
+    binsparse_levels.write(mapped, binsparse_levels.pack([[0]], [1.0], (2,), "sparse, dense", map="0/2, 0%2"))
+    for first, more in ((mapped, binsparse_levels.read(store)), (store, binsparse_levels.read(mapped))):
+        with pytest.raises(binsparse_levels.FormatError, match="through a map, and is not concatenated"):
+            binsparse_levels.append(first, more)
