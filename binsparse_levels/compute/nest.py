@@ -295,6 +295,8 @@ def _is_cut(loop: ast.For, level: Level) -> bool:
 
     A level of rank 1 lists none twice. A level of a higher rank counts the first coordinate, or says it in order.
     """
+    if len(loop.iter.args) > 2:  # type: ignore[attr-defined]  # parts of a range with a step begin anywhere
+        return False
     if level.rank < 2 or _counts(loop, "x0"):
         return True
     return level.ordered and _first_coordinate(loop) is not None

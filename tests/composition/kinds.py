@@ -1,11 +1,12 @@
 """Level kinds that others might register: those of the notebooks, and layouts of the literature in their plainest form.
 
-Each has the six members that a kind must have, and nothing that makes it faster.
+Each has the six members that a kind must have, and nothing that makes it faster; one says its loop.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sys
 from dataclasses import dataclass
@@ -181,6 +182,86 @@ class Diagonals(Level):
         return (n + children // dims[0]) * itemsize if dims[0] else None
 
 
+@dataclass(frozen=True)
+class Sell(Level):
+    """SELL-C-sigma: c fibers side by side, as wide as the longest, sorted by length within windows of sigma fibers.
+
+    Child number s of fiber p is start[lane[p] // c] + s * c + lane[p] % c. A cell without an entry holds the size.
+    """
+
+    c: int = 2
+    sigma: int = 4
+    kind: ClassVar[str] = "sell"
+    max_rank: ClassVar[int] = 1
+    monotone: ClassVar[bool] = False
+    gaps: ClassVar[bool] = True
+
+    def chunks(self, n):
+        return -(-n // self.c)
+
+    def arrays(self, depth, root):
+        names = {"start": "starts", "lane": "lanes", "col": "columns"}
+        return {role: ArraySpec(f"sell_{name}_{depth}", "integer") for role, name in names.items()}
+
+    def lengths(self, lengths, dims, n):
+        return lengths["col"], [] if n is None else wrong(lengths, {"start": self.chunks(n) + 1, "lane": n})
+
+    def build(self, dims, parents, coords, n):
+        p, x = as_array(parents).astype(np.int64), np.asarray(coords[0], np.int64)
+        new = distinct(p, [x])
+        counts = np.bincount(p[new], minlength=n)
+        order = np.lexsort((-counts, np.arange(n) // self.sigma))  # the fiber at each place
+        lane = np.empty(n, np.int64)
+        lane[order] = np.arange(n)
+        widths = np.zeros(self.chunks(n) * self.c, np.int64)
+        widths[:n] = counts[order]
+        start = np.append(0, np.cumsum(widths.reshape(-1, self.c).max(axis=1, initial=0) * self.c))
+        number = np.cumsum(new) - 1
+        slot = number - (np.cumsum(counts) - counts)[p]
+        child = start[lane[p] // self.c] + slot * self.c + lane[p] % self.c
+        col = np.full(int(start[-1]), dims[0], np.int64)
+        col[child] = x
+        return {"start": start, "lane": lane, "col": col}, child
+
+    def expand(self, arrays, dims, positions, window):
+        at = as_array(positions)
+        lane = arrays["lane"][at].astype(np.int64)
+        start = arrays["start"].astype(np.int64)
+        chunk = lane // self.c
+        widths = (start[chunk + 1] - start[chunk]) // self.c
+        fiber = np.repeat(np.arange(len(at)), widths)
+        slot = np.arange(len(fiber)) - np.repeat(np.cumsum(widths) - widths, widths)
+        q = start[chunk[fiber]] + slot * self.c + lane[fiber] % self.c
+        x = arrays["col"][q].astype(np.int64)
+        kept = (x < dims[0]) & inside(window, [x])
+        return np.bincount(fiber[kept], minlength=len(at)), [x[kept]], q[kept]
+
+    def check(self, arrays, dims, n, *, order=True):
+        start, lane, col = (arrays[role].astype(np.int64) for role in ("start", "lane", "col"))
+        if start[0] != 0 or (np.diff(start) < 0).any() or (start % self.c).any() or start[-1] != len(col):
+            yield Problem("start[0]", "chunks do not follow each other")
+        elif (np.sort(lane) != np.arange(n)).any():
+            yield Problem("lane[0]", "is no permutation of the fibers")
+        elif ((col < 0) | (col > dims[0])).any():
+            yield Problem("col[0]", "is outside its dimension")
+        else:
+            for a, b in itertools.pairwise(start):
+                x = col[a:b].reshape(-1, self.c)
+                if ((x[1:] <= x[:-1]) & (x[1:] < dims[0])).any():
+                    yield Problem(f"col[{a}]", "coordinates do not ascend")
+
+    def nbytes(self, dims, n, children, *, root, itemsize):
+        return (self.chunks(n) + 1 + n + children) * itemsize
+
+    def loop(self, root):
+        return f"""
+for q in range(start[lane[p] // {self.c}] + lane[p] % {self.c}, start[lane[p] // {self.c} + 1], {self.c}):
+    i0 = col[q]
+    if i0 < size0:
+        yield
+"""
+
+
 def of_notebooks():
     """The kinds that the notebooks register, of their own source."""
     for path in NOTEBOOKS:
@@ -192,7 +273,7 @@ def of_notebooks():
                 yield from (x for x in vars(module).values() if getattr(x, "__module__", "") == module.__name__)
 
 
-PLUGINS = (*of_notebooks(), EllColumns, Loose, Diagonals)
+PLUGINS = (*of_notebooks(), EllColumns, Loose, Diagonals, Sell)
 
 
 @contextlib.contextmanager

@@ -501,3 +501,16 @@ def test_what_cannot_be_computed_names_the_argument():
     with pytest.raises(bl.OptionError, match="is no reduction"):
         bl.reduce(tensor, None, ["sum"])
     assert bl.reduce(np.eye(3)) == 3
+
+
+def test_an_outermost_loop_may_have_a_step(monkeypatch):
+    class Stepped(Sparse):
+        kind = "stepped"
+
+        def loop(self, root):
+            begin, end = ("0", "children") if root else ("ptr[p]", "ptr[p + 1]")
+            return f"for q in range({begin}, {end}, 1):\n    i0 = idx0[q]\n    yield\n"
+
+    monkeypatch.setitem(LEVELS, "stepped", Stepped)
+    tensor = testing.uniform((300,), 101)
+    assert np.isclose(bl.einsum("i,i->", tensor.convert("stepped"), np.ones(300)), tensor.values.sum())
