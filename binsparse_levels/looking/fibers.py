@@ -23,6 +23,7 @@ _EXACT = 4096  # lengths below this are counted one by one
 _FEW = 256  # factors of a binomial coefficient that are summed one by one
 
 
+@within_memory
 @dataclass
 class LevelStatistics:
     """One level of a tensor.

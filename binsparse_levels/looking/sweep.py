@@ -57,6 +57,7 @@ class Row:
     refused: str = ""
 
 
+@within_memory
 @dataclass(frozen=True)
 class Sweep:
     """The table of `sweep`. Bits are those of all index and pointer arrays for each entry; times are milliseconds.

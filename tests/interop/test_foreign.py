@@ -156,7 +156,6 @@ def test_what_the_tensor_holds_is_read_only_and_what_a_conversion_makes_is_not()
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("nnz", "number_of_stored_values"),
         ("transpose", "permute"),
         ("todense", "to_dense"),
         ("toarray", "to_dense"),
