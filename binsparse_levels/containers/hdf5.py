@@ -278,7 +278,7 @@ def writing(
         return
     with changing(path, overwrite, beside, keep=keeps(path, group, overwrite, beside)) as file:
         writer = HDF5Writer(walk(file, group, make=True), storage)
-        make_room(writer, f"{path}:{group}", overwrite, limits)
+        make_room(writer, f"{path}:{group or '/'}", overwrite, limits)
         yield writer
 
 

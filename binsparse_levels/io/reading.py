@@ -216,7 +216,9 @@ def _elsewhere(path: Place, group: str | None, limits: Limits) -> str:
     try:
         names = list_tensors(whole, limits=limits)
         with resolved(whole, whole=True) as file, _reading(file, limits) as reader:
-            members = sorted(reader.group.keys()) if isinstance(reader, Grouped) else []
+            if not isinstance(reader, Grouped):
+                return ""
+            members = sorted(reader.group.keys())
     except BinsparseError:
         return ""
     if names:
