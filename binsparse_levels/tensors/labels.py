@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, Sliceable
+from ..arrays import Array, LazyArray, Sliceable
 from ..errors import ArrayError, DescriptorError, Problem, raise_if
 from ..formats.dtypes import INTEGERS
 from ..formats.json import RESERVED
@@ -116,6 +116,11 @@ class Labels:
             kept.sort(key=lambda dimension: isinstance(dimension[1], slice))
         columns = {name: self.columns[name].picked(index, size) for name, index, size in kept if name in self.columns}
         return Labels(tuple(name for name, _, _ in kept), columns, self.values)
+
+    @property
+    def lazy(self) -> bool:
+        """Whether there are labels that lie in a file."""
+        return any(isinstance(column.items, LazyArray) for column in self.columns.values())
 
     def loaded(self) -> Labels:
         """The same in memory, checked. Raises ArrayError."""

@@ -466,7 +466,7 @@ class Tensor:
         return self.permute(range(self.ndim)[::-1])
 
     def load(self, format: FormatLike | None = None) -> Tensor:
-        """Read the entries into memory. A view gets arrays of its own, and no more than it needs is read.
+        """Read the entries and labels into memory. A view gets arrays of its own, and no more than it needs is read.
 
         Parameters
         ----------
@@ -480,8 +480,10 @@ class Tensor:
         >>> pack_dense([[0, 2], [3, 0]], "CSR")[1:].load("COO").values.tolist()
         [3]
         """
-        own = self._held.own(self._pad())
-        whole = self if own is self._held else self._of(own, self._metadata)
+        own, metadata = self._held.own(self._pad()), self._metadata
+        if metadata.labels is not None and metadata.labels.lazy:
+            metadata = replace(metadata, labels=metadata.labels.loaded())
+        whole = self if own is self._held and metadata is self._metadata else self._of(own, metadata)
         return whole if format is None else whole.convert(format)
 
     def slabs(self, dimension: int, *, max_bytes: int) -> Iterator[tuple[range, Tensor]]:

@@ -351,6 +351,9 @@ def test_a_file_with_names_is_let_go(tmp_path):
         del tensor
         with h5py.File(tmp_path / "a.h5ad", "r+"):  # which the library refuses while the file is open
             pass
+    loaded = binsparse_levels.open(tmp_path / "a.h5ad")[1:].load()
+    with h5py.File(tmp_path / "a.h5ad", "r+"):
+        assert loaded.labels("obs").tolist() == ["1", "2"]
     with binsparse_levels.open(tmp_path / "a.h5ad") as tensor:
         pass
     with pytest.raises(ContainerError, match="closed"):

@@ -51,7 +51,7 @@ def decode(header, stored):
         assert tuple(place) not in entries
         entries[tuple(place)] = arrays["values"][q]
     if "structure" in descriptor:
-        entries = expanded(descriptor["structure"], entries)
+        entries = expanded(descriptor["structure"], entries, types["values"])
     if groups is not None:
         entries = mapped(groups, shape, entries)
     fill = arrays["fill_value"][0] if descriptor.get("fill") else None
@@ -181,10 +181,18 @@ def unpacked(words, type, dtype):
     return [x - 2**size if dtype.kind == "i" and x >> size - 1 else x for x in numbers]
 
 
-def expanded(structure, entries):
+def expanded(structure, entries, data_type):
     """Both triangles. (5.4)"""
     kind, triangle = structure.rsplit("_", 1)
-    mirror = {"symmetric": lambda v: v, "hermitian": lambda v: v.conjugate(), "skew_symmetric": lambda v: -v}[kind]
+
+    def negative(v):
+        integer = re.search(r"(u?)int(\d+)", data_type)
+        if integer is None:
+            return -v
+        size = 2 ** int(integer[2])
+        return -v % size - (0 if integer[1] or -v % size < size // 2 else size)
+
+    mirror = {"symmetric": lambda v: v, "hermitian": lambda v: v.conjugate(), "skew_symmetric": negative}[kind]
     kept = {(i, j): v for (i, j), v in entries.items() if (i >= j if triangle == "lower" else i <= j)}
     return {(j, i): mirror(v) for (i, j), v in kept.items() if i != j} | kept
 
