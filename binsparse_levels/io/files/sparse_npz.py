@@ -36,7 +36,8 @@ def looking(
     """The tensor, with lazy arrays, which can be read within the block. Raises ContainerError, ArrayError."""
     with opened(path) as archive:
         members = _Members(archive, limits)
-        said = text_in(members.scalar("format"))
+        older = "format.npy" not in archive.namelist()  # pydata/sparse before 0.17
+        said = "coo" if older else text_in(members.scalar("format"))
         said = said.decode("latin1") if isinstance(said, bytes) else said
         shape = as_integers(members.numbers("shape", "iu")[:].tolist())
         if said in _COMPRESSED and len(shape) == 2 and min(shape) >= 0:
