@@ -26,7 +26,7 @@ _KEPT = 8  # a read of more than this part of the cache is not kept: it would pu
 _KEPT_RANGE = 64  # the same of a range in a near store, where a second read costs less than a copy of all that is read
 _NEAR_CHUNK = 2**13  # items: so many in a near store cost little more to read than one of them
 _ALWAYS_KEPT = 2  # chunks, where they fit
-_MANY_CHUNKS = 2**14  # of one array; more of them
+_MANY_CHUNKS = 2**16  # of one array; more of them
 _LEAST_CHUNK = 64  # have so many bytes each on average, since each costs as much time as many items
 
 Index: TypeAlias = npt.NDArray[np.uint64]
