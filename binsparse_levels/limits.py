@@ -30,7 +30,10 @@ def as_integers(given: Iterable[Any]) -> tuple[Any, ...]:
     """
     if isinstance(given, bytes | bytearray | memoryview):
         raise TypeError(f"expected integers, got {type(given).__name__}")
-    return tuple(item if (number := as_integer(item)) is None else number for item in given)
+    items = tuple(given)
+    if set(map(type, items)) <= {int}:
+        return items
+    return tuple(item if (number := as_integer(item)) is None else number for item in items)
 
 
 @dataclass(frozen=True, slots=True)

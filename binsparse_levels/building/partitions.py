@@ -14,7 +14,7 @@ import numpy as np
 from .. import kernels, parallel
 from ..arrays import Array
 from ..errors import ArrayError, Problem, raise_if
-from ..formats.format import range_problems
+from ..formats.shapes import range_problems
 from .planning import Plan, check_joined
 from .sources import Chunk
 from .store import AT_ONCE, Range

@@ -15,7 +15,7 @@ import numpy as np
 from .. import kernels
 from ..arrays import repeat_one
 from ..errors import ArrayError, Problem
-from ..formats.format import range_problems
+from ..formats.shapes import range_problems
 from ..levels import Level, Place, places
 from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE
 from ..levels.positions import (

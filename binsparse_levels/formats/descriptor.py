@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ..errors import BinsparseError, DescriptorError, Problem, raise_if
@@ -59,7 +60,7 @@ class Descriptor:
     @property
     def dims(self) -> tuple[int, ...]:
         """The sizes of the stored dimensions."""
-        return tuple(self.shape[k] for k in self.format.order)
+        return tuple(map(self.shape.__getitem__, self.format.order))
 
     @property
     def fill(self) -> bool:
@@ -87,7 +88,8 @@ class Descriptor:
         return {NAMESPACE: inner, **self.user, **self.beside}
 
 
-def array_classes(format: Format) -> dict[str, str]:
+@lru_cache(256)  # every reading asks several times
+def array_classes(format: Format) -> Mapping[str, str]:
     """The class of each array of a format by its stored name, from the root down."""
     chain = places(format.levels, (0,) * format.rank)
     return {spec.name: spec.holds for place in chain for spec in place.arrays.values()}
@@ -249,8 +251,8 @@ class _Parser:
         if not isinstance(shape, list):
             self.fault("shape", "missing" if shape is None else f"expected a list of integers, got {shape!r:.60}")
             return None
-        sizes = [self.integer(size, f"shape[{k}]") for k, size in enumerate(shape)]
-        return None if None in sizes else tuple(size for size in sizes if size is not None)
+        sizes: list[Any] = [self.integer(size, f"shape[{k}]") for k, size in enumerate(shape)]
+        return None if None in sizes else tuple(sizes)
 
     def format(self, inner: dict[str, Any], shape: tuple[int, ...] | None) -> Format | None:
         name = inner.get("format")
@@ -304,8 +306,7 @@ class _Parser:
         if count is None or shape is None:
             return count
         cells = math.prod(shape)
-        gaps = format is not None and any(level.gaps for level in format.levels)
-        if count > cells and not gaps:
+        if count > cells and not (format is not None and any(level.gaps for level in format.levels)):
             self.fault(path, f"{count} is more than the {cells} cells of shape {shape}")
         elif format is not None and not array_classes(format) and count != cells:
             self.fault(path, f"expected {cells}, all cells of a dense format, got {count}")

@@ -1,7 +1,8 @@
-"""Digits of coordinates: how arrays of coordinates are taken apart and put together again for an index map."""
+"""Digits of coordinates: those of blocks, and how arrays of coordinates are taken apart and put together again."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
@@ -9,9 +10,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ArrayError, Problem, raise_if
+from ..errors import ArrayError, FormatError, Problem, raise_if
 from ..levels.base import Array
-from .format import range_problems
+from ..limits import as_integer, as_integers
+from .shapes import range_problems
 
 Item: TypeAlias = "int | range | Array"  # the coordinates wanted of a dimension: one, a range, or any
 
@@ -34,6 +36,39 @@ class Digit(NamedTuple):
     def text(self, leading: bool) -> str:
         over = f"/{self.stride}" if self.stride != 1 else ""
         return f"{self.dimension}{over}" + ("" if leading else f"%{self.radix}")
+
+
+def block_sizes(shape: Sequence[int], sizes: Sequence[int | Sequence[int]]) -> list[tuple[int, ...]]:
+    """The sizes of nested blocks in every dimension. Each is a multiple of the sizes within it."""
+    found = []
+    for given in sizes:
+        number = as_integer(given)
+        try:
+            block = as_integers(given) if number is None else (number,) * len(shape)  # type: ignore[arg-type]
+        except TypeError:  # no sequence
+            block = ()
+        if len(block) != len(shape) or not all(type(size) is int and size > 0 for size in block):
+            what = f"expected {len(shape)} integers >= 1, or one for all dimensions, got {given!s:.60}"
+            raise FormatError(Problem("block", what))
+        found.append(block)
+    if not found:
+        raise FormatError(Problem("block", "no size is given; give at least one"))
+    for outer, inner in itertools.pairwise(found):
+        if any(a % b for a, b in zip(outer, inner, strict=True)):
+            raise FormatError(Problem("block", f"blocks of {inner} do not divide those of {outer}"))
+    return found
+
+
+def interleaved(shape: Sequence[int], block: Sequence[int]) -> tuple[tuple[Digit, ...], ...]:
+    """The bits of the numbers of the blocks as one group, or no group without dimensions."""
+    found: list[tuple[int, Digit]] = []  # a significance and a digit
+    for k, (size, within) in enumerate(zip(shape, block, strict=True)):
+        count = -(-size // within)
+        bits = max(count - 1, 1).bit_length()
+        found += [(bit, Digit(k, within << bit, 2)) for bit in range(bits - 1)]
+        found.append((bits - 1, Digit(k, within << (bits - 1), -(-count >> (bits - 1)))))
+    found.sort(key=lambda item: (-item[0], item[1].dimension))
+    return (tuple(digit for _, digit in found),) if found else ()
 
 
 def in_range(coords: Sequence[npt.ArrayLike], sizes: Sequence[int]) -> list[Array]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,12 +37,12 @@ class DataType:
     iso: bool = False
     wrapper: str | None = None
 
-    @property
+    @cached_property
     def integer(self) -> bool:
         """Whether an index or pointer array can have the type."""
         return self.dtype.kind in "iu" and not self.iso
 
-    @property
+    @cached_property
     def stored(self) -> np.dtype[Any]:
         """The type of the array in the container."""
         if self.wrapper:
@@ -50,7 +51,7 @@ class DataType:
             return np.dtype(f"float{self.dtype.itemsize * 4}")
         return np.dtype("uint8") if self.dtype.kind == "b" else self.dtype
 
-    @property
+    @cached_property
     def parts(self) -> int:
         """Stored numbers per value."""
         return 2 if self.dtype.kind == "c" else 1
@@ -71,17 +72,25 @@ def parse_dtype(text: Any, path: str) -> DataType:
     >>> str(parse_dtype("complex[float32]", "values").dtype)
     'complex64'
     """
-    match = _GRAMMAR.fullmatch(text) if isinstance(text, str) else None
-    if match:
-        iso, wrapper, base = match.groups()
-        table = _COMPLEX if wrapper == "complex" else _VALUES
-        if base in table and text.count("]") == bool(iso) + bool(wrapper):
-            if wrapper not in CODECS:
-                return DataType(table[base], bool(iso))
-            if base in INTEGERS and not iso:
-                return DataType(table[base], wrapper=wrapper)
-    known = f"{', '.join(_VALUES)}, complex[float32 or float64], iso[…], and of integers {', '.join(CODECS)}"
-    raise DescriptorError(Problem(path, f"unknown data type {text!r:.80}; known are {known}"))
+    data_type = _parsed(text) if isinstance(text, str) else None
+    if data_type is None:
+        known = f"{', '.join(_VALUES)}, complex[float32 or float64], iso[…], and of integers {', '.join(CODECS)}"
+        raise DescriptorError(Problem(path, f"unknown data type {text!r:.80}; known are {known}"))
+    return data_type
+
+
+@lru_cache(256)  # every array of a file asks
+def _parsed(text: str) -> DataType | None:
+    match = _GRAMMAR.fullmatch(text)
+    if match is None:
+        return None
+    iso, wrapper, base = match.groups()
+    table = _COMPLEX if wrapper == "complex" else _VALUES
+    if base not in table or text.count("]") != bool(iso) + bool(wrapper):
+        return None
+    if wrapper not in CODECS:
+        return DataType(table[base], bool(iso))
+    return DataType(table[base], wrapper=wrapper) if base in INTEGERS and not iso else None
 
 
 def data_type_of(dtype: np.dtype[Any], path: str, iso: bool = False) -> DataType:

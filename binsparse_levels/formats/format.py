@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
-
-import numpy as np
 
 from ..errors import BinsparseError, FormatError, Problem, raise_if
 from ..levels import LEVELS, Dense, Level, Sparse, listing
 from ..levels.base import OWN, Array
 from ..levels.registry import kind_named, kind_stored
 from ..limits import as_integers
+from .shapes import permutation_problems
 
 
 def coordinates(rank: int) -> Format:
@@ -41,40 +40,6 @@ def has_empty_fibers(pointers: Array) -> bool:
 def in_order(levels: tuple[Level, ...], order: Sequence[int]) -> Format:
     """The format of these levels where stored dimension k is dimension order[k]."""
     return Format(levels, None if list(order) == list(range(len(order))) else tuple(order))
-
-
-def checked_axes(axes: Sequence[int], rank: int) -> list[int]:
-    """A permutation of the dimensions. Negative numbers count from the end, as in numpy.
-
-    Raises TypeError for items that are not integers, FormatError where the axes are no permutation.
-    """
-    order = list(as_integers(axes))
-    if not all(type(k) is int for k in order):
-        raise TypeError(f"axes are integers, got {order!s:.60}; give a permutation of the {rank} dimensions")
-    order = [k + rank if k < 0 else k for k in order]
-    raise_if(FormatError, permutation_problems(order, rank))
-    return order
-
-
-def range_problems(coords: Array, dimension: int, size: int) -> Iterator[Problem]:
-    """The first coordinate that is outside its dimension, and how many there are."""
-    outside = (coords < 0) | (coords >= size)
-    if outside.any():
-        bad = np.flatnonzero(outside)
-        more = f" ({len(bad)} such in all)" if len(bad) > 1 else ""
-        what = f"{coords.reshape(-1)[bad[0]]} is outside dimension {dimension} of size {size}{more}"
-        yield Problem(f"coords[{dimension}][{bad[0]}]", what)
-
-
-def permutation_problems(transpose: Any, rank: int | None) -> list[Problem]:
-    """Problems of a transpose that is no permutation of 0 … rank - 1. rank: None where it is unknown."""
-    if not isinstance(transpose, (list, tuple)) or not all(type(k) is int for k in transpose):
-        return [Problem("transpose", f"expected a list of integers, got {transpose!r:.60}")]
-    length = len(transpose) if rank is None else rank
-    if len(transpose) != length or sorted(transpose) != list(range(length)):
-        wanted = f"a permutation of 0 … {length - 1}" if length else "an empty list"
-        return [Problem("transpose", f"expected {wanted}, got {list(transpose)!s:.60}")]
-    return []
 
 
 @dataclass(frozen=True)

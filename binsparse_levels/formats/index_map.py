@@ -25,11 +25,11 @@ import numpy.typing as npt
 
 from ..errors import BinsparseError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from ..levels.base import Array
-from ..limits import INT64_MAX, as_integer, as_integers
+from ..limits import INT64_MAX, as_integers
 from . import digits
 from .digits import Digit as Digit
 from .digits import Item
-from .format import permutation_problems
+from .shapes import checked_shape, permutation_problems
 
 MAX_DIGITS = 2**12
 
@@ -214,7 +214,7 @@ class IndexMap:
         '0/8, 1/8, 0/2%4, 1/2%4, 0%2, 1%2'
         """
         whole = checked_shape(shape)
-        strides = [*_block_sizes(whole, sizes), (1,) * len(whole)]
+        strides = [*digits.block_sizes(whole, sizes), (1,) * len(whole)]
         found = [[Digit(k, s, -(-n // s)) for k, (n, s) in enumerate(zip(whole, strides[0], strict=True))]]
         for outer, inner in itertools.pairwise(strides):
             found.append([Digit(k, b, a // b) for k, (a, b) in enumerate(zip(outer, inner, strict=True))])
@@ -228,7 +228,7 @@ class IndexMap:
         '(0/2 1/2 0%2 1%2)'
         """
         sizes = checked_shape(shape)
-        return cls(sizes, _interleaved(sizes, (1,) * len(sizes)))
+        return cls(sizes, digits.interleaved(sizes, (1,) * len(sizes)))
 
     @classmethod
     def hicoo(cls, shape: Sequence[int], size: int | Sequence[int]) -> IndexMap:
@@ -238,8 +238,8 @@ class IndexMap:
         '(1/8 0/4 1/4%2), 0%4, 1%4'
         """
         sizes = checked_shape(shape)
-        (block,) = _block_sizes(sizes, [size])
-        return cls(sizes, (*_interleaved(sizes, block), *((Digit(k, 1, s),) for k, s in enumerate(block))))
+        (block,) = digits.block_sizes(sizes, [size])
+        return cls(sizes, (*digits.interleaved(sizes, block), *((Digit(k, 1, s),) for k, s in enumerate(block))))
 
     # Maps from maps
 
@@ -477,50 +477,3 @@ def _parse_digit(text: str, shape: Sequence[int]) -> Digit:
     if dimension >= len(shape) or not stride:
         raise FormatError(f"{text} is no digit of a tensor of {len(shape)} dimensions")
     return Digit(dimension, stride, int(match[3]) if match[3] else -(-shape[dimension] // stride))
-
-
-def checked_shape(shape: Any) -> tuple[int, ...]:
-    """Sizes as Python integers. Raises FormatError for sizes out of range, TypeError for other types."""
-    try:
-        sizes = as_integers(shape)
-    except TypeError:
-        sizes = (None,)
-    if not all(type(size) is int for size in sizes):
-        raise OptionError(f"a shape is a sequence of integers, got {shape!r:.60}; give an integer for each dimension")
-    what = "{} is not in 0 … 2**63 - 1"
-    bad = [(k, size) for k, size in enumerate(sizes) if not 0 <= size <= INT64_MAX]
-    raise_if(FormatError, [Problem(f"shape[{k}]", what.format(size)) for k, size in bad] if bad else ())
-    return sizes
-
-
-def _block_sizes(shape: Sequence[int], sizes: Sequence[int | Sequence[int]]) -> list[tuple[int, ...]]:
-    """The sizes of nested blocks in every dimension. Each is a multiple of the sizes within it."""
-    found = []
-    for given in sizes:
-        number = as_integer(given)
-        try:
-            block = as_integers(given) if number is None else (number,) * len(shape)  # type: ignore[arg-type]
-        except TypeError:  # no sequence
-            block = ()
-        if len(block) != len(shape) or not all(type(size) is int and size > 0 for size in block):
-            what = f"expected {len(shape)} integers >= 1, or one for all dimensions, got {given!s:.60}"
-            raise FormatError(Problem("block", what))
-        found.append(block)
-    if not found:
-        raise FormatError(Problem("block", "no size is given; give at least one"))
-    for outer, inner in itertools.pairwise(found):
-        if any(a % b for a, b in zip(outer, inner, strict=True)):
-            raise FormatError(Problem("block", f"blocks of {inner} do not divide those of {outer}"))
-    return found
-
-
-def _interleaved(shape: Sequence[int], block: Sequence[int]) -> tuple[tuple[Digit, ...], ...]:
-    """The bits of the numbers of the blocks as one group, or no group without dimensions."""
-    found: list[tuple[int, Digit]] = []  # a significance and a digit
-    for k, (size, within) in enumerate(zip(shape, block, strict=True)):
-        count = -(-size // within)
-        bits = max(count - 1, 1).bit_length()
-        found += [(bit, Digit(k, within << bit, 2)) for bit in range(bits - 1)]
-        found.append((bits - 1, Digit(k, within << (bits - 1), -(-count >> (bits - 1)))))
-    found.sort(key=lambda item: (-item[0], item[1].dimension))
-    return (tuple(digit for _, digit in found),) if found else ()

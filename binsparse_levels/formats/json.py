@@ -13,6 +13,7 @@ from ..errors import DescriptorError, LimitError, Problem
 from ..limits import Limits
 
 RESERVED = "binsparse_levels:"  # the prefix of our own names
+_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 
 
@@ -50,8 +51,8 @@ def hold_text(text: str | bytes, limits: Limits) -> str:
 
 def _depth(text: str) -> int:
     """The deepest nesting of brackets outside of strings."""
-    steps = ((c in "[{") - (c in "]}") for c in re.findall(r"[][{}]", _STRING.sub("", text)))
-    return max(accumulate(steps, initial=0))
+    brackets = re.findall(r"[][{}]", _STRING.sub("", text))
+    return max(accumulate(map(_STEPS.__getitem__, brackets), initial=0))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from ..formats.format import (
     with_map,
 )
 from ..formats.index_map import parse_map
+from ..formats.shapes import permutation_problems
 from ..io import read
 from ..levels import LEVELS, Level, full, listing, places
 from ..limits import DEFAULT_LIMITS, Limits, as_integer, as_integers

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from ..engine.tree import Tree
 from ..errors import ArrayError, FormatError, Problem, raise_if, within_memory
 from ..formats.descriptor import VERSION
-from ..formats.format import Format, FormatLike, checked_axes, coordinates, notation, with_map
+from ..formats.format import Format, FormatLike, coordinates, notation, with_map
 from ..formats.index_map import DimensionMap, IndexMap, MapLike
+from ..formats.shapes import checked_axes
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
 from . import changing, describing, listing, selecting

@@ -15,9 +15,9 @@ from ..engine.tree import same
 from ..errors import ArrayError, DescriptorError, FormatError, OptionError, Problem, raise_if
 from ..formats.descriptor import NAMESPACE
 from ..formats.dtypes import sound_booleans
-from ..formats.format import Format, FormatLike, parse_format, range_problems
-from ..formats.index_map import checked_shape
+from ..formats.format import Format, FormatLike, parse_format
 from ..formats.json import RESERVED, load_json
+from ..formats.shapes import checked_shape, range_problems
 from ..formats.structure import STRUCTURES
 from ..levels.base import Array
 from ..limits import Limits, as_integer
