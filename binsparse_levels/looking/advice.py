@@ -30,7 +30,6 @@ from ..formats.format import (
     in_order,
     notation,
     parse_format,
-    permutation_problems,
     with_map,
 )
 from ..formats.index_map import parse_map
