@@ -230,6 +230,8 @@ def _fits(value: Any, hint: Any) -> bool:
 
 def refuse_arguments(error: Exception, public: Callable[..., Any], args: Any, kwargs: Any) -> None:
     """Raise OptionError if Python or a library raised `error`, and an argument is not what its annotation says."""
+    if isinstance(error, ContainerError) and error.__cause__ is not None:  # what failed while a file was read
+        error = error.__cause__  # type: ignore[assignment]
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

@@ -53,9 +53,9 @@ def load_plugins(*names: str) -> list[str]:
     binsparse_levels.errors.OptionError: plugins: no plug-in has the name 'apple'; see list_plugins()
     """
     found = [point for point in _installed() if not names or point.name in names]
-    missing = set(names) - {point.name for point in found}
-    if missing:
-        raise OptionError(Problem("plugins", f"no plug-in has the name {min(missing)!r:.40}; see list_plugins()"))
+    known = [point.name for point in found]
+    for missing in (name for name in names if name not in known):
+        raise OptionError(Problem("plugins", f"no plug-in has the name {missing!r:.40}; see list_plugins()"))
     for point in found:
         _register(point)
     return sorted({point.name for point in found})

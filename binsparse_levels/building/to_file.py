@@ -90,7 +90,8 @@ def convert(
         write(target, opened.convert(listed, map=through, limits=limits), overwrite=overwrite, limits=limits, **options)
         return
     tensor = opened.stored
-    parsed, _ = checked_format(format if format is not None else tensor.format, tensor.shape, limits)
+    wanted_format = tensor.format if format is None else format
+    parsed, _ = checked_format(wanted_format, tensor.shape, limits, mapped=opened.map is not None)
     if tensor.structure is not None:
         raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
     tree, order = tensor._source, tensor.format.order

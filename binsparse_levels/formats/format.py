@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
-from ..errors import BinsparseError, FormatError, Problem, raise_if
+from ..errors import BinsparseError, FormatError, OptionError, Problem, raise_if
 from ..levels import LEVELS, Dense, Level, Sparse, listing
 from ..levels.base import OWN, Array
 from ..levels.registry import kind_named, kind_stored
-from ..limits import as_integers
+from ..limits import as_integer, as_integers
 from .shapes import permutation_problems
 
 
@@ -63,11 +63,15 @@ class Format:
 
     def __post_init__(self) -> None:
         # A frozen dataclass parses its lists here, so that formats hash however they were spelled.
+        if not isinstance(self.levels, Iterable):
+            raise TypeError(f"levels are a sequence of Level, got {self.levels!r:.40}; see parse_format")
         object.__setattr__(self, "levels", tuple(self.levels))
         for level in self.levels:
             if not isinstance(level, Level):
-                raise TypeError(f"levels are of class Level, got {level!r}")
+                raise TypeError(f"levels are of class Level, got {level!r:.40}; see parse_format")
         if self.transpose is not None:
+            if not isinstance(self.transpose, Iterable):
+                raise TypeError(f"a transpose is a permutation, got {self.transpose!r:.40}; list the dimensions")
             object.__setattr__(self, "transpose", as_integers(self.transpose))
             raise_if(FormatError, permutation_problems(self.transpose, self.rank))
 
@@ -168,6 +172,8 @@ def parse_format(format: FormatLike, rank: int | None = None) -> Format:
     >>> print(parse_format("csf", rank=3), parse_format("coo", rank=3), sep="; ")
     sparse, sparse, sparse; sparse(3)
     """
+    if rank is not None and as_integer(rank) is None:
+        raise OptionError(Problem("rank", f"expected the number of dimensions, got {rank!r:.40}"))
     if isinstance(format, Format):
         return format
     if isinstance(format, str):

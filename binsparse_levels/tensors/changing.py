@@ -31,7 +31,7 @@ def convert(tensor: Tensor, format: FormatLike, limits: Limits) -> Tensor:
     """`Tensor.convert` of the stored tensor; a map stays."""
     own = tensor._held.own(tensor._pad())
     stored = own.stored
-    parsed, _ = checked_format(format, stored.shape, limits)
+    parsed, _ = checked_format(format, stored.shape, limits, mapped=tensor.map is not None)
     if parsed.canonical() == stored.format.canonical():
         return tensor._with(parsed, stored.tree)
     if stored.structure is not None:

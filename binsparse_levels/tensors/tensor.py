@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..engine.tree import Tree
-from ..errors import ArrayError, FormatError, Problem, raise_if, within_memory
+from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if, within_memory
 from ..formats.descriptor import VERSION
 from ..formats.format import Format, FormatLike, coordinates, notation, with_map
 from ..formats.index_map import DimensionMap, IndexMap, MapLike
@@ -95,7 +95,7 @@ class Tensor:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         if check not in ("full", "trusted", "none"):
-            raise ValueError(f"check is 'full', 'trusted' or 'none', got {check!r}")
+            raise OptionError(Problem("check", f"expected 'full', 'trusted' or 'none', got {check!r:.40}"))
         parsed, sizes = checked_format(format, shape, limits)
         tree = tree_of(parsed, sizes, arrays, values)
         fill = checked_fill(fill_value, tree.values.dtype)

@@ -25,20 +25,27 @@ from ..limits import Limits, as_integer
 _DUPLICATES = get_args(Duplicates)
 
 
-def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limits) -> tuple[Format, tuple[int, ...]]:
-    """The format and the sizes of the dimensions. Raises FormatError where their ranks differ, LimitError."""
+def checked_format(
+    format: FormatLike, shape: int | Sequence[int], limits: Limits, *, mapped: bool = False
+) -> tuple[Format, tuple[int, ...]]:
+    """The format and the sizes of the dimensions. mapped: they are those of a tree behind an index map. Raises
+    FormatError where their ranks differ, LimitError.
+    """
     sizes = checked_sizes(shape)
     limits.hold("rank", len(sizes), "shape", "the number of dimensions")
     parsed = parse_format(format, len(sizes))
     if parsed.rank != len(sizes):
-        raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, the shape {sizes}; change one"))
+        what = "the stored shape behind the map is" if mapped else "the shape"
+        remedy = "call without_map() of the tensor first, or pass map=" if mapped else "change one"
+        raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, {what} {sizes}; {remedy}"))
     return parsed, sizes
 
 
 def check_duplicates(duplicates: Duplicates) -> None:
-    """Raise ValueError for another word than those of `pack`."""
+    """Raise OptionError for another word than those of `pack`."""
     if duplicates not in _DUPLICATES:
-        raise ValueError(f"duplicates is 'error', 'sum', 'first' or 'last', got {duplicates!r}")
+        what = f"expected 'error', 'sum', 'first' or 'last', got {duplicates!r:.40}"
+        raise OptionError(Problem("duplicates", what))
 
 
 def pad_of(fill: Any, dtype: np.dtype[Any]) -> Any:
