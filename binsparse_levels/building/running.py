@@ -26,14 +26,19 @@ from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, Th
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..containers.base import is_url
 from ..errors import ArrayError, BinsparseError, ContainerError, OptionError, Problem
 from ..io.writing import Progress
 from ..levels.registry import Travelling, arrive, travelling
 from ..parallel import set_threads
 from ..system import release
+from ..tensors.tensor import Tensor
 from . import partitions, trees
 from .parquet import within
+from .planning import Plan
+from .sources import Source
 from .work import Work
 
 _RETRIES = 3  # of a task, after a worker's death
@@ -94,27 +99,42 @@ def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = 
     plan = work.plan
     if plan.threads is not None:
         set_threads(plan.threads)
-    try:
+    with _naming(work.source, _chunk_of(work, stage, number), f"step {number} of {stage}"):
         STAGES[stage].run(work, number)
-    except Exception as error:
-        chunk = _chunk_of(work, stage, number)
-        if chunk is None:
-            raise
-        if isinstance(error, ArrayError) and not error.problems[0].path.startswith(chunk.partition(",")[0]):
-            raise within(chunk, error) from None
-        if not isinstance(error, BinsparseError):
-            error.add_note(f"{chunk} (step {number} of {stage})")
-        raise
     release()
 
 
-def _chunk_of(work: Work, stage: str, number: int) -> str | None:
-    """The place of the chunk that a step reads, if it reads a chunk."""
+def _chunk_of(work: Work, stage: str, number: int) -> int | None:
+    """The number of the chunk that a step reads, if it reads a chunk."""
     if stage == "sample":
-        number = partitions.sampled(work)[number]
-    elif stage != "partition" and not (stage == "pack" and work.plan.sorted):
+        return partitions.sampled(work)[number]
+    return number if stage == "partition" or (stage == "pack" and work.plan.sorted) else None
+
+
+@contextlib.contextmanager
+def _naming(source: Source, chunk: int | None, step: str) -> Iterator[None]:
+    """Name the chunk of a source, if any, in the errors of the block."""
+    try:
+        yield
+    except Exception as error:
+        if chunk is None:
+            raise
+        name = source.name(chunk)
+        if isinstance(error, ArrayError) and not error.problems[0].path.startswith(name.partition(",")[0]):
+            raise within(name, error) from None
+        if not isinstance(error, BinsparseError):
+            error.add_note(f"{name} ({step})")
+        raise
+
+
+def at_once(plan: Plan, source: Source) -> Tensor | None:
+    """The tensor of a source of one chunk at most, without steps; None for other sources."""
+    if not (plan.sorted and trees.fits_whole(plan)):
         return None
-    return work.source.name(number)
+    if not len(source):
+        return trees.whole(plan, [np.empty(0, dtype) for dtype in plan.column_types])
+    with _naming(source, 0, "the only chunk"):
+        return trees.whole(plan, partitions.columns_of(plan, source.read(0)))
 
 
 Run = Callable[[Callable[[int], Any], Sequence[int]], Iterable[Any]]

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import Array, in_pieces
+from ..containers.replacing import Overwrite
 from ..engine import joining
 from ..engine.blocks import blocks_of
 from ..engine.emission import Duplicates
@@ -28,12 +29,9 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..system import resident
 from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.foreign import qualified
-from ..tensors.held import Stored
-from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_format, mirror_problems
-from ..tensors.views import Mapped
 from . import partitions, running, tables, trees
-from .planning import FEW, Plan, check_joined, planned, rows_within
+from .planning import Plan, check_joined, planned, rows_within
 from .sources import Chunk, Tensors, pair_of, picked
 from .store import scratch
 from .work import Work, begin
@@ -49,7 +47,7 @@ def convert(
     memory: int | None = None,
     client: Any = None,
     progress: Progress | None = None,
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
@@ -132,7 +130,7 @@ def write_from(
     attributes: Mapping[str, Any] | None = None,
     map: MapLike | None = None,
     progress: Progress | None = None,
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
@@ -184,8 +182,8 @@ def write_from(
     rest: dict[str, Any] = {"overwrite": overwrite, "limits": limits, **options}
     blocks = _blocks(plan, (chunk for some in ([first] if first else [], stream) for chunk in some))
     one, two = next(blocks, None), next(blocks, None)
-    if two is None and trees.empty_positions(plan) <= max(plan.positions, FEW):
-        tensor = _whole(plan, one or [np.empty(0, dtype) for dtype in plan.column_types])
+    if two is None and trees.fits_whole(plan):
+        tensor = trees.whole(plan, one or [np.empty(0, dtype) for dtype in plan.column_types])
         write(path, tensor if rows is None else tensor._labelled(rows.labels()), **rest)
         return
     check_joined(plan)
@@ -204,14 +202,6 @@ def write_from(
         metadata = replace(plan.metadata, labels=None if rows is None else rows.labels())
         seen = plan.structure, plan.through
         _write_joined(work, stage, path, metadata, None, {"progress": progress, **rest}, *seen)
-
-
-def _whole(plan: Plan, columns: list[Array]) -> Tensor:
-    """The tensor of these columns."""
-    order = plan.parsed.order
-    tree = trees.packed(plan, plan.parsed.levels, columns, plan.dims, [0] * len(order))
-    stored = Stored(plan.parsed, tree, plan.bounds, plan.structure)
-    return Tensor._of(stored if plan.through is None else Mapped(stored, plan.through), plan.metadata)
 
 
 def _write_joined(

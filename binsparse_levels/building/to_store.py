@@ -28,14 +28,14 @@ from ..errors import (
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
 from ..io.kinds import KINDS, target_at
-from ..io.writing import Progress
+from ..io.writing import Progress, write
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..parallel import get_threads, set_threads
 from ..tensors.validation import mirror_problems
 from . import running
 from .parquet import Parquet
 from .planning import Plan, check_joined, planned
-from .sources import SOURCES, Tensors, source_of
+from .sources import SOURCES, Source, Tensors, source_of
 from .store import scratch, store_at
 from .work import Work, begin, stored_plan
 
@@ -126,15 +126,30 @@ def build(
     place = _target(target)
     if work is None and is_url(place):
         raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))
+    options: dict[str, Any] = {"duplicates": duplicates, "dtype": dtype, "attributes": attributes, "map": map}
+    options |= {"fill_value": fill_value, "overwrite": overwrite, "limits": limits, "memory": memory}
+    named = {"columns": columns, "count": count, "key": key, "again": work is not None}
+    storage = Storage(compression, chunks, shards)
     with contextlib.ExitStack() as ending:
         ending.callback(set_threads, get_threads())
-        folder = ending.enter_context(scratch(place)) if work is None else _folder(work)
-        ending.enter_context(store_at(folder).held())
-        options: dict[str, Any] = {"duplicates": duplicates, "dtype": dtype, "attributes": attributes, "map": map}
-        options |= {"fill_value": fill_value, "overwrite": overwrite, "limits": limits, "memory": memory}
-        named = {"columns": columns, "count": count, "key": key, "again": work is not None}
-        storage = Storage(compression, chunks, shards)
-        begun = _begun(folder, (source, named), place, shape, format, storage, client, **options)
+        if work is None:
+            made = _planned(None, (source, named), place, shape, format, storage, client, **options)
+            if client is None and (tensor := running.at_once(*made)) is not None:
+                if progress is not None:
+                    progress("write", 0, 1)
+                rest: dict[str, Any] = asdict(storage) | {"overwrite": overwrite, "limits": limits}
+                write(place, tensor, kind="zarr", **rest)
+                if progress is not None:
+                    progress("write", 1, 1)
+                return
+            folder = ending.enter_context(scratch(place))
+            ending.enter_context(store_at(folder).held())
+            _clear(place, overwrite)
+        else:
+            folder = _folder(work)
+            ending.enter_context(store_at(folder).held())
+            made = _resumed(folder, (source, named), place, shape, format, storage, client, **options)
+        begun = _begun(folder, *made, sent=not _here(client))
         ending.callback(begun.forget)
         try:
             if not begun.done("commit"):
@@ -193,7 +208,8 @@ def plan(
     place, folder = _target(target), _folder(work)
     named = {"columns": columns, "count": None, "key": None, "again": True}
     with store_at(folder).held():
-        begun = _begun(folder, (source, named), place, shape, format, storage, None, memory=memory, **options)
+        made = _resumed(folder, (source, named), place, shape, format, storage, None, memory=memory, **options)
+        begun = _begun(folder, *made)
     return _stages(begun)
 
 
@@ -319,8 +335,13 @@ def _stages(work: Work) -> list[Stage]:
     return found
 
 
-def _begun(
-    folder: str,
+def _here(client: Any) -> bool:
+    """Whether the steps run in this process."""
+    return isinstance(client, ThreadPoolExecutor | None)
+
+
+def _planned(
+    kept: Plan | None,
     given: tuple[Any, Mapping[str, Any]],
     target: str,
     shape: int | Sequence[int],
@@ -331,18 +352,13 @@ def _begun(
     memory: int | None = None,
     fill_value: Any = None,
     **options: Any,
-) -> Work:
-    """The work in a folder, begun or gone on with. given: the source, and what names its chunks. Precondition: the
-    folder is held.
+) -> tuple[Plan, Source]:
+    """The plan of a build, and its source. kept: the plan that a folder has. given: the source, and what names its
+    chunks.
     """
     storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=("zstd", "gzip", "none"))
-    try:
-        kept: Plan | None = stored_plan(folder)[0]
-    except PathMissingError:
-        kept = None
     threads, limit = running.workers(client) if running.is_dask(client) else (None, None)
     share = memory if memory is not None or limit is None else int(limit * _SHARE) // (threads or 1)
-    alone = isinstance(client, ThreadPoolExecutor | None)
     bound = {"rows": kept.rows} if kept is not None else {"memory": share}
     wanted = planned(
         shape,
@@ -350,7 +366,7 @@ def _begun(
         used=None if client is None else _WORKER // (threads or 1),
         target=target,
         storage=asdict(storage),
-        threads=None if alone else 1,
+        threads=None if _here(client) else 1,
         **bound,
         **options,
     )
@@ -369,11 +385,28 @@ def _begun(
         if plan.map is not None:
             raise FormatError(Problem("map", f"does not go with the structure {structure} of the source; leave it out"))
         raise_if(FormatError, mirror_problems(structure, plan.parsed, plan.pad))
+    return plan, entries
+
+
+def _resumed(
+    folder: str, given: tuple[Any, Mapping[str, Any]], target: str, *options: Any, **more: Any
+) -> tuple[Plan, Source]:
+    """The plan of the build in a folder, begun or gone on with, and its source. Precondition: the folder is held."""
+    try:
+        kept: Plan | None = stored_plan(folder)[0]
+    except PathMissingError:
+        kept = None
+    made = _planned(kept, given, target, *options, **more)
     if kept is None:
-        _clear(target, plan.overwrite)
+        _clear(target, made[0].overwrite)
+    return made
+
+
+def _begun(folder: str, plan: Plan, source: Source, *, sent: bool = False) -> Work:
+    """The work in a folder. sent: other processes need the source. Precondition: the folder is held."""
     from .target import claim  # which loads zarr
 
-    work = begin(folder, plan, entries, sent=not alone)
+    work = begin(folder, plan, source, sent=sent)
     if work.done("commit"):
         _end(work)
     else:

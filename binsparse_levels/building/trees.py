@@ -16,8 +16,11 @@ from ..errors import ArrayError, Problem
 from ..formats.format import coordinates
 from ..levels import Level, places
 from ..levels.positions import cells
+from ..tensors.held import Stored
+from ..tensors.tensor import Tensor
+from ..tensors.views import Mapped
 from .partitions import Piece, bounds, columns_of, cut_table, cuts_of, gathered, pieces_of, row_bytes, runs_of
-from .planning import Plan, check_joined
+from .planning import FEW, Plan, check_joined
 from .work import Work
 
 _PAGE = 2**18  # bytes of arrays that are read and checked at once, at least
@@ -140,14 +143,21 @@ def _positions(plan: Plan, columns: Sequence[Array], *, ordered: bool) -> Array:
     return np.asarray(total + numbers)
 
 
-def empty_positions(plan: Plan) -> int:
-    """How many positions the outer levels have, whatever the entries are."""
+def fits_whole(plan: Plan) -> bool:
+    """Whether any process has memory for the positions that the outer levels have, whatever the entries are."""
     found = 1
     for place in places(plan.part_levels, plan.dims):
         if not place.level.children(place.dims, 1, 0):
             break
         found *= cells(place.dims)
-    return found
+    return found <= max(plan.positions, FEW)
+
+
+def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
+    """The tensor of these columns. Precondition: it fits."""
+    tree = packed(plan, plan.parsed.levels, list(columns), plan.dims, [0] * len(plan.dims))
+    stored = Stored(plan.parsed, tree, plan.bounds, plan.structure)
+    return Tensor._of(stored if plan.through is None else Mapped(stored, plan.through), plan.metadata)
 
 
 def _tree_of(plan: Plan, columns: list[Array]) -> tuple[list[int], list[Array]]:

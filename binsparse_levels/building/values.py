@@ -45,7 +45,7 @@ def cast(values: Array, dtype: np.dtype[Any], *, exact: bool) -> Array:
         raise ArrayError(Problem("values", what))
     with np.errstate(over="ignore", invalid="ignore"):
         made = values.astype(dtype)
-        back = made.astype(values.dtype)
+        back = (made if values.dtype.kind == "c" else made.real).astype(values.dtype)
     if dtype.kind in "iu":
         fits = values.min() >= np.iinfo(dtype).min and values.max() <= np.iinfo(dtype).max
     elif exact:
