@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .errors import DialectWarning as DialectWarning
     from .errors import FormatError as FormatError
     from .errors import IncompleteError as IncompleteError
+    from .errors import LabelError as LabelError
     from .errors import LimitError as LimitError
     from .errors import OptionError as OptionError
     from .errors import Problem as Problem
@@ -98,7 +99,7 @@ _MODULES = {
     "compute": ["Statistics", "einsum", "foreach", "reduce", "statistics"],
     "errors": [
         "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "DialectWarning", "FormatError",
-        "IncompleteError", "LimitError", "OptionError", "Problem", "UnsafeError",
+        "IncompleteError", "LabelError", "LimitError", "OptionError", "Problem", "UnsafeError",
     ],
     "formats.format": ["ALIASES", "SYNONYMS", "Format", "parse_format"],
     "formats.index_map": ["IndexMap", "parse_map"],

@@ -165,6 +165,19 @@ class PathExistsError(ContainerError, FileExistsError):
     """The path exists already, and `overwrite=True` was not passed."""
 
 
+class LabelError(BinsparseError, KeyError):
+    """No coordinate has this label.
+
+    >>> import pyarrow
+    >>> tensor = from_table(pyarrow.table({"item": ["pen", "ink"], "value": [1.5, 2.5]}), ["item"], "value", "CVEC")
+    >>> try:
+    ...     tensor.sel(item="pens")
+    ... except LabelError as error:
+    ...     print(error)
+    item: no label 'pens'; did you mean 'pen'?
+    """
+
+
 class OptionError(BinsparseError, TypeError):
     """An option does not apply here, or its value has a wrong type.
 

@@ -19,14 +19,14 @@ from ..errors import ArrayError, LimitError, OptionError, Problem, within_memory
 from ..levels.positions import Array
 from ..limits import INT64_MAX, Limits
 from ..tensors.foreign import as_tensor
+from ..tensors.naming import Dimension, dimension_of
 from ..tensors.tensor import Tensor
-from ..tensors.validation import checked_dimension
 from .nest import Leaf
 from .seeing import walks
 from .types import check_numeric, checked_result, common_type, sum_type
 from .walk import checked_memory, run
 
-Axis: TypeAlias = int | str | Sequence[int | str] | None
+Axis: TypeAlias = Dimension | Sequence[Dimension] | None
 Cells: TypeAlias = Literal["all", "stored"]
 
 
@@ -302,20 +302,10 @@ def _checked_axes(axis: Axis, tensor: Tensor) -> set[int]:
     if axis is None:
         return set(range(tensor.ndim))
     asked: list[Any] = list(axis) if isinstance(axis, tuple | list) or np.ndim(axis) else [axis]  # type: ignore[arg-type]
-    found = [_dimension(k, tensor) for k in asked]
+    found = [dimension_of(tensor, k) for k in asked]
     if len(set(found)) != len(found):
         raise OptionError(Problem("axis", f"{asked!r:.60} has a dimension twice; name each once"))
     return set(found)
-
-
-def _dimension(asked: Any, tensor: Tensor) -> int:
-    if not isinstance(asked, str):
-        return checked_dimension(asked, tensor.ndim)
-    names = tensor.dims or ()
-    if asked not in names:
-        known = f"they are {', '.join(names):.200}" if names else "none has one; count from 0"
-        raise IndexError(f"no dimension has the name {asked!r:.40}; {known}")
-    return names.index(asked)
 
 
 def _kept(hows: Sequence[str], values: np.dtype[Any], result: np.dtype[Any], fill: Any) -> tuple[_Kept, dict[str, str]]:

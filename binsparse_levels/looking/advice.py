@@ -38,9 +38,10 @@ from ..io import read
 from ..levels import LEVELS, Level, full, listing, places
 from ..limits import DEFAULT_LIMITS, Limits, as_integer, as_integers
 from ..tensors.foreign import as_tensor
+from ..tensors.naming import Dimension, dimension_of
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
-from ..tensors.validation import checked_dimension, checked_sizes
+from ..tensors.validation import checked_sizes
 from . import drawing
 from .fibers import limit
 from .sizes import Sizes, bits, sizes_of
@@ -258,7 +259,7 @@ def advise(
     shape: int | Sequence[int] | None = None,
     dtype: npt.DTypeLike = np.float64,
     *,
-    slices_by: int | None = None,
+    slices_by: Dimension | None = None,
     count: int = 10,
     orders: Iterable[Sequence[int]] | None = None,
     kinds: Iterable[str] | None = None,
@@ -282,7 +283,7 @@ def advise(
     source : a tensor, an array of another library but numpy, as `as_tensor` takes it, a path of any file that `read`
         takes, or coordinates as `pack` takes them. A map is removed first.
     shape, dtype : of coordinates: the sizes of the dimensions, and the type of the values.
-    slices_by : rank by the bytes that a slice along this dimension reads, then by size.
+    slices_by : rank by the bytes that a slice along this dimension, a number or a name, reads, then by size.
     count : the number of candidates.
     orders : the orders of the dimensions to try; required beyond 8 dimensions.
     kinds : the level kinds to try, such as ("dense", "sparse"), which other programs read. A level with parameters,
@@ -314,8 +315,7 @@ def advise(
     else:
         listed = coordinates(len(checked_sizes(shape)))
         tensor = pack(source, np.zeros((), dtype), shape, listed, duplicates="first", limits=limits)
-    if slices_by is not None:
-        slices_by = checked_dimension(slices_by, tensor.ndim)
+    by = None if slices_by is None else dimension_of(tensor, slices_by)
     if stored not in get_args(Stored):
         raise OptionError(Problem("stored", f"expected one of {get_args(Stored)}, got {stored!r:.40}"))
     if kernel is not None and not isinstance(kernel, str):
@@ -331,12 +331,12 @@ def advise(
         what = f"{tensor.ndim} dimensions, more than {MAX_RANK}, have too many orders; name some in orders="
         raise LimitError(Problem("shape", what))
     sizes = sizes_of(tensor, has_values, wanted, limits)
-    advice = Advice(sizes, tensor.dtype, slices_by)
+    advice = Advice(sizes, tensor.dtype, by)
     choices = _choices(tensor.ndim, kinds)
     if wanted is None:
-        chains = _ranked(sizes, choices, _subsets(tensor.ndim, slices_by), slices_by, most)
+        chains = _ranked(sizes, choices, _subsets(tensor.ndim, by), by, most)
     else:
-        found = [chain for order in wanted for chain in _ranked(sizes, choices, _prefixes(order), slices_by, most)]
+        found = [chain for order in wanted for chain in _ranked(sizes, choices, _prefixes(order), by, most)]
         chains = heapq.nsmallest(most, found, key=lambda chain: chain.cost)
     advice.candidates = tuple(advice.candidate(format) for format in dict.fromkeys(chain.format() for chain in chains))
     advice.candidates = tuple(c for c in advice.candidates if _holds(tensor, c.format))

@@ -17,8 +17,8 @@ from ..engine import packing
 from ..engine.tree import Tree
 from ..errors import OptionError, Problem
 from ..levels.positions import Array, as_array, cells, items_at
+from ..tensors.naming import Dimension, dimension_of
 from ..tensors.tensor import Tensor
-from ..tensors.validation import checked_dimension
 
 # Inside a page, the colours are those of the page: JupyterLab and VS Code name them. A file has those of the system.
 _STYLE = """
@@ -41,7 +41,7 @@ _AT_ONCE = 2**20  # entries that are counted at once
 _DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
 
 
-def draw(tensor: Tensor, dimensions: Sequence[int] | None = None) -> str:
+def draw(tensor: Tensor, dimensions: Sequence[Dimension] | None = None) -> str:
     """`Tensor.draw`."""
     tree, order = tensor._tree, tensor.format.order
     if dimensions is None and (not tensor.ndim or is_small(tree)):
@@ -49,7 +49,7 @@ def draw(tensor: Tensor, dimensions: Sequence[int] | None = None) -> str:
     if tensor.map is not None:
         return draw(tensor.without_map(), dimensions)
     asked = range(min(tensor.ndim, 2)) if dimensions is None else dimensions
-    chosen = [checked_dimension(k, tensor.ndim) for k in asked]
+    chosen = [dimension_of(tensor, k) for k in asked]
     if len(set(chosen)) != len(chosen) or not 0 < len(chosen) <= 2:
         raise OptionError(Problem("dimensions", f"expected one or two different ones, got {chosen}"))
     return spy(tree, order, chosen)

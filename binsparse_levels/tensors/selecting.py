@@ -34,15 +34,20 @@ def select(tensor: Tensor, key: Any) -> Any:
     if len(arrays) > 1 or (arrays and arrays[0].ndim > 1):
         return _gather(tensor, indices, apart)
     if any(sliced) or (not indices and key != ()):
-        labels = tensor._metadata.labels
-        kept = None if labels is None else labels.selected(indices, apart, shape)
-        return tensor._of(selected(tensor._held, indices, apart), replace(tensor._metadata, labels=kept))
+        return view(tensor, indices, apart)
     place = [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, shape, strict=True))]
     value = tensor._held.value_at(place, tensor._pad())
     stored = tensor._held.stored
     if tensor._held is stored and not (stored.tree.lazy or stored.shared) and stored.structure is None:
         tensor._reader = value_reader(stored.tree, stored.format.order, shape, tensor._pad())
     return value
+
+
+def view(tensor: Tensor, indices: Sequence[Any], apart: bool = False) -> Tensor:
+    """The cells at these indices, of each dimension. Precondition: they are of `parse_key`, with one array at most."""
+    labels = tensor._metadata.labels
+    kept = None if labels is None else labels.selected(indices, apart, tensor.shape)
+    return tensor._of(selected(tensor._held, indices, apart), replace(tensor._metadata, labels=kept))
 
 
 def values_at(tensor: Tensor, coords: Sequence[Array]) -> Array:

@@ -22,14 +22,14 @@ from ..formats.index_map import DimensionMap, IndexMap, MapLike
 from ..formats.shapes import checked_axes
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
-from . import changing, describing, listing, selecting
+from . import changing, describing, listing, naming, selecting
 from .encoding import Metadata, encode_tensor
 from .held import Held, Stored, packed
 from .labels import Labels
+from .naming import Dimension
 from .origin import reopened
 from .trees import tree_of, writable
 from .validation import (
-    checked_dimension,
     checked_fill,
     checked_format,
     checked_json,
@@ -265,14 +265,14 @@ class Tensor:
         """The names of the dimensions of a tensor that `from_table` or `write_from` made of a table, or None."""
         return None if self._metadata.labels is None else self._metadata.labels.dims
 
-    def labels(self, dimension: str) -> Array | None:
+    def labels(self, dimension: Dimension) -> Array | None:
         """The labels of a dimension by coordinate, as an array of numpy; None where coordinates are their own labels.
 
         Coordinates behind the last label have none. `with_map` and lists of coordinates by index arrays have no names.
 
         Parameters
         ----------
-        dimension : its name, one of `dims`.
+        dimension : its name, one of `dims`, or its number.
 
         Raises
         ------
@@ -286,11 +286,9 @@ class Tensor:
         >>> tensor.dims, tensor.shape, tensor.labels("item").tolist()
         (('user', 'item'), (10, 2), ['pen', 'ink'])
         """
-        held = self._metadata.labels
-        if held is None or dimension not in held.dims:
-            known = "; none has one" if held is None else f"; they are {', '.join(held.dims):.200}"
-            raise IndexError(f"no dimension has the name {dimension!r:.40}{known}")
-        return held.columns[dimension].array() if dimension in held.columns else None
+        held, k = self._metadata.labels, naming.dimension_of(self, dimension)
+        column = None if held is None else held.columns.get(held.dims[k])
+        return None if column is None else column.array()
 
     @property
     def iso(self) -> bool:
@@ -342,7 +340,7 @@ class Tensor:
         made: Report = importlib.import_module(f"{_PACKAGE}.looking.report").report_on(self)
         return made
 
-    def draw(self, dimensions: Sequence[int] | None = None) -> str:
+    def draw(self, dimensions: Sequence[Dimension] | None = None) -> str:
         """Draw the tensor as an SVG: a small one as its level tree, a large one as a spy plot.
 
         Parameters
@@ -441,12 +439,38 @@ class Tensor:
         """
         return self._held.locate(checked_places(coords, self.shape), self._pad())
 
-    def permute(self, axes: Sequence[int]) -> Tensor:
+    def sel(self, labels: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
+        """Select by label, with xarray's conventions; otherwise as an index does.
+
+        A label removes its dimension, and a list of labels keeps its order. A slice has both its ends, and needs labels
+        that ascend; in a slice of times, "2026-03" is the whole month. A label of several coordinates selects them all.
+        Coordinates without labels are their own labels.
+
+        Parameters
+        ----------
+        labels, named : the labels by dimension, which has a name, or in `labels` a number.
+
+        Raises
+        ------
+        LabelError : no coordinate has a label. It is a KeyError, too.
+        IndexError : no dimension has this name.
+        ArrayError : a slice of labels that do not ascend, or damaged labels.
+
+        >>> import pyarrow
+        >>> from binsparse_levels import from_table
+        >>> table = pyarrow.table({"user": [7, 9], "item": ["pen", "ink"], "value": [1.5, 2.5]})
+        >>> tensor = from_table(table, ["user", "item"], "value", "CSR")
+        >>> float(tensor.sel(user=9, item="ink")), tensor.sel(item=["ink", "pen"]).labels("item").tolist()
+        (2.5, ['ink', 'pen'])
+        """
+        return naming.sel(self, {**(labels or {}), **named})
+
+    def permute(self, axes: Sequence[Dimension]) -> Tensor:
         """The same entries with the dimensions in another order. The arrays are shared.
 
         Parameters
         ----------
-        axes : dimension k of the result is dimension axes[k] of this tensor.
+        axes : dimension k of the result is dimension axes[k] of this tensor, by number or name.
 
         Raises
         ------
@@ -456,7 +480,7 @@ class Tensor:
         >>> pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").permute((2, 0, 1)).shape
         (5, 2, 3)
         """
-        order = checked_axes(axes, self.ndim)
+        order = checked_axes(naming.numbered(self, axes), self.ndim)
         labels = self._metadata.labels
         kept = None if labels is None else labels.permuted(order)
         return self._of(self._held.permuted(order), replace(self._metadata, labels=kept))
@@ -487,7 +511,7 @@ class Tensor:
         whole = self if own is self._held and metadata is self._metadata else self._of(own, metadata)
         return whole if format is None else whole.convert(format)
 
-    def slabs(self, dimension: int, *, max_bytes: int) -> Iterator[tuple[range, Tensor]]:
+    def slabs(self, dimension: Dimension, *, max_bytes: int) -> Iterator[tuple[range, Tensor]]:
         """Iterate over parts along a dimension: the coordinates of each part, and a tensor in memory.
 
         Along the outermost stored dimension of dense and sparse levels, each entry is read once. Along another, it is
@@ -496,7 +520,7 @@ class Tensor:
 
         Parameters
         ----------
-        dimension : counted from 0, or from -1 backwards.
+        dimension : counted from 0, or from -1 backwards; or a name.
         max_bytes : the most that the arrays of a part take.
 
         Raises
@@ -509,7 +533,7 @@ class Tensor:
         [(range(0, 2), (2, 2))]
         """
         whole = self.without_map().expand_structure()
-        yield from selecting.slabs(whole, checked_dimension(dimension, self.ndim), max_bytes)
+        yield from selecting.slabs(whole, naming.dimension_of(self, dimension), max_bytes)
 
     # What it does
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import naive
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from strategies import keys
 
@@ -113,6 +114,44 @@ def view(tensor, model, draw, folder):
     return got, replace(model, shape=shape, entries=entries, labels=labels_of(model, key), padding=padding)
 
 
+@way("Tensor.sel", drops="structure")
+def by_label(tensor, model, draw, folder):
+    """Labels, lists and slices of labels; each dimension is named, or counted where none has a name."""
+    asked, key, lacking = {}, [], None
+    for k, size in enumerate(model.shape):
+        name = k if model.dims is None else draw(st.sampled_from([k, model.dims[k]]))
+        labels = model.labels[model.dims[k]] if model.dims else None
+        labels = list(range(size)) if labels is None else labels
+        how = draw(st.sampled_from(["all", "label", "list", "slice", "lacking"]))
+        some = draw(st.lists(st.sampled_from(labels), max_size=3)) if labels else []
+        places = [labels.index(x) for x in some]
+        if how == "list":
+            asked[name], index = some, np.array(places, int)
+        elif how == "slice" and some:
+            asked[name], index = slice(some[0], some[-1]), slice(places[0], places[-1] + 1)
+        elif how == "label" and some:
+            asked[name], index = some[0], places[0]
+        else:
+            index = slice(None)
+            if how == "lacking":
+                lacking = asked[name] = "nobody"
+        key.append(index)
+    if lacking:
+        with pytest.raises(bl.LabelError, match="no label 'nobody'") as told:
+            tensor.sel(asked)
+        assert isinstance(told.value, KeyError)
+        return None
+    got, expected = tensor.sel(asked), model
+    for k in reversed(range(len(key))):  # an array for each dimension selects by itself
+        part = (slice(None),) * k + (key[k],)
+        shape, entries = naive.select(expected.shape, expected.entries, part)
+        expected = replace(expected, shape=shape, entries=entries, labels=labels_of(expected, part))
+    if not isinstance(got, Tensor):
+        assert naive.equal(got, expected.entries.get((), model.pad))
+        return None
+    return got, replace(expected, padding=got.format.padded)
+
+
 def labels_of(model, key):
     """The labels of a view; None for a list of coordinates by index arrays."""
     if model.labels is None:
@@ -166,7 +205,8 @@ def locate(tensor, model, draw, folder):
 @way("Tensor.permute", "Tensor.T")
 def permute(tensor, model, draw, folder):
     axes = draw(st.permutations(range(len(model.shape))))
-    result = tensor.T if axes == list(range(len(axes)))[::-1] else tensor.permute(axes)
+    named = axes if model.dims is None or draw(st.booleans()) else [model.dims[k] for k in axes]
+    result = tensor.T if axes == list(range(len(axes)))[::-1] else tensor.permute(named)
     labels = None if model.labels is None else {model.dims[k]: model.labels[model.dims[k]] for k in axes}
     structure = transposed(model.structure) if model.structure and axes == [1, 0] else model.structure
     shape = tuple(model.shape[k] for k in axes)

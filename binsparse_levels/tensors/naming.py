@@ -1,0 +1,201 @@
+"""Dimensions by name, and coordinates by label."""
+
+from __future__ import annotations
+
+import bisect
+import difflib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from ..errors import ArrayError, LabelError, OptionError, Problem
+from ..levels.positions import Array
+from ..limits import as_integer
+from .labels import Column
+from .selecting import view
+from .validation import checked_dimension
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+Dimension: TypeAlias = int | str  # a number, counted from 0 or from -1 backwards, or a name
+
+_AT_ONCE = 2**20  # labels that are compared at once
+_TAIL = 7  # characters at the end of a label that are compared at once; its length takes the eighth byte
+_LIKENED = 2**14  # labels that are compared by their spelling
+_SHOWN = 3  # labels in an error
+_NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
+_Side: TypeAlias = Literal["left", "right"]
+_BISECT = {"left": bisect.bisect_left, "right": bisect.bisect_right}
+
+
+def dimension_of(tensor: Tensor, asked: Any) -> int:
+    """The number of a dimension. Raises IndexError, TypeError."""
+    if not isinstance(asked, str):
+        return checked_dimension(asked, tensor.ndim)
+    names = tensor.dims or ()
+    if asked not in names:
+        known = f"they are {', '.join(names):.200}" if names else "none has one; count from 0"
+        raise IndexError(f"no dimension has the name {asked!r:.40}; {known}")
+    return names.index(asked)
+
+
+def numbered(tensor: Tensor, asked: Iterable[Any]) -> list[Any]:
+    """Names of dimensions as numbers; what is no name stays. Raises IndexError."""
+    return [dimension_of(tensor, x) if isinstance(x, str) else x for x in asked]
+
+
+def sel(tensor: Tensor, asked: Mapping[Any, Any]) -> Any:
+    """`Tensor.sel`."""
+    at = {dimension_of(tensor, key): (key, label) for key, label in asked.items()}
+    if len(at) < len(asked):
+        raise OptionError(Problem("sel", f"{list(asked)!r:.60} has a dimension twice; name each once"))
+    for k in sorted(at, reverse=True):  # from the last, as an integer removes its dimension
+        name, label = at[k]
+        index = _index(_column(tensor, k), tensor.shape[k], label, str(name))
+        whole = [slice(None)] * (tensor.ndim - 1)
+        alone = isinstance(index, int) and not whole
+        tensor = tensor[index] if alone else view(tensor, [*whole[:k], index, *whole[k:]])
+    return tensor
+
+
+def _column(tensor: Tensor, k: int) -> Column | None:
+    labels = tensor._metadata.labels
+    return None if labels is None else labels.columns.get(labels.dims[k])
+
+
+def _index(column: Column | None, size: int, label: Any, name: str) -> int | slice | Array:
+    """The coordinates of a label, of a list of labels, or of a slice with both its ends."""
+    if isinstance(label, slice):
+        return _range(_known(column, size), label, name)
+    several = isinstance(label, list | tuple | np.ndarray) and np.ndim(label) > 0
+    wanted = list(label) if several else [label]
+    places = _places(column, size, wanted)
+    for one, there in zip(wanted, places, strict=True):
+        if not len(there):
+            raise LabelError(Problem(name, f"no label {_told(one)}{_near(column, size, one)}"))
+    if several:
+        return np.concatenate([np.empty(0, np.int64), *places])
+    return int(places[0][0]) if len(places[0]) == 1 else places[0]
+
+
+def _places(column: Column | None, size: int, wanted: Sequence[Any]) -> list[Array]:
+    """The coordinates that have each label."""
+    if column is None:
+        return [np.array([x] if x in range(size) else [], np.int64) for x in map(as_integer, wanted)]
+    held = column.loaded()
+    if held.offsets is not None:
+        return _places_of_texts(held.items[:], held.offsets[:], wanted)
+    known = held.array()
+    ascending = bool((known[:-1] <= known[1:]).all())
+    order = np.arange(len(known)) if ascending else np.argsort(known, kind="stable")
+    keys = [_as_label(x, known.dtype) for x in wanted]
+    sides: tuple[_Side, _Side] = ("left", "right")
+    ends = [(0, 0) if x is None else [np.searchsorted(known, x, side, order) for side in sides] for x in keys]
+    return [order[a:b] for a, b in ends]
+
+
+def _places_of_texts(octets: Array, offsets: Array, wanted: Sequence[Any]) -> list[Array]:
+    """Texts are compared by their length and their end first, which leaves few of them."""
+    codes = [x.encode() if isinstance(x, str) else None for x in wanted]
+    numbers: dict[bytes, list[int]] = {code: [] for code in codes if code is not None}
+    ends = np.cumsum([0, *map(len, numbers)])
+    keys = np.unique(_keys(np.frombuffer(b"".join(numbers), np.uint8), ends))
+    for start in range(0, len(offsets) - 1, _AT_ONCE):
+        part = offsets[start : start + _AT_ONCE + 1]
+        for k in np.isin(_keys(octets, part), keys).nonzero()[0].tolist():
+            if (there := numbers.get(octets[part[k] : part[k + 1]].tobytes())) is not None:
+                there.append(start + k)
+    return [np.array([] if code is None else numbers[code], np.int64) for code in codes]
+
+
+def _keys(octets: Array, offsets: Array) -> Array:
+    """The length of each text and its last characters, in 64 bits."""
+    lengths = np.diff(offsets)
+    keys = lengths.astype(np.uint64) & np.uint64(0xFF)
+    for k in range(1, _TAIL + 1):
+        at = np.where(lengths >= k, offsets[1:] - k, 0)
+        last = np.where(lengths >= k, octets[at], 0) if len(octets) else np.zeros(len(at), np.uint8)
+        keys = keys << np.uint64(8) | last.astype(np.uint64)
+    return keys
+
+
+def _range(known: Array, asked: slice, name: str) -> slice:
+    """The coordinates from one label to another, both included; of a text for times, all of its period."""
+    if asked.step is not None:
+        raise OptionError(Problem(name, "a slice of labels has no step; slice the result"))
+    if not (known[:-1] <= known[1:]).all():
+        raise ArrayError(Problem(name, "its labels do not ascend, so that they have no slices; pass a list"))
+    bounds = [0, len(known)]
+    for k, label in enumerate((asked.start, asked.stop)):
+        if label is None:
+            continue
+        bound = _bound(label, known.dtype, upper=bool(k))
+        if bound is None:
+            raise LabelError(Problem(name, f"{_told(label)} is not of the type of its labels, {known.dtype}"))
+        key, side = bound  # numpy does not search among texts that are long
+        bounds[k] = _BISECT[side](range(len(known)), key, key=known.__getitem__)
+    return slice(bounds[0], max(bounds))
+
+
+def _bound(label: Any, dtype: np.dtype[Any], *, upper: bool) -> tuple[Any, _Side] | None:
+    """What labels are compared with at an end of a slice, and the side of its equals that is the end."""
+    side: _Side = "right" if upper else "left"
+    if dtype.kind in "iu" and isinstance(label, _NUMBERS) and label == label:
+        least, greatest = np.iinfo(dtype).min, np.iinfo(dtype).max
+        if label > greatest or label < least:
+            return (dtype.type(greatest), "right") if label > greatest else (dtype.type(least), "left")
+        return dtype.type(math.floor(label) if upper else math.ceil(label)), side
+    if dtype.kind == "M" and (time := _as_time(label)) is not None:
+        return ((time + 1).astype(dtype), "left") if upper and isinstance(label, str) else (time.astype(dtype), side)
+    key = _as_label(label, dtype)
+    return None if key is None else (key, side)
+
+
+def _as_time(label: Any) -> Any:
+    """A text, a date or a time as numpy's; None for anything else."""
+    try:
+        time = np.datetime64(label)
+    except (TypeError, ValueError):
+        return None
+    return time if time == time else None
+
+
+def _as_label(label: Any, dtype: np.dtype[Any]) -> Any:
+    """A label as an item of a type; None where no item equals it."""
+    if dtype.kind == "T":
+        return label if isinstance(label, str) else None
+    if dtype.kind == "M":
+        time = _as_time(label)
+        return None if time is None or time.astype(dtype) != time else time.astype(dtype)
+    if not isinstance(label, _NUMBERS) or label != label:
+        return None
+    if dtype.kind in "iu" and not np.iinfo(dtype).min <= label <= np.iinfo(dtype).max:
+        return None
+    item = dtype.type(label)
+    return item if item.item() == label else None
+
+
+def _known(column: Column | None, size: int) -> Array:
+    """The labels; coordinates without labels are their own."""
+    return np.arange(size) if column is None else column.array()
+
+
+def _near(column: Column | None, size: int, label: Any) -> str:
+    """The labels that are spelled like it, or the first and the last."""
+    known = _known(column, size)
+    if not len(known):
+        return "; there are none"
+    if isinstance(label, str) and known.dtype.kind == "T":  # a slip leaves one half of it as it is
+        folded, half = np.strings.lower(known), len(label) // 2
+        first, last = label[: len(label) - half].lower(), label[len(label) - half :].lower()
+        alike = known[np.strings.startswith(folded, first) | np.strings.endswith(folded, last or first)]
+        if near := difflib.get_close_matches(label, alike[:_LIKENED].tolist(), _SHOWN):
+            return f"; did you mean {' or '.join(map(_told, near))}?"
+    return f"; there are {len(known):,}, from {_told(known[0])} to {_told(known[-1])}"
+
+
+def _told(label: Any) -> str:
+    return f"{(label.item() if isinstance(label, np.generic) else label)!r:.60}"

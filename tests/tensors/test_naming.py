@@ -1,0 +1,121 @@
+"""Selection by label, for what the law of composition does not draw: types, duplicates, order, many labels."""
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import binsparse_levels as bl
+
+DAYS = [datetime.date(2026, 1, 5), datetime.date(2026, 2, 1), datetime.date(2026, 2, 28), datetime.date(2026, 3, 30)]
+TYPES = {
+    "text": (pa.string(), ["", "a", "aé", "b", "日本", "日本語", "𝄞" * 9, "x" * 300]),
+    "uint8": (pa.uint8(), [0, 1, 7, 255]),
+    "int64": (pa.int64(), [-(2**63), -1, 0, 2**53, 2**53 + 1]),
+    "float64": (pa.float64(), [-np.inf, -0.5, 1.5, 3.0]),
+    "bool": (pa.bool_(), [False, True]),
+    "date": (pa.date32(), DAYS),
+    "time": (pa.timestamp("ms"), [datetime.datetime(2026, 1, 1, h) for h in range(4)]),
+}
+OTHERS = ["nobody", None, -5, 256, 0.25, np.nan, 2**70, b"a", datetime.date(1999, 1, 1), (1, 2)]
+
+
+def labelled(labels, kind=None, size=None):
+    """A vector that counts its cells from 1, with these labels."""
+    size = len(labels) if size is None else size
+    given = pa.array(labels, kind)
+    table = pa.table({"x": given[:0], "value": pa.array([], pa.int64())})
+    named = bl.from_table(table, ["x"], "value", "CVEC", shape=(size,), labels={"x": given})
+    return bl.pack([range(size)], range(1, size + 1), (size,), "CVEC")._labelled(named._metadata.labels)
+
+
+@given(st.data(), st.sampled_from(sorted(TYPES)))
+def test_labels_of_every_type(data, name):
+    """The oracle is a loop over Python's values."""
+    kind, values = TYPES[name]
+    labels = data.draw(st.lists(st.sampled_from(values), unique=True, min_size=1))
+    tensor = labelled(labels, kind, len(labels) + data.draw(st.integers(0, 1)))
+    for label in labels:
+        assert tensor.sel(x=label) == labels.index(label) + 1
+    some = data.draw(st.lists(st.sampled_from(labels), max_size=4))
+    assert tensor.sel(x=some).to_dense().tolist() == [labels.index(x) + 1 for x in some]
+    for other in OTHERS:
+        if other not in labels:
+            with pytest.raises(KeyError, match="no label"):
+                tensor.sel(x=other)
+    labels = sorted(labels)
+    first, last = data.draw(st.sampled_from(values)), data.draw(st.sampled_from(values))
+    got = labelled(labels, kind).sel(x=slice(first, last))
+    assert got.to_dense().tolist() == [k + 1 for k, x in enumerate(labels) if first <= x <= last]
+    if got.shape[0] != len(labels):
+        assert got.labels("x").astype(object).tolist() == [x for x in labels if first <= x <= last]
+
+
+@pytest.mark.parametrize(
+    ("given", "cells"),
+    [
+        (slice("2026-02", "2026-03"), [2, 3, 4]), (slice(None, "2026-01"), [1]), (slice("2026-02-02", None), [3, 4]),
+        (slice("2026", "2026"), [1, 2, 3, 4]), (slice("2027", None), []), (slice(DAYS[1], DAYS[2]), [2, 3]),
+        (slice(np.datetime64("2026-02-01"), np.datetime64("2026-02-01")), [2]), (slice(DAYS[2], DAYS[1]), []),
+    ],
+)  # fmt: skip
+def test_a_text_in_a_slice_is_a_period(given, cells):
+    assert labelled(DAYS).sel(x=given).to_dense().tolist() == cells
+
+
+def test_slices_of_integers_reach_beyond_them():
+    tensor = labelled([0, 1, 7, 255], pa.uint8())
+    assert tensor.sel(x=slice(-5, 999)).shape == (4,)
+    assert tensor.sel(x=slice(999, None)).shape == tensor.sel(x=slice(None, -5)).shape == (0,)
+    assert tensor.sel(x=slice(0.5, 7.5)).to_dense().tolist() == [2, 3]
+
+
+def test_a_label_of_several_coordinates_selects_them_all(tmp_path):
+    """from_table refuses them, but files of others have them."""
+    anndata = pytest.importorskip("anndata")
+    cells = anndata.AnnData(np.eye(3), var={"gene": [1, 2, 3]})
+    cells.var.index = ["A", "B", "A"]
+    cells.write_h5ad(tmp_path / "a.h5ad")
+    for tensor in (bl.open(tmp_path / "a.h5ad"), bl.read(tmp_path / "a.h5ad")):
+        assert tensor.sel(var="A").to_dense().tolist() == [[1, 0], [0, 0], [0, 1]]
+        assert tensor.sel(var=["B", "A"], obs="0").to_dense().tolist() == [0, 1, 0]
+        assert tensor.sel({1: "B"}).shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"x": "pens"}, bl.LabelError, "x: no label 'pens'; did you mean 'pen'"),
+        ({"x": "IN"}, bl.LabelError, "did you mean 'ink'|from 'pen' to 'ink'"),
+        ({"x": 3}, bl.LabelError, "no label 3; there are 2, from 'pen' to 'ink'"),
+        ({"x": slice("a", "z")}, bl.ArrayError, "do not ascend, so that they have no slices; pass a list"),
+        ({"x": slice(None, None, 2)}, bl.OptionError, "no step"),
+        ({"y": 3}, IndexError, "no dimension has the name 'y'; they are x"),
+        ({0: "pen", "x": "ink"}, bl.OptionError, "has a dimension twice"),
+    ],
+)
+def test_what_is_not_selected(given, error, message):
+    with pytest.raises(error, match=message):
+        labelled(["pen", "ink"]).sel(given)
+
+
+def test_slices_of_other_types_are_refused():
+    with pytest.raises(bl.LabelError, match="'x' is not of the type of its labels, datetime64"):
+        labelled(DAYS).sel(x=slice("x", None))
+
+
+def test_dimensions_have_names_wherever_they_are_asked_for():
+    table = pa.table({"user": [0, 1], "item": ["pen", "ink"], "value": [1.5, 2.5]})
+    tensor = bl.from_table(table, ["user", "item"], "value", "CSR")
+    assert tensor.permute(["item", "user"]).dims == ("item", "user")
+    assert [len(part) for part, _ in tensor.slabs("item", max_bytes=1000)] == [2]
+    assert tensor.draw(["item"]) == tensor.draw([1])
+    assert bl.reduce(tensor, "item").tolist() == [1.5, 2.5]
+    assert bl.advise(tensor, slices_by="item").slices_by == 1
+    assert tensor.labels(1).tolist() == ["pen", "ink"]
+    for call in (tensor.permute, tensor.draw, lambda names: list(tensor.slabs(names[0], max_bytes=1000))):
+        with pytest.raises(IndexError, match="no dimension has the name 'users'; they are user, item"):
+            call(["users", "item"])
