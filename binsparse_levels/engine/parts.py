@@ -14,7 +14,7 @@ from ..errors import ArrayError, Problem, raise_if
 from ..levels import Place
 from ..levels.base import Array, Listed
 from ..levels.positions import Positions, Window, as_array, items_at
-from .tree import Tree, at_name, children_by_lengths, unreached_problems
+from .tree import Tree, at_name, known_children, unreached_problems
 
 _Step: TypeAlias = tuple[Place, dict[str, Array], int]  # a level, its arrays, its number of positions
 
@@ -82,7 +82,7 @@ def check_in_parts(tree: Tree, size: int, dimensions: Sequence[int]) -> Iterator
                 problems = _unreached_in_parts(tree, above, (place, arrays, n), size)
             yield from (at_name(problem, place, dimensions) for problem in problems)
             sound = sound and not problems
-            if not sound and children_by_lengths(place, arrays, n)[0] is None:  # the sizes below mean nothing
+            if not sound and known_children(place, arrays, n) is None:  # the sizes below mean nothing
                 return
             above.append((place, arrays, n))
     except ArrayError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -124,9 +124,11 @@ class Tree:
         called = dimensions if dimensions is not None else range(len(self.dims))
         has_gaps = any(level.gaps for level in self.levels[:-1])
         reached: Positions = range(1)
-        count, sound = 1, True
+        n, sound = 1, True
         try:
-            for place, arrays, n in walk(self.places, self.arrays):
+            for place in self.places:
+                arrays = {role: self.arrays[spec.name] for role, spec in place.arrays.items()}
+                known = known_children(place, arrays, n)
                 problems = list(place.level.check(arrays, place.dims, n, order=order))
                 if has_gaps and sound and not problems:
                     if not place.level.padded and len(reached) < n:
@@ -136,11 +138,10 @@ class Tree:
                 found = [at_name(problem, place, called) for problem in problems]
                 yield from found
                 sound = sound and not found
-                known, _ = children_by_lengths(place, arrays, n)
                 if not sound and known is None:  # the sizes below this level mean nothing
                     return
-                count = _size(place, arrays, n) if known is None else known
-            yield from value_problems(count, len(self.values))
+                n = _size(place, arrays, n) if known is None else known
+            yield from value_problems(n, len(self.values))
         except ArrayError as error:
             yield from error.problems
 
@@ -150,28 +151,39 @@ def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple
     n = 1
     for place in places:
         here = {role: arrays[spec.name] for role, spec in place.arrays.items()}
-        # The lengths alone may not have told the number of positions; it is compared before anything is indexed.
-        children, problems = children_by_lengths(place, here, n)
-        if problems:
-            raise ArrayError([at_name(problem, place) for problem in problems])
+        children = known_children(place, here, n)
         yield place, here, n
         n = _size(place, here, n) if children is None else children
 
 
-def children_by_lengths(place: Place, arrays: Mapping[str, Array], n: int) -> Counted:
-    """`Level.lengths` of these arrays by role."""
-    return place.level.lengths({role: x.shape[0] for role, x in arrays.items()}, place.dims, n)
+def known_children(place: Place, arrays: Mapping[str, Stored], n: int) -> int | None:
+    """The number of child positions, as far as the lengths of the arrays tell it. Raises ArrayError for wrong lengths.
+
+    Those of metadata alone may not have told n, so they are compared again before anything is indexed.
+    """
+    children, problems = _told(place.level, place.dims, n, *[(role, x.shape[0]) for role, x in arrays.items()])
+    if problems:
+        raise ArrayError([at_name(problem, place) for problem in problems])
+    return children
+
+
+@lru_cache(256)  # reading, checking and each walk ask
+def _told(level: Level, dims: Sequence[int], n: int | None, *lengths: tuple[str, int]) -> Counted:
+    """`Level.lengths` of arrays of these lengths by role."""
+    return level.lengths(dict(lengths), dims, n)
 
 
 def count_positions(
     levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Array], values: int | None
 ) -> int:
     """The number of positions of the last level. Raises ArrayError for what does not fit; see `length_problems`."""
-    raise_if(ArrayError, length_problems(levels, dims, arrays, values))
-    n = 1
-    for place, here, above in walk(places(levels, dims), arrays):
-        n = _size(place, here, above)
-    raise_if(ArrayError, value_problems(n, n if values is None else values))
+    problems, n = _compared(levels, dims, arrays, values)
+    raise_if(ArrayError, problems)
+    if n is None:  # only the arrays tell
+        n = 1
+        for place, here, above in walk(places(levels, dims), arrays):
+            n = _size(place, here, above)
+        raise_if(ArrayError, value_problems(n, n if values is None else values))
     return n
 
 
@@ -184,41 +196,46 @@ def _size(place: Place, arrays: dict[str, Array], n: int) -> int:
     return children
 
 
-def value_problems(n: int, values: int) -> Iterator[Problem]:
+def value_problems(n: int, values: int) -> list[Problem]:
     """A problem where the number of values is not n, the number of positions of the last level."""
-    if n != values:
-        yield Problem("values", f"expected a length of {n}, one for each position of the last level, got {values}")
+    what = f"expected a length of {n}, one for each position of the last level, got {values}"
+    return [Problem("values", what)] if n != values else []
 
 
 def length_problems(
     levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Stored], values: int | None
-) -> Iterator[Problem]:
+) -> list[Problem]:
     """Problems that metadata alone shows: arrays that are missing, not one-dimensional, of a wrong type or length.
 
     values: the number of values, or None where it is unknown.
     """
+    return _compared(levels, dims, arrays, values)[0]
+
+
+def _compared(
+    levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Stored], values: int | None
+) -> tuple[list[Problem], int | None]:
+    """`length_problems`, and the number of positions of the last level as far as metadata tells it."""
     n: int | None = 1
     for place in places(levels, dims):
-        lengths = {}
+        problems, lengths = [], []
         for role, (name, holds, _) in place.arrays.items():
             if name not in arrays:
-                yield Problem(name, "missing")
+                problems.append(Problem(name, "missing"))
                 continue
             array = arrays[name]
             if len(array.shape) != 1:
-                yield Problem(name, f"expected one dimension, got shape {array.shape}")
+                problems.append(Problem(name, f"expected one dimension, got shape {array.shape}"))
             elif wanted := wrong_type(holds, array.dtype):
-                yield Problem(name, f"expected {wanted}, got {array.dtype}")
+                problems.append(Problem(name, f"expected {wanted}, got {array.dtype}"))
             else:
-                lengths[role] = array.shape[0]
-        if len(lengths) < len(place.arrays):
-            return
-        n, problems = place.level.lengths(lengths, place.dims, n)
-        yield from (at_name(problem, place) for problem in problems)
+                lengths.append((role, array.shape[0]))
+        if not problems:
+            n, wrong = _told(place.level, place.dims, n, *lengths)
+            problems = [at_name(problem, place) for problem in wrong]
         if problems:
-            return
-    if n is not None and values is not None:
-        yield from value_problems(n, values)
+            return problems, None
+    return value_problems(n, values) if n is not None and values is not None else [], n
 
 
 def unreached_problems(place: Place, arrays: Mapping[str, Array], rest: Array, at: Positions) -> list[Problem]:
