@@ -58,8 +58,7 @@ def other_system(tensor, model, draw, folder):
     suffix = (*SYSTEMS[kind].suffixes, f".{kind}")[0]
     path = f"{folder}/system{suffix}"
     bl.write(path, tensor, kind=kind, overwrite=True)
-    options = {"shape": model.shape} if kind == "frostt" else {}
-    got = draw_reader(draw)(path, **options)
+    got = bl.read(path, shape=model.shape) if kind == "frostt" else draw_reader(draw)(path)
     result = got.astype(model.dtype) if got.dtype != model.dtype else got.load()
     fill = None if result.fill_value is None else model.pad
     iso = result.with_attributes(None)

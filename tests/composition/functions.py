@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 
 import naive
 import numba
@@ -207,6 +208,8 @@ def dense(tensor, model, draw, folder):
 
 @way("to_torch", "from_torch", drops=FOREIGN)
 def torch(tensor, model, draw, folder):
+    if find_spec("torch") is None:
+        return None
     return bl.from_torch(bl.to_torch(tensor)).without_map(), zero_filled(model)
 
 

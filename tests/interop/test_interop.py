@@ -173,7 +173,7 @@ def test_structures_are_expanded_and_taken_apart(tensor):
     again = whole.with_structure(tensor.structure)
     assert again.structure == tensor.structure
     assert same_dense(again.to_dense(), tensor.to_dense())
-    if not tensor._padded:
+    if not tensor.format.padded:
         assert again.number_of_stored_values == tensor.number_of_stored_values
 
 

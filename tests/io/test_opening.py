@@ -341,6 +341,7 @@ def test_a_block_closes_files_of_other_systems(tmp_path):
         opened.load()
 
 
+@pytest.mark.filterwarnings("ignore:The '.*' option is deprecated")  # of anndata 0.13 with pandas 3
 def test_a_file_with_names_is_let_go(tmp_path):
     anndata = pytest.importorskip("anndata")
     scipy_sparse = pytest.importorskip("scipy.sparse")
