@@ -24,7 +24,7 @@ from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..io import reading
 from ..io.kinds import Place, in_memory, name_of
 from ..io.reading import check_lazy
-from ..io.writing import Overwrite, Progress, check_target, write, write_pieces
+from ..io.writing import Progress, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, Limits
 from ..system import resident
 from ..tensors.encoding import Metadata, encode_pieces
