@@ -24,7 +24,7 @@ from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..io import reading
 from ..io.kinds import Place, in_memory, name_of
 from ..io.reading import check_lazy
-from ..io.writing import Progress, check_target, write, write_pieces
+from ..io.writing import Progress, check_absent, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, Limits
 from ..system import resident
 from ..tensors.encoding import Metadata, encode_pieces
@@ -64,7 +64,7 @@ def convert(
     client : a Dask client, or an executor of `concurrent.futures`, which sorts and packs in other processes. Each
         process uses so much memory. To write in other processes too, see `build`.
     progress : called with the name of a stage, the number of finished steps, and their total.
-    overwrite, limits, options : as for `write`.
+    overwrite, limits, options : as for `write`. What exceeds the memory takes neither `narrow` nor `bitpacked`.
 
     Raises the errors of `read`, `Tensor.convert` and `write`; LimitError for too little memory, also where the
     entries exceed it and the levels of the target are joined through their entries.
@@ -76,6 +76,7 @@ def convert(
     >>> str(bl.read(target).format)
     'CSC'
     """
+    check_absent(target, overwrite, options.get("kind"))
     opened = reading.open(source, limits=limits)
     format, map = (None, map) if format is None else with_map(format, map)
     if map is not None:
@@ -97,7 +98,7 @@ def convert(
     if rows is None or not tree.lazy or in_memory(source) or _entries(tree, rows) <= rows:
         write(target, opened.convert(parsed, limits=limits), overwrite=overwrite, limits=limits, **options)
         return
-    check_target(target, overwrite=overwrite, kind=options.get("kind"))
+    check_target(target, overwrite=overwrite, **options)
     check_lazy(tree, name_of(source), tensor.format.order)
     kept = ordered_dims([order.index(k) for k in parsed.order]) == len(order)
     entries = Tensors([source], rows, limits=asdict(limits))
@@ -140,7 +141,7 @@ def write_from(
     ----------
     chunks : an iterable, which is read once, of pairs of coordinates and values as `pack` takes them. With `dims` and
         `values`, a table or an iterable of tables with Arrow's C stream, as those of pandas, polars, pyarrow, duckdb.
-    path, overwrite, limits, options : as for `write`.
+    path, overwrite, limits, options : as for `write`, without `narrow` and `bitpacked`.
     shape, format, fill_value, attributes, map : as for `pack`. What exceeds the memory needs levels that are
         joined array by array, such as those of CSF. A dimension with labels may be larger than their number, which is
         known at the end.
@@ -173,7 +174,7 @@ def write_from(
         limits=limits,
         memory=memory,
     )
-    check_target(path, overwrite=overwrite, kind=options.get("kind"))
+    check_target(path, overwrite=overwrite, **options)
     rows = _rows(len(wanted.shape), dims, values, labels)
     stream = _chunks(chunks, len(wanted.shape), rows)
     first = next(stream, None)

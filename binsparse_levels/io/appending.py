@@ -52,9 +52,9 @@ def concatenate(
     sources, target: as the path of `read` and `write`.
     progress: called with "writing", the number of items written, and the total.
     overwrite, limits: as for `write`.
-    options: as for `write`. By default, the target has checksums if one of the sources has them, and it
-        packs the same arrays into bits as the first source. It has the first source's compression, chunks and shards if
-        both are the same kind of file.
+    options: as for `write`, without `narrow` and `bitpacked`. By default, the target has checksums if one of the
+        sources has them, and it packs the same arrays into bits as the first source. It has the first source's
+        compression, chunks and shards if both are the same kind of file.
 
     Raises FormatError or ArrayError for tensors that do not fit together, and the errors of `read` and `write`.
 

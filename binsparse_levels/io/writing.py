@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields
 from typing import Any, TypeAlias
 
 from ..arrays import Array, Pieces, one_piece
@@ -119,7 +120,7 @@ def write_arrays(
     >>> bl.read(store).values.tolist()
     [1.0, 1.0]
     """
-    target = _target(path, kind)
+    target = _of_pieces(target_at(path, kind))
     storage.check_names(arrays)
     pieces = {name: x if isinstance(x, Pieces) else one_piece(x) for name, x in arrays.items()}
     if progress is not None:
@@ -154,7 +155,7 @@ def write_pieces(
     """`write_arrays` for the header of a tensor. options: the fields of Storage."""
     hold_header(header, limits)
     given: dict[str, Any] = {"progress": progress, "overwrite": overwrite, "kind": kind, "limits": limits}
-    write_arrays(path, header, pieces, storage=Storage(**options), **given)
+    write_arrays(path, header, pieces, storage=_storage(path, options), **given)
 
 
 def _reporting(pieces: Mapping[str, Pieces], progress: Progress) -> dict[str, Pieces]:
@@ -170,16 +171,29 @@ def _reporting(pieces: Mapping[str, Pieces], progress: Progress) -> dict[str, Pi
     return {name: x.mapped(report, 1, x.dtype) for name, x in pieces.items()}
 
 
-def check_target(path: Place, *, overwrite: Overwrite, kind: str | None = None) -> Location:
-    """The location of arrays to write. Raises the errors of `write` that are known before there are any."""
-    target = _target(path, kind)
+def _storage(path: Place, options: Mapping[str, Any]) -> Storage:
+    """How pieces are stored. Raises OptionError for an option that they do not take, such as `narrow`."""
+    known = {field.name for field in fields(Storage)}
+    for name in options.keys() - known:
+        raise OptionError(Problem(str(path), f"{name} does not apply to what is written in pieces; leave it out"))
+    return Storage(**options)
+
+
+def check_absent(path: Place, overwrite: Overwrite, kind: str | None = None) -> Location:
+    """The location of a tensor to write. Raises PathExistsError for a file or folder that is there, OptionError."""
+    target = target_at(path, kind)
     if isinstance(target.path, str) and not is_url(target.path) and target.group is None:
         refuse_existing(target.path, overwrite, target.kind.part("others"))
     return target
 
 
-def _target(path: Place, kind: str | None) -> Location:
-    target = target_at(path, kind)
+def check_target(path: Place, *, overwrite: Overwrite, kind: str | None = None, **options: Any) -> None:
+    """Raise the errors of `write_pieces` that are known before there are any."""
+    _storage(path, options)
+    _of_pieces(check_absent(path, overwrite, kind))
+
+
+def _of_pieces(target: Location) -> Location:
     if target.kind.tensors:
         raise OptionError(Problem(str(target.path), "this kind of file is not written in pieces; choose another kind"))
     return target

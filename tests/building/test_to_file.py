@@ -5,6 +5,7 @@ import contextlib
 import gc
 import os
 
+import h5py
 import kinds  # noqa: F401 (registers a kind)
 import numpy as np
 import pytest
@@ -22,12 +23,14 @@ from binsparse_levels import (
     LimitError,
     OptionError,
     Tensor,
+    concatenate,
     convert,
     pack,
     pack_dense,
     read,
     testing,
     write,
+    write_from,
 )
 from binsparse_levels.building import store, to_file
 from binsparse_levels.cli import main
@@ -227,6 +230,28 @@ def test_a_target_that_cannot_be_is_told_before_anything_is_done(tmp_path, monke
     with pytest.raises(BinsparseError):
         convert(tmp_path / "a.h5", tmp_path / target, memory=1)
     assert sorted(os.listdir(tmp_path)) == ["a.h5", "there.h5"]
+
+
+@pytest.mark.parametrize("options", [{}, {"memory": 2**40}, {"map": "0/2, 0%2, 1"}], ids=str)
+def test_a_target_is_looked_at_before_the_source_is_read(tmp_path, options):
+    for name in ("a.h5", "there.h5"):
+        write(tmp_path / name, pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        file["indices_1"][0] = 99  # which whoever reads it notices
+    with pytest.raises(FileExistsError):
+        convert(tmp_path / "a.h5", tmp_path / "there.h5", **options)
+
+
+@pytest.mark.parametrize("option", ["narrow", "bitpacked", "unknown"])
+def test_what_pieces_do_not_take_is_refused_before_anything_is_done(tmp_path, monkeypatch, option):
+    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
+    write(tmp_path / "a.h5", pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
+    with pytest.raises(OptionError, match=f"{option} does not apply"):
+        convert(tmp_path / "a.h5", tmp_path / "b.h5", memory=1, **{option: True})
+    with pytest.raises(OptionError, match=f"{option} does not apply"):
+        write_from((pytest.fail("read in vain") for _ in range(1)), tmp_path / "b.h5", 3, "CVEC", **{option: True})
+    with pytest.raises(OptionError, match=f"{option} does not apply"):
+        concatenate([tmp_path / "a.h5"] * 2, tmp_path / "b.h5", **{option: True})
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file on which nothing can be written")

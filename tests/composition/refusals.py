@@ -142,6 +142,10 @@ REFUSALS = (
         "a tensor that the system cannot represent (rank, type, fill value, structure)", "a container of this package",
     ),
     Refusal(
+        "streamed", "`write_from`, `convert(memory=)`, `concatenate`", bl.OptionError, "written in pieces",
+        "`narrow` and `bitpacked`, which need whole arrays", "`write` afterwards",
+    ),
+    Refusal(
         "several", "`write_all`", bl.OptionError, "is no kind of file that holds several by name",
         "a container without names", "`write` to PATH:GROUP",
     ),
