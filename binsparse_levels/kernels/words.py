@@ -22,19 +22,54 @@ def trailing_zeros(word):
 def lower_bits(lows, q, low, skipped=0):
     """The lower bits of number q, where the first number begins behind `skipped` bits."""
     at = u8(q) * u8(low) + u8(skipped)
-    word, shift = at >> u8(6), at & u8(63)
-    more = u8(lows[word + ((shift + u8(low) + u8(63)) >> u8(7))])  # the next word where the bits cross its begin
-    return ((u8(lows[word]) >> shift) | ((more << u8(1)) << (u8(63) - shift))) & ((u8(1) << u8(low)) - u8(1))
+    return (jit.word_at(lows, at >> u8(3)) >> (at & u8(7))) & ((u8(1) << u8(low)) - u8(1))
 
 
 @inlined
 def lower_width(n, size, count):
-    """How many lower bits each of `count` numbers below n * size has: the last power of two up to their quotient."""
+    """How many lower bits each of `count` numbers below n * size has: the last power of two up to their quotient.
+
+    57 at most, so that they lie in the eight bytes from that of the first one on.
+    """
     if not u8(count):
         return u8(0)
     bound = u8(n) * u8(size)
     width = u8(jit.bit_length(bound)) - u8(jit.bit_length(u8(count)))
-    return width - u8(1) if (u8(count) << width) > bound else width
+    return min(width - u8(1) if (u8(count) << width) > bound else width, u8(57))
+
+
+@inlined
+def behind_zeros(highs, bit, zeros):
+    """The place behind so many bits of 0, which are counted from `bit` on. Precondition: there are as many."""
+    if not zeros:
+        return bit
+    at = bit >> u8(6)
+    word = (~u8(highs[at]) >> (bit & u8(63))) << (bit & u8(63))
+    count = u8(jit.bit_count(word))
+    while count < zeros:
+        zeros -= count
+        at += u8(1)
+        while zeros > u8(512):  # eight words, which are counted in a vector, have no more
+            for k in range(u8(8)):
+                zeros -= u8(jit.bit_count(~u8(highs[at + k])))
+            at += u8(8)
+        word = ~u8(highs[at])
+        count = u8(jit.bit_count(word))
+    for _ in range(zeros - u8(1)):
+        word &= word - u8(1)
+    return (at << u8(6)) + u8(trailing_zeros(word)) + u8(1)
+
+
+@inlined
+def ones_from(highs, bit, most):
+    """How many bits of 1 follow each other from `bit` on, `most` at most. Precondition: a bit of 0 follows them."""
+    count = u8(0)
+    while count < most:
+        word = ~u8(highs[(bit + count) >> u8(6)]) >> ((bit + count) & u8(63))
+        if word:
+            return min(count + u8(trailing_zeros(word)), most)
+        count += u8(64) - ((bit + count) & u8(63))
+    return most
 
 
 @kernel
@@ -103,23 +138,26 @@ def list_fibers(pointers, highs, lows, low, size, at, out):
 
 @kernel
 def find_number(pointers, highs, lows, low, size, p, x):
-    """The place in the sequence of the number of a coordinate x in fiber p, or -1. Precondition: sound arrays."""
-    base, q, end = u8(p) * u8(size), u8(pointers[p]), u8(pointers[p + 1])
-    if q == end:
+    """The place in the sequence of the number of a coordinate x in fiber p, or -1. Precondition: sound arrays.
+
+    Numbers with the same upper bits lie between two bits of 0, which are counted word by word.
+    """
+    base, first, end = u8(p) * u8(size), u8(pointers[p]), u8(pointers[p + 1])
+    if first == end:
         return i8(-1)
-    bit = (base >> u8(low)) + q
-    place = bit >> u8(6)
-    word = (u8(highs[place]) >> (bit & u8(63))) << (bit & u8(63))
-    while q < end:
-        while word == u8(0):
-            place += u8(1)
-            word = u8(highs[place])
-        high = (place << u8(6)) + u8(trailing_zeros(word)) - q
-        word &= word - u8(1)
-        number = ((high << u8(low)) | lower_bits(lows, q, low)) - base
-        if number >= u8(x):
-            return i8(q) if number == u8(x) else i8(-1)
-        q += u8(1)
+    begin, upper = base >> u8(low), (base + u8(x)) >> u8(low)
+    bit = behind_zeros(highs, begin + first, upper - begin)
+    lower, q = (base + u8(x)) & ((u8(1) << u8(low)) - u8(1)), bit - upper
+    behind = q + ones_from(highs, bit, end - q)
+    while q < behind:
+        middle = (q + behind) >> u8(1)
+        found = lower_bits(lows, middle, low)
+        if found == lower:
+            return i8(middle)
+        if found < lower:
+            q = middle + u8(1)
+        else:
+            behind = middle
     return i8(-1)
 
 

@@ -2,7 +2,7 @@
 
     . 5 . 7     dense   rows 0, 1, 2
     . . . .     `- elias_fano   pointers_to_1 [0, 2, 2, 5]
-    1 2 3 .        |            elias_fano_low_1 [11]
+    1 2 3 .        |            elias_fano_low_1 [11, 0]
                    |            elias_fano_high_1 [709]
                    `- element   values [5, 7, 1, 2, 3]
 
@@ -12,6 +12,7 @@ Column i of row p is the number 4 * p + i: 1, 3, 8, 9, 10. Their lowest bits, 1,
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,12 +21,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import kernels
-from ..errors import ArrayError, LimitError, Problem
+from ..errors import ArrayError, LimitError, Problem, raise_if
 from ..limits import INT64_MAX
 from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, wrong_lengths
 from .positions import Array, Positions, Window, as_array, below_fibers, in_ranges, inside, is_everything, items_at
 from .registry import register
-from .sparse import fibers_of, pointer_problems, pointers_to, refuse_outside
+from .sparse import fibers_of, pointers_in_parts, pointers_to, refuse_outside
 
 
 @register
@@ -34,8 +35,8 @@ class EliasFano(Level):
     """Child q of fiber p with coordinate i is the number p · size + i. It has `low` lower bits, which lie from bit
     q · low of `low` on; of `high`, bit (number >> low) + q is set. Words have 64 bits, the lowest first.
 
-    low is floor(log2(n · size / children)), or 0. Some two bits a child more than the information limit, and a pointer
-    for each fiber; read, sliced and multiplied in place.
+    low is floor(log2(n · size / children)), from 0 to 57; a word of 0 follows the lower bits. Some two bits a child
+    more than the information limit, and a pointer for each fiber; read, sliced and multiplied in place.
 
     >>> pack_dense(np.eye(2), "dense, elias_fano").arrays["elias_fano_high_1"].tolist()
     [5]
@@ -105,15 +106,13 @@ class EliasFano(Level):
             "        word = high[at]\n"
             "    upper = (at << 6) + trailing_zeros(word) - q\n"
             "    word = word & (word - 1)\n"
-            "    k = (q * width) >> 6\n"
-            "    shift = (q * width) & 63\n"
-            "    lower = (low[k] >> shift) | ((low[k + ((shift + width + 63) >> 7)] << 1) << (63 - shift))\n"
-            "    i0 = ((upper << width) | (lower & ((1 << width) - 1))) - base\n"
+            "    i0 = ((upper << width) | lower_bits(low, q, width)) - base\n"
             "    yield\n"
         )
 
     def helpers(self) -> Mapping[str, Callable[..., Any]]:
-        return {"trailing_zeros": kernels.words.trailing_zeros, "lower_width": kernels.words.lower_width}
+        words = kernels.words
+        return {x.__name__: x for x in (words.trailing_zeros, words.lower_width, words.lower_bits)}
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
         return below_fibers(arrays["ptr"], below)
@@ -133,9 +132,8 @@ class EliasFano(Level):
         """
         n, total = len(arrays["ptr"]) - 1, int(arrays["ptr"][-1:][0])
         refuse_outside(first, behind, total)
-        low, lows, highs = _shape(n, size, total) if 0 <= total <= n * size <= INT64_MAX else (0, -1, -1)
-        if (lows, highs) != (len(arrays["low"]), len(arrays["high"])):
-            raise ArrayError(Problem("high", f"has no length of a sequence of {total} numbers"))
+        raise_if(ArrayError, _wrong_shape(arrays, n, size, total))
+        low, _, _ = _shape(n, size, total)
         x = np.empty(int((behind - first).sum()), np.int64)
         cuts, done = [0, *(np.flatnonzero(np.diff(at) != 1) + 1).tolist(), len(at)] if len(at) else [], 0
         for start, stop in itertools.pairwise(cuts):  # runs of neighbouring fibers
@@ -143,16 +141,11 @@ class EliasFano(Level):
             if (first[start + 1 : stop] != behind[start : stop - 1]).any():
                 raise ArrayError(Problem("ptr", f"does not ascend in fibers {at[start]} … {at[stop - 1]}"))
             here, done = x[done : done + end - q], done + end - q
-            begin, last = (int(at[start]) * size >> low) + q, ((int(at[stop - 1]) + 1) * size - 1 >> low) + end
-            high = np.asarray(arrays["high"][begin >> 6 : (last >> 6) + 1])
-            lower = np.asarray(arrays["low"][q * low >> 6 : (end * low >> 6) + 1])
-            bits = kernels.readable(high), begin & ~63, begin & 63, kernels.readable(lower), q * low & 63
-            if kernels.words.get_numbers(*bits, low, q, here) < len(here):
+            bits = range((int(at[start]) * size >> low) + q, ((int(at[stop - 1]) + 1) * size - 1 >> low) + end + 1)
+            if _numbers(arrays, low, q, bits, len(bits) or 1, here) < len(here):
                 raise ArrayError(Problem("high", f"has too few bits in fibers {at[start]} … {at[stop - 1]}"))
-        owners = np.repeat(np.arange(len(at)), behind - first)
-        x -= at.astype(np.int64)[owners] * size
-        if len(x) and not (0 <= x.min() <= x.max() < size and ((x[1:] > x[:-1]) | (owners[1:] > owners[:-1])).all()):
-            raise ArrayError(Problem("high", "numbers do not ascend in their fibers"))
+        if not _are_sound(x, at, behind - first, size):
+            raise ArrayError(_UNSOUND)
         return x
 
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
@@ -162,22 +155,36 @@ class EliasFano(Level):
         return Owners(fibers, counts, [x[children.start - int(bounds[0]) : children.stop - int(bounds[0])]])
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
-        pointers, (size,) = arrays["ptr"].astype(np.int64), dims
-        problems = list(pointer_problems(pointers, int(pointers[-1])))
+        return self.check_in_parts(arrays, dims, n, _AT_ONCE)
+
+    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
+        count = self.size(arrays, dims, n)
+        problems = [*pointers_in_parts(arrays["ptr"], count, n, size)]
+        problems = problems or _wrong_shape(arrays, n, dims[0], count)
         yield from problems
         if problems:
             return
-        try:
-            self._read(arrays, size, np.arange(n), pointers[:-1], pointers[1:])
-        except ArrayError as error:
-            yield from error.problems
-            return
-        count = int(pointers[-1])
-        low, _, _ = _shape(n, size, count)
-        if int(np.bitwise_count(arrays["high"]).sum(dtype=np.int64)) != count:
-            yield Problem(f"high[{len(arrays['high']) - 1}]", f"more bits are set than the {count} of the sequence")
-        elif int(arrays["low"][-1]) >> count * low % 64:
-            yield Problem(f"low[{len(arrays['low']) - 1}]", "bits behind the last number are set")
+        low, _, highs = _shape(n, dims[0], count)
+        bit, last = 0, -1
+        for first in range(0, max(n, 1), size):
+            bounds = arrays["ptr"][first : min(first + size, n) + 1].astype(np.int64)
+            fibers = np.arange(first, first + len(bounds) - 1)
+            for q in range(int(bounds[0]), int(bounds[-1]), size):
+                stop = min(q + size, int(bounds[-1]))
+                x = np.empty(stop - q, np.int64)
+                if _numbers(arrays, low, q, range(bit, 64 * highs), size, x) < len(x):
+                    yield Problem("high", f"fewer bits are set than the {count} of the sequence")
+                    return
+                ascends, last = x[0] > last, int(x[-1])
+                bit = (last >> low) + stop
+                if not ascends or not _are_sound(x, fibers, np.diff(np.clip(bounds, q, stop)), dims[0]):
+                    yield _UNSOUND
+                    return
+        for role, end in (("high", bit), ("low", count * low)):
+            words, at = arrays[role], end >> 6
+            pieces = (words[k : k + size] for k in range(at + 1, len(words), size))
+            if any(map(np.any, itertools.chain([words[at : at + 1] >> np.uint64(end & 63)], pieces))):
+                yield Problem(f"{role}[{len(words) - 1}]", f"bits behind those of the last of {count} numbers are set")
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         found = np.empty(len(positions), np.int64)
@@ -186,15 +193,51 @@ class EliasFano(Level):
         return found
 
     def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
-        find, given = kernels.words.find_number, self._words(arrays, dims)
-        return lambda position, x: int(find(*given, position, x))
+        return functools.partial(kernels.words.find_number, *self._words(arrays, dims))
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return (n + 1) * itemsize + 8 * sum(_shape(n, dims[0], children)[1:])
 
 
+_AT_ONCE = 2**17  # numbers that are checked at once: their arrays stay in a cache
+_UNSOUND = Problem("high", "numbers do not ascend in their fibers")
+
+
 def _shape(n: int, size: int, count: int) -> tuple[int, int, int]:
     """The number of lower bits of each of `count` numbers below n · size; the words of all lower and all upper bits."""
-    low = max((n * size // count).bit_length() - 1, 0) if count else 0
+    low = min(max((n * size // count).bit_length() - 1, 0), 57) if count else 0
     upper = count + (max(n * size - 1, 0) >> low) + 1 if count else 1
-    return low, count * low // 64 + 1, -(-upper // 64)
+    return low, count * low // 64 + 2, -(-upper // 64)
+
+
+def _wrong_shape(arrays: Arrays, n: int, size: int, count: int) -> list[Problem]:
+    """The problem of words that are no sequence of so many numbers below n · size."""
+    if 0 <= count <= n * size <= INT64_MAX:
+        _, lows, highs = _shape(n, size, count)
+        return wrong_lengths({role: len(arrays[role]) for role in ("low", "high")}, {"low": lows, "high": highs})
+    return [Problem("ptr", f"{count} numbers below {n} · {size} are no sequence")]
+
+
+def _numbers(arrays: Arrays, low: int, q: int, bits: range, at_once: int, out: Array) -> int:
+    """Fill `out` with the numbers q, q + 1 … whose bits lie in this range. Returns how many there are.
+
+    at_once: how many words of a file to read.
+    """
+    skipped, done = q * low & 63, 0
+    lower = kernels.readable(np.asarray(arrays["low"][q * low >> 6 : ((q + len(out)) * low >> 6) + 2]))
+    behind = -(-bits.stop // 64)
+    for at in range(bits.start >> 6, behind, at_once):
+        high, before = np.asarray(arrays["high"][at : min(at + at_once, behind)]), 64 * at
+        here = before, max(bits.start - before, 0), lower, skipped + done * low, low, q + done
+        done += kernels.words.get_numbers(kernels.readable(high), *here, out[done:])
+        if done == len(out):
+            break
+    return done
+
+
+def _are_sound(x: Array, fibers: Array, counts: Array, size: int) -> bool:
+    """Whether so many of these numbers are coordinates in each fiber, and ascend. They become coordinates."""
+    owners = np.repeat(np.arange(len(fibers)), counts)
+    x -= (fibers.astype(np.int64, copy=False) * size)[owners]
+    inside = not len(x) or 0 <= x.min() <= x.max() < size
+    return bool(inside and ((x[1:] > x[:-1]) | (owners[1:] > owners[:-1])).all())

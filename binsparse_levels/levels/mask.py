@@ -35,7 +35,7 @@ from .positions import (
     number_cells,
 )
 from .registry import register
-from .sparse import fibers_of, pointer_problems, pointers_to, refuse_outside
+from .sparse import fibers_of, pointers_in_parts, pointers_to, refuse_outside
 
 
 @register
@@ -136,17 +136,27 @@ class Mask(Level):
         return Owners(fibers, counts, [x[kept] for x in coords])
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
+        return self.check_in_parts(arrays, dims, n, _AT_ONCE)
+
+    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
         pointers, width, rest = arrays["ptr"], _width(dims), cells(dims) % 8
-        problems = list(pointer_problems(pointers, int(pointers[-1])))
-        yield from problems
-        if problems:
-            return
-        octets = arrays["bits"].reshape(n, width)
-        set_bits = np.bitwise_count(octets).sum(axis=1, dtype=np.int64)
-        for p in np.flatnonzero(set_bits != np.diff(pointers.astype(np.int64)))[:1].tolist():
-            yield Problem(f"ptr[{p + 1}]", f"{pointers[p + 1]} counts other bits than the {set_bits[p]} of fiber {p}")
-        for p in np.flatnonzero(octets[:, -1] >> rest)[:1].tolist() if rest else ():
-            yield Problem(f"bits[{(p + 1) * width - 1}]", f"bits behind the {cells(dims)} cells are set")
+        count, before = self.size(arrays, dims, n), 0  # bits
+        yield from pointers_in_parts(pointers, count, n, size)
+        for start in range(0, n * width, size):
+            octets = arrays["bits"][start : min(start + size, n * width)]
+            bits = np.append(0, np.cumsum(np.bitwise_count(octets), dtype=np.int64)) + before
+            fibers = range(start // width, (start + len(octets)) // width)  # those that end here
+            ends, before = as_array(fibers) * width + width - start, int(bits[-1])
+            told = pointers[fibers.start + 1 : fibers.stop + 1]
+            for p in np.flatnonzero(told.astype(np.int64) != bits[ends])[:1].tolist():
+                what = f"expected {bits[ends[p]]}, the number of bits up to fiber {fibers[p]}, got {told[p]}"
+                yield Problem(f"ptr[{fibers[p] + 1}]", what)
+                return
+            for p in np.flatnonzero(octets[ends - 1] >> rest)[:1].tolist() if rest else ():
+                yield Problem(f"bits[{start + ends[p] - 1}]", f"bits behind the {cells(dims)} cells are set")
+                return
+        if not width and count:
+            yield Problem(f"ptr[{n}]", f"expected 0, since fibers have no cells, got {count}")
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         found = np.empty(len(positions), np.int64)
@@ -170,6 +180,9 @@ class Mask(Level):
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return (n + 1) * itemsize + n * _width(dims)
+
+
+_AT_ONCE = 2**17  # bytes that are checked at once: their counts stay in a cache
 
 
 def _width(dims: Sequence[int]) -> int:

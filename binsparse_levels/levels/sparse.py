@@ -383,12 +383,10 @@ def check_listed_in_parts(level: Level, arrays: Arrays, dims: Sequence[int], n: 
         read = {"ptr": np.clip(bounds, before, stop) - before} | {role: x[before:stop] for role, x in columns.items()}
         return (_behind(problem, before, first) for problem in level.check(read, dims, len(bounds) - 1))
 
-    firsts = range(0, max(n, 1), size)
-    found = (problem for first in firsts for problem in pointer_problems(pointers(first), children, first, n))
-    if (problem := next(found, None)) is not None:
-        yield problem
+    if problems := [*pointers_in_parts(arrays["ptr"], children, n, size)] if "ptr" in arrays else []:
+        yield from problems
         return
-    for first in firsts:
+    for first in range(0, max(n, 1), size):
         bounds = pointers(first).astype(np.int64)
         for start in range(int(bounds[0]), int(bounds[-1]), size):
             problems = list(section(first, bounds, start))
@@ -453,6 +451,13 @@ def pointer_problems(pointers: Array, children: int, first: int = 0, n: int | No
     yield from _rest("ptr", "decrease", len(falls))
     if pointers[-1] > children or (n in (None, last) and pointers[-1] != children):
         yield Problem(f"ptr[{last}]", f"expected {children}, the length of the indices, got {pointers[-1]}")
+
+
+def pointers_in_parts(pointers: Array, children: int, n: int, size: int) -> Iterator[Problem]:
+    """The first problem of the pointers of n fibers, of which `size` are in memory at a time."""
+    firsts = range(0, max(n, 1), size)
+    parts = (pointer_problems(pointers[x : min(x + size, n) + 1], children, x, n) for x in firsts)
+    return itertools.islice(itertools.chain.from_iterable(parts), 1)
 
 
 def _range_problems(role: str, indices: Array, size: int, pointers: Array) -> Iterator[Problem]:

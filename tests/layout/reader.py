@@ -135,7 +135,7 @@ def fiber(p, kind, level, sizes, depth, prefix, arrays):
 def number_of(q, pointers, size, lows, highs):
     """Number q of a sequence of Elias and Fano. (4.11)"""
     count, width = pointers[-1], 0
-    while 2 ** (width + 1) * count <= (len(pointers) - 1) * size:
+    while width < 57 and 2 ** (width + 1) * count <= (len(pointers) - 1) * size:
         width += 1
     lower, upper = (sum(int(word) << 64 * k for k, word in enumerate(words)) for words in (lows, highs))
     bits = [b for b in range(64 * len(highs)) if upper >> b & 1]
