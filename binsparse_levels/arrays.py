@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -41,14 +40,16 @@ class Sliceable(Protocol):
     def __getitem__(self, window: slice, /) -> Array: ...
 
 
-class LazyArray(ABC):
+class LazyArray:
     """An array whose items are read at a slice or at positions, when they are asked for. No item is kept.
 
     shape: its length. An array of several dimensions has all their sizes here, and cannot be sliced. nbytes: the bytes
     that the array takes where it is stored. chunk: so many items, from multiples of it on, cost as much to read as one.
+    part: reads the items start … stop - 1, for 0 <= start < stop <= length.
     """
 
     chunk = 1
+    part: Parts
 
     def __init__(self, shape: int | tuple[int, ...], dtype: np.dtype[Any], nbytes: Size | None = None) -> None:
         self.shape = (shape,) if isinstance(shape, int) else shape
@@ -60,15 +61,25 @@ class LazyArray(ABC):
     def nbytes(self) -> int:
         return self._nbytes if isinstance(self._nbytes, int) else self._nbytes()
 
-    @abstractmethod
-    def _read(self, start: int, stop: int) -> Array:
-        """The items start … stop - 1. Precondition: 0 <= start < stop <= length."""
+    def at(self, positions: Array) -> Array:
+        """The items at positions in range. Items that are close to each other are read at once, with those between."""
+        apart = np.diff(positions)
+        if (apart < 0).any():
+            ascending, inverse = np.unique(positions, return_inverse=True)
+            return self.at(ascending)[inverse]
+        far = np.diff(positions // self.chunk) > 0 if self.chunk > 1 else apart > _GAP // self.dtype.itemsize
+        cuts = [0, *(np.flatnonzero(far) + 1).tolist(), len(positions)]
+        items = np.empty(len(positions), self.dtype)
+        for begin, end in itertools.pairwise(cuts) if len(positions) else ():
+            first = int(positions[begin])
+            items[begin:end] = self.part(first, int(positions[end - 1]) + 1)[positions[begin:end] - first]
+        return items
 
     def close(self) -> None:
         """Refuse all reading from now on: the file is closed."""
         self._closed = True
 
-    def verify(self) -> None:  # noqa: B027, most arrays have no checksum
+    def verify(self) -> None:
         """Compare the whole array with its checksum, if there is one. Raises ContainerError."""
 
     def __len__(self) -> int:
@@ -78,55 +89,39 @@ class LazyArray(ABC):
         if self._closed:
             raise ContainerError("the file is closed; open it again, or load() the tensor before")
         if not isinstance(key, slice):
-            return self._gather(key)
-        found = range(self.shape[0])[key]
-        if not found:
+            return self.at(key)
+        wanted = range(self.shape[0])[key]
+        if not wanted:
             return np.empty(0, self.dtype)
-        start, stop = sorted((found[0], found[-1]))
-        items = self._read(start, stop + 1)
-        return items if found.step == 1 else items[:: found.step]
-
-    def _gather(self, positions: Array) -> Array:
-        """The items at positions. Items that are close to each other are read at once, with those between them."""
-        apart = np.diff(positions)
-        if (apart < 0).any():
-            ascending, inverse = np.unique(positions, return_inverse=True)
-            return self._gather(ascending)[inverse]
-        far = np.diff(positions // self.chunk) > 0 if self.chunk > 1 else apart > _GAP // self.dtype.itemsize
-        cuts = [0, *(np.flatnonzero(far) + 1).tolist(), len(positions)]
-        found = np.empty(len(positions), self.dtype)
-        for begin, end in itertools.pairwise(cuts) if len(positions) else ():
-            first = int(positions[begin])
-            found[begin:end] = self._read(first, int(positions[end - 1]) + 1)[positions[begin:end] - first]
-        return found
+        if wanted.step == 1:
+            return self.part(wanted.start, wanted.stop)
+        start, stop = sorted((wanted[0], wanted[-1]))
+        return self.part(start, stop + 1)[:: wanted.step]
 
 
 class _Function(LazyArray):
-    """What `lazy` makes."""
+    """What `lazy` makes. `part` is the function itself, so that no call stands between."""
 
     def __init__(
         self,
         shape: int | tuple[int, ...],
         dtype: np.dtype[Any],
-        read: Parts,
-        gather: Callable[[Array], Array] | None,
+        part: Parts,
+        at: Callable[[Array], Array] | None,
         verify: Callable[[], None] | None,
         nbytes: Size | None,
         chunk: int,
         keep: object,
     ) -> None:
         super().__init__(shape, dtype, nbytes)
-        self._parts = read
-        self._at = gather
+        self.part = part
+        self._at = at
         self._verify = verify
         self.chunk = chunk
         self._keep = keep
 
-    def _read(self, start: int, stop: int) -> Array:
-        return self._parts(start, stop)
-
-    def _gather(self, positions: Array) -> Array:
-        return super()._gather(positions) if self._at is None else self._at(positions)
+    def at(self, positions: Array) -> Array:
+        return super().at(positions) if self._at is None else self._at(positions)
 
     def verify(self) -> None:
         if self._verify is not None:
@@ -136,9 +131,9 @@ class _Function(LazyArray):
 def lazy(
     shape: int | tuple[int, ...],
     dtype: np.dtype[Any],
-    read: Parts,
+    part: Parts,
     *,
-    gather: Callable[[Array], Array] | None = None,
+    at: Callable[[Array], Array] | None = None,
     verify: Callable[[], None] | None = None,
     nbytes: Size | None = None,
     chunk: int = 1,
@@ -146,14 +141,14 @@ def lazy(
 ) -> LazyArray:
     """An array that a function reads.
 
-    gather: reads the items at positions, where ranges would cost more. chunk: as for LazyArray. keep: an object that
+    at: reads the items at positions, where ranges would cost more. chunk: as for LazyArray. keep: an object that
     lives as long as the array.
 
     >>> squares = lazy(10, np.dtype(int), lambda start, stop: np.arange(start, stop) ** 2)
     >>> squares[2:5].tolist(), squares[np.array([7, 3])].tolist()
     ([4, 9, 16], [49, 9])
     """
-    return _Function(shape, dtype, read, gather, verify, nbytes, chunk, keep)
+    return _Function(shape, dtype, part, at, verify, nbytes, chunk, keep)
 
 
 def apart(array: Array, copy: bool = True) -> Array:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -202,13 +202,18 @@ def touching(name: str) -> Iterator[None]:
     """Turn any exception of a library into ContainerError or LimitError."""
     try:
         yield
-    except (BinsparseError, KeyboardInterrupt):
-        raise
     except Exception as error:
-        refuse_memory(error, name)
-        said = str(error).partition("\n\n")[0]  # behind it, a library may print its own objects
-        remedy = "; check the address, the rights and the connection" if "://" in name else ""
-        raise ContainerError(Problem(name, f"cannot be read or written: {said:.600}{remedy}")) from error
+        raise_as_ours(error, name)
+
+
+def raise_as_ours(error: Exception, name: str) -> NoReturn:
+    """Raise an exception of a library as ContainerError or LimitError."""
+    if isinstance(error, BinsparseError):
+        raise error
+    refuse_memory(error, name)
+    said = str(error).partition("\n\n")[0]  # behind it, a library may print its own objects
+    remedy = "; check the address, the rights and the connection" if "://" in name else ""
+    raise ContainerError(Problem(name, f"cannot be read or written: {said:.600}{remedy}")) from error
 
 
 def bounded_chunk(name: str, chunk: int, length: int, itemsize: int, limits: Limits) -> None:

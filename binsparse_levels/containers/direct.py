@@ -23,7 +23,7 @@ from ..errors import ContainerError, Problem, UnsafeError
 from ..limits import Limits
 from ..parallel import each
 from ..system import is_link, read_at
-from .base import touching
+from .base import raise_as_ours
 
 DIRECT = hasattr(os, "preadv")  # without preadv, the libraries read the files
 STEP = 2**22  # bytes that a thread reads in one call
@@ -101,12 +101,19 @@ def read_into(handle: int, array: npt.NDArray[Any], at: int) -> None:
 def parts_of(handle: int, at: int, dtype: np.dtype[Any], name: str, limits: Limits) -> Parts:
     """A function that reads parts of an array whose items begin at an offset of a file."""
 
+    item = dtype.itemsize
+
     def read(start: int, stop: int) -> npt.NDArray[Any]:
-        limits.hold("array_bytes", (stop - start) * dtype.itemsize, name, "the size in bytes")
-        with touching(name):
+        limits.hold("array_bytes", (stop - start) * item, name, "the size in bytes")
+        try:
             array = np.empty(stop - start, dtype)
-            read_in_steps(handle, array, at + start * dtype.itemsize)
+            if array.nbytes <= STEP:
+                read_into(handle, array, at + start * item)
+            else:
+                read_in_steps(handle, array, at + start * item)
             return array
+        except Exception as error:
+            raise_as_ours(error, name)
 
     return read
 
@@ -116,10 +123,7 @@ def read_in_steps(handle: int, array: npt.NDArray[Any], at: int) -> None:
     was never touched.
     """
     raw = array.view(np.uint8)
-    if raw.size <= STEP:
-        read_into(handle, raw, at)
-    else:
-        each(lambda begin: read_into(handle, raw[begin : begin + STEP], at + begin), range(0, raw.size, STEP))
+    each(lambda begin: read_into(handle, raw[begin : begin + STEP], at + begin), range(0, raw.size, STEP))
 
 
 def most_stored(size: int) -> int:

@@ -190,7 +190,7 @@ class ArrayFile(LazyArray):
             raise ValueError("items of a file are read without a step")
         return super().__getitem__(key)
 
-    def _read(self, start: int, stop: int) -> Array:
+    def part(self, start: int, stop: int) -> Array:
         count = stop - start
         self._limits.hold("array_bytes", count * self.dtype.itemsize, self._name, "the size in bytes")
         with touching(self._name):
@@ -207,7 +207,7 @@ class ArrayFile(LazyArray):
 
     def read(self) -> Array:
         """All items."""
-        return self._read(0, len(self))
+        return self.part(0, len(self))
 
     def trailer(self) -> bytes:
         """The bytes behind the items. Raises LimitError for more than an array may have."""

@@ -184,23 +184,26 @@ def _placing(
 
 
 @contextlib.contextmanager
-def same_folder(path: Any) -> Iterator[Callable[[], None]]:
-    """A function that raises ContainerError if another folder replaced this one."""
+def same_folder(path: Any) -> Iterator[Callable[[], None] | None]:
+    """A function that raises ContainerError if another folder replaced this one; None for what is no folder."""
+    if not isinstance(path, str) or not os.path.isdir(path):
+        yield None
+        return
+    path = os.path.abspath(path)  # the working folder may change
     try:
-        path = os.path.abspath(path) if isinstance(path, str) else path  # the working folder may change
-        handle = os.open(path, os.O_RDONLY) if isinstance(path, str) and os.path.isdir(path) else None
+        handle = os.open(path, os.O_RDONLY)
     except OSError:  # a folder cannot be opened everywhere
-        handle = None
+        yield None
+        return
 
     def unreplaced() -> None:
-        if handle is not None and not (os.path.exists(path) and os.path.samestat(os.fstat(handle), os.stat(path))):
+        if not (os.path.exists(path) and os.path.samestat(os.fstat(handle), os.stat(path))):
             raise ContainerError(Problem(path, "was replaced while it was read; read it again"))
 
     try:  # as long as it is open, no other folder gets its number
         yield unreplaced
     finally:
-        if handle is not None:
-            os.close(handle)
+        os.close(handle)
 
 
 _PATIENCE = 60.0  # seconds that one waits for another

@@ -15,7 +15,7 @@ from ..arrays import repeat_one
 from ..errors import ArrayError, raise_if
 from ..formats.format import Format
 from ..formats.structure import STRUCTURES, in_triangle, read_problems
-from ..levels import Level, Place
+from ..levels import Level, Place, places
 from ..levels.base import Built
 from ..levels.positions import Array, Positions, Window, as_array, items_at
 from ..limits import Limits
@@ -150,14 +150,14 @@ def load(view: View, format: Format, pad: Any, limits: Limits) -> Tree:
     Raises ArrayError for damaged arrays in a file, FormatError for entries that a kind cannot hold, LimitError.
     """
     tree = view.tree
-    everything = all(isinstance(x, range) and x == range(n) for x, n in zip(view.items, tree.dims, strict=True))
-    if everything and view.structure is None and format.levels == tree.levels:
+    kept = sorted(view.dimensions)
+    dims = tuple([len(view.items[k]) for k in kept])  # type: ignore[arg-type]
+    restricted = _restricted(view) if view.structure is None else None
+    if restricted == 0 and format.levels == tree.levels:
         whole = tree.loaded() if tree.lazy else tree
         raise_if(ArrayError, whole.check(view.order) if tree.lazy else ())
         return whole
-    kept = sorted(view.dimensions)
-    dims = tuple(len(view.items[k]) for k in kept)  # type: ignore[arg-type]
-    if view.structure is None and (cut := _load_fibers(view, format.levels, dims, kept)) is not None:
+    if restricted is not None and (cut := _load_fibers(view, restricted, format.levels, dims, kept)) is not None:
         return cut
     columns, values, ordered = _selected(view)
     iso = view.tree.iso and (view.structure is None or not len(values) or bool((values == values[0]).all()))
@@ -247,30 +247,39 @@ def _in_window(tree: Tree, window: Window) -> tuple[list[Array], Array]:
     return columns, np.asarray(items_at(tree.values, positions))
 
 
-def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept: Sequence[int]) -> Tree | None:
-    """A tree whose lower levels are copied fiber by fiber. None where entries have to be selected one by one.
-
-    That is where an item does not ascend, where a fiber could become empty, and where positions have gaps.
-    """
-    tree = view.tree
-    restricted = 0  # the dimensions down to the last one of which not everything is wanted
-    for k, (item, size) in enumerate(zip(view.items, tree.dims, strict=True)):
+def _restricted(view: View) -> int | None:
+    """The number of dimensions down to the last that is restricted; None where an item does not ascend."""
+    restricted = 0
+    for k, (item, size) in enumerate(zip(view.items, view.tree.dims, strict=True)):
         if not (isinstance(item, range) and len(item) == size and item.step == 1):
             if not _ascends(item):
                 return None
             restricted = k + 1
-    if not all(level.ascending and not level.gaps for level in (*tree.levels, *levels)):
+    return restricted
+
+
+def _load_fibers(
+    view: View, restricted: int, levels: tuple[Level, ...], dims: Sequence[int], kept: Sequence[int]
+) -> Tree | None:
+    """A tree whose lower levels are copied fiber by fiber. None where entries have to be selected one by one.
+
+    That is where a fiber could become empty, and where positions have gaps. restricted: as `_restricted` tells.
+    """
+    tree = view.tree
+    involved = tree.levels if levels == tree.levels else (*tree.levels, *levels)
+    if True in [level.gaps or not (level.ordered and level.monotone) for level in involved]:
         return None
     positions: Positions = range(1)
     made: dict[str, Array] = {}
-    fibers, depth, rest = 1, 0, list(levels)  # of the view's tree: positions, dimensions above, levels to come
+    fibers, targets = 1, list(places(levels, dims))  # of the tree that is made: its positions, its levels to come
     for place, arrays, n in tree.walk():
         level, below = place.level, place.depth + place.level.rank
         rank = level.rank if len(kept) == len(tree.dims) else kept_rank(place, kept)
-        if rank and rest[0].padded != level.padded:
+        target = targets[0].level if rank else level
+        if target.padded != level.padded:
             return None
-        same = not arrays and not (rank and rest[0].arrays(depth, depth == 0))
-        same = same or bool(rank and level == rest[0])  # then the arrays are copied, or there are none
+        same = not arrays and not (rank and targets[0].arrays)
+        same = same or bool(rank and level == target)  # then the arrays are copied, or there are none
         if place.depth >= restricted and same:
             found = _whole_fibers(tree, place, arrays, n, positions)
             if found is None:
@@ -285,7 +294,7 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
             cut = level.cut(local, place.dims, at, window) if same else None
             if cut is not None:
                 local, reached = cut
-            elif rank and (level.shares or rest[0].shares):
+            elif rank and (level.shares or target.shares):
                 return None
             else:
                 counts, coords, reached = level.expand(local, place.dims, at, window)
@@ -295,17 +304,18 @@ def _load_fibers(view: View, levels: Sequence[Level], dims: Sequence[int], kept:
                         for item, x in zip(items, coords, strict=True)
                         if not isinstance(item, int)
                     ]
-                    local = rest[0].from_counts(dims[depth : depth + rank], counts, own, fibers)
+                    local = target.from_counts(targets[0].dims, counts, own, fibers)
                 elif np.any(np.asarray(counts) != 1):
                     return None
             positions = through(children, reached)
             if not rank:  # the level goes
                 continue
-        made |= {spec.name: local[role] for role, spec in rest[0].arrays(depth, depth == 0).items()}
-        fibers = rest[0].size(local, dims[depth : depth + rank], fibers)
-        rest, depth = rest[1:], depth + rank
+        here = targets.pop(0)
+        for role, spec in here.arrays.items():
+            made[spec.name] = local[role]
+        fibers = here.level.size(local, here.dims, fibers) if targets else len(positions)
     values = np.asarray(items_at(tree.values, positions[:1] if tree.iso else positions))
-    return Tree(tuple(levels), tuple(dims), made, repeat_one(values, fibers) if tree.iso else values, tree.iso)
+    return Tree(levels, tuple(dims), made, repeat_one(values, fibers) if tree.iso else values, tree.iso)
 
 
 def _whole_fibers(tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions) -> Built | None:

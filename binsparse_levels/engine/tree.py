@@ -57,7 +57,7 @@ class Tree:
 
         Raises ArrayError where an array is shorter or longer than those positions ask for.
         """
-        return walk(self.places, self.arrays) if self.lazy else iter(self._steps)
+        return iter(self._steps)
 
     @cached_property
     def _steps(self) -> tuple[tuple[Place, dict[str, Array], int], ...]:

@@ -53,7 +53,7 @@ class Selection(NamedTuple):
 
 def all_of(shape: Sequence[int]) -> Selection:
     """All cells of a tensor."""
-    return Selection(tuple(range(size) for size in shape), tuple(range(len(shape))))
+    return Selection(tuple(map(range, shape)), tuple(range(len(shape))))
 
 
 class View(NamedTuple):
@@ -98,8 +98,8 @@ def _unpadded(level: Level) -> Level:
 
 def view_of(tree: Tree, order: tuple[int, ...], structure: str | None, selection: Selection) -> View:
     """The entries of a tree in a selection of its tensor, where stored dimension k is dimension order[k]."""
-    items = tuple(selection.items[k] for k in order)
-    return View(tree, items, tuple(order.index(k) for k in selection.dimensions), order, structure)
+    items = tuple([selection.items[k] for k in order])
+    return View(tree, items, tuple([order.index(k) for k in selection.dimensions]), order, structure)
 
 
 def kept_rank(place: Place, kept: Sequence[int]) -> int:
@@ -216,8 +216,8 @@ def narrowed(selection: Selection, indices: Sequence[Any], *, apart: bool = Fals
             left.append(k)
     # As numpy has it: integers beside an array are arrays too, and where something stands between them the dimension
     # that they make together comes first.
-    arrays = [d for d, index in enumerate(indices) if isinstance(index, np.ndarray)]
-    if arrays and apart:
+    arrays = [d for d, index in enumerate(indices) if isinstance(index, np.ndarray)] if apart else []
+    if arrays:
         k = selection.dimensions[arrays[0]]
         left = [k, *(other for other in left if other != k)]
     return Selection(tuple(items), tuple(left))

@@ -85,7 +85,7 @@ class Stream(LazyArray):
         self._offsets = offsets
         self._starts = starts
 
-    def _read(self, start: int, stop: int) -> Array:
+    def part(self, start: int, stop: int) -> Array:
         first, last = start // CHUNK, -(-stop // CHUNK)
         offsets = self._checked(first, last)
         words = self._items(self._words, int(offsets[0]), int(offsets[-1]), "words")
@@ -168,7 +168,7 @@ class BitPacked(LazyArray):
     def _wrong(self, what: str) -> ArrayError:
         return ArrayError(Problem(self._path, f"is not bit-packed: {what}"))
 
-    def _read(self, start: int, stop: int) -> Array:
+    def part(self, start: int, stop: int) -> Array:
         low, *high = [plane[start:stop] for plane in self._planes]
         if self.dtype.itemsize == 4:
             return low.view(self.dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import Array, LazyArray, Sliceable, lazy, repeated
+from ..arrays import Array, LazyArray, Parts, Sliceable, lazy, repeated
 from ..containers import checksums
 from ..containers.base import ArrayInfo, Reader
 from ..engine.emission import Duplicates
@@ -111,9 +110,9 @@ class _Kept(LazyArray):
     def shape(self, shape: tuple[int, ...]) -> None:
         """It is that of the array, which may be known only when the array is read."""
 
-    def _read(self, start: int, stop: int) -> Array:
-        found: Array = self._array[start:stop]
-        return found
+    def part(self, start: int, stop: int) -> Array:
+        items: Array = self._array[start:stop]
+        return items
 
     def close(self) -> None:
         self._array.close()  # which what was read outlives
@@ -142,11 +141,24 @@ def _values(stored: Sliceable, start: int, stop: int) -> Array:
     return sound_booleans(stored[start:stop])
 
 
+class Keep:
+    """What all arrays of a file refer to, so that the file is closed after the last of them.
+
+    known: what metadata tell of the tensor.
+    """
+
+    def __init__(self, known: object) -> None:
+        self.known = known
+
+
 class Loading:
-    """A descriptor and the metadata of its arrays, compared with each other before any array is read."""
+    """A descriptor and the metadata of its arrays, compared with each other before any array is read.
+
+    unreplaced: raises an error if another folder has replaced that of the arrays.
+    """
 
     def __init__(
-        self, reader: Reader, limits: Limits, lenient: bool, unreplaced: Callable[[], None] = lambda: None
+        self, reader: Reader, limits: Limits, lenient: bool, unreplaced: Callable[[], None] | None = None
     ) -> None:
         self._reader = reader
         self._limits = limits
@@ -155,6 +167,7 @@ class Loading:
         header, self._sums = checksums.opened(reader.read_header())
         self.sealed = bool(self._sums)
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
+        self.keep = Keep(self.descriptor)
         self.labels = self._parse_labels()
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, Sliceable] = {}  # only the metadata counts
@@ -338,65 +351,66 @@ class Loading:
         return self._as_stored(name, self._held[name], self.descriptor.data_types[name].stored)
 
     def _as_stored(self, name: str, held: LazyArray, dtype: np.dtype[Any]) -> LazyArray:
-        length = len(held)
+        """An array of the container. What need not be changed or compared is read as the container reads it."""
+        length, sums, verify = len(held), self._sums, None
+        part, at = held.part, held.at
+        if self._unreplaced is not None:
+            part, at = (_before(self._unreplaced, read) for read in (part, at))
+        if held.dtype != dtype:
+            part, at = (_cast(dtype, read) for read in (part, at))
+        if sums:
+            unchecked = part
 
-        def read(start: int, stop: int) -> Array:
-            with self._in_place():
-                stored = held[start:stop]
-            if stop - start == length:
-                checksums.check_array(name, stored, self._sums)
-            return stored.astype(dtype, copy=False)
+            def part(start: int, stop: int) -> Array:
+                items = unchecked(start, stop)
+                if stop - start == length:
+                    checksums.check_array(name, items, sums)
+                return items
 
-        def gather(positions: Array) -> Array:
-            with self._in_place():
-                return held[positions].astype(dtype, copy=False)
-
-        def verify() -> None:
-            if self._sums:
+            def verify() -> None:
                 pieces = (held[start : start + _AT_ONCE] for start in range(0, max(length, 1), _AT_ONCE))
-                checksums.check_pieces(name, pieces, self._sums)
+                checksums.check_pieces(name, pieces, sums)
 
-        return lazy(length, dtype, read, gather=gather, verify=verify, chunk=held.chunk)
+        return lazy(length, dtype, part, at=at, verify=verify, chunk=held.chunk, keep=self.keep)
 
     def _array(self, name: str) -> LazyArray:
         """An array, decoded, under the checks of a predefined format where it has its own."""
         data_type = self.descriptor.data_types[name]
-        length = self.infos[name].shape[0] // data_type.parts
+        length, parts = self.infos[name].shape[0] // data_type.parts, data_type.parts
         stored, packed = self._packed[name] if name in self._packed else (self._stored(name), None)
-        ascending = name == "pointers_to_1" and self.descriptor.name in NO_EMPTY_FIBERS
+        part: Parts = stored.part
+        at: Callable[[Array], Array] | None = stored.at
+        if packed is not None:
+            part, at = packed.part, packed.at
+            if self._sums:  # only a whole array can be compared with its checksum
+
+                def part(start: int, stop: int) -> Array:
+                    whole = stop - start == length
+                    return decode(stored[:], data_type, name) if whole else packed.part(start, stop)
+
+        elif data_type.stored != data_type.dtype:
+
+            def part(start: int, stop: int) -> Array:
+                return decode(stored.part(start * parts, stop * parts), data_type, name)
+
+            def at(positions: Array) -> Array:
+                places = np.stack([positions * parts + k for k in range(parts)], 1).reshape(-1)
+                return decode(stored.at(places), data_type, name)
+
+        if name == "pointers_to_1" and self.descriptor.name in NO_EMPTY_FIBERS:
+            part, at = self._without_empty_fibers(part, length), None
+        chunk = max(stored.chunk // parts, 1)
+        return lazy(length, data_type.dtype, part, at=at, verify=stored.verify, chunk=chunk, keep=self.keep)
+
+    def _without_empty_fibers(self, part: Parts, length: int) -> Parts:
+        """Parts of pointers of which each is read with the next, which is larger."""
 
         def read(start: int, stop: int) -> Array:
-            if packed is None:
-                return decode(stored[start * data_type.parts : stop * data_type.parts], data_type, name)
-            if self._sums and stop - start == length:  # only a whole array can be compared with its checksum
-                return decode(stored[:], data_type, name)
-            return packed[start:stop]
+            pointers = part(start, min(stop + 1, length))
+            raise_if(ArrayError, self._empty_fiber_problems(pointers))
+            return pointers[: stop - start]
 
-        def gather(positions: Array) -> Array:
-            if packed is not None:
-                return packed[positions]
-            parts = positions * data_type.parts
-            at = np.stack([parts + k for k in range(data_type.parts)], 1).reshape(-1)
-            return decode(stored[at], data_type, name)
-
-        def read_ascending(start: int, stop: int) -> Array:
-            """A pointer is read with the next one, which is larger."""
-            found = read(start, min(stop + 1, length))
-            raise_if(ArrayError, self._empty_fiber_problems(found))
-            return found[: stop - start]
-
-        chunk = max(stored.chunk // data_type.parts, 1)
-        if ascending:
-            return lazy(length, data_type.dtype, read_ascending, verify=stored.verify, chunk=chunk)
-        return lazy(length, data_type.dtype, read, gather=gather, verify=stored.verify, chunk=chunk)
-
-    @contextlib.contextmanager
-    def _in_place(self) -> Iterator[None]:
-        """After the block, raise ContainerError if the container was replaced since it was opened."""
-        try:
-            yield
-        finally:
-            self._unreplaced()
+        return read
 
     def fill_value(self) -> Any:
         """The fill value in its stored type, or None."""
@@ -428,6 +442,22 @@ class Loading:
         if data_type.dtype.kind not in "bc" and not data_type.wrapper and stored.dtype != data_type.dtype:
             data_type = DataType(stored.dtype, data_type.iso)
         return decode(stored, data_type, name)
+
+
+def _before(check: Callable[[], None], read: Callable[..., Array]) -> Callable[..., Array]:
+    """What reads an array, followed by a check of the place that it was read from."""
+
+    def checked(*where: Any) -> Array:
+        try:
+            return read(*where)
+        finally:
+            check()
+
+    return checked
+
+
+def _cast(dtype: np.dtype[Any], read: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda *where: read(*where).astype(dtype, copy=False)
 
 
 def _may_stand_for(stored: np.dtype[Any], declared: DataType) -> bool:

@@ -30,7 +30,7 @@ from ..formats.descriptor import Descriptor, parse_descriptor
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.origin import Origin
 from ..tensors.tensor import Check, Tensor
-from .decoding import FileTensor, Loading, described, lazy_tensor
+from .decoding import FileTensor, Keep, Loading, described, lazy_tensor
 from .kinds import Location, Place, claims_of_groups, name_of, refuse, resolved, split_place
 
 _AT_ONCE = 2**20  # items that are checked at once
@@ -91,8 +91,9 @@ def read(
                 with _reading(location, limits) as reader:
                     loading = Loading(reader, limits, lenient)
                     stored = loading.tensor(check, duplicates or "error")
-            finally:  # arrays of two folders may contradict each other
-                unreplaced()
+            finally:
+                if unreplaced is not None:  # arrays of two folders may contradict each other
+                    unreplaced()
     for repair in loading.repairs:
         told = f"{location.path}: {repair}" if isinstance(location.path, str) else repair
         warnings.warn(told, DialectWarning, stacklevel=3)
@@ -128,16 +129,16 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         location = stack.enter_context(_place(path, limits))
         if location.kind.tensors and location.kind.part("looking") is None:
             return read(location, limits=limits)
-        keep: Any  # what all arrays refer to: the file is closed after it
         if location.kind.tensors:
             found = stack.enter_context(_looking(location, limits))
-            keep = _Keep((str(found.format), found.shape, found.values.shape))
+            keep = Keep((str(found.format), found.shape, found.values.shape))
             tensor = lazy_tensor(found, keep, limits)
         else:
             unreplaced = stack.enter_context(same_folder(location.path))
-            keep = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
-            tensor = keep.lazy_tensor()
-            unreplaced()
+            loading = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
+            keep, tensor = loading.keep, loading.lazy_tensor()
+            if unreplaced is not None:
+                unreplaced()
         tree = tensor._source
         arrays: list[Any] = [*tree.arrays.values(), tree.values]
         if tensor._metadata.labels is not None:
@@ -155,7 +156,7 @@ def _close(arrays: Sequence[weakref.ref[LazyArray]]) -> None:
             there.close()
 
 
-def _origin(location: Location, keep: Any) -> Origin | None:
+def _origin(location: Location, keep: Keep) -> Origin | None:
     """Where another process finds the tensor; None for an open object.
 
     The token of a local file is what its system says of it, of a folder of the files right in it; that of a URL is the
@@ -165,7 +166,7 @@ def _origin(location: Location, keep: Any) -> Origin | None:
     if not isinstance(path, str):
         return None
     if is_url(path):
-        token = f"{zlib.crc32(repr(keep.descriptor).encode()):08x}"
+        token = f"{zlib.crc32(repr(keep.known).encode()):08x}"
     else:
         path = os.path.abspath(path)
         folder = os.path.join(path, location.group or "") if os.path.isdir(path) else None
@@ -173,13 +174,6 @@ def _origin(location: Location, keep: Any) -> Origin | None:
         stats = [os.stat(file) for file in files]
         token = " ".join(f"{x.st_ino}-{x.st_size}-{x.st_mtime_ns}" for x in stats)
     return Origin(path if location.group is None else f"{path}:{location.group}", token)
-
-
-class _Keep:
-    """An object that a weak reference can name. descriptor: what is known of the tensor from metadata."""
-
-    def __init__(self, descriptor: Any) -> None:
-        self.descriptor = descriptor
 
 
 def _looking(location: Location, limits: Limits) -> contextlib.AbstractContextManager[FileTensor]:

@@ -25,7 +25,7 @@ def is_everything(window: Window, dims: Sequence[int]) -> bool:
     >>> is_everything([range(3)], [3]), is_everything([range(1, 3)], [3])
     (True, False)
     """
-    return all(isinstance(w, range) and w == range(size) for w, size in zip(window, dims, strict=True))
+    return False not in [isinstance(w, range) and w == range(size) for w, size in zip(window, dims, strict=True)]
 
 
 def inside(window: Window, coords: Sequence[Array]) -> npt.NDArray[np.bool_]:

@@ -156,16 +156,13 @@ class Sparse(Level):
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         column = arrays["idx0"]
-        if (
-            isinstance(positions, range)
-            and positions.step == 1
-            and "ptr" in arrays
-            and isinstance(column, np.ndarray)
-            and is_everything(window, dims)
-        ):
+        if isinstance(positions, range) and positions.step == 1 and "ptr" in arrays and is_everything(window, dims):
             bounds = arrays["ptr"][positions.start : positions.stop + 1]
             here = range(int(bounds[0]), int(bounds[-1]))
-            return _named(bounds - bounds[0], [x[here.start : here.stop] for x in self._columns(arrays)]), here
+            if not 0 <= here.start <= here.stop <= len(column):
+                refuse_outside(bounds[:1], bounds[-1:], len(column))
+            columns = [arrays[f"idx{k}"][here.start : here.stop] for k in range(self.rank)]
+            return _named(bounds - bounds[0], columns), here
         starts, ends = self._bounds(arrays, positions)
         refuse_outside(starts, ends, len(column))
         child, counts, _ = self._children(arrays, dims, starts, ends, positions, window)
@@ -236,23 +233,26 @@ class Sparse(Level):
         n_entries = len(arrays["idx0"])
         counted = kernels.worth(n_entries)
         # Negative numbers show as too large in an unsigned view, as long as nothing valid needs the upper half.
-        narrow = max([*dims, n_entries]) <= INT32_MAX and all(a.dtype.itemsize <= 4 for a in arrays.values())
-        unsigned = {role: _unsigned(array, narrow) for role, array in arrays.items()} if counted else {}
-        columns = tuple(unsigned[f"idx{k}"] for k in range(self.rank)) if counted else ()
+        unsigned: dict[str, Array] = {}
+        if counted:
+            narrow = max([*dims, n_entries]) <= INT32_MAX and all(a.dtype.itemsize <= 4 for a in arrays.values())
+            unsigned = {role: _unsigned(array, narrow) for role, array in arrays.items()}
+        pointers, columns = self._pointers(arrays), self._columns(arrays)
         sound = in_range = True
         if "ptr" in arrays and (not counted or kernels.check.count_bad_pointers(unsigned["ptr"], n_entries)):
-            for problem in pointer_problems(arrays["ptr"], n_entries):
+            for problem in pointer_problems(pointers, n_entries):
                 sound = False
                 yield problem
         outside = descents = 1
         if counted:
-            outside, descents = _bad_entries(unsigned.get("ptr") if sound else None, columns, dims)
+            given = tuple(unsigned[f"idx{k}"] for k in range(self.rank))
+            outside, descents = _bad_entries(unsigned.get("ptr") if sound else None, given, dims)
         for k in range(self.rank) if outside else ():
-            for problem in _range_problems(f"idx{k}", arrays[f"idx{k}"], dims[k], self._pointers(arrays)):
+            for problem in _range_problems(f"idx{k}", columns[k], dims[k], pointers):
                 in_range = False
                 yield problem
         if order and sound and in_range and n_entries and descents:
-            yield from _order_problems(self._pointers(arrays), self._columns(arrays))
+            yield from _order_problems(pointers, columns)
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
         return check_listed_in_parts(self, arrays, dims, n, size)

@@ -139,7 +139,9 @@ class Stored(Held):
     its arrays, which are then checked at each use, before a kernel indexes with them. The tensor's own are read-only.
     """
 
-    __slots__ = ("_format", "_looked_up", "_shape", "limits", "origin", "shared", "structure", "tree")
+    __slots__ = ("_looked_up", "format", "limits", "origin", "shape", "shared", "structure", "tree")
+    format: Format
+    shape: tuple[int, ...]
 
     def __init__(
         self,
@@ -151,9 +153,9 @@ class Stored(Held):
         shared: bool = False,
     ) -> None:
         sizes = dict(zip(format.order, tree.dims, strict=True))
-        self._shape = tuple(sizes[k] for k in range(len(sizes)))
+        self.shape = tuple(map(sizes.__getitem__, range(len(sizes))))
         self._looked_up = 0  # places, while the tree is lazy
-        self._format = format
+        self.format = format
         self.limits = limits
         self.tree = tree if tree.lazy else frozen(format, tree)
         self.structure = structure
@@ -167,14 +169,6 @@ class Stored(Held):
         values = tree.values[:1] if tree.iso else tree.values
         arrays = (tree.dims, dict(tree.arrays), values, len(tree.values), tree.iso)
         return _unpickled, (self.format, self.limits, self.structure, *arrays)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._shape
-
-    @property
-    def format(self) -> Format:
-        return self._format
 
     @property
     def stored(self) -> Stored:

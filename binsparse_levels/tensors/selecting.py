@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 def select(tensor: Tensor, key: Any) -> Any:
     """`tensor[key]`."""
-    shape = tensor.shape
+    shape = tensor._held.shape
     indices, apart = parse_key(key, shape)
-    sliced = [isinstance(index, slice) for index in indices]
-    arrays = [index for index in indices if isinstance(index, np.ndarray)]
-    if arrays and not any(sliced):
+    kinds = list(map(type, indices))
+    arrays = kinds.count(np.ndarray)
+    if arrays and slice not in kinds:
         return values_at(tensor, broadcast(indices, shape))
-    if len(arrays) > 1 or (arrays and arrays[0].ndim > 1):
+    if arrays > 1 or (arrays and indices[kinds.index(np.ndarray)].ndim > 1):
         return _gather(tensor, indices, apart)
-    if any(sliced) or (not indices and key != ()):
+    if slice in kinds or (not indices and key != ()):
         return view(tensor, indices, apart)
     place = [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, shape, strict=True))]
     value = tensor._held.value_at(place, tensor._pad())

@@ -62,11 +62,9 @@ def one_value(values: Array) -> Array:
 
 def frozen(format: Format, tree: Tree) -> Tree:
     """The tree with read-only arrays, and the levels as they were spelled."""
-    arrays = {name: _read_only(array) for name, array in tree.arrays.items()}
-    return Tree(format.levels, tree.dims, arrays, _read_only(tree.values), tree.iso)
-
-
-def _read_only(array: Array) -> Array:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+    views = []
+    for array in (*tree.arrays.values(), tree.values):
+        views.append(array.view())
+        views[-1].flags.writeable = False
+    arrays = dict(zip(tree.arrays, views, strict=False))
+    return Tree(format.levels, tree.dims, arrays, views[-1], tree.iso)

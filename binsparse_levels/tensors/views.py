@@ -105,13 +105,15 @@ class Mapped(Held):
 class Viewed(Held):
     """A view: the entries of what is held in a selection of its cells. It has no structure."""
 
-    __slots__ = ("_own", "base", "selection")
+    __slots__ = ("_own", "base", "selection", "stored")
+    stored: Stored
 
     viewed = True
 
     def __init__(self, base: Held, selection: Selection) -> None:
         self.base = base
         self.selection = selection
+        self.stored = base.stored
         self._own: Held | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -122,10 +124,6 @@ class Viewed(Held):
         return self.selection.shape
 
     @property
-    def stored(self) -> Stored:
-        return self.base.stored
-
-    @property
     def map(self) -> IndexMap | None:  # type: ignore[override]
         return self._restricted(self.base)[0] if isinstance(self.base, Mapped) else None
 
@@ -134,11 +132,11 @@ class Viewed(Held):
         if isinstance(self.base, Mapped):
             return self._restricted(self.base)[1]
         dimensions, format = self.selection.dimensions, self.base.format
-        if len(dimensions) == len(format.order) and not any(level.refuses for level in format.levels):
+        if len(dimensions) == len(format.order) and True not in [level.refuses for level in format.levels]:
             if list(dimensions) == sorted(dimensions):
                 return format
             return in_order(format.levels, [dimensions.index(k) for k in format.order])
-        return self._view().format()
+        return self._view(self.stored).format()
 
     def _restricted(self, base: Mapped) -> tuple[IndexMap, Format]:
         """The map cut to what the view has, and the levels cut likewise.
@@ -152,9 +150,8 @@ class Viewed(Held):
             format = replace(format, levels=format.levels[:-1] + listing(format.levels[-1].rank))
         return map, format
 
-    def _view(self) -> View:
+    def _view(self, stored: Stored) -> View:
         """The view of the tree, where no map lies between."""
-        stored = self.base.stored
         return view_of(stored.sound(), stored.format.order, stored.structure, self.selection)
 
     def beneath(self, pad: Any) -> Held:
@@ -162,14 +159,15 @@ class Viewed(Held):
 
     def own(self, pad: Any) -> Held:
         if self._own is None:
-            limits = self.stored.limits
+            stored = self.stored
             if isinstance(self.base, Mapped):
                 map, format = self._restricted(self.base)
                 coords, values = self.entries(pad)
                 self._own = Mapped(self._packed(format, map.stored_shape, map.forward(coords), values, pad), map)
             else:
-                tree = load(self._view(), self.format, pad, limits)
-                self._own = Stored(self.format, tree, limits, shared=self.stored.shared)
+                format = self.format
+                tree = load(self._view(stored), format, pad, stored.limits)
+                self._own = Stored(format, tree, stored.limits, shared=stored.shared)
         return self._own
 
     def perhaps_lazy(self, pad: Any) -> Tree:

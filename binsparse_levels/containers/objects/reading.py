@@ -125,7 +125,7 @@ class ObjectArray(LazyArray):
             raise LimitError(Problem(self._name, what))
         self._checked = True
 
-    def _read(self, start: int, stop: int) -> Array:
+    def part(self, start: int, stop: int) -> Array:
         self._objects.limits.hold("array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes")
         self._check()
         items, chunk = np.empty(stop - start, self.dtype), self._chunks.chunk
@@ -145,9 +145,9 @@ class ObjectArray(LazyArray):
             self._each(numbers, use, place)
         return items
 
-    def _gather(self, positions: Array) -> Array:
+    def at(self, positions: Array) -> Array:
         if self._direct:
-            return super()._gather(positions)
+            return super().at(positions)
         self._check()
         items, chunk = np.empty(len(positions), self.dtype), self._chunks.chunk
         numbers, which = np.unique(positions // chunk, return_inverse=True)

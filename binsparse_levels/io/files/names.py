@@ -47,7 +47,7 @@ class _Part(LazyArray):
     def shape(self, shape: tuple[int, ...]) -> None:
         """The length may be known only when the texts are read."""
 
-    def _read(self, start: int, stop: int) -> Array:
+    def part(self, start: int, stop: int) -> Array:
         return self._reading.texts()[self._part][start:stop]
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ class ZarrGroup(Group):
 
     reader: ZarrReader  # type: ignore[assignment]
 
-    def __init__(self, reader: ZarrReader, limits: Limits, unreplaced: Callable[[], None]) -> None:
+    def __init__(self, reader: ZarrReader, limits: Limits, unreplaced: Callable[[], None] | None) -> None:
         self.reader = reader
         self.limits = limits
         self._unreplaced = unreplaced
@@ -69,7 +69,8 @@ class ZarrGroup(Group):
             try:
                 return stored[start:stop]
             finally:
-                self._unreplaced()
+                if self._unreplaced is not None:
+                    self._unreplaced()
 
         return lazy(stored.shape, stored.dtype, read, nbytes=lambda: stored.nbytes)
 
