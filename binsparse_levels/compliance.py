@@ -4,6 +4,8 @@
     binsparse_to_npy IN TENSOR.npy PATTERN.npy FILL.npy
     binsparse_to_binsparse IN OUT
 
+`python -m binsparse_levels.compliance export FOLDER` writes the conformance files of our proposal.
+
 Only these programs keep the spelling of a header: its format name, a custom tree, an identity transpose. Exit status:
 0 for success, 1 for a failure, 2 for a wrong number of arguments.
 """
@@ -139,3 +141,18 @@ def _format(header: dict[str, Any]) -> Format:
     if format is None:
         raise FormatError(Problem("format", f"unknown format {header['format']!r:.60}; see ALIASES"))
     return format
+
+
+@_program
+def export(folder: str) -> None:
+    """Write the conformance files into a new folder."""
+    from .conformance import export
+
+    export(folder)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] != ["export"]:
+        sys.exit("usage: python -m binsparse_levels.compliance export FOLDER")
+    del sys.argv[1]
+    sys.exit(export())

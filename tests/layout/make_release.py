@@ -9,70 +9,25 @@ from pathlib import Path
 import numpy as np
 
 import binsparse_levels as bl
+from binsparse_levels.conformance import (
+    DTYPES,
+    KINDS,
+    MAPS,
+    STRUCTURES,
+    bit_packed,
+    labelled,
+    matrix,
+    of_format,
+    symmetric,
+    vector,
+)
 
 DATA = Path(__file__).parents[1] / "data"
-COORDS = [[0, 0, 1, 2, 2, 2, 4], [1, 3, 3, 0, 1, 2, 4]]
-VALUES = [5, 7, -1, 1, 2, 3, 4]
-CUBE = [[0, 0, 1, 1, 3], [0, 2, 1, 1, 0], [1, 1, 0, 3, 4]]
-KINDS = [
-    "DVEC", "CVEC", "DMATR", "DMATC", "CSR", "CSC", "DCSR", "DCSC", "COOR", "COOC", "element", "bitmap(0)",
-    "sparse(2) @ 1, 0", "dense, bitmap", "bitmap(2)", "dense, bits", "bits, sparse", "dense, run", "run", "dense, band",
-    "band, sparse", "dense, n_of_m(1, n=3, m=4)", "dense, hashed", "hashed", "bitmap(0), bitmap(2)",
-    "sparse, sparse, sparse", "sparse(2), dense @ 2, 0, 1", "dense, sparse(2) @ 1, 2, 0", "run, run, sparse",
-    "hashed, bits, band", "dense, mask", "mask(2)", "dense, elias_fano", "elias_fano, mask(2)",
-]  # fmt: skip
-DTYPES = [
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64",
-    "complex128",
-]  # fmt: skip
-MAPS = {
-    "1, 0": "CSR",
-    "(0 1)": "CVEC",
-    "0/2, 1/4, 0%2, 1%4": "dense, sparse, dense(2)",
-    "(0/4 1/4 0/2%2 1/2%2 0%2 1%2)": "hashed",
-}
 
 
 def release():
     """The name of the folder of this release."""
     return "release_" + "_".join(bl.__version__.split(".")[:2])
-
-
-def vector(dtype="float64", format="CVEC"):
-    with np.errstate(all="ignore"):
-        values = np.array([1, 0, 3]).astype(dtype) * (1j if dtype.startswith("complex") else 1)
-    return bl.pack([[0, 2, 5]], values.astype(dtype), (6,), format)
-
-
-def matrix(format="CSR", **options):
-    return bl.pack(COORDS, np.array(VALUES, "i2"), (5, 5), format, **options)
-
-
-def of_format(format):
-    parsed = bl.parse_format(format)
-    if parsed.rank == 3:
-        return bl.pack(CUBE, np.array([1.5, -0.0, 2.5, 2.5, 4]), (4, 3, 5), format)
-    if parsed.rank == 0:
-        return bl.pack([], [2.5], (), format)
-    return matrix(format) if parsed.rank == 2 else vector(format=format)
-
-
-def symmetric(structure):
-    coords = [[1, 2], [0, 1]] if structure.endswith("lower") else [[0, 1], [1, 2]]
-    values = np.array([1.5, 2 + (1j if structure.startswith("hermitian") else 0)])
-    return bl.pack(coords, values, (4, 4), "DCSR", structure=structure)
-
-
-def labelled():
-    import pyarrow
-
-    table = pyarrow.table({
-        "text": ["a", "π", "a"], "truth": [True, False, False], "day": pyarrow.array([0, 9, 9], pyarrow.date32()),
-        "time": pyarrow.array([5, 0, 5], pyarrow.timestamp("us", "Europe/Berlin")), "number": [0, 3, 2],
-        "value": [1.5, 2.5, 3.5],
-    })  # fmt: skip
-    names = ["text", "truth", "day", "time", "number"]
-    return bl.from_table(table, names, "value", "CSF", labels={"truth": [True, False]})
 
 
 def cases():
@@ -82,14 +37,12 @@ def cases():
     for dtype in DTYPES:
         yield f"types.h5:{dtype}", vector(dtype), {}
         yield f"types.h5:iso_{dtype}", bl.pack([[1, 4]], np.array(1, dtype), (6,), "CVEC", fill_value=0), {}
-    long = bl.pack([np.arange(0, 900, 3) ** 2], np.arange(-150, 150) * 2**33, (2**20,), "sparse")
-    yield "bitpacked.h5:plain", long, {"bitpacked": ["indices_0", "values"]}
+    yield "bitpacked.h5:plain", bit_packed(), {"bitpacked": ["indices_0", "values"]}
     yield "bitpacked.h5:short", matrix(), {"bitpacked": ["pointers_to_1", "indices_1", "values"]}
     for k, (map, format) in enumerate(MAPS.items()):
         yield f"maps.h5:map_{k}", matrix(format, map=map), {}
-    for kind in ("symmetric", "hermitian", "skew_symmetric"):
-        for triangle in ("lower", "upper"):
-            yield f"structures.h5:{kind}_{triangle}", symmetric(f"{kind}_{triangle}"), {}
+    for structure in STRUCTURES:
+        yield f"structures.h5:{structure}", symmetric(structure), {}
     attributes = {"note": "ä", "list": [1, 0.1, None, {"π": True}]}
     whole = labelled().with_attributes(attributes)
     for place in ("labels.h5", "labels.nc", "labels.zarr.zip", "labels.npz", "labels.bspnpy", "labels.bspra"):

@@ -1,267 +1,406 @@
-"""A reader of HDF5 files in plain Python, written from docs/reference/file_layout.md alone. Numbers are its sections.
+"""The reference reader of docs/proposal, written from its pages alone, with numpy and h5py. It knows no other package.
 
-It knows nothing of the package. It is small, not fast, and refuses little.
+`tensors(path)` reads an HDF5 file or a plain Zarr folder: a dictionary by the name of the group. What breaks a rule
+raises Refused, whose text begins with the name of the rule. It is small, not fast.
 """
 
 import itertools
 import json
 import math
 import re
+from pathlib import Path
 
 import h5py
 import numpy as np
 
 OURS = "binsparse_levels:"
-PREDEFINED = {  # the levels, and whether they are of the transposed matrix (4.1)
-    "DVEC": (["dense"], False), "CVEC": (["sparse"], False), "CSR": (["dense", "sparse"], False),
-    "CSC": (["dense", "sparse"], True), "DCSR": (["sparse", "sparse"], False), "DCSC": (["sparse", "sparse"], True),
-    "DMAT": (["dense", "dense"], False), "DMATR": (["dense", "dense"], False), "DMATC": (["dense", "dense"], True),
-    "COO": (["sparse2"], False), "COOR": (["sparse2"], False), "COOC": (["sparse2"], True),
+PREDEFINED = {  # d: dense, s: sparse, 2: sparse of rank 2; whether the matrix is transposed
+    "DVEC": ("d", False), "CVEC": ("s", False), "DMAT": ("dd", False), "DMATR": ("dd", False), "DMATC": ("dd", True),
+    "CSR": ("ds", False), "CSC": ("ds", True), "DCSR": ("ss", False), "DCSC": ("ss", True),
+    "COO": ("2", False), "COOR": ("2", False), "COOC": ("2", True),
 }  # fmt: skip
+REQUIRED = {"version", "format", "shape", "number_of_stored_values", "data_types"}
+OPTIONAL = {"custom", "fill", "structure", "attributes"}
+TYPE = r"(iso\[)?(?:(complex|bitpacked(?:_delta|_zigzag)?)\[)?(u?int(?:8|16|32|64)|float(?:32|64)|bint8)(\]*)"
 
 
-def read(group):
-    """What `decode` gives, of a tensor in an open group of h5py. (9.1)"""
-    text = group.attrs["binsparse"]
-    header = json.loads(text.decode() if isinstance(text, bytes) else text)
-    return decode(header, {name: group[name][:] for name in header["binsparse"]["data_types"]})
+class Refused(ValueError):
+    """A file breaks a rule."""
 
 
-def decode(header, stored):
-    """{"shape", "entries": {coordinates: value}, "fill_value", "labels": {dimension: list}}, of a header and arrays."""
-    check_seal(header, stored)
-    descriptor = header["binsparse"]
-    types = descriptor["data_types"]
-    arrays = {name: values_of(stored[name], types[name]) for name in types}
-    if types["values"].startswith("iso["):  # 5.1
-        arrays["values"] = list(arrays["values"]) * descriptor["number_of_stored_values"]
-    assert len(arrays["values"]) == descriptor["number_of_stored_values"]
-    levels, transpose, digits = chain_of(descriptor)
-    shape, stored = descriptor["shape"], descriptor["shape"]
-    older = header.get(f"{OURS}map")  # 6.3
-    shape, digits = (older["shape"], older["digits"]) if older else (shape, digits)
-    groups = None if digits is None else groups_of(digits, shape)
-    stored = stored if groups is None else [math.prod(r for _, _, r in group) for group in groups]
-    transpose = transpose or range(len(stored))
-    entries = {}
-    for coords, q in walk(levels, [stored[k] for k in transpose], arrays):
-        place = [0] * len(stored)
-        for k, x in zip(transpose, coords, strict=True):
-            place[k] = x
-        assert tuple(place) not in entries
-        entries[tuple(place)] = arrays["values"][q]
-    if "structure" in descriptor:
-        entries = expanded(descriptor["structure"], entries, types["values"])
-    if groups is not None:
-        entries = mapped(groups, shape, entries)
-    fill = arrays["fill_value"][0] if descriptor.get("fill") else None
-    return {"shape": tuple(shape), "entries": entries, "fill_value": fill, "labels": labels_of(header, arrays)}
+def need(rule, holds, where):
+    if not holds:
+        raise Refused(f"{rule}: {where}")
 
 
-def chain_of(descriptor):
-    """The levels from the first on, without the element; the transpose; and the digits of a map. (4.1, 6)"""
-    if descriptor["format"] != "custom":
-        names, turned = PREDEFINED[descriptor["format"]]
-        levels = [{"level_desc": name.rstrip("2"), "rank": 1 + name.endswith("2")} for name in names]
-        return levels, [1, 0] if turned else None, None
-    levels, above, digits = [], descriptor["custom"], None
-    level = above["level"]
-    if level["level_desc"] == f"{OURS}packed":
-        level = level["level"]
-    if level["level_desc"] == f"{OURS}map":
-        above, digits, level = level, level["digits"], level["level"]
-    while level["level_desc"] != "element":
-        levels.append(level)
-        level = level["level"]
-    return levels, above.get("transpose"), digits
+def tensors(path):
+    """Each tensor at a path, by the name of its group."""
+    if (path := Path(path)).is_dir():
+        places = {x.parent: json.loads(x.read_text()).get("attributes", {}) for x in path.rglob("zarr.json")}
+        found = {p: decode(x["binsparse"], zarr_arrays(p)) for p, x in places.items() if "binsparse" in x}
+        return {str(p.relative_to(path)).replace(".", "/"): tensor for p, tensor in found.items()}
+    with h5py.File(path) as file:
+        groups = {"/": file}
+        file.visititems(lambda name, item: groups.update({name: item} if isinstance(item, h5py.Group) else {}))
+        held = {name: x for name, x in groups.items() if "binsparse" in x.attrs}
+        arrays = {n: {k: a[:] for k, a in x.items() if isinstance(a, h5py.Dataset) and a.ndim} for n, x in held.items()}
+        return {name: decode(json.loads(x.attrs["binsparse"]), arrays[name]) for name, x in held.items()}
 
 
-def walk(levels, sizes, arrays):
-    """The coordinates in stored order, and the position of the value, of each entry. (4.1, 4.12)"""
-    found, depth, above = [((), 0)], 0, []
-    for level in levels:
-        kind, rank = level["level_desc"].removeprefix(OURS), level["rank"]
-        prefix = "below_" * len(above) if kind in above else ""
-        given = kind, level, sizes[depth : depth + rank], depth, prefix, arrays
-        found = [(coords + x, q) for coords, p in found for x, q in fiber(p, *given)]
-        above = [] if rank else [*above, kind]
-        depth += rank
+def zarr_arrays(folder):
+    """The arrays of a group of Zarr 3, each of a single chunk without compression."""
+    found = {}
+    for place in {x.parent for x in folder.glob("*/zarr.json")}:
+        about = json.loads((place / "zarr.json").read_text())
+        codecs, length = [codec["name"] for codec in about["codecs"]], about["shape"][0]
+        need("container", codecs in (["bytes"], ["bytes", "crc32c"]), f"codecs of {place.name}")
+        data = (place / "c/0").read_bytes() if length else b""
+        if length and codecs[1:]:
+            need("checksum", crc32c(data[:-4]).to_bytes(4, "little") == data[-4:], place.name)
+        found[place.name] = np.frombuffer(data, np.dtype(about["data_type"]).newbyteorder("<"), length)
     return found
 
 
-def fiber(p, kind, level, sizes, depth, prefix, arrays):
-    """The coordinates that fiber p stores, and their positions below. (4.2 to 4.11)"""
-    own = lambda name: arrays.get(f"{prefix}{name}_{depth}")  # noqa: E731
-    if kind in ("dense", "bitmap", "bits"):
-        flags, cells = own(kind), math.prod(sizes)
-        for q, x in enumerate(itertools.product(*map(range, sizes)), p * cells):
-            if kind == "dense" or (flags[q] if kind == "bitmap" else flags[q // 8] >> q % 8 & 1):
-                yield x, q
-        return
-    if kind == "n_of_m":
-        slots, n, m = own("slots"), level["n"], level["m"]
-        blocks = -(-sizes[0] // m)
-        for b, k in itertools.product(range(blocks), range(n)):
-            q = (p * blocks + b) * n + k
-            if slots[q] < m:
-                yield (b * m + slots[q],), q
-        return
-    if kind == "mask":
-        width, q = -(-math.prod(sizes) // 8), own("pointers_to")[p]
-        for c, x in enumerate(itertools.product(*map(range, sizes))):
-            if own("mask")[p * width + c // 8] >> c % 8 & 1:
-                yield x, q
-                q += 1
-        return
-    pointers = own("pointers_to") or [0, len(own("indices" if kind == "sparse" else "run_starts"))]
-    for q in range(pointers[p], pointers[p + 1]):
-        if kind == "sparse":
-            yield tuple(arrays[f"indices_{depth + k}"][q] for k in range(len(sizes))), q
-        elif kind == "run":
-            yield from (((x,), q) for x in range(own("run_starts")[q], own("run_ends")[q]))
-        elif kind == "elias_fano":
-            yield (
-                (number_of(q, own("pointers_to"), sizes[0], own("elias_fano_low"), own("elias_fano_high")) % sizes[0],),
-                q,
-            )
-        elif kind == "band":
-            yield (own("band_starts")[p] + q - pointers[p],), q
-        elif kind != "hashed":
-            raise ValueError(f"unknown level kind {kind}")
-        elif own("hash_keys")[q]:
-            yield (own("hash_keys")[q] - 1,), own("hash_ranks")[q]
+def decode(header, stored):
+    """{"shape", "entries": {coordinates: value}, "fill_value", "labels"} of a header and its arrays."""
+    inner = header["binsparse"]
+    need("header", REQUIRED <= inner.keys() <= REQUIRED | OPTIONAL, "keys")
+    need("header", re.fullmatch(r"0\.1(\.\d+([-+].*)?)?", str(inner["version"])), "version")
+    shape, count, types = inner["shape"], inner["number_of_stored_values"], inner["data_types"]
+    need("header", all(type(size) is int and 0 <= size < 2**63 for size in [*shape, count]), "shape")
+    check_seal(header, stored)
+    chain, transpose, digits, packed = chain_of(inner)
+    need("length", types.keys() <= stored.keys(), "an array is missing")
+    arrays = {name: values_of(name, stored[name], types[name], count, packed) for name in types}
+    groups = None if digits is None else groups_of(digits, shape)
+    sizes = shape if groups is None else [math.prod(r for *_, r in group) for group in groups]
+    order = list(range(len(sizes))) if transpose is None else transpose
+    need("level", sum(level["rank"] for level in chain) == len(sizes), "the ranks do not add up")
+    need("level", sorted(order) == list(range(len(sizes))), "transpose")
+    entries = {}
+    for coords, q in walk(chain, [sizes[k] for k in order], arrays, inner["format"]):
+        entries[tuple(x for _, x in sorted(zip(order, coords, strict=True)))] = arrays["values"][q]
+    if "structure" in inner:
+        need("structure", groups is None, "below a map")
+        entries = expanded(inner["structure"], entries, shape, chain[-1]["level_desc"], types["values"])
+    if groups is not None:
+        entries = dict(item for item in mapped(groups, shape, entries) if all(map(int.__lt__, item[0], shape)))
+    fill = arrays.get("fill_value", []) if inner.get("fill") else [None]
+    need("length", len(fill) == 1, "fill_value")
+    return {
+        "shape": tuple(shape),
+        "entries": entries,
+        "fill_value": fill[0],
+        "labels": labels_of(header, shape, arrays),
+    }
 
 
-def number_of(q, pointers, size, lows, highs):
-    """Number q of a sequence of Elias and Fano. (4.11)"""
-    count, width = pointers[-1], 0
-    while width < 57 and 2 ** (width + 1) * count <= (len(pointers) - 1) * size:
-        width += 1
-    lower, upper = (sum(int(word) << 64 * k for k, word in enumerate(words)) for words in (lows, highs))
-    bits = [b for b in range(64 * len(highs)) if upper >> b & 1]
-    return (bits[q] - q << width) + (lower >> q * width & (1 << width) - 1)
+def chain_of(inner):
+    """The levels above the element, the transpose, the digits of a map, and whether arrays may be bit-packed."""
+    if inner["format"] != "custom":
+        need("header", inner["format"] in PREDEFINED, f"format {inner['format']}")
+        letters, turned = PREDEFINED[inner["format"]]
+        chain = [{"level_desc": "dense" if x == "d" else "sparse", "rank": 1 + (x == "2")} for x in letters]
+        return chain, [1, 0] if turned else None, None, False
+    chain, digits, packed = [], None, False
+    transpose, level = inner["custom"].get("transpose"), inner["custom"]["level"]
+    while level.get("level_desc") != "element":
+        kind = level["level_desc"].removeprefix(OURS)
+        known = {"level_desc", "rank", "level", *{"map": ("digits", "transpose"), "n_of_m": ("n", "m")}.get(kind, ())}
+        need("level", (level["level_desc"] == kind) == (kind in ("dense", "sparse")), f"unknown {level['level_desc']}")
+        need("level", {"rank", "level"} <= level.keys() <= known and type(level["rank"]) is int, f"keys of {kind}")
+        if kind == "packed" and not (packed or chain or digits is not None):
+            packed = True
+        elif kind == "map" and not chain and digits is None and transpose is None:
+            digits, transpose = level["digits"], level.get("transpose")
+        else:
+            ranks = {"dense": range(1, 65), "sparse": range(1, 65), "mask": range(1, 65)}
+            ranks |= {"bitmap": range(65), "bits": range(65)}
+            need("level", kind in KINDS and level["rank"] in ranks.get(kind, [1]), kind)
+            chain.append(level | {"level_desc": kind})
+        level = level["level"]
+    return chain, transpose, digits, packed
 
 
-def values_of(stored, type):
-    """The values that a stored array stands for, as a list. (3)"""
-    outer, inner = re.fullmatch(r"(?:iso\[)?(?:(complex|bitpacked\w*)\[)?(\w+?)\]*", type).groups()
+def values_of(name, stored, text, count, packed):
+    """The values that an array stands for, as Python's numbers."""
+    made = re.fullmatch(TYPE, text)
+    need("type", made and len(made[4]) == sum(x is not None for x in made.groups()[:2]), f"{name}: {text}")
+    iso, outer, base, _ = made.groups()
+    bits, role = str(outer).startswith("bit"), re.match(r"(?:below_)*([a-z_]+?)_?\d*(?:_offsets)?$", name)[1]
+    need(
+        "type",
+        (not iso or (role == "values" and not bits)) and (outer != "complex" or base[0] == "f"),
+        f"{name}: {text}",
+    )
+    need(
+        "type",
+        ("int" in base and (base != "bint8" or role == "bitmap")) or role in ("values", "fill_value", "labels"),
+        name,
+    )
+    need("packed", not bits or (packed and "int" in base), f"{name}: {text}")
+    wanted = "uint32" if bits else {"bint8": "uint8"}.get(base, base)
+    need("type", stored.dtype == wanted, f"{name}: {stored.dtype}, declared {text}")
+    items = unpacked(stored.tolist(), outer, np.dtype(base), name) if bits else stored.tolist()
+    need("type", base != "bint8" or set(items) <= {0, 1}, f"{name}: a boolean")
+    need("length", outer != "complex" or len(items) % 2 == 0, name)
     if outer == "complex":
-        return [complex(re, im) for re, im in zip(stored[::2].tolist(), stored[1::2].tolist(), strict=True)]
-    if outer:
-        return unpacked([int(word) for word in stored], outer, np.dtype(inner))
-    return [bool(x) for x in stored] if inner == "bint8" else stored.tolist()
+        items = [complex(*pair) for pair in zip(items[::2], items[1::2], strict=True)]
+    need("length", not iso or len(items) == 1 or len(items) == count == 0, name)
+    items = [x == 1 for x in items] if base == "bint8" else items
+    items = items * count if iso else items
+    need("length", name != "values" or len(items) == count, name)
+    return items
 
 
-def unpacked(words, type, dtype):
-    """The integers in a bit-packed array. (3.1)"""
-    count, planes = words[0] | words[1] << 32, words[2]
-    chunks, at, heads, numbers = -(-count // 128), 3, [], [0] * count
-    for _ in range(planes):
-        rows, at = words[at : at + chunks + 1], at + chunks + 1
-        starts = words[at : at + chunks] if type != "bitpacked" else [0] * chunks
-        at += chunks if type != "bitpacked" else 0
-        heads.append((rows, starts))
-    for plane, (rows, starts) in enumerate(heads):
-        for c in range(chunks):
-            width, chunk = rows[c + 1] - rows[c], words[at + 4 * rows[c] : at + 4 * rows[c + 1]]
-            lanes = [sum(word << 32 * k for k, word in enumerate(chunk[lane::4])) for lane in range(4)]
-            number = starts[c]
+def unpacked(words, kind, dtype, name):
+    """The integers of a bit-packed array."""
+    need("packed", len(words) >= 3 and words[2] in (1, 2), f"{name}: the head")
+    count, at, planes, differs = words[0] | words[1] << 32, 3, [], kind != "bitpacked"
+    chunks = -(-count // 128)
+    for _ in range(words[2]):
+        rows, at = words[at : at + chunks + 1], at + (chunks + 1) + chunks * differs
+        planes.append((rows, words[at - chunks : at] if differs else [0] * chunks))
+        good = len(rows) == chunks + 1 and rows[0] == 0 and all(b - a in range(33) for a, b in itertools.pairwise(rows))
+        need("packed", good, f"{name}: rows")
+    need("packed", len(words) == at + 4 * sum(rows[-1] for rows, _ in planes), f"{name}: the number of words")
+    numbers = [0] * count
+    for plane, (rows, starts) in enumerate(planes):
+        for c, (begin, end) in enumerate(itertools.pairwise(rows)):
+            width, number, chunk = end - begin, starts[c], words[at : at + 4 * (end - begin)]
+            lanes, at = [sum(w << 32 * k for k, w in enumerate(chunk[lane::4])) for lane in range(4)], at + len(chunk)
             for i in range(min(128, count - 128 * c)):
-                field = lanes[i % 4] >> i // 4 * width & (1 << width) - 1
-                if type == "bitpacked" or width == 32:
-                    number = field
-                elif type == "bitpacked_delta":
-                    number += field
-                else:
-                    number += -(field + 1) // 2 if field % 2 else field // 2
-                number &= 2**32 - 1
+                field = lanes[i % 4] >> i // 4 * width & 2**width - 1
+                step = field if kind == "bitpacked_delta" else -(field + 1) // 2 if field % 2 else field // 2
+                number = (number + step) % 2**32 if differs and width < 32 else field
                 numbers[128 * c + i] |= number << 32 * plane
-        at += 4 * rows[chunks]
-    size = 64 if dtype.itemsize == 8 else 32
-    return [x - 2**size if dtype.kind == "i" and x >> size - 1 else x for x in numbers]
+    size = 2 ** (64 if dtype.itemsize == 8 else 32)
+    return [x - size if dtype.kind == "i" and x >= size // 2 else x for x in numbers]
 
 
-def expanded(structure, entries, data_type):
-    """Both triangles. (5.4)"""
-    kind, triangle = structure.rsplit("_", 1)
+# The levels. For n fibers, each gives triples of a fiber p, coordinates and a position q, and how many q there are.
+# `get` is an array by the part of its name before the depth, of that length where it is known.
 
-    def negative(v):
-        integer = re.search(r"(u?)int(\d+)", data_type)
-        if integer is None:
-            return -v
-        size = 2 ** int(integer[2])
-        return -v % size - (0 if integer[1] or -v % size < size // 2 else size)
 
-    mirror = {"symmetric": lambda v: v, "hermitian": lambda v: v.conjugate(), "skew_symmetric": negative}[kind]
-    kept = {(i, j): v for (i, j), v in entries.items() if (i >= j if triangle == "lower" else i <= j)}
+def owned(pointers):
+    """The pairs of a fiber and a position that pointers give."""
+    return [(p, q) for p, (a, b) in enumerate(itertools.pairwise(pointers)) for q in range(a, b)]
+
+
+def pointers_of(get, n, count=None, root=False):
+    pointers = [0, count] if root else get("pointers_to", n + 1)
+    need("pointers", pointers[0] == 0 and pointers == sorted(pointers), "they descend, or do not begin with 0")
+    need("pointers", count in (None, pointers[-1]), "they do not end with the number of positions")
+    return pointers
+
+
+def dense(n, sizes, get, level, root):
+    cells = list(itertools.product(*map(range, sizes)))
+    return [(p, x, p * len(cells) + c) for p in range(n) for c, x in enumerate(cells)], n * len(cells)
+
+
+def sparse(n, sizes, get, level, root):
+    columns = [get("indices", None, k) for k in range(len(sizes))]
+    need("length", len(set(map(len, columns))) == 1, "indices of unequal length")
+    pointers = pointers_of(get, n, len(columns[0]), root)
+    return [(p, tuple(column[q] for column in columns), q) for p, q in owned(pointers)], pointers[-1]
+
+
+def bitmap(n, sizes, get, level, root):
+    flags = get("bitmap", n * math.prod(sizes))
+    return [triple for triple in dense(n, sizes, get, level, root)[0] if flags[triple[2]]], len(flags)
+
+
+def bits(n, sizes, get, level, root):
+    cells = n * math.prod(sizes)
+    flags = np.unpackbits(np.array(get("bits", -(-cells // 8)), np.uint8), bitorder="little")
+    need("bits", not flags[cells:].any(), "behind the last cell")
+    return [triple for triple in dense(n, sizes, get, level, root)[0] if flags[triple[2]]], cells
+
+
+def mask(n, sizes, get, level, root):
+    pointers, cells = pointers_of(get, n), math.prod(sizes)
+    octets = np.array(get("mask", n * -(-cells // 8)), np.uint8).reshape(n, -(-cells // 8))
+    flags = np.unpackbits(octets, axis=1, bitorder="little")
+    need("bits", not flags[:, cells:].any(), "behind the last cell")
+    need("pointers", np.diff(pointers).tolist() == flags.sum(axis=1).tolist(), "they do not count the bits")
+    kept = [(p, x) for p, x, q in dense(n, sizes, get, level, root)[0] if flags[p, q - p * cells]]
+    return [(p, x, q) for q, (p, x) in enumerate(kept)], len(kept)
+
+
+def run(n, sizes, get, level, root):
+    starts = get("run_starts", None)
+    ends = get("run_ends", len(starts))
+    need("order", all(map(int.__lt__, starts, ends)), "an empty run")
+    return [
+        (p, (x,), q) for p, q in owned(pointers_of(get, n, len(starts), root)) for x in range(starts[q], ends[q])
+    ], len(starts)
+
+
+def band(n, sizes, get, level, root):
+    pointers, starts = pointers_of(get, n), get("band_starts", n)
+    return [(p, (starts[p] + q - pointers[p],), q) for p, q in owned(pointers)], pointers[-1]
+
+
+def n_of_m(n, sizes, get, level, root):
+    slots, m = level.get("n"), level.get("m")
+    need("level", type(slots) is int and type(m) is int and 1 <= slots <= m <= 255, "n and m")
+    blocks = -(-sizes[0] // m)
+    items = get("slots", n * blocks * slots)
+    need("range", all(x <= m for x in items), "a slot")
+    rows = np.array(items).reshape(-1, slots)
+    need("order", not np.any((rows[:, :-1] == m) & (rows[:, 1:] < m)), "an empty slot before another")
+    full = [(q // slots, q, x) for q, x in enumerate(items) if x < m]
+    return [(block // blocks, (block % blocks * m + x,), q) for block, q, x in full], len(items)
+
+
+def hashed(n, sizes, get, level, root):
+    pointers = pointers_of(get, n)
+    keys, ranks = (get(role, pointers[-1]) for role in ("hash_keys", "hash_ranks"))
+    need("hash", ranks == [0, *itertools.accumulate(key != 0 for key in keys)][:-1], "ranks")
+    for a, b in itertools.pairwise(pointers):
+        size, slots = b - a, keys[a:b]
+        need("hash", not size or (size & size - 1 == 0 and 2 * slots.count(0) >= size), "the number of slots")
+        for key in filter(None, slots):
+            at = ((key - 1) * 0x9E3779B97F4A7C15 % 2**64) * size >> 64
+            while slots[at] not in (key, 0):
+                at = (at + 1) % size
+            need("hash", slots[at], f"no search reaches {key - 1}")
+    return sorted((p, (keys[s] - 1,), ranks[s]) for p, s in owned(pointers) if keys[s]), len(keys) - keys.count(0)
+
+
+def elias_fano(n, sizes, get, level, root):
+    pointers, cells = pointers_of(get, n), n * sizes[0]
+    m, low = pointers[-1], 0
+    while m and low < 57 and 2 ** (low + 1) * m <= cells:
+        low += 1
+    lows = get("elias_fano_low", m * low // 64 + 2)
+    highs = get("elias_fano_high", -(-(m + (cells - 1) // 2**low + 1) // 64) if m else 1)
+    lower, upper = (sum(word << 64 * k for k, word in enumerate(words)) for words in (lows, highs))
+    places = [b for b in range(64 * len(highs)) if upper >> b & 1]
+    need("bits", len(places) == m and lower >> m * low == 0, "of the numbers")
+    numbers = [(b - q << low) + (lower >> q * low & 2**low - 1) for q, b in enumerate(places)]
+    need("order", all(map(int.__lt__, numbers, numbers[1:])), "numbers")
+    return [(p, (numbers[q] - p * sizes[0],), q) for p, q in owned(pointers)], m
+
+
+KINDS = {
+    kind.__name__: kind for kind in (dense, sparse, bitmap, bits, mask, run, band, n_of_m, hashed, elias_fano)
+}  # fmt: skip
+
+
+def walk(chain, sizes, arrays, name):
+    """The coordinates in stored order, and the position of the value, of each entry."""
+    n, depth, zeros, found = 1, 0, [], {0: [()]}
+    for level in chain:
+        kind, rank = level["level_desc"], level["rank"]
+
+        prefix = "below_" * len(zeros) if kind in zeros else ""
+
+        def get(role, length, more=0, prefix=prefix, depth=depth):
+            array = f"{prefix}{role}_{depth + more}"
+            need("length", array in arrays and length in (None, len(arrays[array])), array)
+            return arrays[array]
+
+        dims, above = sizes[depth : depth + rank], n
+        triples, n = KINDS[kind](n, dims, get, level, depth == 0)
+        need("range", all(0 <= x < size for _, place, _ in triples for x, size in zip(place, dims, strict=True)), kind)
+        need("order", all(a[:2] < b[:2] for a, b in itertools.pairwise(triples)), kind)
+        need("pointers", name not in ("DCSR", "DCSC") or {p for p, *_ in triples} == {*range(above)}, "an empty fiber")
+        below = {}
+        for p, x, q in triples:
+            below.setdefault(q, []).extend(before + x for before in found.get(p, ()))
+        zeros, depth, found = ([] if rank else [*zeros, kind]), depth + rank, below
+    need("length", len(arrays["values"]) == n, "values")
+    return [(coords, q) for q, places in found.items() for coords in places]
+
+
+# Around the levels
+
+
+def expanded(structure, entries, shape, last, text):
+    """Both triangles of a matrix."""
+    made = re.fullmatch(r"(symmetric|hermitian|skew_symmetric)_(lower|upper)", str(structure))
+    need("structure", made and len(shape) == 2 and shape[0] == shape[1], structure)
+    need("structure", made[1] != "hermitian" or "complex" in text, "hermitian of real numbers")
+    kept = {(i, j): v for (i, j), v in entries.items() if (i >= j if made[2] == "lower" else i <= j)}
+    need("structure", len(kept) == len(entries) or last in ("dense", "band"), "an entry of the other triangle")
+    integer = re.search(r"u?int\d+", text)
+    negative = (lambda v: np.negative(np.array(v, integer[0])).item()) if integer else (lambda v: -v)
+    mirror = {"symmetric": lambda v: v, "hermitian": lambda v: v.conjugate(), "skew_symmetric": negative}[made[1]]
     return {(j, i): mirror(v) for (i, j), v in kept.items() if i != j} | kept
 
 
 def groups_of(digits, shape):
-    """The dimension, the stride and the radix of each digit of each stored dimension. (6.2)"""
-    groups = []
-    for group in digits.split(",") if digits.strip(" ") else []:
-        found = re.findall(r"(\d+)(?:/(\d+))?(?:%(\d+))?", group)
-        groups.append([(int(k), int(s or 1), int(r) if r else -(-shape[int(k)] // int(s or 1))) for k, s, r in found])
+    """(dimension, stride, radix) of each digit of each stored dimension."""
+    digit = r"\d+(?:/\d+)?(?:%\d+)?"
+    group = rf" *(?:{digit}|\( *{digit}(?: +{digit})* *\)) *"
+    need("map", type(digits) is str and re.fullmatch(rf"(?:{group}(?:,{group})*)? *", digits), digits)
+    groups, strides = [], [1] * len(shape)
+    for text in digits.split(",") if digits.strip(" ") else []:
+        found = [(int(k), int(s or 1), r) for k, s, r in re.findall(r"(\d+)(?:/(\d+))?(?:%(\d+))?", text)]
+        need("map", all(k < len(shape) and s for k, s, _ in found), f"{digits}: no such dimension, or a stride of 0")
+        groups.append([(k, s, int(r) if r else -(-shape[k] // s)) for k, s, r in found])
+    for k, stride, radix in sorted(itertools.chain(*groups)):
+        need("map", stride == strides[k] or shape[k] == 0, f"{digits}: a gap in dimension {k}")
+        strides[k] *= radix
+    whole = {k for group in groups for k, *_ in group} == {*range(len(shape))}
+    need("map", whole and all(map(int.__ge__, strides, shape)), f"{digits}: a dimension is not whole")
     return groups
 
 
 def mapped(groups, shape, entries):
-    """The entries of the tensor that the stored entries stand for. (6.2)"""
-    found = {}
+    """The entries of the tensor that those of the stored tensor stand for. Padding lies outside of the shape."""
     for coords, value in entries.items():
         place = [0] * len(shape)
         for x, group in zip(coords, groups, strict=True):
             for k, stride, radix in reversed(group):
                 x, digit = divmod(x, radix)
-                place[k] += digit * stride
-        if all(x < size for x, size in zip(place, shape, strict=True)):
-            found[tuple(place)] = value
-    return found
+                place[k] += stride * digit
+        yield tuple(place), value
 
 
-def labels_of(header, arrays):
-    """The labels by name of the dimension: strings, or the numbers that are stored. (7)"""
-    given, found = header.get(f"{OURS}labels", {"dims": [], "labels": []}), {}
-    for k, (name, type) in enumerate(zip(given["dims"], given["labels"], strict=True)):
-        items = arrays.get(f"labels_{k}")
-        if type == "text":
+def labels_of(header, shape, arrays):
+    """The labels by name of the dimension: texts, or the numbers that are stored."""
+    about, found = header.get(f"{OURS}labels", {"dims": [], "labels": []}), {}
+    names, types = about["dims"], about["labels"]
+    need(
+        "labels",
+        len({*names}) == len(names) == len(types) and (not about.get("values") or len(names) == len(shape)),
+        "dims",
+    )
+    for k, (name, kind) in enumerate(zip(names, types, strict=True)):
+        items = None if kind is None else arrays[f"labels_{k}"]
+        if kind == "text":
             ends = arrays[f"labels_{k}_offsets"]
-            items = [bytes(items[a:b]).decode() for a, b in itertools.pairwise(ends)]
-        found[name] = items
+            need("labels", ends[:1] == [0] and ends == sorted(ends) and ends[-1] == len(items), f"labels_{k}_offsets")
+            try:
+                items = [bytes(items[a:b]).decode() for a, b in itertools.pairwise(ends)]
+            except UnicodeDecodeError:
+                raise Refused(f"labels: labels_{k} is not UTF-8") from None
+        need("labels", items is None or len(items) <= shape[k], f"more labels than coordinates of {name}")
+        found[name] = [x == 1 for x in items] if kind == "bool" else items
     return found
 
 
 def check_seal(header, stored):
-    """Raise ValueError where a file has changed. (8)"""
     seal, mark = header.get(f"{OURS}crc32c"), header.get(f"{OURS}sealed")
-    if seal is None and mark is None:
-        return
-    rest = {key: value for key, value in header.items() if key not in (f"{OURS}sealed", f"{OURS}crc32c")}
-    sums = {name: crc32c(array_bytes(stored[name])) for name in header["binsparse"]["data_types"]}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()
-    if mark is not True or seal != {"header": crc32c(text), "arrays": sums}:
-        raise ValueError("checksum mismatch")
+    if seal is not None or mark is not None:
+        rest = {key: value for key, value in header.items() if key not in (f"{OURS}sealed", f"{OURS}crc32c")}
+        sums = {name: crc32c(summed(stored[name])) for name in header["binsparse"]["data_types"]}
+        text = json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()
+        need("checksum", mark is True and seal == {"header": crc32c(text), "arrays": sums}, "something has changed")
 
 
-def array_bytes(array):
-    little = array.astype(array.dtype.newbyteorder("<"))
-    order = "|" if array.dtype.itemsize == 1 else "<"
-    return little.tobytes() + f"{order}{array.dtype.kind}{array.dtype.itemsize} {len(array)}".encode()
+def summed(array):
+    little, sign = array.astype(array.dtype.newbyteorder("<")), "|<"[array.itemsize > 1]
+    return little.tobytes() + f"{sign}{array.dtype.kind}{array.itemsize} {len(array)}".encode()
 
 
 def crc32c(data):
-    total = 0xFFFFFFFF
+    total = 2**32 - 1
     for byte in data:
         total ^= byte
         for _ in range(8):
             total = total >> 1 ^ 0x82F63B78 * (total & 1)
-    return total ^ 0xFFFFFFFF
-
-
-def tensors_in(path):
-    """Each tensor in a file, by the name of its group."""
-    with h5py.File(path) as file:
-        groups = {"/": file}
-        file.visititems(lambda name, item: groups.update({name: item} if isinstance(item, h5py.Group) else {}))
-        return {name: read(group) for name, group in groups.items() if "binsparse" in group.attrs}
+    return total ^ 2**32 - 1

@@ -1,8 +1,11 @@
-"""The page on the layout of files is true: its examples, and a reader written from it, agree with the package."""
+"""The proposal and the page on the layout of files are true: their examples, the conformance files, and a reader that
+was written from the proposal alone, agree with the package.
+"""
 
 import ast
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,12 +17,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
-from binsparse_levels import testing
+from binsparse_levels import conformance, testing
 from binsparse_levels.formats.dtypes import CODECS
 from binsparse_levels.io.writing import write_arrays
 from binsparse_levels.levels import OURS
 
-PAGE = (Path(__file__).parents[2] / "docs/reference/file_layout.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PROPOSAL = {path.stem: path.read_text() for path in sorted((DOCS / "proposal").glob("*.md"))}
+PAGE = "".join([*PROPOSAL.values(), (DOCS / "reference/file_layout.md").read_text()])
 EXAMPLES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
 
 
@@ -48,8 +53,8 @@ def written(path, tensor, **options):
     """Assert that the plain reader reads a tensor from a file, and give the tensor that the package reads."""
     bl.write(path, tensor, overwrite=True, **options)
     again = bl.read(path)
-    same(reader.tensors_in(path)["/"], again)
-    same(reader.tensors_in(path)["/"], tensor)
+    same(reader.tensors(path)["/"], again)
+    same(reader.tensors(path)["/"], tensor)
     return again
 
 
@@ -102,6 +107,59 @@ def test_the_ra_file_of_the_page(tmp_path):
     bl.write(tmp_path / "a.bspra", bl.pack_dense([1.0, 2.0], "DVEC"))
     octets = (tmp_path / "a.bspra/values.ra").read_bytes().hex(" ")
     assert octets in " ".join(PAGE.split())
+
+
+def as_json(found):
+    """What the plain reader found, as the conformance files have it. Entries are in any order."""
+
+    def number(x):
+        return [x.real, x.imag] if isinstance(x, complex) else x
+
+    entries = sorted([*place, number(value)] for place, value in found["entries"].items())
+    return repr({**found, "shape": [*found["shape"]], "entries": entries, "fill_value": number(found["fill_value"])})
+
+
+def test_every_conformance_tensor_is_read():
+    names = [name for name, _, _ in conformance.sound()]
+    for name, tensor, options in conformance.sound():
+        bl.write(store := {}, tensor, **options)
+        wanted = conformance.expected(tensor)
+        wanted["entries"].sort()
+        assert as_json(reader.decode(store.pop("binsparse"), store)) == repr(wanted), name
+    assert len(names) == len(set(names))
+    assert f"\n{len(names)} tensors." in PROPOSAL["conformance"]
+
+
+def test_every_unsound_tensor_is_refused_for_its_rule():
+    for case in conformance.UNSOUND:
+        header, arrays = conformance.container(case)
+        with pytest.raises(reader.Refused, match=f"^{case.rule}: "):
+            reader.decode(header, arrays)
+        with pytest.raises(bl.BinsparseError):
+            bl.read({"binsparse": header, **arrays})
+    assert f"\n{len(conformance.UNSOUND)} files," in PROPOSAL["conformance"]
+    listed = re.findall(r"^\| `(\w+)` \| [a-z]", PROPOSAL["conformance"].partition("`unsound`")[2], re.MULTILINE)
+    assert set(listed) == {case.rule for case in conformance.UNSOUND}
+
+
+@pytest.mark.slow
+def test_the_conformance_files(tmp_path):
+    folder = tmp_path / "files"
+    run = [sys.executable, "-m", "binsparse_levels.compliance", "export", str(folder)]
+    assert subprocess.run(run, check=False).returncode == 0
+    assert subprocess.run(run, check=False, capture_output=True).returncode == 1
+    for path in sorted(folder.glob("*/*.json")):
+        about = json.loads(path.read_text())
+        for file in (path.with_suffix(".h5"), path.with_suffix(".zarr")):
+            if "rule" in about:
+                with pytest.raises(reader.Refused, match=f"^{about['rule']}: "):
+                    reader.tensors(file)
+                with pytest.raises(bl.BinsparseError):
+                    bl.read(file)
+            else:
+                wanted = {key: value for key, value in about.items() if key != "format"}
+                wanted["entries"].sort()
+                assert as_json(reader.tensors(file)["/"]) == repr(wanted), file.name
 
 
 def test_the_reader_is_plain():
@@ -226,6 +284,6 @@ def test_a_changed_file_is_refused(tmp_path):
     bl.write(path, bl.pack_dense(np.eye(3), "CSR"), checksum=True)
     with h5py.File(path, "r+") as file:
         file["indices_1"][1] = 2
-    for read in (bl.read, reader.tensors_in):
-        with pytest.raises(ValueError, match="checksum mismatch"):
+    for read in (bl.read, reader.tensors):
+        with pytest.raises(ValueError, match="checksum"):
             read(path)
