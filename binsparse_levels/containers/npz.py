@@ -88,26 +88,32 @@ class NPZReader:
         with touching(KEY):
             return header_text(self._whole(member, KEY), self._limits)
 
-    def array(self, name: str) -> LazyArray | None:
-        """Of a deflated array, the first slice reads all of it."""
+    def array(self, name: str, *, flat: bool = False) -> LazyArray | None:
+        """Of a deflated array, the first slice reads all of it. flat: all items as one dimension, the last fastest."""
         try:
             member = self._archive.getinfo(f"{name}.npy")
         except KeyError:
             return None
         with touching(name), self._archive.open(member) as file:
-            shape, _, dtype = read_npy_header(file, name)
+            shape, fortran, dtype = read_npy_header(file, name)
             begin = file.tell()
         declared = begin + dtype.itemsize * int(np.prod(shape, dtype=object))
         if declared != member.file_size:
             raise ContainerError(Problem(name, f"has {member.file_size} bytes, its header says {declared}"))
-        whole = functools.partial(self._whole, member, name)
+        sizes = (int(np.prod(shape, dtype=object)),) if flat else shape
+
+        def whole() -> Array:
+            stored = self._whole(member, name)
+            return stored.reshape(-1) if flat else stored
+
         handle = self._archive.fp
-        if member.compress_type != zipfile.ZIP_STORED or handle is None or not DIRECT:
+        plain = member.compress_type == zipfile.ZIP_STORED and not (fortran and flat)
+        if not plain or handle is None or not DIRECT:
             once = functools.cache(whole)
-            return lazy(shape, dtype, lambda start, stop: once()[start:stop], nbytes=member.compress_size)
+            return lazy(sizes, dtype, lambda start, stop: once()[start:stop], nbytes=member.compress_size)
 
         def read(start: int, stop: int) -> Array:
-            if stop - start == shape[0]:  # only the whole array can be compared with its checksum
+            if stop - start == sizes[0]:  # only the whole array can be compared with its checksum
                 return whole()
             with touching(name):
                 header = np.empty(30, np.uint8)  # of the member: the lengths of its name and of what follows it
@@ -115,7 +121,7 @@ class NPZReader:
                 at = member.header_offset + 30 + int(header[26:30].view("<u2").sum()) + begin
             return parts_of(handle.fileno(), at, dtype, name, self._limits)(start, stop)
 
-        return lazy(shape, dtype, read, nbytes=member.compress_size)
+        return lazy(sizes, dtype, read, nbytes=member.compress_size)
 
     def _whole(self, member: zipfile.ZipInfo, name: str) -> Array:
         self._limits.hold("array_bytes", member.file_size, name, "the size in bytes")

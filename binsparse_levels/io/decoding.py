@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ class FileTensor(NamedTuple):
     """A tensor in an open file of another system, with lazy arrays by stored name.
 
     Values without a dimension are one value for all entries. names: of the arrays in the file, for errors. labels:
-    read when they are asked for.
+    read when they are asked for. map: from the tensor to the stored one, which has the shape.
     """
 
     format: FormatLike
@@ -49,6 +50,8 @@ class FileTensor(NamedTuple):
     names: Mapping[str, str] = {}
     labels: Labels | None = None
     fill_value: Any = None
+    structure: str | None = None
+    map: IndexMap | None = None
 
 
 def lazy_tensor(found: FileTensor, keep: object = None, limits: Limits = DEFAULT_LIMITS) -> Tensor:
@@ -64,8 +67,10 @@ def lazy_tensor(found: FileTensor, keep: object = None, limits: Limits = DEFAULT
     values = lazy(len(values), values.dtype, partial(_values, values), keep=keep)
     labels = None if found.labels is None else found.labels.around(partial(_Kept, keep=keep))
     fill = checked_fill(found.fill_value, values.dtype)
+    if found.structure is not None:
+        raise_if(FormatError, structure_problems(found.structure, shape, values.dtype))
     metadata = Metadata(fill, attributes=dict(found.attributes), labels=labels)
-    return _lazy_tensor(format, shape, arrays, values, iso, metadata, limits)
+    return _lazy_tensor(format, shape, arrays, values, iso, metadata, limits, found.structure, found.map)
 
 
 def _lazy_tensor(
@@ -121,7 +126,7 @@ class _Kept(LazyArray):
 
 def described(found: FileTensor) -> tuple[Descriptor, dict[str, ArrayInfo]]:
     """The descriptor that Binsparse would have for the tensor, and the metadata of its arrays. No array is read."""
-    tensor = lazy_tensor(found)
+    tensor, beside = lazy_tensor(found), {} if found.labels is None else {labels.KEY: found.labels.header()}
     stored = {**found.arrays, "values": found.values}
     types = {name: DataType(x.dtype) for name, x in stored.items()}
     types["values"] = DataType(found.values.dtype, not found.values.shape)
@@ -129,8 +134,10 @@ def described(found: FileTensor) -> tuple[Descriptor, dict[str, ArrayInfo]]:
         name: ArrayInfo((math.prod(x.shape) * types[name].parts,), types[name].stored, x.nbytes)
         for name, x in stored.items()
     }
-    count = len(tensor._source.values)
-    return Descriptor(tensor.format, tensor.shape, count, types, user=dict(found.attributes)), infos
+    if found.fill_value is not None:
+        types["fill_value"] = DataType(found.values.dtype)
+    metadata = Descriptor(tensor.format, found.shape, len(tensor._source.values), types, user=dict(found.attributes))
+    return replace(metadata, structure=found.structure, map=found.map, beside=beside), infos
 
 
 def _items(stored: Sliceable, start: int, stop: int) -> Array:

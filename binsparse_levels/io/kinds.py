@@ -118,6 +118,23 @@ KINDS = {
         ".io.files.matlab", (".mat",), reads=("group", "duplicates"),
         tensors=True, signature=b"MATLAB 7.3 MAT-file", group=("MATLAB_sparse",),
     ),
+    "matlab5": Kind(
+        ".io.files.matlab5", reads=("group", "duplicates"), tensors=True, signature=b"MATLAB 5.0 MAT-file"
+    ),
+    "cooler": Kind(
+        ".io.files.cooler", (".cool", ".mcool"), reads=("group", "duplicates"), tensors=True, group=("bin-type",)
+    ),
+    "petsc": Kind(
+        ".io.files.petsc", reads=("duplicates",),
+        tensors=True, signature=(b"\0\x12{P", b"\0\0\0\0\0\x12{P"),
+    ),
+    "mex": Kind(
+        ".io.files.mex", (".mex",), reads=("duplicates",), tensors=True, folder=("matrix.mtx", "matrix.mtx.gz")
+    ),
+    "svmlight": Kind(
+        ".io.files.svmlight", (".svmlight", ".libsvm", ".svmlight.gz", ".libsvm.gz"), reads=("shape", "duplicates"),
+        tensors=True,
+    ),
     "rawarray_directory": Kind(".containers.ra_folder", (".bspra",), folder=("values.ra",)),
     "directory": Kind(".containers.npy_folder", (".bspnpy",), folder=("binsparse.json",)),
     "netcdf": Kind(".containers.netcdf", (".nc", ".nc4")),

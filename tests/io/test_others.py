@@ -1,10 +1,15 @@
-"""Files of scipy, pydata/sparse and MATLAB: what those programs wrote is opened in place, and damage is told."""
+"""Files of other programs: what they wrote is opened in place, and damage is told."""
+
+import gzip
+import io
+import os
 
 import h5py
 import numpy as np
 import pytest
+import scipy.io
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
@@ -25,32 +30,252 @@ def agrees(place, dense):
     assert bl.read(place).dtype == dense.dtype
     with bl.open(place) as tensor:
         assert tensor.shape == dense.shape
-        assert np.array_equal(tensor[1:, ::2].to_dense(), dense[1:, ::2])
+        key = (slice(1, None), slice(None, None, 2))[: dense.ndim]
+        assert np.array_equal(tensor[key].to_dense(), dense[key])
         bl.write(again := {}, tensor)
     assert np.array_equal(bl.read(again).to_dense(), dense)
-    assert describe(place).descriptor.shape == dense.shape
+    told = describe(place).descriptor
+    assert (told.map or told).shape == dense.shape
 
 
 @given(
     st.integers(0, 99), st.sampled_from([(1, 1), (3, 4), (7, 2), (2, 9)]), st.sampled_from(DTYPES),
-    st.sampled_from(["csr", "csc", "coo"]), st.booleans(),
+    st.sampled_from(["csr", "csc", "coo", "bsr", "dia"]), st.booleans(),
 )  # fmt: skip
 def test_matrices_of_scipy(tmp_path_factory, seed, shape, dtype, format, deflated):
     path = tmp_path_factory.getbasetemp() / "scipy.npz"
     dense = drawn(seed, shape, dtype)
-    sp.save_npz(path, sp.csr_array(dense).asformat(format), compressed=deflated)
+    divisors = [next(k for k in (3, 2, 1) if size % k == 0) for size in shape]
+    options = {"blocksize": tuple(divisors)} if format == "bsr" else {}
+    matrix = getattr(sp.csr_array(dense), f"to{format}")(**options)
+    if format == "bsr":
+        matrix.sort_indices()
+    sp.save_npz(path, matrix, compressed=deflated)
     agrees(path, dense)
 
 
-@given(st.integers(0, 99), st.sampled_from([(3, 4), (2, 3, 4), (5, 1)]), st.sampled_from(DTYPES), st.booleans())
-def test_arrays_of_pydata_sparse(tmp_path_factory, seed, shape, dtype, deflated):
+@given(
+    st.integers(0, 99), st.sampled_from([(3, 4), (2, 3, 4), (5, 1), (4,)]), st.sampled_from(DTYPES), st.booleans(),
+    st.sampled_from([None, [0], [1], [2, 0], [0, 1]]),
+)  # fmt: skip
+def test_arrays_of_pydata_sparse(tmp_path_factory, seed, shape, dtype, deflated, rows):
     sparse = pytest.importorskip("sparse")
     path = tmp_path_factory.getbasetemp() / "pydata.npz"
     dense = drawn(seed, shape, dtype)
     array = sparse.COO.from_numpy(dense, fill_value=dense.dtype.type(1))
+    if rows is not None and max(rows) < len(shape) and len(rows) < len(shape):
+        array = sparse.GCXS.from_coo(array, compressed_axes=rows)
     sparse.save_npz(path, array, compressed=deflated)
     agrees(path, dense)
     assert bl.read(path).fill_value == bl.open(path).fill_value == 1
+
+
+def cooled(path, dense, mode="symmetric-upper", group="/"):
+    """Write a matrix as cooler does, in its version 3."""
+    kept = sp.csr_array(np.triu(dense) if mode != "square" else dense)
+    rows, columns = kept.nonzero()
+    size = len(dense)
+    with h5py.File(path, "a") as file:
+        place = file.require_group(group)
+        place.attrs.update({"format": "HDF5::Cooler", "format-version": 3, "bin-type": "fixed", "bin-size": 10})
+        place.attrs["storage-mode"] = mode
+        place["chroms/name"] = np.array([b"chr1", b"chr2"])
+        kinds = h5py.enum_dtype({"chr1": 0, "chr2": 1}, "i4")
+        place.create_dataset("bins/chrom", data=(np.arange(size) % 2).astype("i4"), dtype=kinds)
+        place["bins/start"], place["bins/end"] = np.arange(size) * 10, np.arange(size) * 10 + 10
+        place["pixels/bin1_id"], place["pixels/bin2_id"], place["pixels/count"] = rows, columns, kept.data
+        place["indexes/bin1_offset"] = kept.indptr.astype(np.int64)
+    return path
+
+
+@given(st.integers(0, 99), st.sampled_from(["square", "symmetric-upper"]), st.sampled_from(["int32", "float64"]))
+def test_matrices_of_cooler(tmp_path_factory, seed, mode, dtype):
+    path = tmp_path_factory.getbasetemp() / f"{seed}{mode}{dtype}.mcool"
+    path.unlink(missing_ok=True)
+    dense = drawn(seed, (5, 5), dtype)
+    dense = dense + dense.T if mode != "square" else dense
+    cooled(path, dense, mode, "resolutions/10")
+    agrees(f"{path}:resolutions/10", dense)
+    assert bl.list_tensors(path) == ["resolutions/10"]
+    with pytest.raises(bl.BinsparseError, match="this file has resolutions/10; open PATH:NAME"):
+        bl.open(path)
+    with bl.open(f"{path}:resolutions/10") as tensor:
+        assert tensor.structure == (None if mode == "square" else "symmetric_upper")
+        assert tensor.sel(bin="chr2:10-20", bin_2="chr1:20-30") == dense[1, 2]
+
+
+def test_matrices_are_those_of_cooler_itself(tmp_path):
+    cooler = pytest.importorskip("cooler")
+    dense = drawn(3, (6, 6), "int32")
+    theirs = cooler.Cooler(str(cooled(tmp_path / "a.cool", dense + dense.T)))
+    assert np.array_equal(bl.read(tmp_path / "a.cool").to_dense(), theirs.matrix(balance=False)[:])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda file: file["pixels/bin2_id"].__setitem__(1, 0), r"\(0, 0\) is given more than once"),
+        (lambda file: file["pixels/bin2_id"].__setitem__(0, 99), "bin2_id"),
+        (lambda file: file["indexes/bin1_offset"].__setitem__(0, 3), "bin1_offset: goes from 3"),
+        (lambda file: file["indexes/bin1_offset"].__setitem__(-1, 99), "bin2_id: expected a length of 99"),
+        (lambda file: file.attrs.__setitem__("storage-mode", "lower"), "storage-mode: expected one of"),
+        (lambda file: file["bins/chrom"].__setitem__(0, 9), "bins/chrom: a bin has none of the 2"),
+        (lambda file: file.__delitem__("pixels"), "pixels"),
+    ],
+)
+def test_damage_to_a_file_of_cooler_is_told(tmp_path, change, message):
+    path = cooled(tmp_path / "a.cool", np.ones((4, 4), np.int32))
+    with h5py.File(path, "r+") as file:
+        change(file)
+    with pytest.raises(bl.BinsparseError, match=message):
+        bl.read(path)
+
+
+def petsc(path, dense, index=">i4", more=b""):
+    """Write a matrix as PETSc's binary viewer does."""
+    matrix = sp.csr_array(dense)
+    head = np.array([1211216, *dense.shape, matrix.nnz], index).tobytes()
+    parts = np.diff(matrix.indptr).astype(index), matrix.indices.astype(index)
+    values = matrix.data.astype(matrix.data.dtype.newbyteorder(">"))
+    path.write_bytes(head + b"".join(x.tobytes() for x in (*parts, values)) + more)
+    return path
+
+
+@given(st.integers(0, 99), st.sampled_from(["float64", "complex128"]), st.sampled_from([">i4", ">i8"]))
+def test_matrices_of_petsc(tmp_path_factory, seed, dtype, index):
+    dense = drawn(seed, (4, 5), dtype)
+    assume(dense.any())
+    agrees(petsc(tmp_path_factory.getbasetemp() / "petsc", dense, index), dense)
+
+
+@pytest.mark.parametrize(
+    ("at", "number", "message"),
+    [
+        (1, -1, "expected a sparse matrix"), (3, -1, "a dense matrix"), (3, 9, "rows have 16 entries, expected 9"),
+        (3, 99, "expected 99 real or complex"),
+        (4, 7, "rows have"), (4, -7, "rows have"), (8, 99, "outside"), (9, 0, r"\(0, 0\) is given more than once"),
+    ],
+)  # fmt: skip
+def test_damage_to_a_file_of_petsc_is_told(tmp_path, at, number, message):
+    path = petsc(tmp_path / "petsc", np.ones((4, 4)))
+    data = np.frombuffer(path.read_bytes(), ">i4").copy()
+    data[at] = number
+    path.write_bytes(data.tobytes())
+    with pytest.raises(bl.BinsparseError, match=message):
+        bl.read(path)
+    for cut in range(4, len(data) * 4, 7):
+        path.write_bytes(data.tobytes()[:cut])
+        with pytest.raises(bl.BinsparseError):
+            bl.read(path)
+
+
+@given(st.integers(0, 99), st.sampled_from(["bool", "float64", "complex128"]))
+def test_matrices_of_matlab_5(tmp_path_factory, seed, dtype):
+    path = tmp_path_factory.getbasetemp() / "five.mat"
+    dense = drawn(seed, (3, 4), dtype)
+    assume(dense.any())
+    scipy.io.savemat(path, {"A": sp.csc_array(dense), "x": np.ones(3)})
+    agrees(path, dense)
+    agrees(f"{path}:A", dense)
+    assert bl.list_tensors(path) == ["A"]
+    with pytest.raises(bl.ContainerError, match="expected x, got A; open PATH:NAME"):
+        bl.read(f"{path}:x")
+
+
+def in_folder(path, dense, packed, features="features.tsv"):
+    """Write a folder as Cell Ranger does."""
+    path.mkdir(exist_ok=True)
+    opened = gzip.open if packed else open
+    end = ".gz" if packed else ""
+    scipy.io.mmwrite(mtx := io.BytesIO(), sp.coo_array(dense))
+    texts = {
+        "matrix.mtx": mtx.getvalue(),
+        "barcodes.tsv": "".join(f"AAAC-{k}\n" for k in range(dense.shape[1])).encode(),
+        features: "".join(f"ENSG{k}\tgene {k}\tGene Expression\n" for k in range(dense.shape[0])).encode(),
+    }
+    for name, text in texts.items():
+        with opened(path / f"{name}{end}", "wb") as file:
+            file.write(text)
+    return path
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("features", ["features.tsv", "genes.tsv"])
+def test_folders_of_10x(tmp_path, packed, features):
+    dense = drawn(1, (5, 3), "int64")
+    path = in_folder(tmp_path / "filtered", dense, packed, features)
+    agrees(path, dense)
+    tensor = bl.read(path)
+    assert tensor.dims == (features[:-5], "barcode")
+    assert tensor.sel({0: "ENSG2", "barcode": "AAAC-1"}) == dense[2, 1]
+    bl.write(tmp_path / "again", tensor.convert("CSC"), kind="mex")
+    assert bl.read(tmp_path / "again").labels("barcode").tolist() == ["AAAC-0", "AAAC-1", "AAAC-2"]
+    agrees(tmp_path / "again", dense)
+    assert sorted(os.listdir(tmp_path / "again")) == ["barcodes.tsv.gz", "features.tsv.gz", "matrix.mtx.gz"]
+    with pytest.raises(FileExistsError):
+        bl.write(tmp_path / "again", tensor, kind="mex")
+    (tmp_path / "again" / "mine.txt").touch()
+    with pytest.raises(FileExistsError, match=r"mine\.txt"):
+        bl.write(tmp_path / "again", tensor, kind="mex", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("barcodes.tsv", lambda file: file.write_text("A\n"), "expected 3 lines, got 1"),
+        ("barcodes.tsv", lambda file: file.unlink(), "has no barcodes.tsv"),
+        ("features.tsv", lambda file: file.write_bytes(b"\xff\n" * 5), "not UTF-8"),
+        ("features.tsv", lambda file: file.rename(file.with_name("x")) and file.symlink_to("x"), "link"),
+        ("matrix.mtx", lambda file: file.write_text("%%MatrixMarket\n"), "expected %%MatrixMarket"),
+    ],
+)
+def test_damage_to_a_folder_of_10x_is_told(tmp_path, name, change, message):
+    path = in_folder(tmp_path / "a", drawn(1, (5, 3), "int64"), False)
+    change(path / name)
+    with pytest.raises(bl.BinsparseError, match=message):
+        bl.read(path)
+
+
+SAMPLES = b"# made by hand\n1 1:0.5 3:-2e3 # one\n\n-1.5 qid:7 2:1\r\n0\n"
+
+
+def test_samples_of_svmlight(tmp_path):
+    (tmp_path / "a.svmlight").write_bytes(SAMPLES)
+    (tmp_path / "zero.libsvm").write_bytes(b"3 0:1 2:4\n")
+    tensor = bl.read(tmp_path / "a.svmlight")
+    assert tensor.to_dense().tolist() == [[0.5, 0, -2000], [0, 1, 0], [0, 0, 0]]
+    assert tensor.labels("sample").tolist() == [1, -1.5, 0]
+    assert tensor.sel(sample=-1.5).to_dense().tolist() == [0, 1, 0]
+    assert bl.read(tmp_path / "zero.libsvm").to_dense().tolist() == [[1, 0, 4]]
+    assert bl.read(tmp_path / "a.svmlight", shape=(3, 9)).shape == (3, 9)
+    bl.write(tmp_path / "b.svmlight.gz", tensor.T)  # samples have to be numbered
+    bl.write(tmp_path / "c.libsvm", tensor)
+    again = bl.read(tmp_path / "c.libsvm")
+    assert again.equals(tensor)
+    assert again.labels("sample").tolist() == [1, -1.5, 0]
+    assert bl.read(tmp_path / "b.svmlight.gz", shape=(3, 3)).equals(tensor.T)
+
+
+def test_samples_are_those_of_scikit_learn(tmp_path):
+    datasets = pytest.importorskip("sklearn.datasets")
+    dense = drawn(1, (6, 5), "float64")
+    datasets.dump_svmlight_file(dense, np.arange(6), str(tmp_path / "a.svmlight"))
+    assert np.array_equal(bl.read(tmp_path / "a.svmlight").to_dense(), dense)
+    bl.write(tmp_path / "b.svmlight", bl.read(tmp_path / "a.svmlight"))
+    found, targets = datasets.load_svmlight_file(str(tmp_path / "b.svmlight"))
+    assert np.array_equal(found.toarray(), dense)
+    assert targets.tolist() == list(range(6))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["1 2", "1 2:", "x 1:2", "1 x:2", "1 1:2:3 4", "1 1:2 3 4:5:6", "1:2", "1 -1:2", "1 1:2,", "1,2 1:2", "1 1: 2 3",
+     "1 1:2 1:3", "1 99999999999999999999:1"],
+)  # fmt: skip
+def test_damage_to_samples_is_told(tmp_path, line):
+    (tmp_path / "a.svmlight").write_text(f"1 1:2\n 2 2:3\n{line}\n")
+    with pytest.raises(bl.BinsparseError):
+        bl.read(tmp_path / "a.svmlight")
 
 
 def saved(path, dense, name="A"):
@@ -109,13 +334,23 @@ def test_damage_to_a_matlab_file_is_told(tmp_path, change, message):
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({"format": np.array("bsr")}, "expected csr, csc or coo"),
+        ({"format": np.array("xyz")}, "expected one of csr, csc"),
         ({"format": np.array(["csr"] * 2)}, "expected one item"),
         ({"indptr": np.array([0, 1, 1, 9])}, "indices: expected a length of 9"),
         ({"indptr": np.array([0, 2, 1, 3])}, "indptr"),
         ({"indices": np.array([0, 1, 7])}, "outside"),
         ({"indices": np.zeros((3, 1), int)}, "one dimension"),
-        ({"shape": np.array([3, -4])}, "expected csr"),
+        ({"shape": np.array([3, -4])}, "expected one of csr"),
+        ({"shape": np.array([3, 4, 5])}, "expected one of csr"),
+        ({"format": np.array("bsr")}, "data: expected blocks"),
+        ({"format": np.array("bsr"), "data": np.ones((2, 2, 2))}, "data: expected blocks that divide"),
+        ({"format": np.array("bsr"), "data": np.ones((3, 1, 0))}, "data: expected blocks that divide"),
+        ({"format": np.array("bsr"), "data": np.ones((2, 1, 1))}, "data: expected a length of 3"),
+        ({"format": np.array("dia"), "offsets": np.arange(2)}, "data: expected a diagonal for each of 2"),
+        ({"format": np.array("coo")}, "row: no such member"),
+        ({"format": np.array("coo"), "coords": np.zeros((2, 4), int)}, "coords: expected 2 rows of 3"),
+        ({"format": np.array("gcxs"), "compressed_axes": np.array([5])}, "permutation|dimensions"),
+        ({"format": np.array("gcxs"), "compressed_axes": np.array([0, 1])}, "expected"),
         ({"data": np.array(["a"] * 3)}, "data: expected numbers"),
         ({"data": None}, "data: no such member"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ...arrays import Sliceable, cut
 from ...engine.emission import Duplicates
@@ -26,11 +26,15 @@ def compressed(
     names: tuple[str, str, str],
     labels: Labels | None,
     entries: Callable[[int], tuple[Sliceable, Sliceable]],
+    *,
+    cells: int = 1,
+    **more: Any,
 ) -> FileTensor:
     """A matrix in a file, of which only the number and the ends of the pointers are checked.
 
     names: of its pointers, indices and values in the file. labels: the names of its rows and columns. entries(n): the
-    indices and values, of which the first n count. Raises ArrayError.
+    indices and values, of which the first n count. cells: the number of values for each index. more: of FileTensor.
+    Raises ArrayError.
     """
     fibers = shape[format == "CSC"]
     if fibers == 0 and len(pointers) == 2 and not pointers[:].any():  # so BPCells writes no rows or columns
@@ -42,9 +46,10 @@ def compressed(
     first, last = (int(pointers[at : at + 1][0]) for at in (0, fibers))
     if first != 0 or not 0 <= last <= INT64_MAX:
         raise ArrayError(Problem(names[0], f"goes from {first} to {last}, expected 0 and more"))
-    indices, values = (_first(stored, last, name) for stored, name in zip(entries(last), names[1:], strict=True))
-    arrays = {"pointers_to_1": pointers, "indices_1": indices}
-    return FileTensor(format, shape, arrays, values, {}, dict(zip((*arrays, "values"), names, strict=True)), labels)
+    indices, values = entries(last)
+    arrays = {"pointers_to_1": pointers, "indices_1": _first(indices, last, names[1])}
+    named = dict(zip((*arrays, "values"), names, strict=True))
+    return FileTensor(format, shape, arrays, _first(values, last * cells, names[2]), {}, named, labels, **more)
 
 
 def _first(stored: Sliceable, count: int, name: str) -> Sliceable:
@@ -62,14 +67,16 @@ def read_matrix(
     duplicates: Duplicates = "error",
     limits: Limits = DEFAULT_LIMITS,
 ) -> Tensor:
-    """The matrix that `looking` yields, CSR or CSC as it is stored, decoded and checked in full.
+    """The tensor that `looking` yields, in the format in which it is stored, decoded and checked in full.
 
     Entries of a row or column that are out of order are sorted. Raises ContainerError, ArrayError, LimitError.
     """
     with looking(path, group, limits=limits) as stored:
         arrays = {}
         for name, array in {**stored.arrays, "values": stored.values}.items():
-            limits.hold("array_bytes", len(array) * array.dtype.itemsize, stored.names[name], "the size in bytes")
+            limits.hold(
+                "array_bytes", len(array) * array.dtype.itemsize, stored.names.get(name, name), "the size in bytes"
+            )
             arrays[name] = array[:]
         labels = None if stored.labels is None else stored.labels.loaded()
     values = arrays.pop("values")
@@ -82,5 +89,7 @@ def read_matrix(
             duplicates=duplicates,
             limits=limits,
             fill_value=stored.fill_value,
+            structure=stored.structure,
         )
-    return made._with(made.format, made._tree, attributes=dict(stored.attributes), labels=labels)
+    mapped = made if stored.map is None else made.with_map(stored.map)
+    return mapped.with_attributes(stored.attributes)._labelled(labels)

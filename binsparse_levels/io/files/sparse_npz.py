@@ -1,6 +1,6 @@
-"""Sparse arrays that scipy (csr, csc, coo) and pydata/sparse (COO) keep in an NPZ file, read only.
+"""Sparse arrays that scipy (csr, csc, coo, bsr, dia) and pydata/sparse (COO, GCXS) keep in an NPZ file, read only.
 
-Members that are stored plainly are read where they are sliced, deflated ones whole.
+Members that are stored plainly are read where they are sliced, deflated ones whole; dia is read whole.
 """
 
 from __future__ import annotations
@@ -8,16 +8,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...arrays import LazyArray
+from ...arrays import LazyArray, cut
 from ...containers.base import touching
 from ...containers.npz import NPZReader, opened, text_in
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...formats.format import coordinates
+from ...formats.index_map import IndexMap, parse_map
 from ...limits import DEFAULT_LIMITS, Limits, as_integers
 from ..decoding import FileTensor
 from .compressed_matrix import Compression, compressed, read_matrix
@@ -40,17 +41,11 @@ def looking(
         said = "coo" if older else text_in(members.scalar("format"))
         said = said.decode("latin1") if isinstance(said, bytes) else said
         shape = as_integers(members.numbers("shape", "iu")[:].tolist())
-        if said in _COMPRESSED and len(shape) == 2 and min(shape) >= 0:
-            pointers, indices, data = (members.numbers(name, "iu" if name != "data" else "biufc") for name in _ARRAYS)
-            yield compressed(
-                _COMPRESSED[said], (shape[0], shape[1]), pointers, _ARRAYS, None, lambda _: (indices, data)
-            )
-        elif said == "coo":
-            yield members.listed(shape)
-        else:
-            raise ContainerError(
-                Problem("format", f"expected csr, csc or coo, got {said!r:.40}; save it as one of them")
-            )
+        known = members.layouts if said in ("coo", "gcxs") or len(shape) == 2 else {}
+        if said not in known or min(shape, default=0) < 0:
+            what = f"expected one of {', '.join(members.layouts)}, got {said!r:.40} of shape {shape!r:.60}"
+            raise ContainerError(Problem("format", f"{what}; save it as one of them"))
+        yield known[said](shape)
 
 
 read = functools.partial(read_matrix, looking)
@@ -61,12 +56,21 @@ class _Members:
 
     def __init__(self, archive: zipfile.ZipFile, limits: Limits) -> None:
         self._archive = archive
+        self._limits = limits
         self._reader = NPZReader(archive, limits)
+        self.layouts: dict[str, Callable[[Sequence[int]], FileTensor]] = {
+            "csr": functools.partial(self._compressed, "CSR"),
+            "csc": functools.partial(self._compressed, "CSC"),
+            "bsr": self._blocks,
+            "dia": self._diagonals,
+            "coo": self._listed,
+            "gcxs": self._grouped,
+        }
 
     def numbers(self, name: str, kinds: str) -> LazyArray:
         """An array of one dimension. Raises PathMissingError, ArrayError."""
-        found = self._array(name)
-        if len(found.shape) != 1 or found.dtype.kind not in kinds:
+        found = self._array(name, kinds)
+        if len(found.shape) != 1:
             raise ArrayError(Problem(name, f"expected numbers of one dimension, got {found.dtype} of {found.shape}"))
         return found
 
@@ -79,24 +83,76 @@ class _Members:
         with touching(name), self._archive.open(member) as file:
             return np.lib.format.read_array(file, allow_pickle=False)
 
-    def listed(self, shape: tuple[int, ...]) -> FileTensor:
-        """A list of coordinates: scipy has an array for each dimension, pydata/sparse one for all."""
-        names = {f"indices_{k}": name for k, name in enumerate(("row", "col"))}
-        values, fill = self.numbers("data", "biufc"), None
-        if "coords.npy" in self._archive.namelist():
-            coords = self._array("coords")
-            if len(coords.shape) != 2 or coords.shape[0] != len(shape) or coords.dtype.kind not in "iu":
-                raise ArrayError(Problem("coords", f"expected {len(shape)} rows of integers, got {coords.shape}"))
-            arrays: dict[str, Any] = {f"indices_{k}": x for k, x in enumerate(coords[:])}
-            names, fill = dict.fromkeys(arrays, "coords"), self.scalar("fill_value")[()]
-        else:
-            arrays = {key: self.numbers(name, "iu") for key, name in names.items()}
-        return FileTensor(
-            coordinates(len(shape)), shape, arrays, values, {}, {**names, "values": "data"}, fill_value=fill
-        )
+    def _compressed(self, format: Compression, shape: Sequence[int], **more: Any) -> FileTensor:
+        pointers, indices = (self.numbers(name, "iu") for name in _ARRAYS[:2])
+        data = self.numbers("data", "biufc")
+        return compressed(format, (shape[0], shape[1]), pointers, _ARRAYS, None, lambda _: (indices, data), **more)
 
-    def _array(self, name: str) -> LazyArray:
-        found = self._reader.array(name)
+    def _blocks(self, shape: Sequence[int]) -> FileTensor:
+        """Compressed rows of dense blocks: a tensor of rank 4 through a map."""
+        stored, pointers, indices = self._array("data"), self.numbers("indptr", "iu"), self.numbers("indices", "iu")
+        block = stored.shape[1:]
+        if len(block) != 2 or min(block) < 1 or shape[0] % block[0] or shape[1] % block[1]:
+            raise ArrayError(Problem("data", f"expected blocks that divide {shape}, got shape {stored.shape}"))
+        digits = ", ".join(f"{k}/{size}" for k, size in enumerate(block))
+        map = parse_map(f"{digits}, {digits.replace('/', '%')}", shape)
+        grid = (shape[0] // block[0], shape[1] // block[1])
+        cells = self._array("data", "biufc", flat=True)
+        found = compressed(
+            "CSR", grid, pointers, _ARRAYS, None, lambda _: (indices, cells), cells=block[0] * block[1], map=map
+        )
+        return found._replace(format="dense, sparse, dense(2)", shape=map.stored_shape)
+
+    def _diagonals(self, shape: Sequence[int]) -> FileTensor:
+        """Diagonals by column, made a list of what is not zero, as scipy does. They are read whole."""
+        stored, offsets = self._array("data", "biufc"), self.numbers("offsets", "iu")[:].astype(np.int64)
+        if len(stored.shape) != 2 or stored.shape[0] != len(offsets):
+            what = f"expected a diagonal for each of {len(offsets)} offsets, got {stored.shape}"
+            raise ArrayError(Problem("data", what))
+        data = self._array("data", flat=True)[:].reshape(stored.shape)[:, : shape[1]]
+        columns = np.broadcast_to(np.arange(data.shape[1]), data.shape)
+        rows = columns - offsets[:, None]
+        there = (rows >= 0) & (rows < shape[0]) & (data != 0)
+        found = rows[there], columns[there]
+        order = np.lexsort(found[::-1])
+        arrays = {f"indices_{k}": x[order] for k, x in enumerate(found)}
+        return FileTensor("COOR", (shape[0], shape[1]), arrays, data[there][order])
+
+    def _listed(self, shape: Sequence[int]) -> FileTensor:
+        """A list of coordinates: scipy has an array for each dimension, pydata/sparse one for all."""
+        values, roles = self.numbers("data", "biufc"), [f"indices_{k}" for k in range(len(shape))]
+        if len(shape) == 2 and "coords.npy" not in self._archive.namelist():
+            names = dict(zip(roles, ("row", "col"), strict=True))
+            arrays: dict[str, Any] = {role: self.numbers(name, "iu") for role, name in names.items()}
+            return FileTensor("COOR", tuple(shape), arrays, values, {}, {**names, "values": "data"})
+        coords = self._array("coords", "iu")
+        if coords.shape != (len(shape), len(values)):
+            what = f"expected {len(shape)} rows of {len(values)} integers, got shape {coords.shape}"
+            raise ArrayError(Problem("coords", what))
+        whole, count = self._array("coords", flat=True), len(values)
+        arrays = {role: cut(whole, k * count, count) for k, role in enumerate(roles)}
+        return self._filled(FileTensor(coordinates(len(shape)), tuple(shape), arrays, values, {}, {"values": "data"}))
+
+    def _grouped(self, shape: Sequence[int]) -> FileTensor:
+        """Compressed rows, which stand for some dimensions, and columns, which stand for the others."""
+        if len(shape) == 1:  # is not compressed
+            arrays = {"indices_0": self.numbers("indices", "iu")}
+            return self._filled(FileTensor("sparse", tuple(shape), arrays, self.numbers("data", "biufc")))
+        rows = as_integers(self.numbers("compressed_axes", "iu")[:].tolist())
+        if shape and len(shape) == 2 and tuple(rows) in ((0,), (1,)):
+            return self._filled(self._compressed("CSR" if rows[0] == 0 else "CSC", shape))
+        rest = [k for k in range(len(shape)) if k not in rows]
+        map = IndexMap.grouping(shape, [*rows, *rest], [len(rows)])
+        return self._filled(self._compressed("CSR", map.stored_shape, map=map))
+
+    def _filled(self, found: FileTensor) -> FileTensor:
+        fill = self.scalar("fill_value")[()] if "fill_value.npy" in self._archive.namelist() else None
+        return found._replace(fill_value=fill)
+
+    def _array(self, name: str, kinds: str | None = None, *, flat: bool = False) -> LazyArray:
+        found = self._reader.array(name, flat=flat)
         if found is None:
             raise PathMissingError(Problem(name, "no such member; save the array again"))
+        if kinds is not None and found.dtype.kind not in kinds:
+            raise ArrayError(Problem(name, f"expected numbers, got {found.dtype} of {found.shape}; save it again"))
         return found

@@ -1,0 +1,75 @@
+"""Folders of 10x Genomics: `matrix.mtx`, `barcodes.tsv`, and `features.tsv` or in older ones `genes.tsv`.
+
+Each may be compressed, as newer ones are. Rows are features, columns barcodes; the tables have their labels first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ...containers.replacing import replacing_folder
+from ...engine.emission import Duplicates
+from ...errors import ArrayError, ContainerError, Problem, UnsafeError
+from ...limits import DEFAULT_LIMITS, Limits
+from ...tensors.labels import TEXT, Column
+from ...tensors.targets import check_representable
+from ...tensors.tensor import Tensor
+from . import matrix_market, text_tables
+from .names import in_bytes, labelled, lines_of, to_write
+
+__all__ = ["others", "read", "write"]
+
+_MATRIX, _COLUMNS, _ROWS = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes.tsv")
+
+
+def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAULT_LIMITS) -> Tensor:
+    """The matrix with its labels. Raises ContainerError, ArrayError."""
+    matrix = matrix_market.read(_there(path, [_MATRIX]), duplicates=duplicates, limits=limits)
+    rows = _there(path, _ROWS)
+    dims = ("gene" if os.path.basename(rows).startswith("genes") else "feature", "barcode")
+    tables = zip((rows, _there(path, [_COLUMNS])), matrix.shape, strict=True)
+    return matrix._labelled(labelled(dims, [_labels(table, size, limits) for table, size in tables]))
+
+
+def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
+    """Write a folder as newer programs make it. What has no label is called by its number.
+
+    Raises FormatError for a tensor that the folder cannot represent.
+    """
+    check_representable(tensor, "a folder of 10x", path, ranks=(2,))
+    rows, columns = (to_write(tensor, k) or list(map(str, range(size))) for k, size in enumerate(tensor.shape))
+    for name in (*rows, *columns):
+        if any(c in name for c in "\t\r\n"):
+            raise ArrayError(Problem(path, f"a table has no names with tabs or ends of lines, as {name!r:.60} has"))
+    with replacing_folder(path, overwrite, others=others) as folder:
+        matrix_market.write(f"{folder}/{_MATRIX}.gz", tensor.expand_structure())
+        for name, lines in ((_COLUMNS, columns), (_ROWS[0], [f"{x}\t{x}\tGene Expression" for x in rows])):
+            with text_tables.writing(f"{folder}/{name}.gz", False) as stream:
+                stream.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def others(path: str) -> set[str]:
+    """The names in a folder that are not those of a matrix."""
+    return set(os.listdir(path)) - {f"{name}{end}" for name in (_MATRIX, _COLUMNS, *_ROWS) for end in ("", ".gz")}
+
+
+def _there(path: str, names: Sequence[str]) -> str:
+    """The path of the first file that is there. Raises ContainerError."""
+    paths = [os.path.join(path, name + end) for name in names for end in ("", ".gz")]
+    found = next((file for file in paths if os.path.isfile(file)), None)
+    if found is None:
+        raise ContainerError(Problem(path, f"has no {names[0]}, which stands beside a matrix; put it there"))
+    if os.path.islink(found):
+        raise UnsafeError(Problem(found, "a symbolic link is not followed; name the folder that it leads to"))
+    return found
+
+
+def _labels(path: str, size: int, limits: Limits) -> Column:
+    """The first column of a table. Raises ArrayError."""
+    with text_tables.reading(path) as stream:
+        lines = lines_of(text_tables.read_rest(stream, path, limits))
+    if len(lines) != size:
+        raise ArrayError(Problem(path, f"expected {size} lines, got {len(lines)}; take the table of this matrix"))
+    octets, offsets = in_bytes([[line.partition(b"\t")[0] for line in lines]], path, limits)
+    return Column(TEXT, octets, offsets)
