@@ -358,13 +358,10 @@ def advise(
 
 def _holds(tensor: Tensor, format: Format) -> bool:
     """Whether a kind that may refuse entries takes these."""
-    if not any(level.refuses for level in format.levels):
-        return True
     try:
-        tensor.convert(format)
+        return not any(level.refuses for level in format.levels) or bool(bytes_in(tensor, format, None, "memory"))
     except FormatError:
         return False
-    return True
 
 
 def _compared(advice: Advice, tensor: Tensor, format: FormatLike) -> Candidate:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..errors import FormatError, LimitError
+from ..errors import FormatError, LimitError, raise_if
 from ..formats.format import Format, coordinates
 from ..formats.index_map import parse_map
 from ..io import write
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
+from ..tensors.validation import mirror_problems
 
 Stored: TypeAlias = Literal["memory", "narrow", "bitpacked"]  # as they are, or by the option of `write` of that name
 
@@ -33,11 +35,18 @@ def bytes_in(tensor: Tensor, format: Format, map: str | None, stored: Stored) ->
     """The bytes of a tensor in a format. Raises FormatError and LimitError for a tensor that it does not hold.
 
     Of more than 2**20 entries a sample is converted: fibers of the outermost dimension, each whole. What fibers without
-    entries take grows with the number of fibers, the rest with the entries. A kind that may refuse tensors sees all.
+    entries take grows with the number of fibers, the rest with the entries. A kind that may refuse fibers sees all, in
+    slabs of some 2**20 entries; it is converted whole where it stores the outermost dimension itself.
     """
-    sample = None if any(level.refuses for level in format.levels) else _sample(tensor, format, map)
-    with contextlib.suppress(FormatError, LimitError):  # of the sample, whose dimensions are smaller
-        if sample is not None:
+    if tensor.structure is not None and map is None:
+        raise_if(FormatError, mirror_problems(tensor.structure, format, tensor._pad()))
+        tensor = tensor._with(tensor.format, tensor._tree, structure=None)  # the stored triangle
+    refuses = [level.refuses for level in format.levels]
+    sample = None if refuses[:1] == [True] else _sample(tensor, format, map)
+    if sample is not None:
+        for slab in _slabs(tensor, _outermost(tensor, format, map)) if any(refuses) else ():
+            slab.convert(format, map=map)
+        with contextlib.suppress(FormatError, LimitError):  # of the sample, whose dimensions are smaller
             return _estimate(tensor, format, map, stored, *sample)
     held = tensor.convert(format, map=map).stored
     return Bytes(index_bytes(held, stored), _values(held))
@@ -65,9 +74,7 @@ def _sample(tensor: Tensor, format: Format, map: str | None) -> tuple[Tensor, fl
     entries = tensor.number_of_stored_values
     if entries <= _EXACT or tensor.structure is not None:
         return None
-    outermost = format.order[0]
-    if map is not None:
-        outermost = parse_map(map, tensor.shape).groups[outermost][0].dimension
+    outermost = _outermost(tensor, format, map)
     size = tensor.shape[outermost]
     groups, wanted = size // _NEIGHBOURS, size // _NEIGHBOURS * _SAMPLE // entries
     if wanted < 8:
@@ -76,6 +83,20 @@ def _sample(tensor: Tensor, format: Format, map: str | None) -> tuple[Tensor, fl
     rows = (chosen[:, None] * _NEIGHBOURS + np.arange(_NEIGHBOURS)).ravel()
     part = tensor[(slice(None),) * outermost + (rows,)].load()
     return (part, len(rows) / size) if part.number_of_stored_values else None
+
+
+def _outermost(tensor: Tensor, format: Format, map: str | None) -> int:
+    """The dimension of the tensor that the first level stores, or the first digit of."""
+    first = format.order[0]
+    return first if map is None else parse_map(map, tensor.shape).groups[first][0].dimension
+
+
+def _slabs(tensor: Tensor, dimension: int) -> Iterator[Tensor]:
+    """Neighbouring coordinates of a dimension, with some 2**20 entries if these lie evenly."""
+    size = tensor.shape[dimension]
+    step = max(size * _EXACT // tensor.number_of_stored_values // _NEIGHBOURS, 1) * _NEIGHBOURS
+    for start in range(0, size, step):
+        yield tensor[(slice(None),) * dimension + (slice(start, start + step),)].load()
 
 
 def index_bytes(tensor: Tensor, how: Stored) -> int:

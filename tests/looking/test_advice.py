@@ -456,9 +456,20 @@ def test_large_tensors_are_estimated_from_whole_fibers(tensor, stored, monkeypat
     for truth, estimate in zip(exact, told(), strict=True):
         assert (truth.estimated, estimate.estimated) == (False, True)
         assert 0.85 < estimate.nbytes / truth.nbytes < 1.15, estimate
-    table = str(advise(tensor, formats=["dense, run", "dense, n_of_m(1, n=4, m=4)"], stored=stored))
-    assert "estimated from a sample" in table
-    assert not table.endswith("sample")  # a kind that may refuse entries sees them all
+    assert "estimated from a sample" in str(advise(tensor, formats=["dense, run"], stored=stored))
+
+
+@pytest.mark.parametrize("structure", [None, "symmetric_lower"])
+@pytest.mark.parametrize("row", [16, 1500, 2999])
+def test_a_kind_that_refuses_one_fiber_of_many_refuses(structure, row, monkeypatch):
+    """Also a fiber that is not in the sample; and no more than a part of the tensor is converted at once."""
+    i, j = np.arange(16, 3000).repeat(4), np.tile(np.arange(0, 16, 4), 2984)
+    monkeypatch.setattr("binsparse_levels.looking.stored._EXACT", 5000)
+    monkeypatch.setattr("binsparse_levels.looking.stored._SAMPLE", 6000)
+    for coords, refused in ([i, j], False), ([np.append(i, row), np.append(j, 1)], True):
+        tensor = pack(coords, 1.0, (3000, 3000), "CSR", structure=structure, duplicates="first")
+        (found,) = advise(tensor, formats=["dense, n_of_m(1, n=1, m=4)"], count=1, kinds=["sparse"]).compared
+        assert (bool(found.refused), found.estimated) == (refused, not refused)
 
 
 def test_paths_are_read(tmp_path):
