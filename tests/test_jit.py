@@ -39,3 +39,45 @@ def test_says_once_that_there_is_no_folder_for_the_cache(tmp_path, writable):
     assert Path(run.stdout.strip()).parent == package
     assert run.stderr.count("set NUMBA_CACHE_DIR to a writable folder") == (0 if writable else 1)
     assert (tmp_path / "numba").exists() == writable
+
+
+WAIT = """
+import sys
+import numpy as np, binsparse_levels as bl
+from binsparse_levels import kernels
+kernels._FEW = kernels._WORTH_LOADING = -1
+from binsparse_levels.kernels import waiting
+waiting._PATIENCE = 0.05
+bl.pack([np.arange(9), np.arange(9)], np.ones(9), (9, 9), "CSR")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_terminal_says_once_that_kernels_are_compiled(tmp_path, terminal):
+    pty = pytest.importorskip("pty")
+    environment = os.environ | {"NUMBA_CACHE_DIR": os.fspath(tmp_path)}
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    for times in (1, 0):  # the second process finds them on disk
+        subprocess.run([sys.executable, "-c", WAIT], stderr=theirs, env=environment, check=True)
+        os.write(theirs, b"end\n")
+        said = ""
+        while "end" not in said:
+            said += os.read(ours, 10_000).decode()
+        assert said.count("binsparse_levels: compiling kernels, once on this machine") == (times if terminal else 0)
+        assert len(said.split("\n")) == 2 + (times if terminal else 0)
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_only_a_large_call_loads_the_compiler():
+    """However many small calls came before it."""
+    code = """
+import sys
+from binsparse_levels import kernels
+assert not any(kernels.worth(999_999) for _ in range(1000))
+assert kernels.worth(1_000_000) and "numba" not in sys.modules
+import numba
+assert kernels.worth(1025) and not kernels.worth(1024)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -19,22 +19,16 @@ import numpy.typing as npt
 Array: TypeAlias = npt.NDArray[Any]
 
 _FEW = 1024  # numpy packs so many entries in the time of a call of the kernels
-_WORTH_LOADING = 2_000_000  # numpy packs so many entries in the half second that loading numba takes
-_PASSES = 5  # over the entries, that are asked for one by one when an operation is left to numpy
-_spent = 0
+_WORTH_LOADING = 1_000_000  # numpy packs so many entries in the half second that loading numba takes
 
 
 def worth(count: int) -> bool:
     """Whether kernels beat numpy for `count` entries.
 
-    They do not for few entries, nor before the time to load numba has been spent: the passes left to numpy add up.
+    They do not for few entries. The first call of many loads numba, and may compile. Smaller calls never do, so that no
+    call is slower than an equal one before it.
     """
-    global _spent
-    if count > _FEW:
-        if "numba" in sys.modules or max(_PASSES * count, _spent + count) > _PASSES * _WORTH_LOADING:
-            return True
-        _spent += count
-    return False
+    return count > _FEW and ("numba" in sys.modules or count >= _WORTH_LOADING)
 
 
 def __getattr__(name: str) -> ModuleType:

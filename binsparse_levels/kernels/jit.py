@@ -9,9 +9,15 @@ import numpy as np
 from numba import config
 from numba.core import errors
 
+from .waiting import tell_who_waits
+
 i8 = np.int64
 u4 = np.uint32
 u8 = np.uint64
+
+
+if not config.DISABLE_JIT:
+    tell_who_waits()
 
 
 def kernel(function, cache=True, **options):
