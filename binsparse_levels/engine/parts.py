@@ -12,18 +12,19 @@ import numpy as np
 
 from ..errors import ArrayError, Problem, raise_if
 from ..levels import Place
-from ..levels.base import Array, Listed
-from ..levels.positions import Positions, Window, as_array, items_at
+from ..levels.positions import Array, Positions, Window, as_array, as_pointers, items_at
 from .tree import Tree, at_name, known_children, unreached_problems
 
 _Step: TypeAlias = tuple[Place, dict[str, Array], int]  # a level, its arrays, its number of positions
 
 
-def listed(tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window) -> Listed:
-    """`listed` of a level. Arrays in a file are read and checked first."""
+def listed(
+    tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window
+) -> tuple[Array, list[Array], Positions]:
+    """`expand` of a level, with pointers to the entries of each fiber. Arrays in a file are read and checked first."""
     local, children, fibers = part_of(tree, place, arrays, n, positions, window)
-    pointers, coords, below = place.level.listed(local, place.dims, fibers, window)
-    return pointers, coords, through(children, below)
+    counts, coords, below = place.level.expand(local, place.dims, fibers, window)
+    return as_pointers(counts, len(fibers)), coords, through(children, below)
 
 
 def part_of(

@@ -17,7 +17,7 @@ from ..formats.format import Format
 from ..formats.structure import STRUCTURES, in_triangle, read_problems
 from ..levels import Level, Place, places
 from ..levels.base import Built
-from ..levels.positions import Array, Positions, Window, as_array, items_at
+from ..levels.positions import Array, Positions, Window, as_array, fitted, items_at
 from ..limits import Limits
 from . import packing
 from .packing import Entries
@@ -278,38 +278,36 @@ def _load_fibers(
         target = targets[0].level if rank else level
         if target.padded != level.padded:
             return None
-        same = not arrays and not (rank and targets[0].arrays)
-        same = same or bool(rank and level == target)  # then the arrays are copied, or there are none
-        if place.depth >= restricted and same:
-            found = _whole_fibers(tree, place, arrays, n, positions)
-            if found is None:
+        empty = not arrays and not (rank and targets[0].arrays)  # nothing is stored
+        same = empty or bool(rank and level == target)  # then the arrays are copied
+        whole = same and place.depth >= restricted
+        if not (whole or level.padded or below >= restricted):
+            return None
+        items = view.items[place.depth : below]
+        window: Window = list(map(range, place.dims)) if whole else list(map(_window, items))
+        if empty:
+            local, positions = arrays, level.reached(arrays, place.dims, positions, window)
+        elif whole or (rank and (level.shares or target.shares)):
+            if not same or (part := _alone(tree, place, arrays, n, positions, window)) is None:
                 return None
-            local, positions = found
-        else:
-            if not level.padded and below < restricted:
-                return None
-            items = view.items[place.depth : below]
-            window = [_window(item) for item in items]
-            local, children, at = part_of(tree, place, arrays, n, positions, window)
-            cut = level.cut(local, place.dims, at, window) if same else None
-            if cut is not None:
-                local, reached = cut
-            elif rank and (level.shares or target.shares):
-                return None
-            else:
-                counts, coords, reached = level.expand(local, place.dims, at, window)
-                if rank:
-                    own = [
-                        _own_coordinates(item, x)[0].astype(x.dtype, copy=False)
-                        for item, x in zip(items, coords, strict=True)
-                        if not isinstance(item, int)
-                    ]
-                    local = target.from_counts(targets[0].dims, counts, own, fibers)
-                elif np.any(np.asarray(counts) != 1):
+            local, positions = part
+            if not whole:
+                if (cut := level.cut(local, place.dims, window)) is None:
                     return None
-            positions = through(children, reached)
-            if not rank:  # the level goes
-                continue
+                local, positions = cut[0], through(positions, cut[1])
+        else:
+            pointers, coords, positions = listed(tree, place, arrays, n, positions, window)
+            if rank:
+                own = [
+                    _own_coordinates(item, x)[0].astype(x.dtype, copy=False)
+                    for item, x in zip(items, coords, strict=True)
+                    if not isinstance(item, int)
+                ]
+                local, _ = target.split(targets[0].dims, fitted(pointers, own[0].dtype), own, distinct=True)
+            elif not (np.diff(pointers) == 1).all():
+                return None
+        if not rank:  # the level goes
+            continue
         here = targets.pop(0)
         for role, spec in here.arrays.items():
             made[spec.name] = local[role]
@@ -318,11 +316,9 @@ def _load_fibers(
     return Tree(levels, tuple(dims), made, repeat_one(values, fibers) if tree.iso else values, tree.iso)
 
 
-def _whole_fibers(tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions) -> Built | None:
-    """A level of these fibers alone, and the children that they had; None for a kind that cannot be cut."""
-    window = [range(size) for size in place.dims]
+def _alone(
+    tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window
+) -> Built | None:
+    """`Level.part`, of arrays in memory or in a file."""
     local, children, fibers = part_of(tree, place, arrays, n, positions, window)
-    if children is not None:
-        return local, children
-    found = place.level.part(local, place.dims, fibers, window)
-    return found if found is not None else place.level.cut(local, place.dims, fibers, window)
+    return place.level.part(local, place.dims, fibers, window) if children is None else (local, children)

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import ArrayError, Problem, raise_if
 from ..levels import Level, Place, places
 from ..levels.base import Counted, wrong_type
-from ..levels.positions import Array, Positions, as_array
+from ..levels.positions import Array, Positions, as_array, as_pointers
 from ..limits import INT32_MAX
 
 
@@ -67,7 +67,7 @@ class Tree:
         """The positions of the last level that have an entry, each once. Precondition: the levels are sound."""
         positions: Positions = range(1)
         for place, arrays, _ in self.walk():
-            positions = place.level.reached(arrays, place.dims, positions)
+            positions = place.level.reached(arrays, place.dims, positions, list(map(range, place.dims)))
         return positions
 
     def count(self) -> int:
@@ -134,7 +134,8 @@ class Tree:
                     if not place.level.padded and len(reached) < n:
                         rest = np.delete(np.arange(n), as_array(reached))
                         problems = unreached_problems(place, arrays, rest, rest)
-                    reached = reached if place is self.places[-1] else place.level.reached(arrays, place.dims, reached)
+                    if place is not self.places[-1]:
+                        reached = place.level.reached(arrays, place.dims, reached, list(map(range, place.dims)))
                 found = [at_name(problem, place, called) for problem in problems]
                 yield from found
                 sound = sound and not found
@@ -243,10 +244,11 @@ def unreached_problems(place: Place, arrays: Mapping[str, Array], rest: Array, a
 
     at: the positions of these fibers in `arrays`.
     """
-    counts = np.broadcast_to(place.level.expand(arrays, place.dims, at, list(map(range, place.dims)))[0], rest.shape)
-    if not counts.any():
+    counts, _, _ = place.level.expand(arrays, place.dims, at, list(map(range, place.dims)))
+    stored = np.diff(as_pointers(counts, len(rest))) != 0
+    if not stored.any():
         return []
-    fiber = rest[np.argmax(counts != 0)]
+    fiber = rest[np.argmax(stored)]
     return [Problem(next(iter(place.arrays)), f"fiber {fiber} has entries, but belongs to none in the level above")]
 
 

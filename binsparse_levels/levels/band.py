@@ -17,27 +17,26 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import ArrayError, Problem, raise_if
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, moved, wrong_lengths
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Owners, Split, moved, wrong_lengths
+from .pointers import Pointed, pointer_problems, pointers_to
 from .positions import (
     Array,
     Positions,
     Window,
     as_array,
-    below_fibers,
-    children_of,
     covered,
     in_ranges,
     items_at,
     ranges,
+    signed,
     through,
 )
 from .registry import register
-from .sparse import fibers_of, pointer_problems, pointers_to, refuse_outside
 
 
 @register
 @dataclass(frozen=True)
-class Band(Level):
+class Band(Pointed):
     """Fiber p stores the coordinates start[p] … start[p] + ptr[p+1] - ptr[p] - 1: q = ptr[p] + i - start[p].
 
     For banded and skyline matrices, and ragged arrays. Every coordinate of the interval is stored, entry or not.
@@ -57,47 +56,46 @@ class Band(Level):
         fibers = lengths["start"] if n is None else n
         return None, wrong_lengths(lengths, {"ptr": fibers + 1, "start": fibers})
 
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return int(arrays["ptr"][n : n + 1][0])
-
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         parent, x = as_array(parents), coords[0].astype(np.int64, copy=False)
-        first, behind = (np.searchsorted(parent, np.arange(n), side=side) for side in ("left", "right"))
-        (there,) = (first < behind).nonzero()
-        starts, lengths = np.zeros((2, n), np.int64)
-        starts[there] = x[first[there]]
-        lengths[there] = x[behind[there] - 1] + 1 - starts[there]
-        pointers = np.zeros(n + 1, np.int64)
-        np.cumsum(lengths, out=pointers[1:])
-        return {"ptr": pointers, "start": starts}, pointers[parent] + x - starts[parent]
+        made = self._around(np.searchsorted(parent, np.arange(n + 1)), x)
+        return made, made["ptr"][parent] + x - made["start"][parent]
+
+    def split(self, dims: Sequence[int], entries: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
+        made = self._around(entries, coords[0])
+        if distinct and int(made["ptr"][-1]) == len(coords[0]):  # no coordinate lies between
+            return made, None
+        return super().split(dims, entries, coords, distinct=distinct)
+
+    @staticmethod
+    def _around(entries: Array, x: Array) -> dict[str, Array]:
+        """The bands from the first to the last entry of each fiber. entries: pointers to these."""
+        first, behind = signed(entries[:-1]), signed(entries[1:])
+        there = first < behind
+        starts, ends = np.zeros((2, len(first)), np.int64)
+        starts[there], ends[there] = x[first[there]], x[behind[there] - 1] + 1
+        return {"ptr": np.append(0, np.cumsum(ends - starts)), "start": starts}
 
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
-        origins, begins, counts = self._covered(arrays, positions, window[0])
-        x = through(window[0], ranges(begins, counts))
-        return counts, [x], x + np.repeat(origins, counts)
-
-    def _covered(self, arrays: Arrays, positions: Positions, window: Positions) -> tuple[Array, Array, Array]:
-        """The child that coordinate 0 of each fiber would have; where in the window it begins, and how often it is."""
-        at = as_array(positions)
-        first, behind = (arrays["ptr"][x].astype(np.int64) for x in (at, at + 1))
-        starts = arrays["start"][at].astype(np.int64)
-        return first - starts, *covered(window, starts, starts + behind - first)
+        (wanted,), (first, behind) = window, self.bounds(arrays, positions)
+        starts = items_at(arrays["start"], positions).astype(np.int64)
+        begins, counts = covered(wanted, starts, starts + behind - first)
+        x = through(wanted, ranges(begins, counts))
+        return counts, [x], x + np.repeat(first - starts, counts)
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
-        at, pointers = as_array(positions), arrays["ptr"]
-        first, behind = (items_at(pointers, x).astype(np.int64) for x in (at, at + 1))
-        refuse_outside(first, behind, int(pointers[-1:][0]))
+        pointers = arrays["ptr"]
+        first, behind = self.bounds(arrays, positions, int(pointers[-1:][0]))
         counts = behind - first
         local = {"ptr": pointers_to(counts, pointers.dtype), "start": items_at(arrays["start"], positions)}
         return local, in_ranges(first, counts)
 
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
-        fibers, bounds = fibers_of(arrays["ptr"], n, children, self.size(arrays, dims, n))
+        fibers, bounds, counts = self._fibers_above(arrays, dims, n, children)
         starts = arrays["start"][fibers.start : fibers.stop].astype(np.int64)
         in_memory = isinstance(arrays["start"], np.ndarray)
         if not in_memory:
             raise_if(ArrayError, self._part_problems(bounds, starts, dims, fibers.start))
-        counts = np.diff(np.minimum(bounds[1:], children.stop), prepend=children.start)
         return Owners(fibers, counts, [as_array(children) + np.repeat(starts - bounds[:-1], counts)])
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
@@ -113,27 +111,8 @@ class Band(Level):
         problems = self.check({"ptr": bounds - bounds[0], "start": starts}, dims, len(starts))
         return (moved(problem, first) for problem in problems)
 
-    def cut(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
-        (wanted,) = window
-        origins, begins, counts = self._covered(arrays, positions, wanted)
-        pointers = pointers_to(counts, arrays["ptr"].dtype)
-        local = {"ptr": pointers, "start": np.where(counts, begins, 0).astype(arrays["start"].dtype)}
-        if len(counts) == 1 and counts[0] and isinstance(wanted, range):
-            child = wanted.start + int(begins[0]) * wanted.step + int(origins[0])
-            return local, range(child, child + int(counts[0]) * wanted.step, wanted.step)
-        return local, through(wanted, ranges(begins, counts)) + np.repeat(origins, counts)
-
-    def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
-        if isinstance(positions, range) and positions.step == 1:
-            first, behind = (int(arrays["ptr"][p]) for p in (positions.start, positions.stop))
-            return range(first, behind)
-        return children_of(arrays["ptr"], as_array(positions))[1]
-
     def loop(self, root: bool) -> str:
         return "for q in range(ptr[p], ptr[p + 1]):\n    i0 = start[p] + q - ptr[p]\n    yield"
-
-    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
-        return below_fibers(arrays["ptr"], below)
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         pointers, starts = arrays["ptr"], arrays["start"].astype(np.int64)

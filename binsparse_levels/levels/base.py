@@ -24,15 +24,13 @@ import numpy as np
 from ..errors import ArrayError, FormatError, LimitError, Problem, raise_if
 from ..limits import as_integers
 from .positions import Array as Array
-from .positions import Positions, Window, as_array, below_fibers, count_owners, items_at, signed
+from .positions import Positions, Window, as_array, as_pointers, below_fibers, count_owners, items_at, signed
 
 Arrays: TypeAlias = Mapping[str, Array]
 Counted: TypeAlias = tuple[int | None, list[Problem]]  # the number of child positions, lengths that do not fit
 Built: TypeAlias = tuple[dict[str, Array], Positions]  # arrays by role, child positions
-# How many entries each fiber has (one number: all have so many), their coordinates, their child positions.
+# How many entries each fiber has, or pointers to them (see `as_pointers`); their coordinates; their child positions.
 Expanded: TypeAlias = tuple[int | Array, list[Array], Positions]
-# Pointers to the coordinates of each fiber, the coordinates, their child positions.
-Listed: TypeAlias = tuple[Array, list[Array], Positions]
 Split: TypeAlias = tuple[dict[str, Array], Array | None]  # arrays by role, pointers to the entries of each child
 
 
@@ -208,7 +206,10 @@ class Level(ABC):
 
     @abstractmethod
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
-        """The contents of the fibers at `positions` inside `window`: counts, coordinates, child positions."""
+        """The entries of the fibers at `positions` inside `window`: counts, coordinates, child positions.
+
+        Counts are an array of the number in each fiber, a number that all have, or pointers, an array longer by one.
+        """
 
     @abstractmethod
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
@@ -279,16 +280,9 @@ class Level(ABC):
         if children is None:
             whole = {role: array[:] for role, array in arrays.items()}
             raise_if(ArrayError, self.check(whole, dims, n))
-            children = int(as_array(self.reached(whole, dims, range(n))).max(initial=-1)) + 1
+            reached = self.reached(whole, dims, range(n), [range(size) for size in dims])
+            children = int(as_array(reached).max(initial=-1)) + 1
         return children
-
-    def listed(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Listed:
-        """`expand`, with pointers to the coordinates of each fiber in place of counts."""
-        counts, coords, children = self.expand(arrays, dims, positions, window)
-        fibers = len(positions)
-        if isinstance(counts, int):
-            return np.arange(fibers + 1) * counts, coords, children
-        return np.append(0, np.cumsum(counts, dtype=np.int64)), coords, children
 
     def split(self, dims: Sequence[int], entries: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
         """`build` from pointers to the entries of each fiber, which returns pointers to the entries of each child.
@@ -305,7 +299,8 @@ class Level(ABC):
         """For each (position, coordinates) the child position, or -1."""
         fibers = np.unique(positions)
         counts, listed, child = self.expand(arrays, dims, fibers, [np.unique(x) for x in coords])
-        columns = zip([np.repeat(fibers, counts), *listed], [positions, *coords], strict=True)
+        at = np.repeat(fibers, np.diff(as_pointers(counts, len(fibers))))
+        columns = zip([at, *listed], [positions, *coords], strict=True)
         _, row = np.unique([np.concatenate(both) for both in columns], axis=1, return_inverse=True)
         found = np.full(row.size, -1)
         found[row.ravel()[: len(child)]] = as_array(child)
@@ -323,16 +318,10 @@ class Level(ABC):
 
         return find
 
-    def from_counts(
-        self, dims: Sequence[int], counts: int | Array, coords: Sequence[Array], n: int
-    ) -> dict[str, Array]:
-        """`build` for distinct entries, given how many each parent has."""
-        parents = np.repeat(np.arange(n), counts)
-        return self.build(dims, parents, coords, n)[0]
-
-    def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
-        """The child positions of the fibers at `positions`, each once."""
-        return self.expand(arrays, dims, positions, [range(size) for size in dims])[2]
+    def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Positions:
+        """The child positions of the fibers at `positions` inside `window`, each once."""
+        found = self.expand(arrays, dims, positions, window)[2]
+        return as_array(found)[np.sort(np.unique(found, return_index=True)[1])] if self.shares else found
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
         """The number of entries below each of the n fibers, from the number below each child.
@@ -342,8 +331,7 @@ class Level(ABC):
         counts, _, child = self.expand(arrays, dims, range(n), [range(size) for size in dims])
         if isinstance(counts, int) and isinstance(below, int):
             return counts * below
-        ends = np.cumsum(np.broadcast_to(counts, n), dtype=np.int64)
-        return below_fibers(np.append(0, ends), below if isinstance(below, int) else items_at(below, child))
+        return below_fibers(as_pointers(counts, n), below if isinstance(below, int) else items_at(below, child))
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built | None:
         """The fibers at `positions` as a level of their own, and the children they had. None: the kind is read whole.
@@ -353,10 +341,10 @@ class Level(ABC):
         """
         return None
 
-    def cut(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built | None:
-        """The fibers at `positions`, cut to `window`, as a level of their own, and the children that they had.
+    def cut(self, arrays: Arrays, dims: Sequence[int], window: Window) -> Built | None:
+        """The level inside `window`, where coordinates count from its start, and the children that are left.
 
-        New coordinates count from the start of the window. None: the caller expands the coordinates instead.
+        Asked of a kind that shares. None: its entries are listed one by one.
         """
         return None
 
@@ -370,7 +358,7 @@ class Level(ABC):
         raise_if(ArrayError, self.check(whole, dims, n))
         counts, coords, found = self.expand(whole, dims, range(n), [range(size) for size in dims])
         order = np.argsort(as_array(found), kind="stable")
-        child, owner = as_array(found)[order], np.repeat(np.arange(n), counts)[order]
+        child, owner = as_array(found)[order], np.repeat(np.arange(n), np.diff(as_pointers(counts, n)))[order]
         if not len(child):
             return Owners(range(1), len(children), [np.zeros(len(children), np.int64) for _ in dims], 0)
         first, behind = (np.searchsorted(child, as_array(children), side) for side in ("left", "right"))

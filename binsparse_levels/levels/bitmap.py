@@ -17,28 +17,15 @@ import numpy as np
 
 from .. import kernels, parallel
 from ..errors import Problem
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, moved, wrong_lengths
-from .positions import (
-    Array,
-    Positions,
-    Window,
-    as_array,
-    below_cells,
-    cell_range,
-    cells,
-    is_everything,
-    items_at,
-    list_cells,
-    loop_cells,
-    number_cells,
-    owners_of_cells,
-)
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Owners, moved, wrong_lengths
+from .cells import Marked, list_cells, loop_cells, owners_of_cells
+from .positions import Array, Positions, Window, as_array, cells, is_everything, items_at, number_cells
 from .registry import register
 
 
 @register
 @dataclass(frozen=True)
-class Bitmap(Level):
+class Bitmap(Marked):
     """`rank` dimensions with a boolean for each cell: q = p·∏dims + ravel(i), where it is set. Rank 0 is one cell.
 
     Not in Binsparse 0.1: stored under an extension name. What lies below a cell that is not set is unspecified.
@@ -49,7 +36,6 @@ class Bitmap(Level):
 
     kind: ClassVar[str] = "bitmap"
     min_rank: ClassVar[int] = 0
-    gaps: ClassVar[bool] = True
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         return {"bitmap": ArraySpec(f"bitmap_{depth}", "bool")}
@@ -66,34 +52,20 @@ class Bitmap(Level):
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         if isinstance(positions, range) and positions.step == 1 and is_everything(window, dims) and cells(dims) > 1:
             run = range(positions.start * cells(dims), positions.stop * cells(dims))
-            return _expand_rows(self._flags(arrays, run), dims, len(positions), run.start)
+            return _expand_rows(self.there(arrays, run), dims, len(positions), run.start)
         count, coords, child = list_cells(dims, positions, window)
-        kept = self._flags(arrays, child)
+        kept = self.there(arrays, child)
         counts = kept.reshape(len(positions), count).sum(axis=1, dtype=np.int64)
         return counts, [x[kept] for x in coords], as_array(child)[kept]
 
     def loop(self, root: bool) -> str:
         return loop_cells(self.rank, "bitmap[q]")
 
-    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
-        return below_cells(self._flags(arrays, range(n * cells(dims))).reshape(n, cells(dims)), below)
-
-    def _flags(self, arrays: Arrays, numbers: Positions) -> Array:
-        """Whether the cells of these numbers are set."""
+    def there(self, arrays: Arrays, numbers: Positions) -> Array:
         return items_at(arrays["bitmap"], numbers)
 
-    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
-        everything = [range(size) for size in dims]
-        run = cell_range(dims, positions, everything)
-        child = list_cells(dims, positions, everything)[2] if run is None else run
-        return self._stored(self._flags(arrays, child)), child
-
-    def _stored(self, flags: Array) -> dict[str, Array]:
-        """The arrays of a level with these cells."""
-        return {"bitmap": flags}
-
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
-        flags = self._flags(arrays, children)
+        flags = self.there(arrays, children)
         return Owners(*owners_of_cells(dims, children), (flags != 0).astype(np.int64))
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
@@ -110,13 +82,7 @@ class Bitmap(Level):
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         child = number_cells(dims, positions, coords)
-        return np.where(self._flags(arrays, child), child, -1)
-
-    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
-        return n * cells(dims)
-
-    def children(self, dims: Sequence[int], n: int, distinct: int) -> int:
-        return n * cells(dims)
+        return np.where(self.there(arrays, child), child, -1)
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
         """Each slice reads its own cells only."""

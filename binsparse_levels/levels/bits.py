@@ -18,7 +18,8 @@ import numpy as np
 from ..errors import Problem
 from .base import Arrays, ArraySpec, Built, Counted, moved, wrong_lengths
 from .bitmap import Bitmap
-from .positions import Array, Positions, as_array, cells, items_at, loop_cells
+from .cells import loop_cells
+from .positions import Array, Positions, as_array, cells, items_at
 from .registry import register
 
 
@@ -42,7 +43,7 @@ class Bits(Bitmap):
 
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         made, child = super().build(dims, parents, coords, n)
-        return self._stored(made["bitmap"]), child
+        return _packed(made["bitmap"]), child
 
     def loop(self, root: bool) -> str:
         return loop_cells(self.rank, "bits[q >> 3] >> (q & 7) & 1")
@@ -52,7 +53,7 @@ class Bits(Bitmap):
             return int(np.bitwise_count(arrays["bits"]).sum(dtype=np.int64)) * below
         return super().count(arrays, dims, n, below)
 
-    def _flags(self, arrays: Arrays, numbers: Positions) -> Array:
+    def there(self, arrays: Arrays, numbers: Positions) -> Array:
         if isinstance(numbers, range) and numbers.step == 1:
             first, behind = numbers.start, max(numbers.stop, numbers.start)
             octets = arrays["bits"][first // 8 : _bytes(behind)]
@@ -61,8 +62,8 @@ class Bits(Bitmap):
         octets = items_at(arrays["bits"], each // 8)
         return (octets >> (each % 8).astype(np.uint8) & 1).view(bool)
 
-    def _stored(self, flags: Array) -> dict[str, Array]:
-        return {"bits": np.packbits(flags, bitorder="little")}
+    def of_cells(self, arrays: Arrays, numbers: Positions) -> dict[str, Array]:
+        return _packed(self.there(arrays, numbers))
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
         last = {"bits": arrays["bits"][-1:]}
@@ -80,6 +81,10 @@ class Bits(Bitmap):
         """A byte for each cell, where the cells of a slice are not neighbours."""
         whole = self.nbytes(dims, n, children, root=root, itemsize=itemsize)
         return whole if cells(dims[k + 1 :]) >= 8 else min(n * cells(dims), dims[k] * whole)
+
+
+def _packed(flags: Array) -> dict[str, Array]:
+    return {"bits": np.packbits(flags, bitorder="little")}
 
 
 def _bytes(count: int) -> int:

@@ -16,25 +16,15 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from ..errors import Problem
-from .base import DENSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, Split
-from .positions import (
-    Array,
-    Positions,
-    Window,
-    cell_range,
-    cells,
-    count_owners,
-    list_cells,
-    loop_cells,
-    number_cells,
-    owners_of_cells,
-)
+from .base import DENSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Split
+from .cells import Cells, cell_range, list_cells, loop_cells
+from .positions import Array, Positions, Window, cells, count_owners, number_cells
 from .registry import register
 
 
 @register
 @dataclass(frozen=True)
-class Dense(Level):
+class Dense(Cells):
     """`rank` dimensions stored in full, row-major: q = p·∏dims + ravel(i). Binsparse 0.1, section 3.5.2.2.
 
     >>> pack_dense(np.eye(2), "dense(2)").values.tolist()
@@ -73,21 +63,15 @@ class Dense(Level):
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         return list_cells(dims, positions, window)
 
-    def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
-        return self.cut(arrays, dims, positions, [range(size) for size in dims])[1]
+    def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Positions:
+        run = cell_range(dims, positions, window)
+        return list_cells(dims, positions, window)[2] if run is None else run
 
     def loop(self, root: bool) -> str:
         return loop_cells(self.rank)
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
         return below * cells(dims) if isinstance(below, int) else below.reshape(n, cells(dims)).sum(axis=1)
-
-    def cut(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
-        run = cell_range(dims, positions, window)
-        return {}, list_cells(dims, positions, window)[2] if run is None else run
-
-    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
-        return Owners(*owners_of_cells(dims, children))
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         return iter(())
@@ -109,9 +93,6 @@ class Dense(Level):
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return 0
-
-    def children(self, dims: Sequence[int], n: int, distinct: int) -> int:
-        return n * cells(dims)
 
 
 def full(rank: int) -> tuple[Level, ...]:

@@ -23,15 +23,15 @@ import numpy as np
 from .. import kernels
 from ..errors import ArrayError, LimitError, Problem, raise_if
 from ..limits import INT64_MAX
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, wrong_lengths
-from .positions import Array, Positions, Window, as_array, below_fibers, in_ranges, inside, is_everything, items_at
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, wrong_lengths
+from .pointers import Pointed, pointers_in_parts, pointers_to
+from .positions import Array, Positions, Window, as_array, in_ranges, inside, is_everything
 from .registry import register
-from .sparse import fibers_of, pointers_in_parts, pointers_to, refuse_outside
 
 
 @register
 @dataclass(frozen=True)
-class EliasFano(Level):
+class EliasFano(Pointed):
     """Child q of fiber p with coordinate i is the number p · size + i. It has `low` lower bits, which lie from bit
     q · low of `low` on; of `high`, bit (number >> low) + q is set. Words have 64 bits, the lowest first.
 
@@ -51,9 +51,6 @@ class EliasFano(Level):
 
     def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
         return None, wrong_lengths(lengths, {"ptr": None if n is None else n + 1})
-
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return int(arrays["ptr"][n : n + 1][0])
 
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         parent, x = as_array(parents), coords[0].astype(np.int64, copy=False)
@@ -114,12 +111,9 @@ class EliasFano(Level):
         words = kernels.words
         return {x.__name__: x for x in (words.trailing_zeros, words.lower_width, words.lower_bits)}
 
-    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
-        return below_fibers(arrays["ptr"], below)
-
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         at, pointers = as_array(positions), arrays["ptr"]
-        first, behind = (items_at(pointers, x).astype(np.int64) for x in (at, at + 1))
+        first, behind = self.bounds(arrays, positions, int(pointers[-1:][0]))
         counts = behind - first
         x = self._read(arrays, dims[0], at, first, behind)
         local = pointers_to(counts, pointers.dtype)
@@ -131,7 +125,6 @@ class EliasFano(Level):
         Of arrays in a file, only the words of these fibers are read.
         """
         n, total = len(arrays["ptr"]) - 1, int(arrays["ptr"][-1:][0])
-        refuse_outside(first, behind, total)
         raise_if(ArrayError, _wrong_shape(arrays, n, size, total))
         low, _, _ = _shape(n, size, total)
         x = np.empty(int((behind - first).sum()), np.int64)
@@ -148,11 +141,8 @@ class EliasFano(Level):
             raise ArrayError(_UNSOUND)
         return x
 
-    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
-        fibers, bounds = fibers_of(arrays["ptr"], n, children, self.size(arrays, dims, n))
-        x = self._read(arrays, dims[0], as_array(fibers), bounds[:-1], bounds[1:])
-        counts = np.diff(np.minimum(bounds[1:], children.stop), prepend=children.start)
-        return Owners(fibers, counts, [x[children.start - int(bounds[0]) : children.stop - int(bounds[0])]])
+    def _coords_of(self, arrays: Arrays, dims: Sequence[int], fibers: range, bounds: Array) -> Sequence[Array]:
+        return [self._read(arrays, dims[0], as_array(fibers), bounds[:-1], bounds[1:])]
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         return self.check_in_parts(arrays, dims, n, _AT_ONCE)

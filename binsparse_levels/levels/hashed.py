@@ -19,15 +19,15 @@ import numpy as np
 
 from .. import kernels
 from ..errors import ArrayError, Problem
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, moved, wrong_lengths
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Owners, moved, wrong_lengths
+from .pointers import Pointed, bisect, fibers_of, pointer_problems, pointers_to
 from .positions import Array, Positions, Window, as_array, below_fibers, children_of, in_ranges, inside, items_at
 from .registry import register
-from .sparse import bisect, fibers_of, pointer_problems, pointers_to, refuse_outside
 
 
 @register
 @dataclass(frozen=True)
-class Hashed(Level):
+class Hashed(Pointed):
     """Fiber p has the slots ptr[p] … ptr[p+1]. Their number is a power of two, and at least half of them are empty.
 
     Coordinate i is probed linearly from slot (i · 0x9E3779B97F4A7C15 mod 2**64) >> (64 - log2(slots)) on, and wraps
@@ -96,9 +96,8 @@ class Hashed(Level):
         return below_fibers(bounds[arrays["ptr"].astype(np.int64)], below)
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
-        at, pointers, before = as_array(positions), arrays["ptr"], arrays["before"]
-        first, behind = (items_at(pointers, x).astype(np.int64) for x in (at, at + 1))
-        refuse_outside(first, behind, len(before))
+        pointers, before = arrays["ptr"], arrays["before"]
+        first, behind = self.bounds(arrays, positions, len(before))
         slots = in_ranges(first, behind - first)
         keys, ranks = items_at(arrays["key"], slots), items_at(before, slots).astype(np.int64)
         taken = keys != 0

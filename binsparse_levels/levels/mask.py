@@ -17,30 +17,28 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import kernels
-from ..errors import ArrayError, Problem, raise_if
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, wrong_lengths
+from ..errors import Problem
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, wrong_lengths
+from .cells import cells_of
+from .pointers import Pointed, pointers_in_parts, pointers_to
 from .positions import (
     Array,
     Positions,
     Window,
     as_array,
-    below_fibers,
-    cell_range,
     cells,
     in_ranges,
     inside,
     is_everything,
     items_at,
-    list_cells,
     number_cells,
 )
 from .registry import register
-from .sparse import fibers_of, pointers_in_parts, pointers_to, refuse_outside
 
 
 @register
 @dataclass(frozen=True)
-class Mask(Level):
+class Mask(Pointed):
     """Fiber p has ⌈cells / 8⌉ bytes; cell c is bit c % 8 of byte c // 8, the lowest first. Bits behind the cells are 0.
 
     q = ptr[p] + the number of bits of the fiber before that of the cell. For blocks, and for fibers that are neither
@@ -59,9 +57,6 @@ class Mask(Level):
         wanted = {} if n is None else {"ptr": n + 1, "bits": n * _width(dims)}
         return None, wrong_lengths(lengths, wanted)
 
-    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
-        return int(arrays["ptr"][n : n + 1][0])
-
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         parent = as_array(parents).astype(np.int64, copy=False)
         cell = number_cells(dims, np.zeros(len(parent), np.int64), coords)
@@ -73,9 +68,8 @@ class Mask(Level):
         return {"ptr": pointers, "bits": octets}, np.cumsum(new) - 1
 
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
-        at, pointers = as_array(positions), arrays["ptr"]
-        first = pointers[at].astype(np.int64)
-        counts = pointers[at + 1].astype(np.int64) - first
+        first, behind = self.bounds(arrays, positions)
+        counts = behind - first
         number = np.empty(int(counts.sum()), np.int64)
         kernels.words.list_bits(kernels.readable(self._octets(arrays, dims, positions)[0]), _width(dims), number)
         coords = list(np.unravel_index(number, tuple(dims))) if len(number) else [number] * self.rank
@@ -83,15 +77,13 @@ class Mask(Level):
         if is_everything(window, dims):
             return counts, coords, child
         kept = inside(window, coords)
-        fibers = np.repeat(np.arange(len(at)), counts)[kept]
-        return np.bincount(fibers, minlength=len(at)), [x[kept] for x in coords], as_array(child)[kept]
+        fibers = np.repeat(np.arange(len(counts)), counts)[kept]
+        return np.bincount(fibers, minlength=len(counts)), [x[kept] for x in coords], as_array(child)[kept]
 
     @staticmethod
     def _octets(arrays: Arrays, dims: Sequence[int], positions: Positions) -> tuple[Array, Positions]:
         """The bytes of these fibers, and where they lie."""
-        each = [_width(dims)]
-        run = cell_range(each, positions, [range(*each)])
-        places = list_cells(each, positions, [range(*each)])[2] if run is None else run
+        places = cells_of(_width(dims), positions)
         return items_at(arrays["bits"], places), places
 
     def loop(self, root: bool) -> str:
@@ -115,25 +107,11 @@ class Mask(Level):
     def helpers(self) -> Mapping[str, Callable[..., Any]]:
         return {"trailing_zeros": kernels.words.trailing_zeros}
 
-    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
-        return below_fibers(arrays["ptr"], below)
-
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
-        at, pointers = as_array(positions), arrays["ptr"]
-        first, behind = (items_at(pointers, x).astype(np.int64) for x in (at, at + 1))
-        refuse_outside(first, behind, int(pointers[-1:][0]))
+        pointers = arrays["ptr"]
+        first, behind = self.bounds(arrays, positions, int(pointers[-1:][0]))
         local = {"ptr": pointers_to(behind - first, pointers.dtype), "bits": self._octets(arrays, dims, positions)[0]}
         return local, in_ranges(first, behind - first)
-
-    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
-        fibers, bounds = fibers_of(arrays["ptr"], n, children, self.size(arrays, dims, n))
-        everything = [range(size) for size in dims]
-        local, _ = self.part(arrays, dims, fibers, everything)
-        raise_if(ArrayError, self.check(local, dims, len(fibers)))
-        _, coords, _ = self.expand(local, dims, range(len(fibers)), everything)
-        counts = np.diff(np.minimum(bounds[1:], children.stop), prepend=children.start)
-        kept = slice(children.start - int(bounds[0]), children.stop - int(bounds[0]))
-        return Owners(fibers, counts, [x[kept] for x in coords])
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         return self.check_in_parts(arrays, dims, n, _AT_ONCE)

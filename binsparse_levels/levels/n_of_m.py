@@ -17,24 +17,14 @@ import numpy as np
 
 from ..errors import ArrayError, FormatError, Problem
 from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, wrong_lengths
-from .positions import (
-    Array,
-    Positions,
-    Window,
-    as_array,
-    below_cells,
-    cell_range,
-    inside,
-    items_at,
-    list_cells,
-    owners_of_cells,
-)
+from .cells import Marked, owners_of_cells
+from .positions import Array, Positions, Window, as_array, inside, items_at
 from .registry import register
 
 
 @register
 @dataclass(frozen=True)
-class NOfM(Level):
+class NOfM(Marked):
     """Structured sparsity, such as 2:4. A fiber has n slots for each block of m coordinates.
 
     A slot holds the offset of its coordinate in the block, or m where it is empty.
@@ -50,7 +40,6 @@ class NOfM(Level):
 
     kind: ClassVar[str] = "n_of_m"
     max_rank: ClassVar[int] = 1
-    gaps: ClassVar[bool] = True
     refuses: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -68,7 +57,7 @@ class NOfM(Level):
         return {"slot": ArraySpec(f"slots_{depth}", "byte")}
 
     def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
-        return lengths["slot"], wrong_lengths(lengths, {"slot": None if n is None else n * self._slots(dims)}, "slot")
+        return lengths["slot"], wrong_lengths(lengths, {"slot": None if n is None else n * self.width(dims)}, "slot")
 
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         parent, x = as_array(parents).astype(np.int64, copy=False), coords[0].astype(np.int64, copy=False)
@@ -82,7 +71,7 @@ class NOfM(Level):
         if len(full):
             what = f"fiber {parent[full[0]]} has more than {self.n} of the {self.m} coordinates around {x[full[0]]}"
             raise FormatError(Problem(str(self), f"{what}; choose a larger n, or another kind"))
-        slots = np.full(n * self._slots(dims), self.m, np.uint8)
+        slots = np.full(n * self.width(dims), self.m, np.uint8)
         child = block * self.n + rank
         slots[child] = x % self.m
         return {"slot": slots}, child
@@ -90,7 +79,7 @@ class NOfM(Level):
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         at, blocks = as_array(positions), self._blocks(window[0])
         slots = (blocks[:, np.newaxis] * self.n + np.arange(self.n)).ravel()  # of a fiber, those that can be inside
-        child = (at[:, np.newaxis] * self._slots(dims) + slots).ravel()
+        child = (at[:, np.newaxis] * self.width(dims) + slots).ravel()
         offset = items_at(arrays["slot"], child).astype(np.int64)
         x = np.tile(np.repeat(blocks * self.m, self.n), len(at)) + offset
         kept = (offset < self.m) & inside(window, [x])
@@ -114,17 +103,11 @@ class NOfM(Level):
             f"            yield"
         )
 
-    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
-        return below_cells((arrays["slot"] < self.m).reshape(n, self._slots(dims)), below)
-
-    def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
-        each = [self._slots(dims)]
-        run = cell_range(each, positions, [range(*each)])
-        child = list_cells(each, positions, [range(*each)])[2] if run is None else run
-        return {"slot": items_at(arrays["slot"], child)}, child
+    def there(self, arrays: Arrays, numbers: Positions) -> Array:
+        return items_at(arrays["slot"], numbers) < self.m
 
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
-        fibers, counts, (slot,) = owners_of_cells([self._slots(dims)], children)
+        fibers, counts, (slot,) = owners_of_cells([self.width(dims)], children)
         offset = items_at(arrays["slot"], children).astype(np.int64)
         taken = offset < self.m
         x = slot // self.n * self.m + offset
@@ -163,9 +146,6 @@ class NOfM(Level):
             found = np.where(arrays["slot"][first + k] == x % self.m, first + k, found)
         return found
 
-    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
-        return n * self._slots(dims)
-
-    def _slots(self, dims: Sequence[int]) -> int:
-        """How many slots a fiber has."""
+    def width(self, dims: Sequence[int]) -> int:
+        """How many slots a fiber has, which are its cells."""
         return -(-dims[0] // self.m) * self.n

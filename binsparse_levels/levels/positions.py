@@ -1,4 +1,4 @@
-"""Positions, coordinates and cells: what the kinds compute with them in numpy."""
+"""Positions and coordinates: what the kinds compute with them in numpy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from .. import kernels
 from ..kernels import Array as Array
-from ..limits import INT32_MAX, INT64_MAX
+from ..limits import INT64_MAX
 
 # Positions or coordinates: a range wherever they are contiguous, an array only where they are scattered.
 Positions: TypeAlias = range | Array
@@ -96,6 +96,22 @@ def children_of(pointers: Array, at: Array) -> tuple[Array, Array]:
     first = pointers[at].astype(np.int64)
     counts = pointers[at + 1].astype(np.int64) - first
     return counts, ranges(first, counts)
+
+
+def as_pointers(counts: int | Array, n: int) -> Array:
+    """Pointers to the entries of each of n fibers: from pointers, from counts, or from the count that all have.
+
+    >>> [as_pointers(x, 2).tolist() for x in (3, np.array([3, 1]), np.array([0, 3, 4]))]
+    [[0, 3, 6], [0, 3, 4], [0, 3, 4]]
+    """
+    if isinstance(counts, int):
+        return np.arange(n + 1) * counts
+    return counts if len(counts) == n + 1 else np.append(0, np.cumsum(counts, dtype=np.int64))
+
+
+def fitted(pointers: Array, dtype: np.dtype[Any]) -> Array:
+    """Pointers of this type, or as they are where it cannot hold them."""
+    return pointers.astype(dtype, copy=False) if pointers[-1] <= np.iinfo(dtype).max else pointers
 
 
 def count_owners(owners: Array, n: int, dtype: np.dtype[Any]) -> Array:
@@ -183,14 +199,6 @@ def below_fibers(bounds: Array, below: int | Array) -> Array:
     return found
 
 
-def below_cells(flags: Array, below: int | Array) -> Array:
-    """For every fiber, a row of flags, the sum of `below` over its children whose flag is set."""
-    if isinstance(below, int):
-        return times(flags.sum(axis=1), below)
-    found: Array = np.where(flags, below.reshape(flags.shape), 0).sum(axis=1)
-    return found
-
-
 def covered(window: Positions, starts: Array, ends: Array) -> tuple[Array, Array]:
     """For intervals of coordinates (int64): where in the window each begins, and how many items it has there."""
     first, behind = (
@@ -207,22 +215,6 @@ def through(window: Positions, places: Array) -> Array:
     return window.start + places * window.step if isinstance(window, range) else window[places]
 
 
-def loop_cells(rank: int, condition: str = "") -> str:
-    """`Level.loop` over all cells of a fiber, or over those that meet the condition on their number `q`.
-
-    >>> print(loop_cells(1))
-    for i0 in range(size0):
-        q = p * size0 + i0
-        yield
-    """
-    lines, number = [], "p"
-    for k in range(rank):
-        lines.append("    " * k + f"for i{k} in range(size{k}):")
-        number = f"({number}) * size{k} + i{k}" if k else f"p * size{k} + i{k}"
-    found = [f"q = {number}", *([f"if {condition}:", "    yield"] if condition else ["yield"])]
-    return "\n".join(lines + ["    " * rank + line for line in found])
-
-
 def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array]) -> Array:
     """p·∏dims + ravel(i) of each entry, as int64. Precondition: that of the last cell fits.
 
@@ -233,65 +225,6 @@ def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array
     for size, x in zip(dims, coords, strict=True):
         number = number * np.int64(size) + x.astype(np.int64, copy=False)
     return number
-
-
-def list_cells(dims: Sequence[int], positions: Positions, window: Window) -> tuple[int, list[Array], Positions]:
-    """The cells of the fibers at `positions` inside `window`: how many in a fiber, their coordinates, their numbers."""
-    shape = [len(w) for w in window]
-    count = cells(shape) if len(positions) else 0
-    if not count:
-        return 0, [np.empty(0, np.int64) for _ in dims], range(0)
-    coords = []
-    for k, w in enumerate(window):
-        x = np.arange(w.start, w.stop, w.step, dtype=_smallest(w.stop)) if isinstance(w, range) else w
-        if len(window) > 1:
-            x = np.tile(np.repeat(x, cells(shape[k + 1 :])), cells(shape[:k]))
-        coords.append(x)
-    numbers: Positions | None = cell_range(dims, positions, window)
-    if numbers is None:
-        offsets = number_cells(dims, range(1), coords)
-        numbers = (as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + offsets).ravel()
-    return count, [np.tile(x, len(positions)) if len(positions) > 1 else x for x in coords], numbers
-
-
-def cell_range(dims: Sequence[int], positions: Positions, window: Window) -> range | None:
-    """The numbers of the cells of the fibers inside the window as a range, or None where they are no range.
-
-    >>> cell_range([2, 3], range(1), [range(1, 2), range(3)])
-    range(3, 6)
-    """
-    if not dims:
-        return positions if isinstance(positions, range) and positions.step == 1 else None
-    outer, inner = window[0], cells(dims[1:])
-    if not isinstance(outer, range) or not is_everything(window[1:], dims[1:]):
-        return None
-    if isinstance(positions, range) and positions.step == 1 and outer == range(dims[0]):
-        return range(positions.start * dims[0] * inner, positions.stop * dims[0] * inner)
-    if len(positions) == 1 and (outer.step == 1 or inner == 1):
-        first = int(positions[0]) * dims[0]
-        return range((first + outer.start) * inner, (first + outer.stop) * inner, outer.step)
-    return None
-
-
-def _smallest(size: int) -> npt.DTypeLike:
-    """The integer type of coordinates in a dimension of this size."""
-    return np.int32 if size <= INT32_MAX else np.int64
-
-
-def owners_of_cells(dims: Sequence[int], numbers: range) -> tuple[range, Array, list[Array]]:
-    """The fibers of the cells of these numbers, how many cells each has, their coordinates. Precondition: at least one.
-
-    >>> fibers, counts, coords = owners_of_cells([2, 3], range(5, 8))
-    >>> fibers, counts.tolist(), [x.tolist() for x in coords]
-    (range(0, 2), [1, 2], [[1, 0, 0], [2, 0, 1]])
-    """
-    inside = cells(dims)
-    fibers = range(numbers.start // inside, -(-numbers.stop // inside))
-    ends = np.arange(fibers.start + 1, fibers.stop + 1) * inside
-    ends[-1] = numbers.stop
-    cell = np.arange(numbers.start, numbers.stop) % inside
-    coords = list(np.unravel_index(cell, tuple(dims))) if dims else []
-    return fibers, np.diff(ends, prepend=numbers.start), coords
 
 
 def in_ranges(starts: Array, counts: Array) -> Positions:

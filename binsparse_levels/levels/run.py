@@ -12,7 +12,7 @@ Row 0 has two runs: columns 0 and 1 share the value 5, column 3 has 7.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,28 +20,30 @@ import numpy as np
 
 from .. import kernels
 from ..errors import Problem
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, wrong_lengths
+from .base import Arrays, ArraySpec, Built, Expanded, Owners
+from .pointers import Lists, bisect, pointer_problems, pointers_to
 from .positions import (
     Array,
     Positions,
     Window,
     as_array,
+    as_pointers,
     below_fibers,
     children_of,
     covered,
     in_ranges,
+    is_everything,
     items_at,
     ranges,
     through,
     times,
 )
 from .registry import register
-from .sparse import bisect, check_listed_in_parts, listed_above, pointer_problems, pointers_to, refuse_outside
 
 
 @register
 @dataclass(frozen=True)
-class Run(Level):
+class Run(Lists):
     """Fiber p owns the runs ptr[p] … ptr[p+1]; run q covers the coordinates start[q] … end[q] - 1, which share child q.
 
     Run-length encoding, also of what lies below: equal rows of a matrix that follow each other are stored once.
@@ -58,10 +60,6 @@ class Run(Level):
         found = {} if root else {"ptr": ArraySpec.pointers(depth)}
         return found | {role: ArraySpec(f"run_{role}s_{depth}", "index", 0) for role in ("start", "end")}
 
-    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
-        runs = lengths["start"]
-        return runs, wrong_lengths(lengths, {"ptr": None if n is None else n + 1, "end": runs})
-
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int, same: Array | None = None
     ) -> Built:
@@ -75,47 +73,44 @@ class Run(Level):
         return {"ptr": pointers, "start": x[starts], "end": x[last] + 1}, np.cumsum(new) - 1
 
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
-        bounds, runs, begins, lengths = self._covered(arrays, positions, window[0])
+        counts, runs = children_of(self.pointers(arrays), as_array(positions))
+        begins, lengths = self._covered(arrays, runs, window[0])
         x = through(window[0], ranges(begins, lengths))
-        return below_fibers(bounds, lengths), [x], np.repeat(runs, lengths)
+        return below_fibers(as_pointers(counts, len(counts)), lengths), [x], np.repeat(runs, lengths)
 
-    def _covered(self, arrays: Arrays, positions: Positions, window: Positions) -> tuple[Array, Array, Array, Array]:
-        """Where the runs of each fiber begin in a list of runs, and end; the list; each run's part of the window."""
-        counts, runs = children_of(self._pointers(arrays), as_array(positions))
-        starts, ends = (arrays[role][runs].astype(np.int64) for role in ("start", "end"))
-        return np.append(0, np.cumsum(counts)), runs, *covered(window, starts, ends)
+    @staticmethod
+    def _covered(arrays: Arrays, runs: Positions, window: Positions) -> tuple[Array, Array]:
+        """Where in the window each run begins, and how many coordinates it has there."""
+        starts, ends = (items_at(arrays[role], runs).astype(np.int64) for role in ("start", "end"))
+        return covered(window, starts, ends)
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
-        at, pointers, runs = as_array(positions), self._pointers(arrays), len(arrays["start"])
-        starts, ends = (pointers[x].astype(np.int64) for x in (at, at + 1))
-        refuse_outside(starts, ends, runs)
+        starts, ends = self.bounds(arrays, positions, len(arrays["start"]))
         (wanted,) = window
-        if len(at) == 1 and len(wanted):  # the runs of a long fiber that lie in the window are searched
+        if len(starts) == 1 and len(wanted):  # the runs of a long fiber that lie in the window are searched
             place = int(starts[0]), int(ends[0])
-            ends[:] = bisect(arrays["start"], int(wanted[-1]) + 1, *place)
-            starts[:] = bisect(arrays["end"], int(wanted[0]) + 1, place[0], int(ends[0]))
+            ends = np.array([bisect(arrays["start"], int(wanted[-1]) + 1, *place)])
+            starts = np.array([bisect(arrays["end"], int(wanted[0]) + 1, place[0], int(ends[0]))])
         child = in_ranges(starts, ends - starts)
         read = {role: items_at(arrays[role], child) for role in ("start", "end")}
         return {"ptr": pointers_to(ends - starts, arrays["start"].dtype)} | read, child
 
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
-        fibers, counts, runs = listed_above(self, arrays, dims, n, children)
-        starts, ends = (runs[role].astype(np.int64) for role in ("start", "end"))
+        fibers, counts, bounds = self._items_above(arrays, dims, n, children)
+        starts, ends = (x.astype(np.int64) for x in bounds)
         return Owners(fibers, counts, [starts], ends - starts)
 
-    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
-        return check_listed_in_parts(self, arrays, dims, n, size)
-
-    def cut(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
-        bounds, runs, begins, lengths = self._covered(arrays, positions, window[0])
+    def cut(self, arrays: Arrays, dims: Sequence[int], window: Window) -> Built:
+        begins, lengths = self._covered(arrays, range(len(arrays["start"])), window[0])
         kept = lengths > 0
         dtype = arrays["start"].dtype
-        pointers = pointers_to(below_fibers(bounds, kept.astype(np.int64)), dtype)
+        pointers = pointers_to(below_fibers(self.pointers(arrays), kept.astype(np.int64)), dtype)
         places = {"start": begins[kept], "end": (begins + lengths)[kept]}
-        return {"ptr": pointers} | {role: x.astype(dtype) for role, x in places.items()}, runs[kept]
+        return {"ptr": pointers} | {role: x.astype(dtype) for role, x in places.items()}, np.flatnonzero(kept)
 
-    def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions) -> Positions:
-        return children_of(self._pointers(arrays), as_array(positions))[1]
+    def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Positions:
+        runs = children_of(self.pointers(arrays), as_array(positions))[1]
+        return runs if is_everything(window, dims) else runs[self._covered(arrays, runs, window[0])[1] > 0]
 
     def loop(self, root: bool) -> str:
         runs = "children" if root else "ptr[p], ptr[p + 1]"
@@ -123,11 +118,11 @@ class Run(Level):
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
         lengths = arrays["end"].astype(np.int64) - arrays["start"].astype(np.int64)
-        return below_fibers(self._pointers(arrays), times(lengths, below))
+        return below_fibers(self.pointers(arrays), times(lengths, below))
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         starts, ends = arrays["start"].astype(np.int64), arrays["end"].astype(np.int64)
-        pointers = self._pointers(arrays)
+        pointers = self.pointers(arrays)
         sound = True
         for problem in pointer_problems(pointers, len(starts)) if "ptr" in arrays else ():
             sound = False
@@ -147,7 +142,7 @@ class Run(Level):
                 )
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        pointers, (x,) = self._pointers(arrays), coords
+        pointers, (x,) = self.pointers(arrays), coords
         if not len(arrays["start"]):
             return np.full(len(positions), -1)
         # Runs ascend by fiber, then coordinate, so the last run up to (position, x) is the only candidate.
@@ -160,7 +155,7 @@ class Run(Level):
         return np.where(found & (x < arrays["end"][q]), q, -1)
 
     def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
-        given = (self._pointers(arrays), arrays["start"], arrays["end"])
+        given = (self.pointers(arrays), arrays["start"], arrays["end"])
         pointers, starts, ends = (kernels.readable(x).data for x in given)  # whose items come as integers, quickly
 
         def find(position: int, x: int) -> int:
@@ -172,10 +167,6 @@ class Run(Level):
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return ((0 if root else n + 1) + 2 * children) * itemsize
-
-    @staticmethod
-    def _pointers(arrays: Arrays) -> Array:
-        return arrays["ptr"] if "ptr" in arrays else np.array([0, len(arrays["start"])])
 
 
 def _count_up_to(fibers: Array, starts: Array, wanted: Array, x: Array) -> Array:

@@ -18,7 +18,7 @@ from ..formats.format import Format
 from ..io import append, concatenate, open, read, write
 from ..levels import Dense, Level, Sparse, places, register
 from ..levels.base import INTEGERS
-from ..levels.positions import Array, Positions, as_array, count_owners
+from ..levels.positions import Array, Positions, as_array, as_pointers, count_owners
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from .drawn import LevelCase, level_cases, selections
@@ -125,14 +125,9 @@ def check_sizes(made: Built) -> None:
 
 
 def check_counted(made: Built) -> None:
-    """What a kind overrides gives what the default gives: `size`, `listed`, `split`, `reached`, `count`."""
+    """What a kind overrides gives what the default gives: `size`, `split`, `count`."""
     level, dims, n, arrays, size = made.level, made.dims, made.n, made.arrays, made.size
     assert level.gaps or Level.size(level, arrays, dims, n) == size, "size differs from the children of expand"
-    counts, expanded, reached = level.expand(arrays, dims, range(n), made.everything)
-    pointers, listed, same = level.listed(arrays, dims, range(n), made.everything)
-    assert pointers.tolist() == np.append(0, np.cumsum(np.broadcast_to(counts, n))).tolist(), "listed: pointers"
-    assert _rows(listed, len(same)) == _rows(expanded, len(reached)), "listed differs from expand"
-    assert as_array(same).tolist() == as_array(reached).tolist(), "listed differs from expand"
     if level.fused() is not None:
         entries = count_owners(made.case.parents, n, np.dtype(np.int64))
         distinct = len(set(made.rows)) == len(made.rows)
@@ -141,8 +136,6 @@ def check_counted(made: Built) -> None:
             assert (np.arange(size + 1) if below is None else below).tolist() == count_owners(
                 made.children, size, np.dtype(np.int64)
             ).tolist()
-    each = list(dict.fromkeys(q for *_, q in made.listing))
-    assert as_array(level.reached(arrays, dims, range(n))).tolist() == each, "reached differs from expand"
     for one in (2, np.arange(size) % 3):
         below = np.broadcast_to(one, size)
         wanted = [sum(int(below[q]) for fiber, _, q in made.listing if fiber == p) for p in range(n)]
@@ -184,6 +177,14 @@ def check_selection(case: LevelCase, positions: Positions, window: Sequence[Posi
     ]
     found = _listing(made.level.expand(made.arrays, made.dims, positions, window), positions)
     assert found == selected, "expand of some positions and a window is no selection from expand of everything"
+    reached = as_array(made.level.reached(made.arrays, made.dims, positions, window)).tolist()
+    assert reached == list(dict.fromkeys(q for *_, q in selected)), "reached differs from expand"
+    if made.level.shares and (cut := made.level.cut(made.arrays, made.dims, window)) is not None:
+        lengths = [len(w) for w in window]
+        left = _listing(made.level.expand(cut[0], lengths, range(made.n), [range(x) for x in lengths]), range(made.n))
+        named = [(p, tuple(int(w[x]) for w, x in zip(window, c, strict=True)), as_array(cut[1])[q]) for p, c, q in left]
+        whole = _listing(made.level.expand(made.arrays, made.dims, range(made.n), window), range(made.n))
+        assert named == whole, "cut differs from expand"
 
 
 def check_parts(case: LevelCase, positions: Positions, window: Sequence[Positions], children: range) -> None:
@@ -424,6 +425,6 @@ def _rows(coords: Sequence[Array], count: int) -> list[tuple[int, ...]]:
 def _listing(expanded: tuple[int | Array, list[Array], Positions], positions: Positions) -> Listing:
     counts, coords, child = expanded
     fibers = as_array(positions).tolist()
-    repeats = [counts] * len(fibers) if isinstance(counts, int) else np.asarray(counts).tolist()
+    repeats = np.diff(as_pointers(counts, len(fibers))).tolist()
     parents = [p for p, count in zip(fibers, repeats, strict=True) for _ in range(count)]
     return list(zip(parents, _rows(coords, len(child)), as_array(child).tolist(), strict=True))

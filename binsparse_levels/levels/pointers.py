@@ -1,0 +1,226 @@
+"""Kinds with pointers: which children belong to a fiber, in memory and in a file."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArrayError, Problem, raise_if
+from .base import Arrays, Counted, Level, Owners, moved, wrong_lengths
+from .positions import Array, Positions, as_array, below_fibers, fitted, items_at
+
+_AT_ONCE = 512  # items of a file that are read at once, because a search would read more often
+SHOWN = 5
+_IN_FIBER = ", in fiber "  # what stands before the number of a fiber, at the end of a message
+
+
+@dataclass(frozen=True)
+class Pointed(Level):
+    """Fiber p owns the children ptr[p] … ptr[p+1], or items from which the kind finds them."""
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        return int(arrays["ptr"][n : n + 1][0])
+
+    def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> Array:
+        return below_fibers(self.pointers(arrays), below)
+
+    @staticmethod
+    def pointers(arrays: Arrays) -> Array:
+        """The pointers of the whole level."""
+        return arrays["ptr"]
+
+    def bounds(self, arrays: Arrays, positions: Positions, children: int | None = None) -> tuple[Array, Array]:
+        """Where the children of each fiber begin and end, as int64. Arrays in a file are sliced.
+
+        children: how many there are; then ArrayError is raised for pointers that fall or exceed it.
+        """
+        pointers = self.pointers(arrays)
+        if isinstance(positions, range) and positions.step == 1:
+            both = pointers[positions.start : positions.stop + 1].astype(np.int64, copy=False)
+            starts, ends = both[:-1], both[1:]
+        else:
+            at = as_array(positions)
+            starts, ends = (items_at(pointers, x).astype(np.int64, copy=False) for x in (at, at + 1))
+        if children is not None:
+            refuse_outside(starts, ends, children)
+        return starts, ends
+
+    def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
+        fibers, bounds, counts = self._fibers_above(arrays, dims, n, children)
+        coords = self._coords_of(arrays, dims, fibers, bounds)
+        kept = slice(children.start - int(bounds[0]), children.stop - int(bounds[0]))
+        return Owners(fibers, counts, [x[kept] for x in coords])
+
+    def _fibers_above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> tuple[range, Array, Array]:
+        """The fibers of these children, their pointers, and how many of the children each has."""
+        fibers, bounds = fibers_of(arrays["ptr"], n, children, self.size(arrays, dims, n))
+        return fibers, bounds, np.diff(np.minimum(bounds[1:], children.stop), prepend=children.start)
+
+    def _coords_of(self, arrays: Arrays, dims: Sequence[int], fibers: range, bounds: Array) -> Sequence[Array]:
+        """The coordinates of all children of these fibers, whose pointers are `bounds`; checked."""
+        everything = [range(size) for size in dims]
+        part = self.part(arrays, dims, fibers, everything)
+        assert part is not None
+        raise_if(ArrayError, self.check(part[0], dims, len(fibers)))
+        return self.expand(part[0], dims, range(len(fibers)), everything)[1]
+
+
+@dataclass(frozen=True)
+class Lists(Pointed):
+    """All arrays but the pointers have an item for each child. The root is one fiber, and has no pointers."""
+
+    def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
+        children = next(size for role, size in lengths.items() if role != "ptr")
+        return children, wrong_lengths(
+            lengths, dict.fromkeys(lengths, children) | {"ptr": None if n is None else n + 1}
+        )
+
+    def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
+        return Level.size(self, arrays, dims, n)
+
+    @staticmethod
+    def pointers(arrays: Arrays) -> Array:
+        return arrays["ptr"] if "ptr" in arrays else np.array([0, len(next(iter(arrays.values())))])
+
+    def _items_above(
+        self, arrays: Arrays, dims: Sequence[int], n: int, children: range
+    ) -> tuple[range, Array, list[Array]]:
+        """The fibers of these children, how many of the children each has, and the items of the children, checked."""
+        columns = {role: array for role, array in arrays.items() if role != "ptr"}
+        column = next(iter(columns.values()))
+        fibers, bounds = range(1), np.array([0, children.stop])
+        if "ptr" in arrays:
+            fibers, bounds = fibers_of(arrays["ptr"], n, children, len(column))
+        ends = np.minimum(bounds[1:], children.stop)
+        # The child before them, if of the same fiber, shows whether the order continues.
+        in_memory = isinstance(column, np.ndarray)
+        start = children.start if in_memory else max(int(bounds[0]), children.start - 1)
+        items = {role: x[start : children.stop] for role, x in columns.items()}
+        if not in_memory:
+            read = {"ptr": np.append(0, ends - start)} | items
+            found = self.check(read, dims, len(ends))
+            raise_if(ArrayError, [_behind(problem, start, fibers.start) for problem in found])
+            items = {role: x[children.start - start :] for role, x in items.items()}
+        return fibers, np.diff(ends, prepend=children.start), list(items.values())
+
+    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
+        columns = {role: array for role, array in arrays.items() if role != "ptr"}
+        children = len(next(iter(columns.values())))
+
+        def pointers(first: int) -> Array:
+            return arrays["ptr"][first : min(first + size, n) + 1] if "ptr" in arrays else np.array([0, children])
+
+        def section(first: int, bounds: Array, start: int) -> Iterator[Problem]:
+            stop = min(start + size, int(bounds[-1]))
+            before = max(start - 1, int(bounds[0]))  # one child of the same fiber tells whether it goes on in order
+            read = {"ptr": np.clip(bounds, before, stop) - before} | {
+                role: x[before:stop] for role, x in columns.items()
+            }
+            return (_behind(problem, before, first) for problem in self.check(read, dims, len(bounds) - 1))
+
+        if problems := [*pointers_in_parts(arrays["ptr"], children, n, size)] if "ptr" in arrays else []:
+            yield from problems
+            return
+        for first in range(0, max(n, 1), size):
+            bounds = pointers(first).astype(np.int64)
+            for start in range(int(bounds[0]), int(bounds[-1]), size):
+                problems = list(section(first, bounds, start))
+                yield from problems
+                if problems:
+                    return
+
+
+def pointers_to(counts: Array, dtype: np.dtype[Any]) -> Array:
+    """Pointers for fibers with these numbers of children; int64 where `dtype` cannot hold the total."""
+    return fitted(np.append(0, np.cumsum(counts, dtype=np.int64)), dtype)
+
+
+def fibers_of(pointers: Array, n: int, children: range, total: int) -> tuple[range, Array]:
+    """The fibers of these children, of `total` in all, and the pointers of these fibers, as int64.
+
+    Reads few pointers of a file. Raises ArrayError for pointers that do not ascend.
+    """
+    first = bisect(pointers, children.start + 1, 0, n + 1) - 1
+    last = bisect(pointers, children.stop, first + 1, n + 1)
+    bounds = pointers[max(first, 0) : last + 1].astype(np.int64)
+    outer = ([0] if children.start == 0 else []) + ([n] if children.stop == total else [])
+    run = np.concatenate((bounds[:1], [children.start], bounds[1:-1], [children.stop], bounds[-1:]))
+    if (
+        first < 0
+        or last > n
+        or (np.diff(run) < 0).any()
+        or any(pointers[k : k + 1][0] != (total if k else 0) for k in outer)
+    ):
+        raise ArrayError(Problem("ptr", f"does not ascend to its children {children.start} … {children.stop}"))
+    return range(first, last), bounds
+
+
+def bisect(column: Array, wanted: int, low: int, high: int) -> int:
+    """The first offset in low … high whose item is not below `wanted`. Reads few items of a file."""
+    in_memory = isinstance(column, np.ndarray)
+    while high - low > (0 if in_memory else _AT_ONCE):
+        middle = (low + high) >> 1
+        if column[middle : middle + 1][0] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    if in_memory:
+        return low
+    return low + bisect_left(column[low:high].tolist(), wanted)
+
+
+def _behind(problem: Problem, start: int, first: int) -> Problem:
+    """A problem of a part, with offsets that count from the start of the level. start, first: the part's first child
+    and fiber.
+    """
+    message, named, fiber = problem.message.rpartition(_IN_FIBER)
+    message = f"{message}{named}{first + int(fiber)}" if named else problem.message
+    return moved(Problem(problem.path, message), start)
+
+
+def refuse_outside(starts: Array, ends: Array, children: int) -> None:
+    """Raise ArrayError for pointers that fall or exceed the number of children."""
+    bad = np.flatnonzero((starts < 0) | (starts > ends) | (ends > children))
+    if len(bad):
+        what = f"a fiber from {starts[bad[0]]} to {ends[bad[0]]}, where there are {children} children"
+        raise ArrayError(Problem("ptr", what))
+
+
+def pointers_in_parts(pointers: Array, children: int, n: int, size: int) -> Iterator[Problem]:
+    """The first problem of the pointers of n fibers, of which `size` are in memory at a time."""
+    firsts = range(0, max(n, 1), size)
+    parts = (pointer_problems(pointers[x : min(x + size, n) + 1], children, x, n) for x in firsts)
+    return itertools.islice(itertools.chain.from_iterable(parts), 1)
+
+
+def pointer_problems(pointers: Array, children: int, first: int = 0, n: int | None = None) -> Iterator[Problem]:
+    """Problems of the pointers of n fibers, or of some of these fibers, from fiber `first` on."""
+    last = first + len(pointers) - 1
+    if first == 0 and pointers[0] != 0:
+        yield Problem("ptr[0]", f"expected 0, got {pointers[0]}")
+    falls = np.flatnonzero(pointers[1:] < pointers[:-1])
+    for p in falls[:SHOWN].tolist():
+        what = f"{pointers[p + 1]} is less than the pointer before it, {pointers[p]}, in fiber {first + p}"
+        yield Problem(f"ptr[{first + p + 1}]", what)
+    yield from rest_problem("ptr", "decrease", len(falls))
+    if pointers[-1] > children or (n in (None, last) and pointers[-1] != children):
+        yield Problem(f"ptr[{last}]", f"expected {children}, the length of the indices, got {pointers[-1]}")
+
+
+def in_fiber(pointers: Array, q: int) -> str:
+    """The end of a message: the fiber of child q. Empty where there is one fiber, or the pointers are damaged."""
+    if len(pointers) < 3 or (pointers[1:] < pointers[:-1]).any():
+        return ""
+    fiber = int(np.searchsorted(pointers.astype(np.int64), q, side="right")) - 1
+    return f"{_IN_FIBER}{fiber}" if fiber < len(pointers) - 1 else ""
+
+
+def rest_problem(role: str, what: str, count: int) -> Iterator[Problem]:
+    """A problem that counts all faults, where there are more than are shown."""
+    if count > SHOWN:
+        yield Problem(role, f"{count} in all {what}")
