@@ -26,8 +26,8 @@ class Cells(Level):
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
         return Owners(*owners_of_cells(dims, children))
 
-    def children(self, dims: Sequence[int], n: int, distinct: int) -> int:
-        return n * self.width(dims)
+    def children(self, dims: Sequence[int], n: int, distinct: int) -> int | None:
+        return None if self.refuses else n * self.width(dims)  # counts do not tell whether it can hold the entries
 
 
 @dataclass(frozen=True)
