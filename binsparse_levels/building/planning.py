@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..containers.base import Storage
+from ..containers.replacing import Overwrite
 from ..engine.emission import Duplicates
 from ..engine.joining import by_arrays, levels_of_parts
 from ..engine.tree import index_dtype
@@ -73,7 +74,7 @@ class Plan:
     descriptor_attributes: Mapping[str, Any] = field(default_factory=dict)
     sorted: bool = False
     target: str | None = None
-    overwrite: bool = False
+    overwrite: Overwrite = False
     storage: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=lambda: asdict(DEFAULT_LIMITS))
     threads: int | None = None

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 
 from ..containers.base import DEFAULT_STORAGE, Storage, is_url
+from ..containers.replacing import Overwrite, refuse_losing
 from ..engine.emission import Duplicates
 from ..errors import (
     ContainerError,
@@ -70,7 +71,7 @@ def build(
     map: MapLike | None = None,
     memory: int | None = None,
     progress: Progress | None = None,
-    overwrite: bool = False,
+    overwrite: Overwrite = False,
     compression: str | Mapping[str, str] | None = None,
     chunks: int | Mapping[str, int] | None = None,
     shards: int | Mapping[str, int] | None = None,
@@ -133,6 +134,7 @@ def build(
     with contextlib.ExitStack() as ending:
         ending.callback(set_threads, get_threads())
         if work is None:
+            _refuse_present(place, overwrite)
             made = _planned(None, (source, named), place, shape, format, storage, client, **options)
             if client is None and (tensor := running.at_once(*made)) is not None:
                 if progress is not None:
@@ -430,18 +432,25 @@ def _target(place: str | os.PathLike[str]) -> str:
     return path
 
 
-def _clear(target: str, overwrite: bool) -> None:
+def _refuse_present(target: str, overwrite: Overwrite) -> None:
+    """Raise PathExistsError for a target that is there, or that holds more than the tensor to overwrite."""
+    from ..containers.zarr import ROOT, others
+
+    there = store_at(target).names("")
+    if there and not overwrite:
+        raise PathExistsError(Problem(target, "already exists; pass overwrite=True"))
+    if there and ROOT not in there and ".zgroup" not in there:
+        raise PathExistsError(Problem(target, "is a folder without a Zarr group; remove it first, or pass another"))
+    if there and overwrite != "file":
+        refuse_losing(target, sorted(others(target, there)))
+
+
+def _clear(target: str, overwrite: Overwrite) -> None:
     """Make room for a new store. Raises PathExistsError."""
     from ..containers.zarr import ROOT
 
+    _refuse_present(target, overwrite)
     store = store_at(target)
-    there = store.names("")
-    if not there:
-        return
-    if not overwrite:
-        raise PathExistsError(Problem(target, "already exists; pass overwrite=True"))
-    if ROOT not in there and ".zgroup" not in there:
-        raise PathExistsError(Problem(target, "is a folder without a Zarr group; remove it first, or pass another"))
     store.delete(ROOT)
     store.delete("")
 

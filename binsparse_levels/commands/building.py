@@ -22,6 +22,7 @@ from .arguments import (
     BEST,
     LIMIT,
     OVERWRITE,
+    OVERWRITE_FILE,
     STORAGE,
     argument,
     byte_count,
@@ -154,6 +155,7 @@ _BUILT: tuple[Any, ...] = (
     argument("--memory", "bytes that a process may use, such as 1500M", type=byte_count),
     *STORAGE,
     OVERWRITE,
+    OVERWRITE_FILE,
     LIMIT,
 )
 

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import IO, Any, Literal, TypeAlias
 
 from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
@@ -56,6 +56,11 @@ def _refuse_others(path: str, real: str, others: Others) -> None:
     except BinsparseError as error:
         what = f"cannot be listed ({error.problems[0].message}); pass overwrite='file' to replace all of it"
         raise PathExistsError(Problem(path, what)) from error
+    refuse_losing(path, there)
+
+
+def refuse_losing(path: str, there: Sequence[str]) -> None:
+    """Raise PathExistsError that names what a path holds beside a tensor, if it holds anything."""
     if there:
         names = ", ".join(f"{name!r:.40}" for name in there[:_LISTED]) + ", …" * (len(there) > _LISTED)
         what = f"holds more than a tensor: {names}; pass overwrite='file' to lose these, or name a group (PATH:/)"

@@ -8,7 +8,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -336,15 +336,20 @@ def marks(path: Any, group: str | None) -> set[str]:
     return set()
 
 
-def others(path: str) -> set[str]:
-    """The names of what lies in a folder or zip file beside a tensor at its root. Raises ContainerError."""
+def others(path: str, there: Collection[str] | None = None) -> set[str]:
+    """The names of what lies in a folder or zip file beside a tensor at its root, or beside what a build has begun.
+
+    there: the names, where the caller has listed them. Raises ContainerError.
+    """
     with opened(path) as store, touching(path):
-        if isinstance(store, Folder):
-            names = set(os.listdir(path))
+        if there is not None or isinstance(store, Folder):
+            names = set(os.listdir(path) if there is None else there)
         else:
             names = {name.partition("/")[0] for name in store._zf.namelist()}
         root = zarr.open_group(store, mode="r", use_consolidated=False) if NAMES & names else None
         attributes = {} if root is None else root.attrs.asdict()
+        if BUILD in attributes and ATTRIBUTE not in attributes:
+            return set()
         reader = ZarrReader(root, DEFAULT_LIMITS) if root is not None and ATTRIBUTE in attributes else None
         arrays = [] if reader is None else [name for name, x in members(reader.group) if isinstance(x, zarr.Array)]
         ours = set() if reader is None else named_by(reader.read_header, arrays)

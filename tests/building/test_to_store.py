@@ -428,6 +428,22 @@ def test_overwriting(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("more", [{}, {"work": "work"}])
+@pytest.mark.parametrize("kind", ["zarr", "zarr2"])
+def test_what_lies_beside_a_tensor_is_not_overwritten(tmp_path, monkeypatch, kind, more):
+    monkeypatch.chdir(tmp_path)
+    tensor = pack([[0], [0]], [1.0], (2, 2), "DCSR")
+    for group in ("/", "other"):
+        write(f"a.zarr:{group}", tensor, kind=kind)
+    given = {"count": 10, "duplicates": "sum", **more}
+    with pytest.raises(FileExistsError, match="'other'"):
+        build(chunk, "a.zarr", SHAPE, "sparse(3)", overwrite=True, **given)
+    alike(read("a.zarr:other"), tensor)
+    build(chunk, "a.zarr", SHAPE, "sparse(3)", overwrite="file", **given)
+    alike(read("a.zarr"), expected("sparse(3)", "sum"))
+    assert "other" not in os.listdir("a.zarr")
+
+
 def test_an_unfinished_target(tmp_path):
     """It says so, and is overwritten."""
     with failing("values/c/5"):
