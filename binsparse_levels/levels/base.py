@@ -257,8 +257,8 @@ class Level(ABC):
 
         Before each `yield` the text sets `q` and `i0`, `i1` …; the next level goes there. It knows `p`, the arrays by
         role, `size0`, `size1` … of the dimensions, `n` and `children` (how many positions and children there are),
-        `range`, what `helpers` names, and names of its own. All numbers are unsigned. Threads share the loop that the
-        text begins with, if it begins with one.
+        `range`, what `helpers` names, and names of its own. All numbers are unsigned; a law runs the text with plain
+        ones: compare before you subtract. Threads share the loop that the text begins with, if it begins with one.
 
         >>> print(Sparse().loop(root=False))
         for q in range(ptr[p], ptr[p + 1]):

@@ -1,12 +1,12 @@
 """Level kinds that others might register: those of the notebooks, and layouts of the literature in their plainest form.
 
-Each has the six members that a kind must have, and nothing that makes it faster; one says its loop.
+Each has the six members that a kind must have. Loose, Dia and Sell were written from the documentation; they say their
+loops.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import sys
 from dataclasses import dataclass
@@ -18,7 +18,9 @@ import numpy as np
 
 from binsparse_levels import FormatError, Level, Problem
 from binsparse_levels.levels import LEVELS, ArraySpec
-from binsparse_levels.levels.positions import as_array, inside
+from binsparse_levels.levels.base import wrong_lengths
+from binsparse_levels.levels.positions import as_array, inside, items_at, ranges
+from binsparse_levels.levels.sparse import pointer_problems
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
@@ -27,14 +29,6 @@ def distinct(parents, coords):
     """Which entries have other coordinates than the one before."""
     rows = np.stack([as_array(parents), *coords])
     return np.append(True, (rows[:, 1:] != rows[:, :-1]).any(axis=0))[: rows.shape[1]]
-
-
-def wrong(lengths, wanted):
-    return [
-        Problem(role, f"expected a length of {size}, got {lengths[role]}")
-        for role, size in wanted.items()
-        if lengths[role] != size
-    ]
 
 
 @dataclass(frozen=True)
@@ -53,7 +47,7 @@ class EllColumns(Level):
         return {"col": ArraySpec(f"ell_{depth}", "integer")}
 
     def lengths(self, lengths, dims, n):
-        return lengths["col"], [] if n is None else wrong(lengths, {"col": n * self.width})
+        return lengths["col"], wrong_lengths(lengths, {"col": None if n is None else n * self.width})
 
     def build(self, dims, parents, coords, n):
         p, x = as_array(parents).astype(np.int64), np.asarray(coords[0], np.int64)
@@ -85,8 +79,9 @@ class EllColumns(Level):
 
 @dataclass(frozen=True)
 class Loose(Level):
-    """Fiber p owns lo[p] … hi[p], with a free child behind every fiber (MLIR's loose_compressed)."""
+    """loose_compressed of MLIR: fiber p has the children lo[p] … hi[p] - 1, and `slack` free ones behind."""
 
+    slack: int = 1
     kind: ClassVar[str] = "loose"
     max_rank: ClassVar[int] = 1
     gaps: ClassVar[bool] = True
@@ -96,170 +91,187 @@ class Loose(Level):
         return names | {"idx": ArraySpec(f"loose_idx_{depth}", "index", 0)}
 
     def lengths(self, lengths, dims, n):
-        return lengths["idx"], [] if n is None else wrong(lengths, {"lo": n, "hi": n})
+        return lengths["idx"], wrong_lengths(lengths, {"lo": n, "hi": n})
 
     def build(self, dims, parents, coords, n):
-        p, new = as_array(parents), distinct(parents, coords)
+        p, x = as_array(parents), coords[0]
+        new = distinct(p, coords)
         counts = np.bincount(p[new], minlength=n)
-        ends = np.cumsum(counts + 1)
-        number = np.cumsum(new) - 1 + p  # a free child for each fiber before
-        idx = np.zeros(int(ends[-1]) if n else 0, np.int64)
-        idx[number] = coords[0]
-        return {"lo": ends - counts - 1, "hi": ends - 1, "idx": idx}, number
+        hi = np.cumsum(counts + self.slack) - self.slack
+        child = np.cumsum(new) - 1 + p * self.slack
+        idx = np.zeros(counts.sum() + n * self.slack, np.int64)
+        idx[child] = x
+        return {"lo": hi - counts, "hi": hi, "idx": idx}, child
 
     def expand(self, arrays, dims, positions, window):
-        lo, hi = (arrays[role][as_array(positions)].astype(np.int64) for role in ("lo", "hi"))
-        q = np.concatenate([np.empty(0, np.int64), *map(np.arange, lo, hi)])
-        x = arrays["idx"][q].astype(np.int64)
+        lo, hi = (items_at(arrays[role], positions).astype(np.int64) for role in ("lo", "hi"))
+        child = ranges(lo, hi - lo)
+        x = items_at(arrays["idx"], child)
         kept = inside(window, [x])
-        fiber = np.repeat(np.arange(len(lo)), hi - lo)
-        return np.bincount(fiber[kept], minlength=len(lo)), [x[kept]], q[kept]
+        fibers = np.repeat(np.arange(len(lo)), hi - lo)[kept]
+        return np.bincount(fibers, minlength=len(lo)), [x[kept]], child[kept]
 
     def check(self, arrays, dims, n, *, order=True):
         lo, hi, idx = (arrays[role].astype(np.int64) for role in ("lo", "hi", "idx"))
-        ends = np.append(hi + 1, len(idx))  # exactly one free child behind each fiber
-        if (lo != np.append(0, ends[:-1])[:n]).any() or (hi < lo).any() or (n and ends[n - 1] != len(idx)):
-            yield Problem("lo[0]", "fibers do not follow each other")
+        bounds = np.concatenate(([0], np.stack([lo, hi], axis=1).ravel(), [len(idx)]))
+        if (np.diff(bounds) < 0).any():
+            yield Problem("lo", "fibers do not follow each other")
             return
-        for a, b in zip(lo, hi, strict=True):
-            fiber = idx[a:b]
-            if ((fiber < 0) | (fiber >= dims[0])).any() or (np.diff(fiber) <= 0).any():
-                yield Problem(f"idx[{a}]", "coordinates do not ascend in their dimension")
+        x, fibers = idx[ranges(lo, hi - lo)], np.repeat(np.arange(n), hi - lo)
+        if ((x < 0) | (x >= dims[0])).any():
+            yield Problem("idx", "is outside its dimension")
+        elif order and ((np.diff(x) <= 0) & (np.diff(fibers) == 0)).any():
+            yield Problem("idx", "does not ascend in a fiber")
 
     def nbytes(self, dims, n, children, *, root, itemsize):
         return (2 * n + children) * itemsize
 
+    def children(self, dims, n, distinct):
+        return distinct + n * self.slack
+
+    def loop(self, root):
+        return "for q in range(lo[p], hi[p]):\n    i0 = idx[q]\n    yield"
+
 
 @dataclass(frozen=True)
-class Diagonals(Level):
-    """Diagonals j - i of a matrix, ascending: child d · rows + i. The rank is 2, and whole diagonals are stored."""
+class Dia(Level):
+    """Diagonals of a matrix: child d * rows + i is the cell (i, i + off[d] - rows + 1), if the matrix has it."""
 
     rank: int = 2
-    kind: ClassVar[str] = "diagonals"
+    kind: ClassVar[str] = "dia"
     min_rank: ClassVar[int] = 2
     max_rank: ClassVar[int] = 2
     ordered: ClassVar[bool] = False
-    gaps: ClassVar[bool] = True
     padded: ClassVar[bool] = True
+    gaps: ClassVar[bool] = True
 
     def arrays(self, depth, root):
-        return {"ends": ArraySpec(f"dia_ends_{depth}", "integer"), "off": ArraySpec(f"dia_{depth}", "integer")}
+        return {"ptr": ArraySpec.pointers(depth), "off": ArraySpec(f"dia_offsets_{depth}", "integer")}
 
     def lengths(self, lengths, dims, n):
-        return lengths["off"] * dims[0], [] if n is None else wrong(lengths, {"ends": n})
+        return lengths["off"] * dims[0], wrong_lengths(lengths, {"ptr": None if n is None else n + 1})
 
     def build(self, dims, parents, coords, n):
-        p, i, j = (np.asarray(x, np.int64) for x in (as_array(parents), *coords))
-        span = dims[0] + dims[1]
-        keys, inverse = np.unique(p * span + j - i + dims[0], return_inverse=True)
-        ends = np.searchsorted(keys, np.arange(1, n + 1) * span)
-        return {"ends": ends, "off": keys % max(span, 1)}, inverse * dims[0] + i
+        rows, (i, j) = dims[0], coords
+        each = dims[0] + dims[1] - 1
+        keys, place = np.unique(as_array(parents) * max(each, 1) + j - i + rows - 1, return_inverse=True)
+        ptr = np.searchsorted(keys, np.arange(n + 1) * max(each, 1))
+        return {"ptr": ptr, "off": keys % max(each, 1)}, place * rows + i
 
     def expand(self, arrays, dims, positions, window):
-        at, ends = as_array(positions), np.append(0, arrays["ends"].astype(np.int64))
-        d = np.concatenate([np.empty(0, np.int64), *(np.arange(ends[p], ends[p + 1]) for p in at)])
-        fiber = np.repeat(np.arange(len(at)), (ends[at + 1] - ends[at]) * dims[0])
-        i = np.tile(np.arange(dims[0]), len(d))
-        d = np.repeat(d, dims[0])
-        j = i + arrays["off"][d].astype(np.int64) - dims[0]
-        kept = (j >= 0) & (j < dims[1])
-        kept[kept] = inside(window, [i[kept], j[kept]])
-        return np.bincount(fiber[kept], minlength=len(at)), [i[kept], j[kept]], (d * dims[0] + i)[kept]
+        rows, at = dims[0], as_array(positions)
+        first = items_at(arrays["ptr"], at).astype(np.int64)
+        counts = items_at(arrays["ptr"], at + 1).astype(np.int64) - first
+        d = np.repeat(ranges(first, counts), rows)
+        i = np.tile(np.arange(rows), int(counts.sum()))
+        j = i + items_at(arrays["off"], d).astype(np.int64) - rows + 1
+        kept = (j >= 0) & (j < dims[1]) & inside(window, [i, j])
+        fibers = np.repeat(np.arange(len(at)), counts * rows)[kept]
+        return np.bincount(fibers, minlength=len(at)), [i[kept], j[kept]], (d * rows + i)[kept]
 
     def check(self, arrays, dims, n, *, order=True):
-        ends, off = (arrays[role].astype(np.int64) for role in ("ends", "off"))
-        if (np.diff(ends, prepend=0) < 0).any() or (ends[-1] if n else 0) != len(off):
-            yield Problem("ends[0]", "do not ascend to the number of diagonals")
-        elif ((off <= 0) | (off >= dims[0] + dims[1])).any():
-            yield Problem("off[0]", "a diagonal is outside of the matrix")
-        else:
-            starts = np.append(0, ends)[:-1]
-            still = np.flatnonzero(np.diff(off) <= 0) + 1
-            if np.setdiff1d(still, starts).size:
-                yield Problem("off[0]", "diagonals do not ascend")
+        ptr, off = (arrays[role].astype(np.int64) for role in ("ptr", "off"))
+        problems = list(pointer_problems(ptr, len(off)))
+        yield from problems
+        if problems:
+            return
+        fibers = np.repeat(np.arange(n), np.diff(ptr))
+        if ((off < 0) | (off >= dims[0] + dims[1] - 1)).any():
+            yield Problem("off", "is outside the matrix")
+        elif ((np.diff(off) <= 0) & (np.diff(fibers) == 0)).any():
+            yield Problem("off", "does not ascend in a fiber")
 
     def nbytes(self, dims, n, children, *, root, itemsize):
-        return (n + children // dims[0]) * itemsize if dims[0] else None
+        return (n + 1 + children // dims[0]) * itemsize if dims[0] else None
+
+    def loop(self, root):
+        return (
+            "for d in range(ptr[p], ptr[p + 1]):\n"
+            "    for i0 in range(size0):\n"
+            "        if size0 <= i0 + off[d] + 1 < size0 + size1:\n"
+            "            i1 = i0 + off[d] + 1 - size0\n"
+            "            q = d * size0 + i0\n"
+            "            yield\n"
+        )
 
 
 @dataclass(frozen=True)
 class Sell(Level):
-    """SELL-C-sigma: c fibers side by side, as wide as the longest, sorted by length within windows of sigma fibers.
+    """SELL-C-sigma: fibers sorted by length among sigma, c of them side by side; `place` tells where each lies.
 
-    Child number s of fiber p is start[lane[p] // c] + s * c + lane[p] % c. A cell without an entry holds the size.
+    Entry s of a fiber at place k is child start[k // c] + s * c + k % c. A child of no entry has the size.
     """
 
-    c: int = 2
-    sigma: int = 4
+    c: int = 4
+    sigma: int = 8
     kind: ClassVar[str] = "sell"
     max_rank: ClassVar[int] = 1
     monotone: ClassVar[bool] = False
     gaps: ClassVar[bool] = True
 
-    def chunks(self, n):
+    def arrays(self, depth, root):
+        names = {role: ArraySpec(f"sell_{role}_{depth}", "integer") for role in ("start", "place")}
+        return names | {"col": ArraySpec(f"sell_col_{depth}", "integer")}
+
+    def _chunks(self, n):
         return -(-n // self.c)
 
-    def arrays(self, depth, root):
-        names = {"start": "starts", "lane": "lanes", "col": "columns"}
-        return {role: ArraySpec(f"sell_{name}_{depth}", "integer") for role, name in names.items()}
-
     def lengths(self, lengths, dims, n):
-        return lengths["col"], [] if n is None else wrong(lengths, {"start": self.chunks(n) + 1, "lane": n})
+        wanted = {} if n is None else {"start": self._chunks(n) + 1, "place": n}
+        return lengths["col"], wrong_lengths(lengths, wanted)
 
     def build(self, dims, parents, coords, n):
-        p, x = as_array(parents).astype(np.int64), np.asarray(coords[0], np.int64)
-        new = distinct(p, [x])
+        p, x = as_array(parents), coords[0]
+        new = distinct(p, coords)
         counts = np.bincount(p[new], minlength=n)
-        order = np.lexsort((-counts, np.arange(n) // self.sigma))  # the fiber at each place
-        lane = np.empty(n, np.int64)
-        lane[order] = np.arange(n)
-        widths = np.zeros(self.chunks(n) * self.c, np.int64)
-        widths[:n] = counts[order]
-        start = np.append(0, np.cumsum(widths.reshape(-1, self.c).max(axis=1, initial=0) * self.c))
-        number = np.cumsum(new) - 1
-        slot = number - (np.cumsum(counts) - counts)[p]
-        child = start[lane[p] // self.c] + slot * self.c + lane[p] % self.c
-        col = np.full(int(start[-1]), dims[0], np.int64)
+        sorted_ = np.lexsort((-counts, np.arange(n) // self.sigma))
+        place = np.empty(n, np.int64)
+        place[sorted_] = np.arange(n)
+        lengths = np.zeros(self._chunks(n) * self.c, np.int64)
+        lengths[place] = counts
+        start = np.append(0, np.cumsum(lengths.reshape(-1, self.c).max(axis=1) * self.c if n else []))
+        start = start.astype(np.int64)
+        slot = np.cumsum(new) - 1 - (np.cumsum(counts) - counts)[p]
+        child = start[place[p] // self.c] + slot * self.c + place[p] % self.c
+        col = np.full(start[-1], dims[0], np.int64)
         col[child] = x
-        return {"start": start, "lane": lane, "col": col}, child
+        return {"start": start, "place": place, "col": col}, child
 
     def expand(self, arrays, dims, positions, window):
-        at = as_array(positions)
-        lane = arrays["lane"][at].astype(np.int64)
-        start = arrays["start"].astype(np.int64)
-        chunk = lane // self.c
-        widths = (start[chunk + 1] - start[chunk]) // self.c
-        fiber = np.repeat(np.arange(len(at)), widths)
-        slot = np.arange(len(fiber)) - np.repeat(np.cumsum(widths) - widths, widths)
-        q = start[chunk[fiber]] + slot * self.c + lane[fiber] % self.c
-        x = arrays["col"][q].astype(np.int64)
+        place = items_at(arrays["place"], positions).astype(np.int64)
+        first = items_at(arrays["start"], place // self.c).astype(np.int64)
+        slots = (items_at(arrays["start"], place // self.c + 1).astype(np.int64) - first) // self.c
+        fibers = np.repeat(np.arange(len(place)), slots)
+        child = ranges(np.zeros_like(slots), slots) * self.c + (first + place % self.c)[fibers]
+        x = items_at(arrays["col"], child).astype(np.int64)
         kept = (x < dims[0]) & inside(window, [x])
-        return np.bincount(fiber[kept], minlength=len(at)), [x[kept]], q[kept]
+        return np.bincount(fibers[kept], minlength=len(place)), [x[kept]], child[kept]
 
     def check(self, arrays, dims, n, *, order=True):
-        start, lane, col = (arrays[role].astype(np.int64) for role in ("start", "lane", "col"))
-        if start[0] != 0 or (np.diff(start) < 0).any() or (start % self.c).any() or start[-1] != len(col):
-            yield Problem("start[0]", "chunks do not follow each other")
-        elif (np.sort(lane) != np.arange(n)).any():
-            yield Problem("lane[0]", "is no permutation of the fibers")
+        start, place, col = (arrays[role].astype(np.int64) for role in ("start", "place", "col"))
+        if (np.sort(place) != np.arange(n)).any():
+            yield Problem("place", "is no permutation of the fibers")
+        elif start[0] or start[-1] != len(col) or (np.diff(start) < 0).any() or (start % self.c).any():
+            yield Problem("start", "chunks do not follow each other")
         elif ((col < 0) | (col > dims[0])).any():
-            yield Problem("col[0]", "is outside its dimension")
+            yield Problem("col", "is outside its dimension")
         else:
-            for a, b in itertools.pairwise(start):
-                x = col[a:b].reshape(-1, self.c)
-                if ((x[1:] <= x[:-1]) & (x[1:] < dims[0])).any():
-                    yield Problem(f"col[{a}]", "coordinates do not ascend")
+            for k in range(len(start) - 1):
+                x = col[start[k] : start[k + 1]].reshape(-1, self.c)
+                if order and ((x[1:] <= x[:-1]) & (x[1:] < dims[0])).any():
+                    yield Problem("col", f"does not ascend in chunk {k}")
 
     def nbytes(self, dims, n, children, *, root, itemsize):
-        return (self.chunks(n) + 1 + n + children) * itemsize
+        return (self._chunks(n) + 1 + n + children) * itemsize
 
     def loop(self, root):
-        return f"""
-for q in range(start[lane[p] // {self.c}] + lane[p] % {self.c}, start[lane[p] // {self.c} + 1], {self.c}):
-    i0 = col[q]
-    if i0 < size0:
-        yield
-"""
+        chunk = f"place[p] // {self.c}"
+        return (
+            f"for q in range(start[{chunk}] + place[p] % {self.c}, start[{chunk} + 1], {self.c}):\n"
+            "    i0 = col[q]\n"
+            "    if i0 < size0:\n"
+            "        yield\n"
+        )
 
 
 def of_notebooks():
@@ -273,7 +285,7 @@ def of_notebooks():
                 yield from (x for x in vars(module).values() if getattr(x, "__module__", "") == module.__name__)
 
 
-PLUGINS = (*of_notebooks(), EllColumns, Loose, Diagonals, Sell)
+PLUGINS = (*of_notebooks(), EllColumns, Loose, Dia, Sell)
 
 
 @contextlib.contextmanager

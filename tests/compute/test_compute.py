@@ -3,7 +3,6 @@
 import contextlib
 
 import h5py
-import kinds
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -18,7 +17,6 @@ from binsparse_levels import (
     LimitError,
     Limits,
     OptionError,
-    Sparse,
     Tensor,
     einsum,
     foreach,
@@ -29,7 +27,6 @@ from binsparse_levels import (
     testing,
 )  # fmt: skip
 from binsparse_levels.compute import seeing, store, walk
-from binsparse_levels.compute.nest import Leaf, Seen, Wrap, list_fiber, nest_text
 from binsparse_levels.compute.reductions import REDUCTIONS
 from binsparse_levels.levels import LEVELS
 
@@ -299,12 +296,6 @@ def test_foreach_visits_every_entry(data):
             assert repr(sorted([(*map(int, x[:-1]), x[-1].item()) for x in state], key=repr)) == repr(expected)
 
 
-@pytest.mark.parametrize("level", [x for kind in LEVELS.values() for x in kind.samples() if x.loop(False)], ids=str)
-@given(data=st.data())
-def test_loop_lists_what_expand_lists(level, data):
-    testing.check_loop(data.draw(testing.level_cases(level)))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("chain", CHAINS)
 def test_compiled_nests_are_those_of_numpy(chain):
@@ -423,39 +414,6 @@ def test_a_result_beyond_the_memory():
         reduce(bl.open(stored), 0, memory=10)
 
 
-def test_the_loop_of_a_kind_without_one():
-    with pytest.raises(FormatError, match="has none"):
-        list(list_fiber(kinds.Backwards(), {}, [1], 0, root=False, children=0))
-
-
-class Roundabout(Sparse):
-    """A list of coordinates whose loop does not tell the first of them from its counter."""
-
-    def loop(self, root):
-        inner = "        i0 = idx0[q]\n        i1 = idx1[q]\n        yield"
-        return f"for part in range(2):\n    for q in range(part * children // 2, (part + 1) * children // 2):\n{inner}"
-
-
-def test_a_loop_is_cut_only_between_first_coordinates():
-    space = {"u8": int}
-    leaf = Leaf(("out",), "out[c0] += value", frozenset((0,)))
-
-    def text(level):
-        wraps = tuple(Wrap(k + 1, f"c{k} = x{k}\nyield") for k in range(level.rank))
-        return nest_text((level,), Seen(wraps, tuple(range(1, level.rank + 1)), frozenset((0,))), leaf, False)
-
-    for level, extent in ((Sparse(2), (0, 7)), (Sparse(1), (0, 7)), (Roundabout(2), (0, 1)), (bl.Dense(2), (0, 4))):
-        exec(text(level), space)
-        numbers = [4] * level.rank + [7]
-        assert space["extent"](numbers, *[[]] * len(level.arrays(0, True))) == extent
-    exec(text(Sparse(2)), space)
-    assert space["first"](1, [4, 4, 3], [0, 2, 2], [1, 0, 3]) == 2
-    exec(text(Roundabout(2)), space)
-    out = np.zeros(4)
-    space["nest"](0, 1, [4, 4, 3], [0, 2, 2], [1, 0, 3], [5.0, 6.0, 7.0], out)
-    assert out.tolist() == [5, 0, 13, 0]
-
-
 def test_fill_values_at_the_ends_of_their_types():
     most = np.iinfo(np.uint64).max
     assert int(reduce(pack([[0]], np.array([0], "u8"), 2, "CVEC", fill_value=most))) == most
@@ -501,16 +459,3 @@ def test_what_cannot_be_computed_names_the_argument():
     with pytest.raises(bl.OptionError, match="is no reduction"):
         bl.reduce(tensor, None, ["sum"])
     assert bl.reduce(np.eye(3)) == 3
-
-
-def test_an_outermost_loop_may_have_a_step(monkeypatch):
-    class Stepped(Sparse):
-        kind = "stepped"
-
-        def loop(self, root):
-            begin, end = ("0", "children") if root else ("ptr[p]", "ptr[p + 1]")
-            return f"for q in range({begin}, {end}, 1):\n    i0 = idx0[q]\n    yield\n"
-
-    monkeypatch.setitem(LEVELS, "stepped", Stepped)
-    tensor = testing.uniform((300,), 101)
-    assert np.isclose(bl.einsum("i,i->", tensor.convert("stepped"), np.ones(300)), tensor.values.sum())

@@ -4,6 +4,7 @@ import kinds
 import numba
 import numpy as np
 import pytest
+from composition.kinds import PLUGINS
 
 from binsparse_levels import einsum, open, pack_dense, reduce, testing, write
 from binsparse_levels.levels import LEVELS, register
@@ -23,7 +24,7 @@ def variant(base, **members):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", LEVELS.values(), ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("kind", [*LEVELS.values(), *PLUGINS], ids=lambda kind: kind.kind)
 def test_every_kind_obeys(kind, capsys):
     assert all(law.holds for law in testing.check_kind(kind, examples=5))
     assert capsys.readouterr().out.count("\n") == 14

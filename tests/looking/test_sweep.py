@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from composition.kinds import registered
 from hypothesis import given
 
 import binsparse_levels as bl
@@ -51,6 +52,14 @@ def test_every_measure_of_every_kind_of_format():
     assert "choose a larger n" in refused.refused
     assert not refused.measures
     assert {"processor", "numba", "threads", "seed", "rounds"} <= set(made.record)
+
+
+def test_kinds_of_others_are_rows():
+    with registered():
+        formats = ["CSR", "dense, loose", "loose, sell", "dense, sell(1, c=2, sigma=16)", "dia"]
+        table = sweep({"a": testing.stencil(4)}, formats, ["bits", "padding", "ij,j->i", "slice:0"], repeat=1)
+    for row in table.rows:  # sweep compares the results with those of the first format
+        assert (row.refused, row.measures["bits"] > 0, row.measures["padding"] >= 1) == ("", True, True)
 
 
 def test_measures_of_another_rank_are_left_out():
