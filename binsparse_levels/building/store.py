@@ -109,15 +109,15 @@ class _Folder:
         part = self._part(path)
         with touching(path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(part, "wb") as file:
-                file.write(data)
-            to_disk(part)
             try:
+                with open(part, "wb") as file:
+                    file.write(data)
+                to_disk(part)
                 os.link(part, path)
             except FileExistsError:
                 return False
             finally:
-                os.unlink(part)
+                remove(part)
         return True
 
     def get(self, key: str) -> bytes:
@@ -141,10 +141,10 @@ class _Folder:
             return os.path.getsize(self._path(key))
 
     def names(self, prefix: str) -> set[str]:
-        try:
-            return {name for name in os.listdir(self._path(prefix)) if not name.endswith(".part")}
-        except FileNotFoundError:
-            return set()
+        path = self._path(prefix)
+        with touching(path), contextlib.suppress(FileNotFoundError):
+            return {name for name in os.listdir(path) if not name.endswith(".part")}
+        return set()
 
     def delete(self, prefix: str) -> None:
         remove(self._path(prefix))

@@ -421,7 +421,7 @@ def _target(place: str | os.PathLike[str]) -> str:
     location = target_at(place, "zarr")
     if location.group is not None:
         raise OptionError(Problem(str(place), "a store is built whole; leave out the group"))
-    others = [suffix for name, kind in KINDS.items() if name != "zarr" for suffix in kind.suffixes]
+    others = [suffix for name, kind in KINDS.items() if name != "zarr" for suffix in kind.suffixes] + [".zip"]
     if str(location.path).endswith(tuple(others)):
         raise OptionError(Problem(str(place), "a build makes a Zarr folder; take the suffix .zarr"))
     if is_url(location.path):

@@ -403,6 +403,7 @@ def test_targets_that_are_refused(tmp_path):
         ("none/a.zarr", {}, FileNotFoundError),
         ("a.zarr:g", {}, OptionError),
         ("a.h5", {}, OptionError),
+        ("a.zarr.zip", {}, OptionError),
     ):
         with pytest.raises(error):
             build(chunk, f"{tmp_path}/{name}", SHAPE, "sparse(3)", count=10, duplicates="sum", **options)
@@ -415,6 +416,20 @@ def test_targets_that_are_refused(tmp_path):
     with pytest.raises(ValueError, match="duplicates"):
         build(chunk, tmp_path / "a.zarr", SHAPE, "sparse(3)", count=10, duplicates="mean")
     assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize("more", [{}, {"work": "work"}])
+def test_a_file_that_appears_meanwhile_is_kept(tmp_path, monkeypatch, more):
+    monkeypatch.chdir(tmp_path)
+
+    def meanwhile(number):
+        if not os.path.exists("a.zarr"):  # when the type of the values is asked for
+            (tmp_path / "a.zarr").write_bytes(b"mine")
+        return chunk(number)
+
+    with pytest.raises(BinsparseError, match=r"a\.zarr"):
+        build(meanwhile, "a.zarr", SHAPE, "sparse(3)", count=10, duplicates="sum", **more)
+    assert (tmp_path / "a.zarr").read_bytes() == b"mine"
 
 
 def test_overwriting(tmp_path):
