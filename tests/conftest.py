@@ -1,5 +1,6 @@
 """Settings that all tests share."""
 
+import collections
 import os
 import random
 import signal
@@ -48,6 +49,8 @@ def pytest_collection_modifyitems(config, items):
     """A random order where one is asked for. Tests that take minutes begin first, so that others run beside them."""
     if not config.getoption("--all"):  # numpy packs the few entries of other tests, and of the law of composition
         left = [item for item in items if "both_ways" in item.fixturenames and "numpy" in item.callspec.id.split("-")]
+        if not any("::" in str(word) for word in config.args):
+            left += _beside_the_sample(items)
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in set(left)]
     if (seed := config.getoption("--shuffle")) is not None:
@@ -57,6 +60,18 @@ def pytest_collection_modifyitems(config, items):
         chance.shuffle(items)
         items.sort(key=lambda item: at[item.module.__name__])
     items.sort(key=lambda item: "another_mode" not in item.name)
+
+
+def _beside_the_sample(items):
+    """What the marker `sampled` leaves out."""
+    numbers = collections.Counter()
+    left = []
+    for item in items:
+        if (mark := item.get_closest_marker("sampled")) is not None:
+            if numbers[item.function] % mark.args[0]:
+                left.append(item)
+            numbers[item.function] += 1
+    return left
 
 
 def _processor():

@@ -79,6 +79,7 @@ HIDDEN = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("hidden", HIDDEN, ids=lambda names: "-".join(names))
 def test_a_missing_library_names_its_extra(hidden, tmp_path):
     calls = [call for each in HIDDEN[hidden].values() for call in each]

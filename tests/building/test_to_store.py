@@ -89,6 +89,7 @@ def test_a_function_is_built_as_pack_does(tmp_path, format, policy):
     assert os.listdir(tmp_path) == ["a.zarr"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("policy", ["error", "sum", "first", "last"])
 @pytest.mark.parametrize(
     ("format", "map"),
@@ -224,6 +225,7 @@ def test_a_dask_dataframe(tmp_path):
     alike(read(tmp_path / "a.zarr"), whole)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("suffix", [".h5", ".zarr", ".npz", ".bspnpy", ".h5:g"])
 def test_tensors_at_places(tmp_path, suffix):
     tensors = []

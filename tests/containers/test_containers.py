@@ -40,6 +40,7 @@ def small(value=1.0, **options):
     return pack([[0, 2], [1, 0]], [value, 2.0], (3, 4), "CSR", **options)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", CONTAINERS)
 @given(tensor=testing.tensors(max_rank=6, max_size=3))
 def test_what_is_written_is_read(folder, name, tensor):

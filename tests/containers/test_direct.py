@@ -279,6 +279,7 @@ def test_the_index_of_a_shard_lies(tmp_path, index, compression):
         read(tmp_path / "a.zarr")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("path", ["shards", "one file a chunk"])
 @pytest.mark.parametrize("compression", ["none", "zstd", "gzip"])
 @pytest.mark.parametrize("checksum", [True, False])

@@ -124,6 +124,7 @@ def random_entries(dims, n, seed=0, top=None):
     return [generator.integers(0, min(size, top or size), n) for size in dims]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "dims",
     [
@@ -334,6 +335,7 @@ def small_steps(monkeypatch):
         monkeypatch.setattr(module, name, value)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("duplicates", ["error", "sum", "last"])
 @pytest.mark.parametrize("dtype", [np.float64, np.int8, np.bool_, np.complex128])
 @pytest.mark.parametrize("format", ["dense, sparse", "sparse, sparse", "sparse(2) @ 1, 0", "sparse, dense"])

@@ -113,6 +113,7 @@ def test_the_loops_do_what_the_vectors_do(values, codec):
         assert np.array_equal(words[: end - o], encoded.words[o:end])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("codec", NAMED.values())
 def test_nothing_beside_a_chunk_is_written(codec):
     generator = np.random.default_rng(0)

@@ -427,6 +427,7 @@ def named(**attributes):
 CSR = pack([[0, 1], [1, 0]], [1.0, 2.0], (30, 20), "CSR")
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("tensor", "place", "options", "message"),
     [

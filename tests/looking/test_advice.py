@@ -126,6 +126,7 @@ def test_counts_are_those_of_plain_python(tensor):
     assert dict(advise(tensor).counts) == wanted
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(2**40, 2**40, 2**40, 5), (2**63 - 1, 7, 2**62), (3,) * 8])
 def test_counts_of_long_keys_and_many_dimensions(shape):
     tensor = skewed(shape, 500)
@@ -444,6 +445,7 @@ GENERATED = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("tensor", GENERATED, ids=["uniform", "graph", "stencil", "iso"])
 @pytest.mark.parametrize("stored", ["memory", "bitpacked"])
 def test_large_tensors_are_estimated_from_whole_fibers(tensor, stored, monkeypatch):
