@@ -19,8 +19,8 @@ import numpy as np
 from binsparse_levels import FormatError, Level, Problem
 from binsparse_levels.levels import LEVELS, ArraySpec
 from binsparse_levels.levels.base import wrong_lengths
+from binsparse_levels.levels.pointers import pointer_problems
 from binsparse_levels.levels.positions import as_array, inside, items_at, ranges
-from binsparse_levels.levels.sparse import pointer_problems
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
