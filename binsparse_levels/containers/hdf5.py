@@ -9,7 +9,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import h5py
 import numpy as np
@@ -70,8 +70,9 @@ class HDF5Reader:
                     raise UnsafeError(Problem(name, f"the HDF5 filter {number} is not allowed"))
             parts = functools.cache(lambda: self._parts(dataset, name))
             read = lambda start, stop: parts()(start, stop)  # noqa: E731
-            size, chunk = dataset.id.get_storage_size(), math.prod(dataset.chunks or (1,))
-            return lazy(dataset.shape or (), dataset.dtype, read, nbytes=size, chunk=chunk)
+            far = hdf5_direct.is_far(dataset)  # where counting the bytes of chunks reads about all of them
+            size = dataset.nbytes if far else dataset.id.get_storage_size()
+            return lazy(dataset.shape or (), dataset.dtype, read, nbytes=size, chunk=math.prod(dataset.chunks or (1,)))
 
     @property
     def kind(self) -> str:
@@ -98,15 +99,21 @@ class HDF5Reader:
     def _parts(self, dataset: h5py.Dataset, name: str) -> Parts:
         """A function that reads parts of a dataset, whose chunks are checked."""
         with touching(name):
+            far = bool(dataset.chunks) and hdf5_direct.is_far(dataset)
             if dataset.chunks:
                 bounded_chunk(name, math.prod(dataset.chunks), dataset.size, dataset.dtype.itemsize, self._limits)
-                hdf5_direct.check(dataset)
+                if not far:
+                    hdf5_direct.check(dataset)
             if (place := hdf5_direct.contiguous(dataset)) is not None:
                 return parts_of(*place, dataset.dtype, name, self._limits)
 
         def read(start: int, stop: int) -> Array:
             self._limits.hold("array_bytes", (stop - start) * dataset.dtype.itemsize, name, "the size in bytes")
             with touching(name):
+                if far:
+                    if (part := hdf5_direct.read_part(dataset, start, stop)) is not None:
+                        return part
+                    hdf5_direct.check(dataset)
                 whole = hdf5_direct.read_chunks(dataset) if stop - start == dataset.size else None
                 array: Array = dataset[start:stop] if whole is None else whole
                 return array
@@ -356,9 +363,9 @@ class _Disk(io.FileIO):
 
 
 def opened(
-    path: str | h5py.Group, mode: str = "r", disk: _Disk | None = None, **options: Any
+    path: str | IO[bytes] | h5py.Group, mode: str = "r", disk: _Disk | None = None, **options: Any
 ) -> contextlib.AbstractContextManager[h5py.Group]:
-    """An open file, which the block closes; or the given group, which stays open.
+    """A file, which the block closes; or the given group, which stays open. path: a stream is read through Python.
 
     Raises ContainerError, PathMissingError.
     """
@@ -371,9 +378,9 @@ def opened(
         found = h5py.File(path) if disk is None else h5py.File(disk, mode, **_ALIGNED, **options)
         return found
     except FileNotFoundError:
-        raise PathMissingError(Problem(path, "no such file")) from None
+        raise PathMissingError(Problem(str(path), "no such file")) from None
     except OSError as error:
-        raise ContainerError(Problem(path, f"cannot be opened as HDF5: {error}")) from error
+        raise ContainerError(Problem(str(path), f"cannot be opened as HDF5: {error}")) from error
 
 
 def walk(file: h5py.Group, group: str | None, *, make: bool = False, track_order: bool | None = None) -> h5py.Group:

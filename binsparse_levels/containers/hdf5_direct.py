@@ -25,6 +25,38 @@ def read_chunks(dataset: h5py.Dataset) -> Array | None:
 
     The file is read through the library's own descriptor: it is the same file even if the path changes.
     """
+    filters = _filters(dataset) if _is_near(dataset) else None
+    return None if filters is None else _read_chunks(dataset, filters)
+
+
+def read_part(dataset: h5py.Dataset, start: int, stop: int) -> Array | None:
+    """Some items of chunks in a file that is far: only what leads to these chunks is read beside them.
+
+    None where only the library can read them, after `check`.
+    """
+    filters = _filters(dataset)
+    if filters is None:
+        return None
+    (chunk,), first = dataset.chunks, start // dataset.chunks[0]
+    array: Array = np.empty((-(-stop // chunk) - first) * chunk, dataset.dtype)
+    for k in range(0, len(array), chunk):
+        try:
+            mask, stored = dataset.id.read_direct_chunk((first * chunk + k,))
+        except (OSError, RuntimeError):  # it was never written
+            return None
+        if mask:
+            return None
+        _expand(np.frombuffer(stored, np.uint8), chunk * array.itemsize, filters, array[k : k + chunk])
+    return array[start - first * chunk : stop - first * chunk]
+
+
+def is_far(dataset: h5py.Dataset) -> bool:
+    """Whether its file is read through Python: it may lie on a web server."""
+    return bool(dataset.file.driver == "fileobj")
+
+
+def _filters(dataset: h5py.Dataset) -> list[int] | None:
+    """The numbers of the filters of its chunks; None where they are not chunks of numbers that `_expand` takes."""
     if not dataset.chunks or not _is_plain(dataset):
         return None
     properties, dtype = dataset.id.get_create_plist(), dataset.dtype
@@ -33,22 +65,27 @@ def read_chunks(dataset: h5py.Dataset) -> Array | None:
     shuffled = numbers == [_SHUFFLE, _DEFLATE] and filters[0][2] == (dtype.itemsize,)
     if not (shuffled or numbers in ([], [_DEFLATE])) or not hasattr(dataset.id, "chunk_iter"):
         return None
-    return _read_chunks(dataset, numbers)
+    return numbers
+
+
+def _is_near(dataset: h5py.Dataset) -> bool:
+    """Whether its file can be read past the library, which may hold what is not in the file yet."""
+    file = dataset.file
+    return DIRECT and file.mode == "r" and file.driver == "sec2" and not file.userblock_size
 
 
 def _is_plain(dataset: h5py.Dataset) -> bool:
-    """Whether its bytes are those of a numpy array, in a file that can be read past the library."""
-    file, dtype = dataset.file, dataset.dtype
-    if file.mode != "r":  # the library may hold what is not in the file yet
-        return False
-    if not DIRECT or file.driver != "sec2" or file.userblock_size or dataset.ndim != 1 or not dataset.size:
+    """Whether its bytes are those of a numpy array."""
+    dtype = dataset.dtype
+    if dataset.ndim != 1 or not dataset.size:
         return False
     return dtype.kind in "iuf" and dtype.isnative and bool(dataset.id.get_type().equal(h5py.h5t.py_create(dtype)))
 
 
 def contiguous(dataset: h5py.Dataset) -> tuple[int, int] | None:
     """The descriptor of the file, and the offset of the items; None where they are not contiguous."""
-    if not _is_plain(dataset) or dataset.id.get_create_plist().get_layout() != h5py.h5d.CONTIGUOUS:
+    plain = _is_near(dataset) and _is_plain(dataset)
+    if not plain or dataset.id.get_create_plist().get_layout() != h5py.h5d.CONTIGUOUS:
         return None
     offset = dataset.id.get_offset()  # None: nothing was ever written, or it lies elsewhere
     if offset is None or dataset.id.get_storage_size() != dataset.nbytes:
@@ -92,16 +129,22 @@ def _read_chunks(dataset: h5py.Dataset, filters: list[int]) -> Array | None:
             return
         stored = np.empty(size, np.uint8)
         read_into(handle, stored, offset)
-        data = inflate(stored, chunk * item, zlib.MAX_WBITS)
-        out = array[start : start + chunk].view(np.uint8).reshape(-1, item)
-        if _SHUFFLE in filters:
-            for k, column in enumerate(data.reshape(item, chunk)):  # 24 ms for 80 MB, 41 as one transposed copy
-                out[:, k] = column[: len(out)]
-        else:
-            out.reshape(-1)[:] = data[: out.size]
+        _expand(stored, chunk * item, filters, array[start : start + chunk])
 
     each(expand, places)
     return array
+
+
+def _expand(stored: Array, size: int, filters: list[int], out: Array) -> None:
+    """Fill the items of a chunk of so many bytes, or the first of them. Raises ValueError for another size."""
+    item = out.dtype.itemsize
+    octets = out.view(np.uint8).reshape(-1, item)
+    data = inflate(stored, size, zlib.MAX_WBITS) if filters else stored
+    if _SHUFFLE in filters:
+        for k, column in enumerate(data.reshape(item, -1)):  # 24 ms for 80 MB, 41 as one transposed copy
+            octets[:, k] = column[: len(octets)]
+    else:
+        octets.reshape(-1)[:] = data[: octets.size]
 
 
 def write(dataset: h5py.Dataset, at: int, array: Array) -> None:

@@ -21,7 +21,7 @@ from ..errors import ContainerError, DescriptorError, PathExistsError, PathMissi
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from .base import Storage, named_by, names_in, touching
-from .direct import DIRECT, open_zip, parts_of, read_into
+from .direct import DIRECT, handle_of, open_zip, parts_of, read_into
 from .replacing import Overwrite, keeps, replacing
 
 KEY = "binsparse"
@@ -106,7 +106,8 @@ class NPZReader:
             stored = self._whole(member, name)
             return stored.reshape(-1) if flat else stored
 
-        handle = self._archive.fp
+        stream = self._archive.fp
+        handle = None if stream is None else handle_of(stream)
         plain = member.compress_type == zipfile.ZIP_STORED and not (fortran and flat)
         if not plain or handle is None or not DIRECT:
             once = functools.cache(whole)
@@ -117,9 +118,9 @@ class NPZReader:
                 return whole()
             with touching(name):
                 header = np.empty(30, np.uint8)  # of the member: the lengths of its name and of what follows it
-                read_into(handle.fileno(), header, member.header_offset)
+                read_into(handle, header, member.header_offset)
                 at = member.header_offset + 30 + int(header[26:30].view("<u2").sum()) + begin
-            return parts_of(handle.fileno(), at, dtype, name, self._limits)(start, stop)
+            return parts_of(handle, at, dtype, name, self._limits)(start, stop)
 
         return lazy(sizes, dtype, read, nbytes=member.compress_size)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import importlib.util
 import os
@@ -10,7 +9,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import zarr
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
@@ -21,8 +20,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, Stor
 from ..errors import ContainerError, Problem, needing
 from .base import is_url, touching
 from .direct import open_zip, refuse_links
-
-_CLOUDS = {"s3", "s3a", "gs", "az", "abfs", "abfss"}  # whose credentials obstore takes from the environment
+from .remote import CLOUDS, RETRY, web_store
 
 
 @contextlib.contextmanager
@@ -124,20 +122,13 @@ def _at_url(url: str) -> Any:
     """The store at a URL: obstore's for web servers and for clouds where obstore is installed, else fsspec's."""
     with touching(url), needing("remote"):
         parts = urlsplit(url)
-        if parts.scheme in _CLOUDS and importlib.util.find_spec("obstore"):
+        if parts.scheme in CLOUDS and importlib.util.find_spec("obstore"):
             from obstore.store import from_url
 
-            return ObjectStore(from_url(url))
+            return ObjectStore(from_url(url, retry_config=RETRY))
         if parts.scheme not in ("http", "https"):
             return FsspecStore.from_url(url)
-        from obstore.store import HTTPStore
-
-        options: Any = {"allow_http": True}
-        user, at, host = parts.netloc.rpartition("@")
-        if at:
-            word = base64.b64encode(unquote(user).encode()).decode()
-            options["default_headers"] = {"Authorization": f"Basic {word}"}
-        return _Web(HTTPStore.from_url(parts._replace(netloc=host).geturl(), client_options=options), read_only=True)
+        return _Web(web_store(url), read_only=True)
 
 
 def is_near(store: Store) -> bool:

@@ -11,9 +11,10 @@ import zlib
 from builtins import open as open_file
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
-from ..containers.base import is_url, split_path
+from ..containers import remote
+from ..containers.base import is_url, split_path, touching
 from ..containers.direct import open_zip
 from ..containers.replacing import real_path
 from ..errors import BinsparseError, ContainerError, OptionError, PathMissingError, Problem
@@ -94,6 +95,7 @@ class Kind(NamedTuple):
 
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _SSCDF = Kind(
     ".io.files.sscdf.file", (".sscdf",), reads=("name", "check"), writes=("name", "storage", "limits"),
     named=True, tensors=True, signature=_HDF5, objects="h5py:Group",
@@ -315,18 +317,21 @@ def in_memory(place: Place) -> bool:
 
 def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
     """The kinds that fit what is at a path, or an open object; and the path, or the zip file that was opened."""
+    if hasattr(path, "fs") and hasattr(path, "open"):  # a file of fsspec's, not open yet
+        path = closing.enter_context(path.open())
+    if hasattr(path, "readinto") and hasattr(path, "seek"):
+        return _streamed(name_of(path), path, closing)
     if not isinstance(path, str):
         return _of_object(path), path
     if is_url(path):
         usual = _by_suffix(path.partition("?")[0])
-        if usual is not None and not KINDS[usual].remote:
-            what = f"a file of the kind {usual} is read from a local disk; download it, or convert it to .zarr"
-            raise ContainerError(Problem(path, what))
-        return [_remote()], path
+        if usual is None or KINDS[usual].remote:
+            return [_remote()], path
+        return _streamed(path, closing.enter_context(remote.opened(path)), closing)
     if os.path.isdir(path):
         return _marked(path, "folder", os.listdir(path)), path
     head = _head(path)
-    if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+    if head.startswith(_ZIP):
         archive = closing.enter_context(open_zip(path))
         return _marked(path, "zip", archive.namelist()), archive
     names = [name for name, kind in KINDS.items() if head.startswith(kind.signature)]
@@ -337,6 +342,21 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
     if not names:
         raise ContainerError(Problem(path, f"neither its content nor its suffix is known{PLUG_IN}"))
     return names, path
+
+
+def _streamed(path: str, stream: IO[bytes], closing: contextlib.ExitStack) -> tuple[list[str], Any]:
+    """As `_fitting`, of a file that is read through Python. Raises ContainerError for what only a disk has."""
+    with touching(path):
+        stream.seek(0)
+        head = stream.read(len(_HDF5) + 2**7)
+    if head.startswith(_ZIP):
+        archive = closing.enter_context(open_zip(stream))
+        return _marked(path, "zip", archive.namelist()), archive
+    names = [name for name, kind in KINDS.items() if kind.signature and head.startswith(kind.signature)]
+    if not names or KINDS[names[-1]].part("opened") is None:
+        what = f"a file of the kind {names[-1]}" if names else "what is neither HDF5 nor a zip file"
+        raise ContainerError(Problem(path, f"{what} is read from a local disk; download it, or convert it to .zarr"))
+    return names, stream
 
 
 def _of_object(place: Any) -> list[str]:

@@ -110,7 +110,7 @@ class Ranged(Quiet):
         if asked:
             begin, _, end = asked.removeprefix("bytes=").partition("-")
             first = int(begin) if begin else len(whole) - int(end)
-            last = int(end) if end and begin else last
+            last = min(int(end), last) if end and begin else last
         self.send_response(206 if asked else 200)
         if asked:
             self.send_header("Content-Range", f"bytes {first}-{last}/{len(whole)}")

@@ -1,0 +1,223 @@
+"""Files on web servers, in buckets and in streams: as those on a disk, by few requests; what breaks is told."""
+
+import io
+import os
+import pickle
+import subprocess
+import sys
+
+import fsspec
+import h5py
+import numpy as np
+import obstore
+import pytest
+import scipy.sparse as sp
+from test_others import cooled, saved
+from test_places import Quiet, Ranged, serving
+
+import binsparse_levels as bl
+from binsparse_levels.io import describe
+
+DENSE = (np.arange(60.0).reshape(6, 10) % 7 > 4) * np.arange(60.0).reshape(6, 10)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A file of every kind that is read by ranges, with the same matrix."""
+    path = tmp_path_factory.mktemp("far")
+    tensor = bl.pack_dense(DENSE, "CSR")
+    bl.write(path / "plain.h5", tensor)
+    bl.write(path / "packed.h5", tensor, compression="gzip", chunks=3)
+    bl.write(f"{path}/groups.h5:a/b", tensor)
+    bl.write(path / "a.nc", tensor)
+    bl.write(path / "a.npz", tensor)
+    bl.write(path / "deflated.npz", tensor, compression="gzip")
+    bl.write(path / "a.h5ad", tensor, overwrite=True)
+    bl.write(path / "a.zarr.zip", tensor)
+    sp.save_npz(path / "scipy.npz", sp.csr_array(DENSE), compressed=False)
+    saved(path / "a.mat", DENSE)
+    cooled(path / "a.mcool", DENSE[:6, :6], "square", "resolutions/5")
+    return path
+
+
+FILES = {
+    "plain.h5": "", "packed.h5": "", "groups.h5": ":a/b", "a.nc": "", "a.npz": "", "deflated.npz": "", "a.h5ad": "",
+    "scipy.npz": "", "a.mat": "", "a.mcool": ":resolutions/5",
+}  # fmt: skip
+
+
+def agrees(place, name):
+    """Assert that a place holds the matrix, for every way to read."""
+    dense = DENSE[:6, :6] if name == "a.mcool" else DENSE
+    assert np.array_equal(bl.read(place).to_dense(), dense)
+    with bl.open(place) as tensor:
+        assert np.array_equal(tensor[1:, ::2].to_dense(), dense[1:, ::2])
+        assert tensor[2, 4] == dense[2, 4]
+    assert describe(place).descriptor.shape == dense.shape
+
+
+@pytest.mark.parametrize("handler", [Ranged, Quiet])
+@pytest.mark.parametrize("name", FILES)
+def test_files_on_a_web_server(folder, handler, name):
+    """Quiet sends no ranges, so that a file is sent whole."""
+    with serving(folder, handler) as (port, asked):
+        agrees(f"http://u:p@127.0.0.1:{port}/{name}{FILES[name]}?key=a:b&c=%2F", name)
+        assert {word for _, word in asked} == {"Basic dTpw"}
+        assert {path for path, _ in asked} == {f"/{name}?key=a:b&c=%2F"}
+        tensor = bl.open(f"http://127.0.0.1:{port}/{name}{FILES[name]}")
+        there = pickle.loads(pickle.dumps(tensor[1:3]))
+        assert np.array_equal(there.to_dense(), tensor[1:3].to_dense())
+        del tensor, there
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_in_streams(folder, name):
+    """A group stands in a path alone; a stream gives the root."""
+    if FILES[name]:
+        pytest.skip("the tensor is in a group")
+    with open(folder / name, "rb") as file:
+        agrees(file, name)
+    agrees(io.BytesIO((folder / name).read_bytes()), name)
+    agrees(fsspec.open(f"file://{folder / name}", "rb"), name)
+
+
+def test_files_of_fsspec(folder):
+    system = fsspec.filesystem("memory")
+    for name in ("packed.h5", "scipy.npz"):
+        system.pipe_file(f"/far/{name}", (folder / name).read_bytes())
+        agrees(f"memory://far/{name}", name)
+    with pytest.raises(FileNotFoundError):
+        bl.read("memory://far/nothing.h5")
+
+
+@pytest.mark.slow
+def test_files_in_a_bucket(folder, s3):
+    for name, group in FILES.items():
+        obstore.store.from_url(s3).put(f"x/{name}", (folder / name).read_bytes())
+        agrees(f"{s3}/x/{name}{group}", name)
+    with pytest.raises(FileNotFoundError):
+        bl.read(f"{s3}/nothing.h5")
+
+
+def sparse_file(path, rows=50_000, width=2_000):
+    """A matrix of AnnData of 0.8 GB that takes no room on the disk: of most rows nothing was written."""
+    with h5py.File(path, "w") as file:
+        file.attrs["encoding-type"] = "anndata"
+        group = file.create_group("X")
+        group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [rows, 20_000]})
+        group["indptr"] = np.arange(rows + 1, dtype="i8") * width
+        for name, kind in (("data", "f4"), ("indices", "i4")):
+            array = group.create_dataset(name, (rows * width,), kind)
+            for row in (0, 20_000, 30_000):
+                array[row * width : (row + 100) * width] = np.tile(np.arange(width, dtype=kind), 100)
+        for axis, size in (("obs", rows), ("var", 20_000)):
+            table = file.create_group(axis)
+            table.attrs["_index"] = "_index"
+            table.create_dataset("_index", (size,), h5py.string_dtype())
+    return path
+
+
+class Counted(Ranged):
+    """Reads no more of a file than it sends, and notes how much that is."""
+
+    def do_GET(self):
+        first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
+        path = self.translate_path(self.path)
+        size = os.path.getsize(path)
+        with open(path, "rb") as file:
+            file.seek(int(first))
+            data = file.read(min(int(last), size - 1) - int(first) + 1)
+        self.asked.append((len(data), None))
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {first}-{int(first) + len(data) - 1}/{size}")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args):
+        """What was asked is noted with its bytes."""
+
+
+def test_a_large_file_is_opened_by_few_requests(tmp_path):
+    sparse_file(tmp_path / "a.h5ad")
+    with serving(tmp_path, Counted) as (port, asked):
+        tensor = bl.open(f"http://127.0.0.1:{port}/a.h5ad")
+        assert len(asked) <= 10
+        assert sum(count for count, _ in asked) <= 8 * 2**20
+        for row in (20_000, 30_000):
+            del asked[:]
+            part = tensor[row : row + 100].load()
+            assert part.nnz == 200_000
+            assert len(asked) <= 6
+            assert sum(count for count, _ in asked) <= 16 * 2**20
+        del tensor, part
+
+
+class Broken(Quiet):
+    """Announces more bytes than it sends; with an answer for each way to fail."""
+
+    fails = "cut"
+
+    def log_message(self, *args):
+        """Each request is noted once."""
+
+    def do_GET(self):
+        self.asked.append((self.path, None))
+        if self.fails == "error":
+            self.send_error(503)
+            return
+        begin = int(self.headers["Range"].removeprefix("bytes=").partition("-")[0])
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {begin}-{begin + 99}/5000000")
+        self.send_header("Content-Length", "100")
+        self.end_headers()
+        self.wfile.write((b"\x89HDF\r\n\x1a\n" + bytes(92))[: 100 if self.fails == "short" else 10])
+
+
+@pytest.mark.parametrize("way", ["cut", "short", "error"])
+def test_what_a_server_breaks_is_told(tmp_path, way):
+    with serving(tmp_path, type("Way", (Broken,), {"fails": way})) as (port, asked):
+        with pytest.raises(bl.ContainerError, match=r"a\.h5"):
+            bl.read(f"http://127.0.0.1:{port}/a.h5")
+        assert 0 < len(asked) <= 6
+
+
+def test_a_server_that_is_not_there_is_asked_few_times():
+    for place in ("a.h5", "a.zarr"):
+        with pytest.raises(bl.ContainerError, match="check the address"):
+            bl.read(f"http://127.0.0.1:9/{place}")
+
+
+def test_a_file_that_breaks_while_it_is_open(folder, tmp_path):
+    big = tmp_path / "big.h5"
+    bl.write(big, bl.pack([np.arange(500_000)], np.arange(500_000.0), (500_000,), "CVEC"))
+    whole = big.read_bytes()
+    with serving(tmp_path, Ranged) as (port, _):
+        tensor = bl.open(f"http://127.0.0.1:{port}/big.h5")
+        big.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(bl.BinsparseError):
+            tensor.load()
+        big.unlink()
+        with pytest.raises(bl.BinsparseError):
+            tensor[400_000:].load()
+        del tensor
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.mtx", b"%%MatrixMarket"), ("a.tns", b"1 1 1\n"), ("a.ra", b"rawarray")]
+)
+def test_what_only_a_disk_has(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with serving(tmp_path, Ranged) as (port, _), pytest.raises(bl.ContainerError, match="from a local disk; download"):
+        bl.read(f"http://127.0.0.1:{port}/{name}")
+    with pytest.raises(bl.ContainerError, match="from a local disk; download"):
+        bl.read(io.BytesIO(content))
+
+
+def test_a_process_may_end_with_a_file_open(folder):
+    """The HDF5 library calls Python when it closes a file, which Python has to be there for."""
+    script = "import sys, binsparse_levels as bl; kept = bl.open(sys.argv[1]); print(kept.shape)"
+    with serving(folder, Ranged) as (port, _):
+        place = f"http://127.0.0.1:{port}/packed.h5"
+        made = subprocess.run([sys.executable, "-c", script, place], capture_output=True, text=True)
+    assert (made.returncode, made.stdout) == (0, "(6, 10)\n"), made.stderr
