@@ -79,6 +79,14 @@ def bit_count(word):
     return int(word).bit_count()
 
 
+def eight_bytes(octets, at):
+    """Eight bytes as a word, the lowest first. Precondition: the array has them."""
+    word = u8(0)
+    for b in range(8):
+        word |= u8(octets[at + u8(b)]) << (u8(b) << u8(3))
+    return word
+
+
 def word_at(words, byte):
     """The word that begins at any byte of words, the lowest byte first. Precondition: a word follows that of the byte.
 
@@ -155,7 +163,7 @@ else:
     if sys.byteorder == "little" and not config.BOUNDSCHECK:
 
         @intrinsic
-        def _load(_, words, byte):
+        def _load(_, array, byte):
             def code(context, builder, signature, args):
                 data = context.make_array(signature.args[0])(context, builder, args[0]).data
                 begin = builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [args[1]])
@@ -163,14 +171,14 @@ else:
                 found.align = 1
                 return found
 
-            return numba.types.uint64(words, byte), code
+            return numba.types.uint64(array, byte), code
 
-        @overload(word_at, inline="always")
-        def _word_at(words, byte):
-            return lambda words, byte: _load(words, byte)
+        overload(word_at, inline="always")(lambda words, byte: lambda words, byte: _load(words, byte))
+        overload(eight_bytes, inline="always")(lambda octets, at: lambda octets, at: _load(octets, at))
 
     else:
         overload(word_at, inline="always")(lambda words, byte: word_at)
+        overload(eight_bytes, inline="always")(lambda octets, at: eight_bytes)
 
 
 if config.DISABLE_JIT or config.BOUNDSCHECK:

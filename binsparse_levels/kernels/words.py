@@ -4,18 +4,25 @@ Such a sequence splits each number into `low` lower bits, which lie side by side
 bit (number >> low) + q of `highs` is set. Words have 64 bits, the lowest first.
 """
 
-import numpy as np
-
 from . import jit
 from .jit import i8, inlined, kernel, u8
-
-_COUNTS = np.array([x.bit_count() for x in range(256)], np.uint8)
 
 
 @inlined
 def trailing_zeros(word):
     """The place of the lowest bit that is set. Precondition: there is one."""
     return jit.lowest_bit(word)
+
+
+@inlined
+def octets_at(octets, at, count):
+    """The bytes from `at` on as a word, the lowest first: eight of them, or as many as `count` says."""
+    if u8(count) >= u8(8):
+        return jit.eight_bytes(octets, u8(at))
+    word = u8(0)
+    for b in range(u8(count)):
+        word |= u8(octets[u8(at) + b]) << (b << u8(3))
+    return word
 
 
 @inlined
@@ -173,8 +180,8 @@ def list_bits(octets, width, out):
     """The numbers, in their fibers of `width` bytes, of all bits that are set."""
     k = u8(0)
     for f in range(u8(len(octets)) // u8(max(width, 1))):
-        for b in range(u8(width)):
-            word = u8(octets[f * u8(width) + b])
+        for b in range(u8(0), u8(width), u8(8)):
+            word = u8(octets_at(octets, f * u8(width) + b, u8(width) - b))
             while word != u8(0):
                 out[k] = i8((b << u8(3)) + u8(trailing_zeros(word)))
                 word &= word - u8(1)
@@ -188,9 +195,9 @@ def rank_bit(octets, width, pointers, p, cell):
     octet = u8(octets[start + last])
     if not (octet >> bit) & u8(1):
         return i8(-1)
-    count = u8(pointers[p]) + u8(_COUNTS[octet & ((u8(1) << bit) - u8(1))])
+    count = u8(pointers[p]) + u8(jit.bit_count(octet & ((u8(1) << bit) - u8(1))))
     for b in range(last):
-        count += u8(_COUNTS[octets[start + u8(b)]])
+        count += u8(jit.bit_count(octets[start + u8(b)]))
     return i8(count)
 
 

@@ -91,13 +91,14 @@ class Mask(Pointed):
         for k in range(self.rank - 1, 0, -1):
             coords += f"        i{k} = {last} % size{k}\n        cell{k} = {last} // size{k}\n"
             last = f"cell{k}"
-        width = f"(({' * '.join(f'size{k}' for k in range(self.rank))} + 7) >> 3)"
+        sizes = " * ".join(f"size{k}" for k in range(self.rank))
         return (
+            f"width = ({sizes} + 7) >> 3\n"
             "q = ptr[p]\n"
-            f"for octet in range({width}):\n"
-            f"    word = bits[p * {width} + octet]\n"
+            "for part in range((width + 7) >> 3):\n"
+            "    word = octets_at(bits, p * width + (part << 3), width - (part << 3))\n"
             "    while word != 0:\n"
-            "        cell = octet * 8 + trailing_zeros(word)\n"
+            "        cell = (part << 6) + trailing_zeros(word)\n"
             "        word = word & (word - 1)\n"
             f"{coords}        i0 = {last}\n"
             "        yield\n"
@@ -105,7 +106,7 @@ class Mask(Pointed):
         )
 
     def helpers(self) -> Mapping[str, Callable[..., Any]]:
-        return {"trailing_zeros": kernels.words.trailing_zeros}
+        return {"trailing_zeros": kernels.words.trailing_zeros, "octets_at": kernels.words.octets_at}
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         pointers = arrays["ptr"]
