@@ -72,6 +72,8 @@ def test_info_json(run, path):
     found = json.loads(text)
     assert status == 0
     assert found["format"] == "CSC"
+    assert (found["fill"], found["fill_value"]) == (True, "0.0")
+    assert "fill value     0.0\n" in run("info", path)[1]
     assert found["shape"] == [3, 4]
     assert found["number_of_stored_values"] == 2
     assert found["arrays"]["indices_1"] == {"data_type": "int32", "length": 2, "bytes": 8}

@@ -55,7 +55,7 @@ def _info(options: argparse.Namespace) -> int:
         ["shape", times(summary["shape"])],
         ["stored values", "unknown" if cells is None else str(cells)],
         ["data type", str(descriptor.data_types["values"])],
-        ["fill value", "in the array fill_value" if descriptor.fill else "none, which is 0 where a number is needed"],
+        ["fill value", summary["fill_value"] or "none, which is 0 where a number is needed"],
         ["structure", descriptor.structure or "none"],
         ["version", descriptor.version],
     ]
@@ -94,6 +94,7 @@ def _summary(path: str, found: Description) -> dict[str, Any]:
         "dimensions": _dimensions(descriptor.beside.get(LABELS)),
         "structure": descriptor.structure,
         "fill": descriptor.fill,
+        "fill_value": None if found.fill_value is None else str(found.fill_value),
         "arrays": {
             name: {"data_type": str(descriptor.data_types[name]), "length": info.shape[0], "bytes": info.nbytes}
             for name, info in found.arrays.items()

@@ -267,19 +267,22 @@ def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Rea
 
 
 class Description(NamedTuple):
-    """A tensor by its metadata: the descriptor, the metadata of the arrays, the repairs that lenient reading made."""
+    """A tensor by its metadata: the descriptor, the metadata of the arrays, the repairs that lenient reading made, and
+    the fill value in its stored type.
+    """
 
     descriptor: Descriptor
     arrays: Mapping[str, ArrayInfo]
     repairs: Sequence[str] = ()
+    fill_value: Any = None
 
 
 @within_memory
 def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIMITS) -> Description:
     """Describe the tensor at PATH[:GROUP] from its header, which is compared with the metadata of the arrays.
 
-    No array is read. A text file has no header, so it is read whole. lenient, limits: as for `read`. Raises the errors
-    of `read`.
+    No array is read but the fill value. A text file has no header, so it is read whole. lenient, limits: as for `read`.
+    Raises the errors of `read`.
 
     >>> import binsparse_levels as bl
     >>> store = {}
@@ -291,14 +294,15 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
         if location.kind.part("looking") is not None:
             refuse(location.path, lenient=lenient or None)
             with _looking(location, limits) as found:
-                return Description(*described(found))
+                return Description(*described(found), fill_value=found.fill_value)
         if location.kind.tensors:
-            header, arrays = read(location, lenient=lenient, limits=limits)._stored()
+            tensor = read(location, lenient=lenient, limits=limits)
+            header, arrays = tensor._stored()
             infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
-            return Description(parse_descriptor(header, limits), infos)
+            return Description(parse_descriptor(header, limits), infos, fill_value=tensor.fill_value)
         with _reading(location, limits) as reader:
             loading = Loading(reader, limits, lenient)
-            return Description(loading.descriptor, loading.described(), loading.repairs)
+            return Description(loading.descriptor, loading.described(), loading.repairs, loading.fill_value())
 
 
 @within_memory

@@ -123,13 +123,17 @@ def figure(title: str, said: str, picture: str) -> str:
 
 
 def histogram(counts: Sequence[int], first: str, last: str, label: str) -> str:
-    """Bars next to each other, and what stands below the first and the last. A bar of few is still seen."""
+    """Bars next to each other, and what stands below the first and the last. Above is the number of the tallest bar.
+
+    Heights are in proportion, but a bar of few is still seen.
+    """
     most, path = max(counts, default=0), ["M0 0"]
     for k, count in enumerate(counts):
         height = max(_HEIGHT * count / most, 1) if count else 0
         path.append(f"V{_HEIGHT - height:.0f}H{(k + 1) * _WIDTH / len(counts):.1f}".replace(".0", ""))
     path[0] = f"M0 {_HEIGHT}"
     return (
+        f'<div class="axis"><span>{most:,}</span></div>'
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 1}" role="img" aria-label="{escaped(label)}">'
         f'<path d="{"".join(path)}V{_HEIGHT}z"/><line x1="0" y1="{_HEIGHT}.5" x2="{_WIDTH}" y2="{_HEIGHT}.5"/></svg>'
         f'<div class="axis"><span>{escaped(first)}</span><span>{escaped(last)}</span></div>'

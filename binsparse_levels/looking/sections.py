@@ -108,7 +108,9 @@ def _verdict(tensor: Tensor, formats: Sequence[Candidate]) -> str:
 
 
 def _cards(tensor: Tensor, entries: int, formats: Sequence[Candidate]) -> str:
-    shape = " × ".join(f"{size:,}" for size in tensor.shape[:12]) + " × …" * (tensor.ndim > 12)
+    names = [""] * 12 if tensor.dims is None else [f"{_name(tensor, k)} " for k in range(min(tensor.ndim, 12))]
+    sizes = (f"{name}{size:,}" for name, size in zip(names, tensor.shape, strict=False))
+    shape = " × ".join(sizes) + " × …" * (tensor.ndim > 12)
     fill = "none" if tensor.fill_value is None else clipped(tensor.fill_value, 40)
     facts = [
         ("entries", f"{entries:,}"),
@@ -184,18 +186,28 @@ def _positions(fibers: Sequence[LevelStatistics]) -> str:
         mean, level = _mean(x.children, x.positions), escaped(clipped(x.level, 60))
         rows.append(f"<p><code>{level}</code>: {mean} for each fiber</p>")
         rows.append(f'<div class="{style}" style="width:{share:.1f}%"></div><p>{x.children:,}</p>')
-    return f'<div class="tree">{"".join(rows)}</div>' if rows else ""
+    said = "<p>Widths are logarithms of the numbers.</p>"
+    return f'{said}<div class="tree">{"".join(rows)}</div>' if rows else ""
 
 
 def _marginals(tensor: Tensor, where: Places) -> str:
-    figures = []
+    figures, known = [], labels_of(tensor)
     for k, (bins, step) in enumerate(zip(where.bins, where.steps, strict=True)):
         said = f"{step:,} coordinates a bar" if step > 1 else "a bar for each coordinate"
         name, label = _name(tensor, k), f"entries along {_name(tensor, k)}"
-        drawn = page.histogram(bins.tolist(), "0", f"{max(tensor.shape[k] - 1, 0):,}", label)
+        drawn = page.histogram(bins.tolist(), *_ends(tensor.shape[k], known[k]), label)
         figures.append(figure(escaped(name), f"{said}, up to {int(bins.max(initial=0)):,} entries", drawn))
     left = tensor.ndim - len(figures)
     return grid(figures) + (f"<p>… and {left} more dimensions.</p>" if left else "")
+
+
+def _ends(size: int, labels: Any) -> tuple[str, str]:
+    """The first and the last coordinate of a dimension, by their labels where they have them."""
+    ends = (0, max(size - 1, 0))
+    if labels is None:
+        return f"{ends[0]:,}", f"{ends[1]:,}"
+    first, last = (clipped(labels[k], 24) if k < len(labels) else f"{k:,}" for k in ends)
+    return first, last
 
 
 def _lengths(fibers: LevelStatistics) -> str:
@@ -226,7 +238,8 @@ def _pairs(tensor: Tensor, where: Places) -> str:
     figures = []
     for (a, b), counts in where.pairs.items():
         down, across = _name(tensor, a), _name(tensor, b)
-        said = f"up to {int(counts.max(initial=0)):,} entries a cell of {counts.shape[0]} × {counts.shape[1]}"
+        most = int(counts.max(initial=0))
+        said = f"up to {most:,} entries a cell of {counts.shape[0]} × {counts.shape[1]}; shades are logarithmic"
         drawn = page.shaded(counts, f"entries by {down} and {across}") if counts.size else ""
         figures.append(figure(f"{escaped(down)} ↓ {escaped(across)} →", said, drawn))
     return grid(figures)

@@ -326,3 +326,7 @@ def test_names_and_labels_of_a_tensor_and_of_its_file(tmp_path):
         assert "entries along site" in made.html
         assert {"site (2)", "day (2)"} <= {row[1] for row in Page(made.html).rows if len(row) > 1}
         assert "0, <x>" in text or "<x>, 0" in text
+        assert "Widths are logarithms" in text
+        assert "shades are logarithmic" in text
+        assert '<div class="axis"><span>&lt;x&gt;</span><span>y</span></div>' in made.html
+        assert "day 2 × site 2" in text or "site 2 × day 2" in text
