@@ -43,6 +43,15 @@ def process(app, what, name, thing, options, lines):
     lines[:] = [] if what == "data" else in_rst(list(lines))  # data would show the docstring of its type
 
 
+def short_types(app, what, name, thing, options, signature, returned):
+    """A signature whose aliases of types are names. Sphinx shows the object that it put in their place."""
+
+    def plain(text):
+        return text and re.sub(r"TypeAliasForwardRef\('(?:\w+\.)*(\w+)'\)", r"\1", text)
+
+    return plain(signature), plain(returned)
+
+
 def home(app, env, node, contnode):
     """A public name under the name of its module, as annotations have it, is the one that the package exports."""
     name = node.get("reftarget", "").rpartition(".")[2]
@@ -54,5 +63,6 @@ def home(app, env, node, contnode):
 
 def setup(app):
     app.connect("autodoc-process-docstring", process)
+    app.connect("autodoc-process-signature", short_types)
     app.connect("missing-reference", home)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
