@@ -57,10 +57,10 @@ def _extreme(sign: str, join: Callable[..., Array], end: float) -> Reduction:
     """NaN wins, as in numpy. Complex numbers are compared by real part, then imaginary part."""
 
     def step(kind: str) -> str:
-        behind = f"value {sign} total"
-        if kind == "c":
-            equal = f"value.real == total.real and value.imag {sign} total.imag"
-            behind = f"total == total and (value.real {sign} total.real or ({equal}))"
+        if kind != "c":
+            return f"total = {'larger' if sign == '>' else 'smaller'}(total, value)"
+        equal = f"value.real == total.real and value.imag {sign} total.imag"
+        behind = f"total == total and (value.real {sign} total.real or ({equal}))"
         return f"if {behind} or value != value:\n    total = value"
 
     def neutral(dtype: np.dtype[Any]) -> Any:

@@ -33,9 +33,12 @@ class Nest(NamedTuple):
 @functools.lru_cache(1024)
 def compiled(levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, kept: bool = True) -> Nest:
     """The nest of these levels with this leaf. kept: keep its machine code on disk."""
+    from ..kernels import jit
+
     text = nest_text(levels, seen, leaf, iso)
     # numba imports the module of a function that it loads from its cache.
     space: dict[str, Any] = {"np": np, "u8": np.uint64, "__name__": __name__, **helpers_of(levels)}
+    space |= {"larger": jit.larger, "smaller": jit.smaller}
     path = place_text(text) if kept else None
     exec(compile(text, path or "<nest>", "exec"), space)
     return Nest(_fast(space["nest"], path is not None), space["extent"], space.get("first"))

@@ -96,6 +96,16 @@ def word_at(words, byte):
     return (u8(words[k]) >> shift) | ((u8(words[k + u8(1)]) << u8(1)) << (u8(63) - shift))
 
 
+def larger(a, b):
+    """The larger of two real numbers of one type; NaN where one is NaN. A loop of these runs in vectors."""
+    return b if b > a or b != b else a
+
+
+def smaller(a, b):
+    """The smaller of two real numbers of one type; NaN where one is NaN. A loop of these runs in vectors."""
+    return b if b < a or b != b else a
+
+
 if config.DISABLE_JIT:
 
     def put_in_tuple(items, at, item):
@@ -159,6 +169,29 @@ else:
     @overload(bit_count, inline="always")
     def _bit_count(word):
         return lambda word: _ones(np.uint64(word))
+
+    def _extreme(name):
+        @intrinsic
+        def extreme(_, a, b):
+            def code(context, builder, signature, args):
+                kind = args[0].type
+                return builder.call(
+                    builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind] * 2)), args
+                )
+
+            return a(a, b), code
+
+        return extreme
+
+    _maximum, _minimum = _extreme("llvm.maximum"), _extreme("llvm.minimum")
+
+    @overload(larger, inline="always")
+    def _larger(a, b):
+        return (lambda a, b: _maximum(a, b)) if isinstance(a, numba.types.Float) else larger
+
+    @overload(smaller, inline="always")
+    def _smaller(a, b):
+        return (lambda a, b: _minimum(a, b)) if isinstance(a, numba.types.Float) else smaller
 
     if sys.byteorder == "little" and not config.BOUNDSCHECK:
 

@@ -316,6 +316,19 @@ def test_compiled_nests_are_those_of_numpy(chain):
     np.testing.assert_allclose(tensor @ vector, array @ vector)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
+def test_compiled_extremes_are_those_of_numpy(dtype):
+    random = np.random.default_rng(0)
+    array = random.integers(-99, 99, (40, 70)).astype(dtype)
+    if array.dtype.kind == "f":
+        array[random.random(array.shape) < 0.01] = np.nan
+        array[:9, :9], array[7, 8] = -np.inf, np.nan
+    tensor = pack_dense(array, "dense, bitmap")
+    for how in ("min", "max"):
+        expected = getattr(np, how)(array, axis=1)
+        np.testing.assert_array_equal(reduce(tensor, 1, how), expected)
+
+
 def test_a_compiled_body_runs_in_parts():
     numba = pytest.importorskip("numba")
 
