@@ -160,16 +160,16 @@ def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple
 def known_children(place: Place, arrays: Mapping[str, Stored], n: int) -> int | None:
     """The number of child positions, as far as the lengths of the arrays tell it. Raises ArrayError for wrong lengths.
 
-    Those of metadata alone may not have told n, so they are compared again before anything is indexed.
+    `length_problems` compares them too, but knows no n below a level whose size only the data tell.
     """
-    children, problems = _told(place.level, place.dims, n, *[(role, x.shape[0]) for role, x in arrays.items()])
+    children, problems = _by_lengths(place.level, place.dims, n, *[(role, x.shape[0]) for role, x in arrays.items()])
     if problems:
         raise ArrayError([at_name(problem, place) for problem in problems])
     return children
 
 
 @lru_cache(256)  # reading, checking and each walk ask
-def _told(level: Level, dims: Sequence[int], n: int | None, *lengths: tuple[str, int]) -> Counted:
+def _by_lengths(level: Level, dims: Sequence[int], n: int | None, *lengths: tuple[str, int]) -> Counted:
     """`Level.lengths` of arrays of these lengths by role."""
     return level.lengths(dict(lengths), dims, n)
 
@@ -181,9 +181,8 @@ def count_positions(
     problems, n = _compared(levels, dims, arrays, values)
     raise_if(ArrayError, problems)
     if n is None:  # only the arrays tell
-        n = 1
-        for place, here, above in walk(places(levels, dims), arrays):
-            n = _size(place, here, above)
+        *_, (place, here, above) = walk(places(levels, dims), arrays)
+        n = _size(place, here, above)
         raise_if(ArrayError, value_problems(n, n if values is None else values))
     return n
 
@@ -232,7 +231,7 @@ def _compared(
             else:
                 lengths.append((role, array.shape[0]))
         if not problems:
-            n, wrong = _told(place.level, place.dims, n, *lengths)
+            n, wrong = _by_lengths(place.level, place.dims, n, *lengths)
             problems = [at_name(problem, place) for problem in wrong]
         if problems:
             return problems, None
