@@ -24,8 +24,21 @@ _AT_ONCE = 2**20  # rows whose labels are numbered at once
 
 
 def is_table(given: Any) -> bool:
-    """Whether an object gives its columns by Arrow's C stream."""
-    return hasattr(given, "__arrow_c_stream__")
+    """Whether an object gives its columns by Arrow's C stream, or is asked for what does, as `_stream` asks."""
+    return any(hasattr(given, name) for name in ("__arrow_c_stream__", "collect_schema", "scanner", "to_reader"))
+
+
+def _stream(table: Any, names: Sequence[str]) -> Any:
+    """What has Arrow's C stream: of a LazyFrame of polars its result, of a dataset of pyarrow its batches."""
+    if hasattr(table, "__arrow_c_stream__"):
+        return table
+    if hasattr(table, "collect_schema"):
+        check_names(table.collect_schema().names(), names)
+        return table.select(list(names)).collect()
+    if hasattr(table, "scanner"):
+        check_names(table.schema.names, names)
+        table = table.scanner(columns=list(names))
+    return table.to_reader()
 
 
 class Rows:
@@ -137,7 +150,7 @@ class _Numbers:
 def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:
     """The columns of these names as tables of Arrow's, of a million rows or more."""
     pa = arrow()
-    with pa.RecordBatchReader.from_stream(table) as reader:
+    with pa.RecordBatchReader.from_stream(_stream(table, names)) as reader:
         check_names(reader.schema.names, names)
         schema = pa.schema([reader.schema.field(name) for name in names])
         held: list[Any] = []

@@ -244,7 +244,7 @@ def _rows(
 
 def _chunks(chunks: Any, ndim: int, rows: tables.Rows | None) -> Iterator[Chunk]:
     """The chunks of a stream, as arrays. Raises OptionError."""
-    whole = tables.is_table(chunks) or hasattr(chunks, "collect")
+    whole = tables.is_table(chunks)
     if not whole and (isinstance(chunks, str | bytes) or not isinstance(chunks, Iterable)):
         what = f"expected an iterable of pairs of coordinates and values, or a table, got {qualified(chunks)}"
         raise OptionError(Problem("chunks", what))
@@ -253,8 +253,6 @@ def _chunks(chunks: Any, ndim: int, rows: tables.Rows | None) -> Iterator[Chunk]
             if rows is None:
                 raise OptionError(Problem("dims", "a table needs the names of its columns; pass dims= and values="))
             yield from rows.chunks(chunk)
-        elif hasattr(chunk, "collect"):
-            raise OptionError(Problem("chunks", f"{qualified(chunk)} has not been read; collect() it first"))
         else:
             yield pair_of(chunk, ndim)
 

@@ -47,7 +47,7 @@ def from_table(
     Parameters
     ----------
     table : an object with the method `__arrow_c_stream__`: a DataFrame of pandas or polars, a table of pyarrow, a
-        relation of duckdb.
+        relation of duckdb. Or a LazyFrame of polars, or a dataset of pyarrow, of which only these columns are read.
     dims : the names of the columns with coordinates or labels, in the order of the dimensions.
     values : the name of the column with the values. By default each row has the value 1, so that the "sum" of
         duplicates counts rows.
@@ -67,9 +67,7 @@ def from_table(
     [[0.0, 0.0, 0.0, 5.0], [0.0, 2.0, 0.0, 0.0]]
     """
     if not tables.is_table(table):
-        hint = (
-            "collect() it first" if hasattr(table, "collect") else "pass a table of pandas, polars, pyarrow or duckdb"
-        )
+        hint = "pass a table of pandas, polars, pyarrow or duckdb"
         raise TypeError(f"expected a table with Arrow's C stream, got {qualified(table)}; {hint}")
     rows = tables.Rows(dims, values, labels)
     chunks = list(rows.chunks(table))

@@ -11,6 +11,7 @@ import binsparse_levels as bl
 
 pa = pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")
+dataset = pytest.importorskip("pyarrow.dataset")
 
 DIMS = ["user", "country", "item", "day"]
 FORMAT = "dense, sparse, sparse, sparse"
@@ -42,6 +43,9 @@ TABLES = {
     "pyarrow": lambda: pa.table(columns()),
     "reader": lambda: pa.table(columns()).to_reader(max_chunksize=100),
     "duckdb": of_duckdb,
+    "lazy frame": lambda: pl.LazyFrame(columns()),
+    "dataset": lambda: dataset.dataset(pa.table(columns())),
+    "scanner": lambda: dataset.dataset(pa.table(columns())).scanner(),
 }
 
 
@@ -205,8 +209,9 @@ def test_faulty_tables(table, dims, error, message):
 
 
 def test_what_is_no_table():
-    with pytest.raises(TypeError, match=r"got polars\.lazyframe\.frame\.LazyFrame; collect\(\) it first"):
-        bl.from_table(pl.LazyFrame({"a": [1]}), ["a"])
+    for table in (pl.LazyFrame({"abc": [1]}), dataset.dataset(pa.table({"abc": [1]}))):
+        with pytest.raises(bl.OptionError, match=r"columns\.abd: no such column; did you mean abc\?"):
+            bl.from_table(table, ["abd"])
     with pytest.raises(TypeError, match=r"got builtins\.list; pass a table"):
         bl.from_table([1], ["a"])
 
