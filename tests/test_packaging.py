@@ -66,3 +66,18 @@ def test_the_oldest_python_is_the_first_of_the_classifiers():
     versions = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", c)]
     assert PROJECT["requires-python"] == f">={versions[0]}"
     assert versions == [f"3.{minor}" for minor in range(11, 11 + len(versions))]
+
+
+# What is not public in other libraries, and the file that has it. The file says what would make it public.
+PRIVATE = {
+    r"zarr\.core|\._async_group|\._async_array": "containers/zarr_internals.py",
+    r"xarray\.core": "interop/xarray.py",
+    r"numba\.cpython": "kernels/jit.py",
+}
+
+
+def test_private_interfaces_of_others_are_in_a_file_each():
+    package = Path(binsparse_levels.__file__).parent
+    for pattern, place in PRIVATE.items():
+        found = {path for path in package.rglob("*.py") if re.search(pattern, path.read_text())}
+        assert found == {package / place}

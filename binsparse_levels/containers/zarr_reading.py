@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import zarr
 from zarr.abc.store import Store
-from zarr.core.sync import sync
 from zarr.storage import StorePath
 
 from ..arrays import Array, LazyArray, Parts, Size, lazy
@@ -38,6 +37,7 @@ from .objects.reading import ObjectArray, Objects
 from .objects.stores import Folder as Files
 from .objects.stores import Requests
 from .objects.stores import Store as ObjectStore
+from .zarr_internals import members_of, sync
 from .zarr_stores import Far, Folder, is_near, opened
 
 ATTRIBUTE = "binsparse"
@@ -380,8 +380,7 @@ def members(group: zarr.Group) -> list[tuple[str, Any]]:
     async def found() -> list[Any]:
         names = [name async for name in group.store.list_dir(group.path)]
         names = [name for name in names if name not in NAMES]
-        nodes = await asyncio.gather(*map(group._async_group.getitem, names), return_exceptions=True)
-        return list(zip(names, nodes, strict=True))
+        return list(zip(names, await members_of(group, names), strict=True))
 
     nodes = sync(found())
     for _, node in nodes:

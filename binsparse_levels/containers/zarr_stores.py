@@ -13,14 +13,13 @@ from urllib.parse import urlsplit
 
 import zarr
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, StorePath, WrapperStore, ZipStore
 
 from ..errors import ContainerError, Problem, needing
 from .base import is_url, touching
 from .direct import open_zip, refuse_links
 from .remote import CLOUDS, RETRY, web_store
+from .zarr_internals import default_buffer_prototype, sync
 
 
 @contextlib.contextmanager

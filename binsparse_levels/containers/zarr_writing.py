@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 import zarr
 from zarr.abc.store import Store
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore, StorePath
 
 from ..arrays import Pieces
@@ -35,6 +33,7 @@ from .objects.chunks import chunks_of
 from .objects.writing import extend as extend_array
 from .objects.writing import write as write_array
 from .replacing import Others, Overwrite, keeps, remove, replacing, replacing_folder
+from .zarr_internals import default_buffer_prototype, sync
 from .zarr_reading import (
     ARRAYS,
     ATTRIBUTE,

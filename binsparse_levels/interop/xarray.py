@@ -6,6 +6,7 @@ sparse variable is a Binsparse tensor in a group of its own beside them. Its hea
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import glob
 import os
@@ -47,7 +48,8 @@ _DECODING = (
 class LazySparse(indexing.ExplicitlyIndexedNDArrayMixin):
     """A tensor in a file, as xarray indexes it. An index makes a view, and reading gives a COO.
 
-    `xarray.backends.BackendArray`, which is public, would read everything to transpose it.
+    `xarray.core.indexing` is not public. `xarray.backends.BackendArray` is, but would read everything to transpose it.
+    If it asked its subclasses for a transposed view, this class could be derived from it.
     """
 
     __slots__ = ("placed",)
@@ -67,7 +69,7 @@ class LazySparse(indexing.ExplicitlyIndexedNDArrayMixin):
         return self.placed[...]
 
     async def async_get_duck_array(self) -> Any:
-        return self.get_duck_array()
+        return await asyncio.to_thread(self.get_duck_array)  # reading and kernels leave the interpreter free
 
     def __getitem__(self, indexer: indexing.ExplicitIndexer) -> Any:
         return self._oindex_get(indexer)

@@ -122,6 +122,7 @@ if config.DISABLE_JIT:
         """
 
 else:
+    # A public way to set an item of a tuple in a kernel would do instead, as would one to prefetch and to count bits.
     from llvmlite import ir
     from numba.cpython.unsafe.tuple import tuple_setitem as put_in_tuple  # noqa: F401 (for the kernels)
     from numba.extending import intrinsic, overload

@@ -1,6 +1,9 @@
 """Datasets with sparse variables, opened and computed by xarray itself."""
 
+import asyncio
+import importlib
 import pickle
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +56,23 @@ def path(request, tmp_path_factory):
     found = tmp_path_factory.mktemp("xarray") / ("a.zarr" if kind else request.param)
     made().binsparse.write(found, formats={"b": "dense, sparse, sparse, sparse"}, kind=kind)
     return found
+
+
+@pytest.mark.skipif(not hasattr(xr.Variable, "load_async"), reason="this xarray has no asynchronous reads")
+def test_asynchronous_reads_leave_the_event_loop_free(path, monkeypatch):
+    lazy = importlib.import_module(engine.__module__).LazySparse
+    threads, read = [], lazy.get_duck_array
+
+    def noted(array):
+        threads.append(threading.get_ident())
+        return read(array)
+
+    monkeypatch.setattr(lazy, "get_duck_array", noted)
+    with opened(path) as dataset:
+        variable = asyncio.run(dataset.b.variable.load_async())
+    assert threads
+    assert threading.get_ident() not in threads
+    assert (variable.data != made().b.data).nnz == 0
 
 
 def opened(path, **options):

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 from zarr.abc.store import Store as ZarrStore
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.sync import sync
 
 from ...parallel import each, get_threads
 from ..direct import opened, read_in_steps, read_into, refuse_links
 from ..replacing import remove
+from ..zarr_internals import default_buffer_prototype, sync
 from .codecs import Bytes
 
 _GAP = 2**15  # bytes between two parts that one request fetches, rather than two
