@@ -687,6 +687,13 @@ def test_tables_are_converted_in_bounded_memory(tmp_path):  # 559 MiB without a 
     assert read(tmp_path / "a.zarr").values.sum() == rows
 
 
+def test_a_table_without_an_end_is_told(run, tmp_path):
+    (tmp_path / "a.csv").write_text("i,j,v\n1,2,34")
+    code, _, err = run("convert", tmp_path / "a.csv", tmp_path / "a.h5", *COLUMNS)
+    assert code == 0
+    assert "has no end" in err
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [

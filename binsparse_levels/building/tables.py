@@ -17,6 +17,7 @@ from .. import parallel
 from ..arrays import Array
 from ..containers.base import touching
 from ..errors import ArrayError, OptionError, Problem
+from ..io.files.text_tables import warn_of_end
 from ..tensors.labels import TEXT, TIMES, Column, Labels
 from .parquet import arrow, check_names, columns_of, numbers_of, refuse_nulls
 
@@ -225,6 +226,9 @@ def _tables_of(path: str, names: Sequence[str]) -> Iterator[Any]:
             schema, made = file.schema_arrow, partial(file.iter_batches, columns=list(names))
         elif suffix == ".csv":
             file = stack.enter_context(csv.open_csv(path))
+            with open(path, "rb") as raw:
+                raw.seek(-1, os.SEEK_END)
+                warn_of_end(raw.read(), path)
             schema, made = file.schema, partial(iter, file)
         elif suffix in FILES:
             with open(path, "rb") as raw:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tracemalloc
 import warnings
 
 import anndata
@@ -12,6 +13,9 @@ import pytest
 import scipy.sparse
 import zarr
 from golden import names_of
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import keys
 from zarr.storage import MemoryStore
 
 from binsparse_levels import (
@@ -22,6 +26,7 @@ from binsparse_levels import (
     LimitError,
     Limits,
     OptionError,
+    Tensor,
     UnsafeError,
     append,
     from_scipy,
@@ -29,6 +34,7 @@ from binsparse_levels import (
     pack,
     read,
     read_all,
+    reduce,
     to_scipy,
     write,
 )
@@ -67,16 +73,17 @@ def made():
     return data
 
 
-def stored(folder, kind):
+def stored(folder, kind, data=None, **options):
     """The path of that AnnData, as anndata writes it."""
+    data = made() if data is None else data
     path = str(folder / FILES[kind])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what will be the default
         if kind == "hdf5":
-            made().write_h5ad(path)
+            data.write_h5ad(path, **options)
         else:
             with anndata.settings.override(zarr_write_format=int(kind[-1])):
-                made().write_zarr(path)
+                data.write_zarr(path)
     return path
 
 
@@ -124,7 +131,58 @@ NAMES = {
     "varp/graph": (["var", "var_2"], [GENES, GENES]),
 }
 
+DENSE = {
+    "X": np.asfortranarray(matrix().toarray().astype("f4")),
+    "layers/whole": np.arange(600, dtype="i8").reshape(30, 20),
+    "layers/truth": matrix(seed=7).toarray() > 0.5,
+    "obsm/embedding": np.random.default_rng(8).random((30, 2)),
+    "varm/empty": np.empty((20, 0)),
+}
+
+
+@pytest.fixture(scope="module", params=FILES)
+def dense(request, tmp_path_factory):
+    """The path of an AnnData with dense elements, as anndata writes it."""
+    data = anndata.AnnData(DENSE["X"], obs=pd.DataFrame(index=CELLS), var=pd.DataFrame(index=GENES))
+    for place, array in DENSE.items():
+        folder, _, name = place.partition("/")
+        if name:
+            getattr(data, folder)[name] = array
+    return stored(tmp_path_factory.mktemp("dense"), request.param, data, compression="gzip")
+
+
 # Reading
+
+
+@given(place=st.sampled_from(list(DENSE)), data=st.data())
+def test_dense_elements_are_what_anndata_has(dense, place, data):
+    array = DENSE[place]
+    for tensor in (read(f"{dense}:{place}"), open_tensor(f"{dense}:{place}")):
+        assert tensor.dtype == array.dtype
+        assert np.array_equal(tensor.to_dense(), array)
+        assert names_of(tensor)[0] == (GENES if place.startswith("varm") else CELLS)
+        key = data.draw(keys(array.shape))
+        part = tensor[key]
+        assert np.array_equal(part.to_dense() if isinstance(part, Tensor) else part, array[key])
+        assert np.allclose(reduce(tensor, 0, "mean"), array.mean(axis=0))
+
+
+@pytest.mark.parametrize("cells", [10**5, pytest.param(2 * 10**6, marks=pytest.mark.slow)])
+def test_any_number_of_names_is_read_when_it_is_asked_for(tmp_path, cells):
+    x = scipy.sparse.csr_array(([1.0], ([cells - 1], [0])), shape=(cells, 2))
+    names = pd.Index([f"AAACCTGAGAAACCAT-{k}" for k in range(cells)])
+    anndata.AnnData(x, obs=pd.DataFrame(index=names)).write_h5ad(tmp_path / "a.h5ad")
+    read(f"{tmp_path}/a.h5ad:X")[:1]  # what is made once
+    tracemalloc.start()
+    try:
+        opened = open_tensor(tmp_path / "a.h5ad")
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    write(tmp_path / "b.h5", opened)  # whose header stays below the limit
+    for tensor in (opened, open_tensor(tmp_path / "b.h5")):
+        assert tensor.labels("obs")[[0, -1]].tolist() == [names[0], names[-1]]
+        assert len(tensor.labels("obs")) == cells
 
 
 def test_every_matrix_is_listed_and_read(theirs):

@@ -4,16 +4,30 @@ import builtins
 import gzip
 import os
 import shutil
+import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies import cases
 
-from binsparse_levels import ArrayError, BinsparseError, ContainerError, FormatError, pack, pack_dense, read, write
+from binsparse_levels import (
+    ArrayError,
+    BinsparseError,
+    ContainerError,
+    DialectWarning,
+    FormatError,
+    LimitError,
+    Limits,
+    pack,
+    pack_dense,
+    read,
+    write,
+)
 
 HEAD = "%%MatrixMarket matrix coordinate real general\n"
 
@@ -279,3 +293,48 @@ def test_what_text_would_round(tmp_path):
     for name, dtype in [("a.tns", np.longdouble), ("a.mtx", np.longdouble), ("a.mtx", np.clongdouble)]:
         with pytest.raises(FormatError):
             write(tmp_path / name, pack([[0], [0]], np.ones(1, dtype), (3, 3), "COO"))
+
+
+# Bounds and ends
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(line=st.sampled_from(["banner", "comment", "size"]), length=st.integers(80, 300), packed=st.booleans())
+def test_a_line_of_the_head_is_no_longer_than_a_header_may_be(tmp_path, line, length, packed):
+    lines = {"banner": HEAD[:-1], "comment": "%", "size": "3 3 1"}
+    lines[line] = lines[line].ljust(length, " " if line != "comment" else "x")
+    path = written(tmp_path / ("a.mtx.gz" if packed else "a.mtx"), "\n".join([*lines.values(), "1 2 1.5", ""]))
+    limits = Limits(header_bytes=200, array_bytes=1000, dense_bytes=1000)
+    if length < 200:
+        assert read(path, limits=limits).to_dense()[0, 1] == 1.5
+    else:
+        with pytest.raises(LimitError, match="header_bytes"):
+            read(path, limits=limits)
+
+
+def test_what_is_not_read_takes_no_memory(tmp_path):
+    path = written(tmp_path / "a.mtx.gz", f"{HEAD}%{'x' * 2**24}\n1 1 1\n1 1 1.0\n")
+    tracemalloc.start()
+    try:
+        with pytest.raises(LimitError, match="header_bytes"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), name=st.sampled_from(["a.mtx", "a.tns"]))
+def test_a_file_that_is_cut_within_a_line_is_told(tmp_path, data, name):
+    """Within the last number, too, where what is left is a number."""
+    values = np.array(data.draw(st.lists(st.integers(10, 10**6), min_size=1, max_size=4))) / 8
+    at = np.arange(len(values))
+    write(tmp_path / name, pack([at, at], values, (99, 99), "COO"), overwrite=True)
+    whole = (tmp_path / name).read_bytes()
+    cut = data.draw(st.integers(whole.index(b"\n") + 1, len(whole) - 1))
+    assume(whole[cut - 1 : cut] != b"\n")
+    (tmp_path / name).write_bytes(whole[:cut])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DialectWarning)
+        with pytest.raises((BinsparseError, DialectWarning)):
+            read(tmp_path / name)
