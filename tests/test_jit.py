@@ -48,6 +48,9 @@ from binsparse_levels import kernels
 kernels._FEW = kernels._WORTH_LOADING = -1
 from binsparse_levels.kernels import waiting
 waiting._PATIENCE = 0.05
+import numba
+exec("def of_no_module(x): return x", names := {"__builtins__": {}})
+assert numba.njit(names["of_no_module"])(1) == 1
 bl.pack([np.arange(9), np.arange(9)], np.ones(9), (9, 9), "CSR")
 """
 

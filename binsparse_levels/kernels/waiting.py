@@ -19,7 +19,8 @@ class _Listener(event.Listener):
         self.spent, self.depth, self.told, self.began, self.timer = 0.0, 0, False, 0.0, None
 
     def on_start(self, event):
-        ours = event.data["dispatcher"].py_func.__module__.startswith("binsparse_levels")
+        function = getattr(event.data["dispatcher"], "py_func", None)
+        ours = str(getattr(function, "__module__", "")).startswith("binsparse_levels")
         if not self.depth and (self.told or not ours or not sys.stderr.isatty()):
             return
         self.depth += 1
