@@ -58,7 +58,8 @@ def main():
                 patient(given(st.data())(law))()
             except Exception as error:
                 failures[place(error)] = error
-                print(f"--- {place(error)}\n{''.join(traceback.format_exception(error)[-3:])}", flush=True)
+                told = [*traceback.format_tb(error.__traceback__)[-3:], *traceback.format_exception_only(error)]
+                print(f"--- {place(error)}\n{''.join(told)}", flush=True)  # with the case, which is in its notes
     print(f"{examples} examples, {len(laws.DRAWN)} combinations of two features and two ways, {len(failures)} failures")
     return 1 if failures else 0
 
