@@ -15,8 +15,9 @@ from .. import kernels, parallel
 from ..arrays import Array
 from ..errors import ArrayError, Problem, raise_if
 from ..formats.shapes import range_problems
+from .labelling import chunk_of, sampled_of
+from .parquet import Chunk
 from .planning import Plan, check_joined
-from .sources import Chunk
 from .store import AT_ONCE, Range
 from .values import cast
 from .work import Work
@@ -93,7 +94,7 @@ def _cuts(keys: Array, weights: Array, pieces: int) -> Array:
 
 def sample(work: Work, number: int) -> None:
     plan, chunk = work.plan, sampled(work)[number]
-    rows, coords = work.source.sample(chunk, _KEYS)
+    rows, coords = sampled_of(work, chunk, _KEYS)
     count = len(coords[0]) if coords else 0
     *columns, _ = columns_of(plan, (coords, np.zeros(count, plan.dtype)))
     work.save(f"sample/{number}", keys=keys_of(columns, plan.dims), rows=rows)
@@ -114,7 +115,7 @@ def _pieces(plan: Plan, rows: int) -> int:
 
 
 def partition(work: Work, number: int) -> None:
-    columns = columns_of(work.plan, work.source.read(number))
+    columns = columns_of(work.plan, chunk_of(work, number))
     keys = keys_of(columns[:-1], work.plan.dims)
     work.put(f"partition/{number}", _scattered(columns, keys, work.load("split/0")["cuts"]))
 

@@ -41,7 +41,7 @@ from ..tensors.validation import (
 if TYPE_CHECKING:
     from .sources import Source
 
-VERSION = 2
+VERSION = 3
 _ALLOWANCE = 3 * 2**25  # bytes of libraries that are still to be loaded, and pieces of arrays on their way
 _LEAST = 2**14  # entries
 _POSITIONS = 4  # so many entries may have a position more in a tree, where many positions have none
@@ -79,6 +79,8 @@ class Plan:
     limits: Mapping[str, int] = field(default_factory=lambda: asdict(DEFAULT_LIMITS))
     threads: int | None = None
     exact: bool = True  # the type of the values was not asked for, so that no value is rounded
+    open: Sequence[int] = ()  # the dimensions whose sizes are the numbers of their labels; until then, of the rows
+    mark: str | None = None  # the identity of the plan before these were known
     id: str = field(default_factory=lambda: uuid.uuid4().hex)  # of this build; the same again has another
     version: int = VERSION
 
@@ -98,6 +100,11 @@ class Plan:
     def dims(self) -> tuple[int, ...]:
         """The sizes of the stored dimensions."""
         return tuple(self.stored_shape[k] for k in self.parsed.order)
+
+    @property
+    def labels(self) -> list[str | None]:
+        """The kind of the labels by dimension, None for coordinates."""
+        return list(self.source.get("labels", ()))
 
     @cached_property
     def column_types(self) -> list[np.dtype[Any]]:
@@ -139,8 +146,8 @@ class Plan:
     @cached_property
     def identity(self) -> str:
         """What the target is marked with. Builds with the same mark write the same bytes."""
-        told = {name: x for name, x in asdict(self).items() if name not in ("id", "threads")}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+        told = {name: x for name, x in asdict(self).items() if name not in ("id", "threads", "mark")}
+        return self.mark or hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 
     def reading(self, source: Source, *, fill: Any = None, **rest: Any) -> Plan:
         """The plan with its source, which tells the type of the values where the plan does not. rest: other fields.
@@ -167,6 +174,8 @@ def check(plan: Plan) -> None:
     check_duplicates(plan.duplicates)
     if as_integer(plan.rows) is None or plan.rows < 1:
         raise ValueError("the number of rows")
+    if [k for k in plan.open if not 0 <= k < len(plan.shape) or not plan.labels[k]] or plan.mark is not None:
+        raise ValueError("open dimensions")
     if not isinstance(plan.source, dict) or not isinstance(plan.target, str | None):
         raise TypeError("the source and the target")
     Storage(**plan.storage)

@@ -3,6 +3,8 @@
 A step is a function of the work and a number, and leaves one whole object, STAGE/NUMBER. A step that is repeated, or
 run twice at once, leaves the same object, so that a build goes on wherever it was stopped.
 
+Coordinates that are labels are made first: see `labelling`.
+
 | stage | a step reads | and leaves |
 |---|---|---|
 | sample | a part of a chunk of the source | keys of some entries |
@@ -35,8 +37,8 @@ from ..levels.registry import Travelling, arrive, travelling
 from ..parallel import set_threads
 from ..system import release
 from ..tensors.tensor import Tensor
-from . import partitions, trees
-from .parquet import within
+from . import labelling, partitions, trees
+from .columns import within
 from .planning import Plan
 from .sources import Source
 from .work import Work
@@ -72,13 +74,19 @@ def _of_target(name: str) -> Callable[[Work, int], None]:
     return run
 
 
+LABELS = {
+    "labels": Stage(labelling.labels, lambda work: len(work.source) * len(labelling.columns(work.begun))),
+    "fences": Stage(labelling.fences, _one, alone=True),
+    "merge": Stage(labelling.merge, labelling.merges),
+    "number": Stage(labelling.number, _one, alone=True),
+}  # of a build whose coordinates are to be made
 STAGES = {
     "sample": Stage(partitions.sample, lambda work: len(partitions.sampled(work))),
     "split": Stage(partitions.split, _one, alone=True),
     "partition": Stage(partitions.partition, lambda work: len(work.source)),
     "table": Stage(partitions.table, _one, alone=True),
     "again": Stage(partitions.again, _rows("table/0", "tasks")),
-    "pack": Stage(trees.pack, lambda work: len(work.source) if work.plan.sorted else _rows("table/0", "packs")(work)),
+    "pack": Stage(trees.pack, lambda work: len(work.source) if work.begun.sorted else _rows("table/0", "packs")(work)),
     "join": Stage(_of_target("join"), _one, alone=True),
     "write": Stage(_of_target("write"), _rows("join/0", "tasks")),
     "commit": Stage(_of_target("commit"), _one, alone=True),
@@ -87,20 +95,25 @@ STAGES = {
 
 def stages(work: Work) -> list[str]:
     """The stages of a build, in order."""
-    names = list(STAGES)
-    first = names.index("pack") if work.plan.sorted else 0
-    return names[first:] if work.plan.target is not None else names[first : names.index("join")]
+    plan, names = work.begun, list(STAGES)
+    names = names[names.index("pack") if plan.sorted else 0 : None if plan.target is not None else names.index("join")]
+    return [*(LABELS if labelling.columns(plan) else ()), *names]
+
+
+def stage_of(name: str) -> Stage:
+    """The stage of this name."""
+    return LABELS.get(name) or STAGES[name]
 
 
 def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = ()) -> None:
     """Run one step, in whatever process. kinds: of level, of other packages, that the caller knows."""
     if kinds:
         arrive(kinds)
-    plan = work.plan
+    plan = work.begun
     if plan.threads is not None:
         set_threads(plan.threads)
     with _naming(work.source, _chunk_of(work, stage, number), f"step {number} of {stage}"):
-        STAGES[stage].run(work, number)
+        stage_of(stage).run(work, number)
     release()
 
 
@@ -108,7 +121,9 @@ def _chunk_of(work: Work, stage: str, number: int) -> int | None:
     """The number of the chunk that a step reads, if it reads a chunk."""
     if stage == "sample":
         return partitions.sampled(work)[number]
-    return number if stage == "partition" or (stage == "pack" and work.plan.sorted) else None
+    if stage == "labels":
+        return number // len(labelling.columns(work.begun))
+    return number if stage == "partition" or (stage == "pack" and work.begun.sorted) else None
 
 
 @contextlib.contextmanager
@@ -129,7 +144,7 @@ def _naming(source: Source, chunk: int | None, step: str) -> Iterator[None]:
 
 def at_once(plan: Plan, source: Source) -> Tensor | None:
     """The tensor of a source of one chunk at most, without steps; None for other sources."""
-    if not (plan.sorted and trees.fits_whole(plan)):
+    if not plan.sorted or labelling.columns(plan) or not trees.fits_whole(plan):
         return None
     if not len(source):
         return trees.whole(plan, [np.empty(0, dtype) for dtype in plan.column_types])
@@ -150,13 +165,13 @@ def run(work: Work, client: Any = None, progress: Progress | None = None) -> Non
     _refuse_forks(work, client)
     kinds = () if isinstance(client, ThreadPoolExecutor | None) else travelling()
     for stage in stages(work):
-        count = STAGES[stage].count(work)
+        count = stage_of(stage).count(work)
         there = work.done(stage)
         todo = [k for k in range(count) if k not in there]
         if progress is not None:
             progress(stage, count - len(todo), count)
         step = partial(run_step, work, stage, kinds=kinds)
-        finished = map(step, todo) if STAGES[stage].alone else runner(step, todo)
+        finished = map(step, todo) if stage_of(stage).alone else runner(step, todo)
         for k, _ in enumerate(finished):
             if progress is not None:
                 progress(stage, count - len(todo) + k + 1, count)
@@ -175,8 +190,8 @@ def _runner(client: Any) -> Run:
 
 def _refuse_forks(work: Work, client: Any) -> None:
     """Raise OptionError for a pool that forks, where an object store is used: its threads do not survive a fork."""
-    known = work.plan.source
-    places = [work.address, work.plan.target, *known.get("files", ()), *known.get("places", ())]
+    known = work.begun.source
+    places = [work.address, work.begun.target, *known.get("files", ()), *known.get("places", ())]
     context: Any = client._mp_context if isinstance(client, ProcessPoolExecutor) else None
     if (
         context is not None

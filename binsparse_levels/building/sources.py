@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,12 +23,11 @@ from ..io.reading import check_lazy
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_entries
+from .columns import arrow, check_names, columns_of, type_of
 from .identity import identity_of
-from .parquet import Parquet, arrow, check_names, columns_of, parquet_files, type_of
+from .parquet import Chunk, Parquet, parquet_files
 from .states import state_of_tensor, unchanged
 from .values import common_type
-
-Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dimension, and the values
 
 _NEIGHBOURS = 64  # entries of a tensor that are sampled at once
 
@@ -265,7 +264,14 @@ SOURCES: dict[str, Callable[..., Source]] = {"tensors": Tensors, "parquet": Parq
 
 
 def source_of(
-    given: Any, ndim: int, rows: int, columns: Sequence[str] | None, count: int | None, key: str | None, again: bool
+    given: Any,
+    ndim: int,
+    rows: int,
+    columns: Sequence[str | None] | None,
+    count: int | None,
+    key: str | None,
+    again: bool,
+    filters: Any = None,
 ) -> Source:
     """The source that an argument of `build` names. again: another call may go on with the build.
 
@@ -273,6 +279,8 @@ def source_of(
     """
     if key is not None and not (callable(given) and isinstance(key, str)):
         raise OptionError(Problem("key", f"a text that tells a function from others, got {key!r:.40}; leave it out"))
+    if filters is not None and (columns is None or callable(given) or hasattr(given, "to_delayed")):
+        raise OptionError(Problem("filters", "only Parquet files have rows to choose from; leave it out"))
     if callable(given) or hasattr(given, "to_delayed"):
         if callable(given):
             number = as_integer(count)
@@ -281,13 +289,16 @@ def source_of(
             if again and key is None:
                 key = identity_of(given)
             return Numbered(given, number, ndim, key)
-        if columns is None:
+        if columns is None or None in columns:
             raise OptionError(Problem("columns", "name the columns of the coordinates, and of the values last"))
-        return DaskFrame(given, columns)
+        return DaskFrame(given, [str(x) for x in columns])
     if count is not None:
         raise OptionError(Problem("count", "only a function makes a number of chunks; leave it out"))
     if columns is not None:
-        return Parquet(parquet_files(given), columns, rows)
+        if not 2 <= len(columns) == ndim + 1:
+            what = f"{len(columns)} names for {ndim} dimensions; name their columns, and that of the values last"
+            raise ArrayError(Problem("columns", what))
+        return Parquet(parquet_files(given), columns, rows, filters)
     places = list(given) if isinstance(given, list | tuple) else [given]
     places = [os.fspath(x) if isinstance(x, os.PathLike) else x for x in places]
     return Tensors([x if not isinstance(x, str) or is_url(x) else _absolute(x) for x in places], rows)

@@ -19,7 +19,7 @@ from ..containers.base import touching
 from ..errors import ArrayError, OptionError, Problem
 from ..io.files.text_tables import warn_of_end
 from ..tensors.labels import TEXT, TIMES, Column, Labels
-from .parquet import arrow, check_names, columns_of, numbers_of, refuse_nulls
+from .columns import arrow, check_names, columns_of, numbers_of, refuse_nulls
 
 _AT_ONCE = 2**20  # rows whose labels are numbered at once
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
-from ..arrays import Array, LazyArray, in_pieces
+from ..arrays import Array, Sliceable, in_pieces
 from ..containers import zarr
 from ..containers.base import Storage, is_url
 from ..containers.objects.chunks import Chunks, described
@@ -21,7 +20,7 @@ from ..engine.joining import AT_ONCE
 from ..errors import ContainerError, IncompleteError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode
 from ..tensors.encoding import encode_pieces, hold_header
-from .planning import Plan
+from . import labelling
 from .store import Store, store_at
 from .trees import join_heads, joint
 from .work import Work
@@ -32,12 +31,12 @@ _WRITTEN = 2**25  # bytes that one step writes, before they are compressed
 
 
 def _of(work: Work) -> Store:
-    return store_at(str(work.plan.target))
+    return store_at(str(work.begun.target))
 
 
 def claim(work: Work) -> None:
     """Mark the target as that of a build, unless it is marked. Raises ContainerError where another one has it."""
-    text = {"zarr_format": 3, "node_type": "group", "attributes": {zarr.BUILD: work.plan.identity}}
+    text = {"zarr_format": 3, "node_type": "group", "attributes": {zarr.BUILD: work.begun.identity}}
     target = _of(work)
     if not target.names("") and not work.done("join"):
         target.create(zarr.ROOT, json.dumps(text).encode())
@@ -46,7 +45,7 @@ def claim(work: Work) -> None:
 
 def hold(work: Work) -> bytes:
     """The metadata of the target. Raises ContainerError where it is that of another build or program by now."""
-    target = str(work.plan.target)
+    target = str(work.begun.target)
     try:
         raw = _of(work).get(zarr.ROOT)
         found = json.loads(raw)["attributes"][zarr.BUILD]
@@ -55,7 +54,7 @@ def hold(work: Work) -> bytes:
         raise ContainerError(Problem(target, what)) from None
     except (ValueError, KeyError, TypeError):
         found = None
-    if found != work.plan.identity:
+    if found != work.begun.identity:
         what = f"is written by another build or program, not by the build in {work.address}; build to another target"
         raise ContainerError(Problem(target, what))
     return raw
@@ -65,15 +64,15 @@ def hold_done(work: Work) -> None:
     """Raise ContainerError where the target of a build that is done is not as it was left."""
     if hashlib.sha256(hold(work)).digest() != bytes(work.get("commit/0")):
         what = f"has changed since the build in {work.address} was done; remove that folder, or pass another work="
-        raise ContainerError(Problem(str(work.plan.target), what))
+        raise ContainerError(Problem(str(work.begun.target), what))
 
 
 def join(work: Work, number: int) -> None:
     plan, heads = work.plan, join_heads(work)
-    arrays = _encodable(plan, joint(work, heads))
-    pieces = {name: in_pieces(array, AT_ONCE) for name, array in arrays.items() if name != "fill_value"}
+    pieces = {name: in_pieces(array, AT_ONCE) for name, array in joint(work, heads).items()}
+    metadata_of = replace(plan.metadata, labels=labelling.kept(work))
     header, encoded = encode_pieces(
-        pieces, plan.parsed, plan.stored_shape, plan.metadata, structure=plan.structure, map=plan.through, packed=True
+        pieces, plan.parsed, plan.stored_shape, metadata_of, structure=plan.structure, map=plan.through, packed=True
     )
     hold_header(header, plan.bounds)
     storage = Storage(**plan.storage)
@@ -91,7 +90,7 @@ def join(work: Work, number: int) -> None:
         files = -(-x.length // per_file)
         tasks += [(k, first, min(first + at_once, files)) for first in range(0, files, at_once)]
     root = json.loads(metadata[zarr.ROOT])
-    root["attributes"][zarr.BUILD] = plan.identity
+    root["attributes"][zarr.BUILD] = work.begun.identity
     metadata[zarr.ROOT] = json.dumps(root).encode()
     hold(work)
     for key, text in metadata.items():
@@ -103,10 +102,11 @@ def join(work: Work, number: int) -> None:
     work.save(f"join/{number}", **table, **texts)
 
 
-def _encodable(plan: Plan, arrays: Mapping[str, LazyArray]) -> dict[str, LazyArray | Array]:
+def _encodable(work: Work, heads: Array) -> dict[str, Sliceable]:
     """The arrays that are written, by name, before they are encoded."""
+    plan, labels = work.plan, labelling.kept(work)
     fill = {} if plan.fill is None else {"fill_value": np.full(1, plan.fill_value, plan.dtype)}
-    return {**arrays, **fill}
+    return {**joint(work, heads), **fill, **(labels.arrays() if labels is not None else {})}
 
 
 def _chunks(text: bytes) -> Chunks:
@@ -118,10 +118,10 @@ def _chunks(text: bytes) -> Chunks:
 
 
 @lru_cache(2)
-def _joined(work: Work) -> tuple[dict[str, LazyArray | Array], dict[str, Array]]:
+def _joined(work: Work) -> tuple[dict[str, Sliceable], dict[str, Array]]:
     """The arrays to write, and the table of the step that joined them."""
     found = work.load("join/0")
-    return _encodable(work.plan, joint(work, found["heads"])), found
+    return _encodable(work, found["heads"]), found
 
 
 def write(work: Work, number: int) -> None:

@@ -31,8 +31,9 @@ from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.foreign import qualified
 from ..tensors.validation import checked_format, mirror_problems
 from . import partitions, running, tables, trees
+from .parquet import Chunk
 from .planning import Plan, check_joined, planned, rows_within
-from .sources import Chunk, Tensors, pair_of, picked
+from .sources import Tensors, pair_of, picked
 from .store import scratch
 from .work import Work, begin
 

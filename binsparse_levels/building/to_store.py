@@ -32,8 +32,9 @@ from ..io.kinds import KINDS, target_at
 from ..io.writing import Progress, write
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..parallel import get_threads, set_threads
-from ..tensors.validation import mirror_problems
-from . import running
+from ..system import resident
+from ..tensors.validation import checked_type, mirror_problems
+from . import planning, running
 from .parquet import Parquet
 from .planning import Plan, check_joined, planned
 from .sources import SOURCES, Source, Tensors, source_of
@@ -56,14 +57,15 @@ class Stage(NamedTuple):
 def build(
     source: Any,
     target: str | os.PathLike[str],
-    shape: int | Sequence[int],
+    shape: int | Sequence[int | None] | None,
     format: FormatLike,
     *,
     client: Any = None,
     work: str | os.PathLike[str] | None = None,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str | None] | None = None,
     count: int | None = None,
     key: str | None = None,
+    filters: Sequence[Any] | None = None,
     duplicates: Duplicates = "error",
     dtype: npt.DTypeLike | None = None,
     fill_value: Any = None,
@@ -85,13 +87,18 @@ def build(
         `columns`; tensors at one or more places, of one structure and fill value, which the target keeps; or a function
         with `count`.
     target : a folder, or the URL of a prefix of an object store.
-    shape, format, map : as for `pack`. Levels that are not joined array by array, such as those of plug-ins, need the
-        entries in memory at once.
+    shape, format, map : as for `pack`. None in place of a size, or of all, is the number of labels, or one more than
+        the greatest coordinate that the statistics of Parquet files tell. Levels that are not joined array by array,
+        such as those of plug-ins, need the entries in memory at once.
     client : a Dask client, or an executor of `concurrent.futures`. By default the steps run in turn, in this process.
     work : a folder or URL for the objects between the steps, about three times as large as the entries. Every worker
         has to reach it. The call can then be repeated after a failure, and goes on where it was. By default it is a
         temporary folder beside a target that is a folder.
-    columns : the names of the coordinates by dimension, and of the values last.
+    columns : the names of the coordinates by dimension, and of the values last. None in place of the values counts
+        rows: pass `duplicates="sum"`. Columns of Parquet files that hold texts, booleans, dates, times or decimals are
+        labels: their order is that of the coordinates, and they are stored beside the tensor. Folders such as
+        `year=2026` are columns too.
+    filters : which rows of Parquet files, such as [("year", ">=", 2024)], as pyarrow's `read_table` takes them.
     count : the number of chunks that the function makes: function(k) gives the coordinates and the values of chunk k.
     key : a text that tells the function from others, such as its version. By default, its code and what it holds do.
     duplicates : as for `pack`; the order is that of the source.
@@ -129,7 +136,7 @@ def build(
         raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))
     options: dict[str, Any] = {"duplicates": duplicates, "dtype": dtype, "attributes": attributes, "map": map}
     options |= {"fill_value": fill_value, "overwrite": overwrite, "limits": limits, "memory": memory}
-    named = {"columns": columns, "count": count, "key": key, "again": work is not None}
+    named = {"columns": columns, "count": count, "key": key, "filters": filters, "again": work is not None}
     storage = Storage(compression, chunks, shards)
     with contextlib.ExitStack() as ending:
         ending.callback(set_threads, get_threads())
@@ -167,11 +174,12 @@ def build(
 def plan(
     source: Any,
     target: str | os.PathLike[str],
-    shape: int | Sequence[int],
+    shape: int | Sequence[int | None] | None,
     format: FormatLike,
     *,
     work: str | os.PathLike[str],
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str | None] | None = None,
+    filters: Sequence[Any] | None = None,
     memory: int | None = None,
     storage: Storage = DEFAULT_STORAGE,
     **options: Any,
@@ -208,7 +216,7 @@ def plan(
     if callable(source) or hasattr(source, "to_delayed"):
         raise OptionError(Problem("source", "a batch system needs files; pass paths, or call build()"))
     place, folder = _target(target), _folder(work)
-    named = {"columns": columns, "count": None, "key": None, "again": True}
+    named = {"columns": columns, "count": None, "key": None, "filters": filters, "again": True}
     with store_at(folder).held():
         made = _resumed(folder, (source, named), place, shape, format, storage, None, memory=memory, **options)
         begun = _begun(folder, *made)
@@ -331,7 +339,7 @@ def _stages(work: Work) -> list[Stage]:
         if finished:
             found.append(Stage(name, 1, 1))
             continue
-        total = running.STAGES[name].count(work) if known else None
+        total = running.stage_of(name).count(work) if known else None
         found.append(Stage(name, sum(total is None or k < total for k in work.done(name)), total))
         known = known and found[-1].done == total
     return found
@@ -346,7 +354,7 @@ def _planned(
     kept: Plan | None,
     given: tuple[Any, Mapping[str, Any]],
     target: str,
-    shape: int | Sequence[int],
+    shape: int | Sequence[int | None] | None,
     format: FormatLike,
     storage: Storage,
     client: Any,
@@ -361,19 +369,28 @@ def _planned(
     storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=("zstd", "gzip", "none"))
     threads, limit = running.workers(client) if running.is_dask(client) else (None, None)
     share = memory if memory is not None or limit is None else int(limit * _SHARE) // (threads or 1)
-    bound = {"rows": kept.rows} if kept is not None else {"memory": share}
-    wanted = planned(
-        shape,
-        format,
-        used=None if client is None else _WORKER // (threads or 1),
-        target=target,
-        storage=asdict(storage),
-        threads=None if _here(client) else 1,
-        **bound,
-        **options,
-    )
     source, named = given
-    entries = source_of(source, len(wanted.shape), wanted.rows, **named)
+    used = None if client is None else _WORKER // (threads or 1)
+    rest = {"target": target, "storage": asdict(storage), "threads": None if _here(client) else 1, **options}
+    sizes: list[int | None] = [None] if shape is None else list(shape) if isinstance(shape, Sequence) else [0]
+    entries: Source
+    if None in sizes:
+        columns, dtype = named["columns"], options.get("dtype")
+        if columns is None or callable(source) or hasattr(source, "to_delayed"):
+            raise OptionError(Problem("shape", "expected the sizes of the dimensions; only Parquet files tell them"))
+        sizes = [None] * (len(columns) - 1) if shape is None else sizes
+        value = 8 if dtype is None else checked_type(dtype).itemsize
+        free = resident() if used is None else used
+        rows = kept.rows if kept is not None else planning.rows_within(share, len(sizes), 8, value, used=free)
+        entries = source_of(source, len(sizes), rows, **named)
+        assert isinstance(entries, Parquet)
+        known_sizes, open = entries.sized(sizes)
+        wanted = planned(known_sizes, format, rows=rows, open=open, **rest)
+    else:
+        assert shape is not None
+        bound = {"rows": kept.rows} if kept is not None else {"memory": share}
+        wanted = planned(shape, format, used=used, **bound, **rest)  # type: ignore[arg-type]
+        entries = source_of(source, len(wanted.shape), wanted.rows, **named)
     structure = None
     if isinstance(entries, Tensors):
         known, structure = entries.agreed(wanted.shape)
@@ -382,7 +399,8 @@ def _planned(
         wanted = replace(wanted, dtype=kept.dtype)
     single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory
     plan = wanted.reading(entries, fill=fill_value, structure=structure, sorted=single)
-    check_joined(plan)
+    if not plan.open:
+        check_joined(plan)
     if structure is not None:
         if plan.map is not None:
             raise FormatError(Problem("map", f"does not go with the structure {structure} of the source; leave it out"))
@@ -459,7 +477,7 @@ def _withdraw(work: Work) -> None:
     """Remove a target of which nothing but the mark of this build is written."""
     from .target import hold
 
-    store = store_at(str(work.plan.target))
+    store = store_at(str(work.begun.target))
     with contextlib.suppress(ContainerError):
         hold(work)
         if not work.done("join"):
@@ -474,8 +492,6 @@ def _end(work: Work) -> None:
     from .target import hold_done
 
     hold_done(work)
-    for stage in running.STAGES:
+    for stage in (*running.LABELS, *running.STAGES, "index", "spans", "source"):
         if stage != "commit":
             work.store.delete(stage)
-    for name in ("index", "source"):
-        work.store.delete(name)

@@ -19,6 +19,7 @@ from ..levels.positions import cells
 from ..tensors.held import Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
+from .labelling import chunk_of
 from .partitions import Piece, bounds, columns_of, cut_table, cuts_of, gathered, pieces_of, row_bytes, runs_of
 from .planning import FEW, Plan, check_joined
 from .work import Work
@@ -30,7 +31,7 @@ _KIND = 2**32  # what the kind of an array's type is multiplied by, where a numb
 def pack(work: Work, number: int) -> None:
     plan = work.plan
     if plan.sorted:
-        pack_columns(work, "pack", number, columns_of(plan, work.source.read(number)))
+        pack_columns(work, "pack", number, columns_of(plan, chunk_of(work, number)))
         return
     found = cut_table(work)
     b, piece = found["packs"][number].tolist()
@@ -204,7 +205,7 @@ def join_heads(work: Work, stage: str = "pack", numbers: Sequence[int] | None = 
     """
     ndim, width = len(work.plan.dims), 2 + 4 * len(work.plan.dims) + 2 * len(work.plan.names)
     numbers = sorted(work.done(stage)) if numbers is None else numbers
-    found = [x.view(np.int64) for x in work.last_pieces([f"{stage}/{k}" for k in numbers])]
+    found = [x.view(np.int64) for _, x in work.last_pieces([f"{stage}/{k}" for k in numbers])]
     table = np.concatenate([np.empty(0, np.int64), *found]).reshape(-1, width)
     first, last = (table[:, 2 + k * ndim :][:, :ndim] for k in (2, 3))
     late = behind(first[1:], last[:-1])

@@ -15,10 +15,11 @@ import google_crc32c
 import numpy as np
 
 from ..arrays import Array
+from ..containers.base import is_url
 from ..errors import BinsparseError, ContainerError, OptionError, Problem, UnsafeError, refuse_memory
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS
-from ..tensors.validation import checked_sizes
+from ..tensors.validation import checked_format, checked_sizes
 from .planning import VERSION, Plan, check
 from .sources import SOURCES, Source
 from .store import AT_ONCE, Range, Store, store_at
@@ -49,8 +50,14 @@ class Work(NamedTuple):
         return store_at(self.address)
 
     @property
-    def plan(self) -> Plan:
+    def begun(self) -> Plan:
+        """The plan as it is stored: dimensions with labels may be larger there."""
         return self._known()[0]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with the sizes of all dimensions. Precondition: the labels are numbered."""
+        return self.begun if not self.begun.open else _numbered(self)
 
     @property
     def source(self) -> Source:
@@ -69,20 +76,20 @@ class Work(NamedTuple):
 
         It is flushed to the disk before it gets its name, unless the folder goes with this process.
         """
-        self.store.put(key, _sealed(pieces), flush=self.plan.target is not None)
+        self.store.put(key, _sealed(pieces), flush=self.begun.target is not None)
 
     def get(self, key: str) -> memoryview:
         """The pieces of an object, behind each other. Raises PathMissingError, ContainerError."""
         raw = self.store.get(key)
         return self._checked(key, raw)
 
-    def last_pieces(self, keys: Sequence[str]) -> Iterator[Array]:
-        """The last piece of each object; so many at once as an object store serves."""
+    def last_pieces(self, keys: Sequence[str]) -> Iterator[tuple[Seal, Array]]:
+        """The seal and the last piece of each object; so many at once as an object store serves."""
 
-        def last(key: str) -> Array:
+        def last(key: str) -> tuple[Seal, Array]:
             seal = self.seal(key)
             wanted = seal.range(key, len(seal.ends) - 1, len(seal.ends)), int(seal.sums[-1])
-            return next(iter(self.ranges([wanted])))
+            return seal, next(iter(self.ranges([wanted])))
 
         if len(keys) < 2:
             yield from map(last, keys)
@@ -125,6 +132,8 @@ class Work(NamedTuple):
 
     def slice(self, key: str, start: int, stop: int) -> Array:
         """The bytes start … stop - 1 of an object, from its pieces, which are checked."""
+        if start == stop:
+            return np.empty(0, np.uint8)
         seal = _seal_of(self, key)
         first, last = np.searchsorted(seal.ends, (start, stop - 1), side="right").tolist()
         if not 0 <= start < stop or last >= len(seal.ends):
@@ -137,6 +146,13 @@ class Work(NamedTuple):
                 raise self.damaged(key)
             begin = end
         return block[start - origin : stop - origin]
+
+    def slices(self, wanted: Sequence[tuple[str, int, int]]) -> list[Array]:
+        """`slice` of each of these, side by side."""
+        if len(wanted) < 2 or not is_url(self.address):
+            return [self.slice(*one) for one in wanted]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(lambda one: self.slice(*one), wanted))
 
     def save(self, key: str, **arrays: Any) -> None:
         """Leave an object of arrays by name."""
@@ -161,6 +177,14 @@ class Work(NamedTuple):
     def forget(self) -> None:
         """Close the source in this process."""
         _BEGUN.pop(self, None)
+
+
+@lru_cache(4)
+def _numbered(work: Work) -> Plan:
+    sizes = work.load("number/0")["shape"].tolist()
+    plan = replace(work.begun, shape=checked_sizes(sizes), mark=work.begun.identity)
+    checked_format(plan.parsed, plan.stored_shape, plan.bounds)
+    return plan
 
 
 @lru_cache(1024)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import multiprocessing
 import os
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, get_args
@@ -77,8 +79,23 @@ def _build(options: argparse.Namespace) -> int:
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
     """What is built, and how."""
-    wanted = ("target", "shape", "format", "columns", "duplicates", "dtype", "fill_value", "map", "memory", "overwrite")
+    wanted = (
+        "target",
+        "shape",
+        "format",
+        "columns",
+        "filters",
+        "duplicates",
+        "dtype",
+        "fill_value",
+        "map",
+        "memory",
+        "overwrite",
+    )
     given = {name: getattr(options, name) for name in wanted if getattr(options, name) is not None}
+    given["shape"] = options.shape
+    if options.columns is not None:
+        given["columns"] = [name or None for name in options.columns]
     given["limits"] = limits_of(options)
     return {"source": options.source if len(options.source) > 1 else options.source[0], **given}
 
@@ -131,6 +148,20 @@ def _commit(options: argparse.Namespace) -> int:
     return OK
 
 
+def _sizes(text: str) -> tuple[int | None, ...]:
+    return tuple(None if size.strip() == "?" else integers(size)[0] for size in text.split(","))
+
+
+def _filter(text: str) -> tuple[str, str, Any]:
+    """A row of a filter, such as year>=2024."""
+    told = re.fullmatch(r"([^<>=!]+?)\s*(==?|!=|<=?|>=?)\s*(.*)", text)
+    if told is None:
+        raise argparse.ArgumentTypeError(f"expected a column, a comparison and a value, got {text!r}")
+    with contextlib.suppress(ValueError):
+        return told[1], told[2], json.loads(told[3])
+    return told[1], told[2], told[3]
+
+
 def _number(text: str) -> complex:
     for kind in (int, float, complex):
         with contextlib.suppress(ValueError):
@@ -145,9 +176,17 @@ _WORK = argument("work", "folder or URL of the work", metavar="WORK")
 _BUILT: tuple[Any, ...] = (
     argument("source", "Parquet files, with --columns: paths, patterns, folders, URLs; or tensors", nargs="+"),
     argument("target", "a Zarr store: a folder or a URL"),
-    argument("--shape", "such as 125,1790,112765", type=integers, required=True),
+    argument("--shape", "such as 125,?,112765; ? or no --shape is told by Parquet files", type=_sizes),
     argument("--format", "such as CSR, or 'sparse, sparse, sparse'", type=format_of, required=True),
     COLUMNS,
+    argument(
+        "--filter",
+        "rows of Parquet files, such as year>=2024; may be repeated",
+        metavar="COMPARISON",
+        dest="filters",
+        action="append",
+        type=_filter,
+    ),
     argument("--duplicates", "how to merge duplicates; error by default", choices=get_args(Duplicates)),
     argument("--dtype", "type of the values; by default, that of the source", type=np.dtype),
     argument("--fill-value", "value of what is not stored", type=_number),

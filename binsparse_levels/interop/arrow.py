@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Array
-from ..building import parquet, tables
+from ..building import tables
+from ..building.columns import arrow as arrow_module
 from ..engine.emission import Duplicates
 from ..engine.tree import index_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
@@ -111,7 +112,7 @@ def to_table(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str |
     >>> to_table(pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR")).to_pydict()
     {'dim_0': [0, 1], 'dim_1': [2, 0], 'value': [1.5, 2.5]}
     """
-    arrow, known = parquet.arrow(), tensor._metadata.labels
+    arrow, known = arrow_module(), tensor._metadata.labels
     own = [f"dim_{k}" for k in range(tensor.ndim)] if known is None else known.dims
     names = [*(own if dims is None else dims), values or (known.values if known else "value")]
     if len(names) != tensor.ndim + 1 or len(set(names)) != len(names):

@@ -1,0 +1,376 @@
+"""Labels of a build: texts, dates and decimals in columns become coordinates, in their order, and are kept beside.
+
+No step has the labels of all chunks. A chunk leaves its own, sorted, in blocks. The first label of each block, its
+fence, tells where to cut, so that each merge has a range of labels of every chunk. It numbers these. How many labels
+other merges have before them is added where a chunk is read.
+
+| stage | a step reads | and leaves |
+|---|---|---|
+| labels | a column of a chunk | its different labels in blocks, and for each row which one it has |
+| fences | the fences of all chunks | the ranges of the merges, and the blocks of each |
+| merge | a range of labels of all chunks | these labels as they are stored, and the number of each label of a chunk |
+| number | the counts of all merges | the sizes of the dimensions |
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import kernels
+from ..arrays import Array, LazyArray, lazy
+from ..errors import ArrayError, Problem
+from ..tensors.labels import TEXT, Column, Labels, stored_type
+from .label_types import keys_of, labels_of, stored_kind
+from .parquet import Chunk, Parquet
+from .planning import Plan
+from .sources import picked
+from .work import Seal, Work
+
+_PAGE = 2**16  # labels or rows that stand in a piece
+_LONGEST = 2**20  # bytes of a label
+_SHARE = 16  # bytes of labels that a merge has for each entry that fits
+_BLOCKS = 2**10, 2**16  # bytes of a block, at least and at most
+
+
+def columns(plan: Plan) -> list[int]:
+    """The dimensions that have labels."""
+    return [k for k, kind in enumerate(plan.labels) if kind is not None]
+
+
+def _share(plan: Plan) -> int:
+    """Bytes of labels that one merge has."""
+    return max(_SHARE * plan.rows, _BLOCKS[0])
+
+
+class Numbered(NamedTuple):
+    """Texts in order. numbers: of each among the different ones. firsts: where each of these stands first."""
+
+    numbers: Array
+    firsts: Array
+
+
+def _numbered_texts(octets: Array, begins: Array, used: Array | None = None) -> Numbered:
+    """Sort texts and number them. used: which of them count; the others have any number."""
+    count = len(begins) - 1
+    skip = int(kernels.texts.in_common(octets, begins)) if count else 0
+    keys = np.empty(count, np.uint64)
+    kernels.texts.words(octets, begins, skip, keys)
+    order = np.argsort(keys)
+    kernels.texts.settle(octets, begins, keys, skip, np.empty_like(order), order)
+    order = order if used is None else order[used[order]]
+    numbers, firsts = np.zeros(count, np.uint32), np.empty(len(order), np.int64)
+    different = int(kernels.texts.number(octets, begins, keys, skip, order, numbers, firsts))
+    return Numbered(numbers, firsts[:different])
+
+
+def _gathered(octets: Array, begins: Array, rows: Array) -> Array:
+    out = np.empty(int((begins[rows + 1] - begins[rows]).sum()), np.uint8)
+    kernels.texts.gather(octets, begins, rows, out)
+    return out
+
+
+def _ends(lengths: Array) -> Array:
+    return np.append(0, np.cumsum(lengths, dtype=np.int64))
+
+
+def labels(work: Work, number: int) -> None:
+    plan = work.begun
+    chunk, which = divmod(number, len(columns(plan)))
+    assert isinstance(work.source, Parquet)
+    codes, known = work.source.labels(chunk, columns(plan)[which])
+    octets, begins = keys_of(known)
+    if len(begins) > 1 and (longest := int(np.diff(begins).max())) > _LONGEST:
+        what = f"a label of {longest} bytes; labels have at most {_LONGEST}; drop such rows"
+        raise ArrayError(Problem(f"columns.{plan.source['columns'][columns(plan)[which]]}", what))
+    used = np.zeros(len(begins) - 1, bool)  # a dictionary may have labels that no row has, or the same twice
+    used[codes] = True
+    numbers, firsts = _numbered_texts(octets, begins, used)
+    count = len(firsts)
+    lengths = np.diff(begins)[firsts]
+    ends = _ends(lengths + 4)
+    cuts = np.unique(np.append(np.searchsorted(ends[:-1], np.arange(0, ends[-1], _block(work))), count))
+    wide = np.uint16 if count <= 2**16 else np.uint32
+
+    def pieces() -> Iterator[Any]:
+        fences = []
+        for a, b in itertools.pairwise(cuts.tolist()):
+            block = _gathered(octets, begins, firsts[a:b])
+            fences.append(block[: lengths[a]])
+            yield [np.array([b - a], np.uint32).data, lengths[a:b].astype(np.uint32).data, block.data]
+        for at in range(0, len(codes), _PAGE):
+            yield numbers[codes[at : at + _PAGE]].astype(wide).data
+        told = [count, len(codes), len(fences), *map(len, fences)]
+        yield [np.array(told, np.int64).data, *(x.data for x in fences)]
+
+    work.put(f"labels/{number}", pieces())
+
+
+def _block(work: Work) -> int:
+    """The bytes of a block: those of every chunk are a quarter of a merge at most."""
+    least, most = _BLOCKS
+    return int(np.clip(_share(work.begun) // (4 * max(len(work.source), 1)), least, most))
+
+
+def _fences_of(tail: Array) -> list[bytes]:
+    """The fences in the last piece of an object."""
+    count = int(tail[16:24].view(np.int64)[0])
+    ends = _ends(tail[24 : 24 + 8 * count].view(np.int64))
+    text = tail[24 + 8 * count :].tobytes()
+    return [text[a:b] for a, b in itertools.pairwise(ends.tolist())]
+
+
+def fences(work: Work, number: int) -> None:
+    plan, chunks = work.begun, len(work.source)
+    share, count = _share(plan), len(columns(plan))
+    dims: list[int] = []
+    lows: list[bytes] = []
+    highs: list[bytes | None] = []  # None is the end
+    spans: list[Array] = []
+    for which in range(count):
+        found = list(work.last_pieces([f"labels/{k * count + which}" for k in range(chunks)]))
+        texts = [_fences_of(tail) for _, tail in found]
+        sizes = [np.diff(seal.ends[: len(mine)], prepend=0) for (seal, _), mine in zip(found, texts, strict=True)]
+        weights = np.concatenate([np.empty(0, np.int64), *sizes]).tolist()
+        listed = sorted(zip(itertools.chain(*texts), weights, strict=True))
+        total = np.cumsum([size for _, size in listed], dtype=np.int64)
+        parts = max(-(-int(total[-1]) // share), 1) if listed else 1
+        at = np.searchsorted(total, total[-1] * np.arange(1, parts) / parts).tolist() if listed else []
+        cuts = sorted({listed[k][0] for k in at} - {b""})
+        for low, high in itertools.pairwise([b"", *cuts, None]):
+            assert low is not None
+            dims.append(which)
+            lows.append(low)
+            highs.append(high)
+            spans.append(_span([seal for seal, _ in found], texts, low, high))
+    work.put("spans", [x.data for x in spans])
+    edges = [x for pair in zip(lows, highs, strict=True) for x in (pair[0], pair[1] or b"")]
+    made = {
+        "dims": np.array(dims, np.int64),
+        "ended": np.array([high is not None for high in highs], bool),
+        "ends": _ends(np.array(list(map(len, edges)), np.int64)),
+        "octets": np.frombuffer(b"".join(edges), np.uint8),
+    }
+    work.save(f"fences/{number}", **made)
+
+
+def _span(seals: Sequence[Seal], texts: Sequence[list[bytes]], low: bytes, high: bytes | None) -> Array:
+    """Which blocks of each chunk may have labels of a range: where they begin and how many, then the bytes and the
+    checksum of each.
+    """
+    places, sizes, sums = [], [], []
+    for seal, mine in zip(seals, texts, strict=True):
+        first = max(bisect_left(mine, low) - 1, 0)
+        stop = len(mine) if high is None else bisect_left(mine, high)
+        stop = max(stop, first)
+        ends = np.append(0, seal.ends)
+        places += [int(ends[first]), stop - first]
+        sizes.append(np.diff(ends[first : stop + 1]))
+        sums.append(seal.sums[first:stop])
+    return np.concatenate([np.array(places, np.int64), *sizes, *sums]).astype(np.int64)
+
+
+def merge(work: Work, number: int) -> None:
+    plan, chunks, known = work.begun, len(work.source), _fences(work)
+    which = int(known["dims"][number])
+    low, high = (
+        known["octets"][known["ends"][k] : known["ends"][k + 1]].tobytes() for k in (2 * number, 2 * number + 1)
+    )
+    lengths, texts, starts = [np.empty(0, np.int64)], [np.empty(0, np.uint8)], [0]
+    for k, blocks in enumerate(_blocks(work, number, which, len(columns(plan)))):
+        here = 0
+        for block in blocks:
+            n = int(block[:4].view(np.uint32)[0])
+            sizes = block[4 : 4 + 4 * n].view(np.uint32).astype(np.int64)
+            text, ends = block[4 + 4 * n :], _ends(sizes)
+            if ends[-1] != len(text):
+                raise work.damaged(f"labels/{k}")
+            first = _before(text, ends, low)
+            last = _before(text, ends, high) if known["ended"][number] else n
+            lengths.append(sizes[first:last])
+            texts.append(text[ends[first] : ends[last]])
+            here += last - first
+        starts.append(starts[-1] + here)
+    octets, begins = np.concatenate(texts), _ends(np.concatenate(lengths))
+    del texts, lengths
+    numbers, firsts = _numbered_texts(octets, begins)
+    count, kind = len(firsts), str(plan.labels[columns(plan)[which]])
+
+    def pieces() -> Iterator[Any]:
+        end, ends = 0, []
+        for at in range(0, count, _PAGE):
+            rows = firsts[at : at + _PAGE]
+            items, sizes = labels_of(_gathered(octets, begins, rows), begins[rows + 1] - begins[rows], kind)
+            yield np.ascontiguousarray(items).view(np.uint8).data
+            if stored_kind(kind) == TEXT:
+                ends.append(_ends(sizes)[1:] + end)
+            end += items.nbytes
+        yield from (x.data for x in ends)
+        yield from (numbers[at : at + _PAGE].data for at in range(0, len(numbers), _PAGE))
+        yield np.array([count, end, *starts], np.int64).data
+
+    assert len(starts) == chunks + 1
+    work.put(f"merge/{number}", pieces())
+
+
+def _before(text: Array, ends: Array, edge: bytes) -> int:
+    """How many texts of a block come before `edge`."""
+    if not edge:
+        return 0
+    return bisect_left(range(len(ends) - 1), edge, key=lambda k: text[ends[k] : ends[k + 1]].tobytes())
+
+
+def _blocks(work: Work, number: int, which: int, count: int) -> Iterator[list[Array]]:
+    """For each chunk, the blocks of one merge."""
+    seal = _seal_of_spans(work)
+    (raw,) = work.ranges([(seal.range("spans", number, number + 1), int(seal.sums[number]))])
+    chunks, span = len(work.source), raw.view(np.int64)
+    places = span[: 2 * chunks].reshape(chunks, 2)
+    sizes, sums = span[2 * chunks :].reshape(2, -1)
+    behind = _ends(places[:, 1])
+    wanted = []
+    for k, (begin, _) in enumerate(places.tolist()):
+        ends = _ends(sizes[behind[k] : behind[k + 1]]) + begin
+        for a, b, known in zip(
+            ends[:-1].tolist(), ends[1:].tolist(), sums[behind[k] : behind[k + 1]].tolist(), strict=True
+        ):
+            wanted.append(((f"labels/{k * count + which}", a, b - a), known))
+    found = work.ranges(wanted)
+    for n in places[:, 1].tolist():
+        yield list(itertools.islice(found, n))
+
+
+@lru_cache(2)
+def _seal_of_spans(work: Work) -> Seal:
+    return work.seal("spans")
+
+
+@lru_cache(2)
+def _fences(work: Work) -> dict[str, Array]:
+    return work.load("fences/0")
+
+
+def merges(work: Work) -> int:
+    """The number of the steps of `merge`."""
+    return len(_fences(work)["dims"])
+
+
+def number(work: Work, number: int) -> None:
+    plan, count = work.begun, merges(work)
+    heads = [tail.view(np.int64) for _, tail in work.last_pieces([f"merge/{k}" for k in range(count)])]
+    table = np.array(heads, np.int64).reshape(count, len(work.source) + 3)
+    sizes, dims = list(plan.shape), _fences(work)["dims"]
+    for which, k in enumerate(columns(plan)):
+        there = int(table[dims == which, 0].sum())
+        if k not in plan.open and there > plan.shape[k]:
+            what = f"{there} labels for a size of {plan.shape[k]}; pass None, and the size is their number"
+            raise ArrayError(Problem(f"shape[{k}]", what))
+        if k in plan.open:
+            sizes[k] = there
+    work.save(f"number/{number}", table=table, dims=dims, shape=np.array(sizes, np.int64))
+
+
+@lru_cache(2)
+def _numbered(work: Work) -> dict[str, Array]:
+    return work.load("number/0")
+
+
+def chunk_of(work: Work, number: int) -> Chunk:
+    """A chunk of the source, with coordinates for labels."""
+    return _coded(work, number, work.source.read(number))
+
+
+def _coded(work: Work, number: int, chunk: Chunk) -> Chunk:
+    coded = columns(work.begun)
+    for which, k in enumerate(coded):
+        chunk[0][k] = _codes(work, number, which, len(coded))
+    return chunk
+
+
+def sampled_of(work: Work, number: int, count: int) -> tuple[int, list[Array]]:
+    """How many entries a chunk has, and the coordinates of about `count` of them."""
+    source = work.source
+    if not (isinstance(source, Parquet) and columns(work.begun)):
+        return source.sample(number, count)
+    coords, _ = _coded(work, number, source.coordinates(number))
+    return len(coords[0]), picked((coords, coords[0]), number, count)
+
+
+def _codes(work: Work, chunk: int, which: int, count: int) -> Array:
+    """The coordinates of a column of labels in a chunk."""
+    table = _numbered(work)
+    mine = np.flatnonzero(table["dims"] == which)
+    heads, key = table["table"][mine], f"labels/{chunk * count + which}"
+    first = _ends(heads[:, 0])
+    kind = stored_kind(str(work.begun.labels[columns(work.begun)[which]]))
+    wanted = []
+    for p, head in zip(mine.tolist(), heads.tolist(), strict=True):
+        ranks = head[1] + (8 * head[0] if kind == TEXT else 0)
+        a, b = head[2 + chunk : 4 + chunk]
+        wanted.append((f"merge/{p}", ranks + 4 * a, ranks + 4 * b))
+    ranks = [x.view(np.uint32).astype(np.int64) + f for x, f in zip(work.slices(wanted), first.tolist(), strict=False)]
+    of = np.concatenate([np.empty(0, np.int64), *ranks])
+    ((seal, tail),) = work.last_pieces([key])
+    there, rows, blocks = tail[:24].view(np.int64).tolist()
+    wide = np.dtype(np.uint16 if there <= 2**16 else np.uint32)
+    begin = int(seal.ends[blocks - 1]) if blocks else 0
+    codes = work.slice(key, begin, begin + rows * wide.itemsize).view(wide)
+    if len(of) != there or (rows and int(codes.max()) >= there):
+        raise work.damaged(key)
+    return of[codes]
+
+
+def kept(work: Work) -> Labels | None:
+    """The labels of all dimensions, read where they are sliced."""
+    plan = work.begun
+    if not columns(plan):
+        return None
+    table, names = _numbered(work), plan.source["columns"]
+    found = {}
+    for which, k in enumerate(columns(plan)):
+        mine, kind = np.flatnonzero(table["dims"] == which), stored_kind(str(plan.labels[k]))
+        counts, sizes = table["table"][mine, 0], table["table"][mine, 1]
+        keys, dtype = [f"merge/{p}" for p in mine.tolist()], stored_type(kind)
+        items = _behind_each_other(work, keys, sizes // dtype.itemsize, dtype, np.zeros_like(sizes))
+        offsets = None
+        if kind == TEXT:
+            ends = _behind_each_other(work, keys, counts, np.dtype(np.int64), sizes, _ends(sizes))
+            offsets = lazy(len(ends) + 1, ends.dtype, lambda a, b, ends=ends: _with_zero(ends, a, b))  # type: ignore[misc]
+        found[names[k]] = Column(kind, items, offsets)
+    return Labels(tuple(names[: len(plan.shape)]), found, names[-1] or "count")
+
+
+def _with_zero(ends: LazyArray, a: int, b: int) -> Array:
+    zero = np.zeros(int(a == 0 and b > 0), np.int64)
+    return np.concatenate([zero, ends[max(a - 1, 0) : max(b - 1, 0)]])
+
+
+def _behind_each_other(
+    work: Work, keys: Sequence[str], counts: Array, dtype: np.dtype[Any], begins: Array, more: Array | None = None
+) -> LazyArray:
+    """Items of several objects as one array. begins: where they begin in each object. more: what is added to those of
+    each.
+    """
+    at = _ends(counts)
+
+    def read(start: int, stop: int) -> Array:
+        out = np.empty(stop - start, dtype)
+        first = int(np.searchsorted(at, start, side="right")) - 1
+        for k in range(first, len(keys)):
+            a, b = max(start, int(at[k])), min(stop, int(at[k + 1]))
+            if a >= stop:
+                break
+            if a < b:
+                begin, end = (int(begins[k]) + int(x - at[k]) * dtype.itemsize for x in (a, b))
+                block = work.slice(keys[k], begin, end)
+                out[a - start : b - start] = block.view(dtype)
+                if more is not None:
+                    out[a - start : b - start] += more[k]
+        return out
+
+    return lazy(int(at[-1]), dtype, read)
