@@ -751,6 +751,17 @@ def test_tensors_are_built(run, tmp_path):
     assert read(tmp_path / "c.zarr").to_dense().sum() == 2
 
 
+def test_rows_are_chosen_and_counted(run, tmp_path):
+    write_table(tmp_path / "a.parquet")
+    *dims, _ = COLUMNS[1].split(",")
+    given = ("--columns", f"{','.join(dims)},", "--shape", "?,4", "--format", "CSR", "--duplicates", "sum")
+    chosen = ("--filter", f"{dims[1]}>=0", "--filter", f"{dims[1]} < 2")
+    assert run("build", tmp_path / "a.parquet", tmp_path / "a.zarr", *given, *chosen) == (0, "", "")
+    assert read(tmp_path / "a.zarr").shape[1] == 4
+    for wrong in (("--filter", "i"), ("--shape", "?,x")):
+        assert run("build", tmp_path / "a.parquet", tmp_path / "b.zarr", *given, *wrong)[0] == 2
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

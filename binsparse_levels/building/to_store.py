@@ -460,7 +460,7 @@ def _refuse_present(target: str, overwrite: Overwrite) -> None:
     if there and ROOT not in there and ".zgroup" not in there:
         raise PathExistsError(Problem(target, "is a folder without a Zarr group; remove it first, or pass another"))
     if there and overwrite != "file":
-        refuse_losing(target, sorted(others(target, there)))
+        refuse_losing(target, sorted(others(target, {name.partition("/")[0] for name in there})))
 
 
 def _clear(target: str, overwrite: Overwrite) -> None:

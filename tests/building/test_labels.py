@@ -66,8 +66,8 @@ def as_stored(label):
     if isinstance(label, decimal.Decimal):
         return f"{label:.3f}"
     if isinstance(label, datetime.datetime):
-        return np.datetime64(label, "us")
-    return np.datetime64(label) if isinstance(label, datetime.date) else label
+        return label if label.tzinfo is None else label.astimezone(datetime.UTC).replace(tzinfo=None)
+    return label
 
 
 def check(path, table, names):
@@ -76,8 +76,7 @@ def check(path, table, names):
     assert tensor.shape == tuple(map(len, labels))
     assert tensor.dims == tuple(names[:-1])
     for name, mine in zip(names[:-1], labels, strict=True):
-        stored = [as_stored(x) for x in mine]
-        assert tensor.labels(name).tolist() == [x.item() if isinstance(x, np.generic) else x for x in stored]
+        assert tensor.labels(name).tolist() == [as_stored(x) for x in mine]
     coords, values = tensor.unpack()
     assert dict(zip(zip(*(x.tolist() for x in coords), strict=True), values.tolist(), strict=True)) == sums
 
