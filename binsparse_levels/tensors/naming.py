@@ -52,6 +52,8 @@ def sel(tensor: Tensor, asked: Mapping[Any, Any]) -> Any:
     at = {dimension_of(tensor, key): (key, label) for key, label in asked.items()}
     if len(at) < len(asked):
         raise OptionError(Problem("sel", f"{list(asked)!r:.60} has a dimension twice; name each once"))
+    if not at:
+        return tensor[...]
     for k in sorted(at, reverse=True):  # from the last, as an integer removes its dimension
         name, label = at[k]
         index = _index(_column(tensor, k), tensor.shape[k], label, str(name))

@@ -52,6 +52,11 @@ def test_matrices_of_scipy(tmp_path_factory, seed, shape, dtype, format, deflate
         matrix.sort_indices()
     sp.save_npz(path, matrix, compressed=deflated)
     agrees(path, dense)
+    bl.write(path, bl.read(path), kind="sparse_npz", overwrite=True)
+    again = sp.load_npz(path)
+    assert again.format == ("csc" if format == "csc" else "csr")
+    assert np.array_equal(again.toarray(), dense)
+    assert again.dtype == dense.dtype
 
 
 @given(

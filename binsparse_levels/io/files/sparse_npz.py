@@ -1,6 +1,7 @@
-"""Sparse arrays that scipy (csr, csc, coo, bsr, dia) and pydata/sparse (COO, GCXS) keep in an NPZ file, read only.
+"""Sparse arrays that scipy (csr, csc, coo, bsr, dia) and pydata/sparse (COO, GCXS) keep in an NPZ file.
 
-Members that are stored plainly are read where they are sliced, deflated ones whole; dia is read whole.
+Members that are stored plainly are read where they are sliced, deflated ones whole; dia is read whole. Matrices are
+written as scipy writes csr, or csc where that is their format.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ import numpy as np
 from ...arrays import LazyArray, cut
 from ...containers.base import touching
 from ...containers.npz import NPZReader, opened, text_in
+from ...containers.replacing import replacing
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...formats.format import coordinates
 from ...formats.index_map import IndexMap, parse_map
 from ...limits import DEFAULT_LIMITS, Limits, as_integers
+from ...tensors.targets import check_representable
+from ...tensors.tensor import Tensor
 from ..decoding import FileTensor
 from .compressed_matrix import Compression, compressed, read_matrix
 
-__all__ = ["looking", "opened", "read"]
+__all__ = ["looking", "opened", "read", "write"]
 
 _COMPRESSED: dict[str, Compression] = {"csr": "CSR", "csc": "CSC"}
 _ARRAYS = ("indptr", "indices", "data")
@@ -49,6 +53,24 @@ def looking(
 
 
 read = functools.partial(read_matrix, looking)
+
+
+def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
+    """Write a matrix that `scipy.sparse.load_npz` reads. Raises FormatError for a tensor that scipy has not."""
+    type_fits = tensor.dtype.kind in "biufc" and tensor.dtype != np.float16
+    check_representable(tensor, "a .npz file of scipy", path, ranks=(2,), type_fits=type_fits)
+    name = "csc" if tensor.format.alias == "CSC" and tensor.map is None else "csr"
+    made = tensor.without_map(_COMPRESSED[name])
+    arrays: dict[str, Any] = {
+        "format": np.array(name.encode()),
+        "shape": np.array(made.shape, np.int64),
+        "indptr": made.arrays["pointers_to_1"],
+        "indices": made.arrays["indices_1"],
+        "data": made.values,
+        "_is_array": np.array(True),
+    }
+    with replacing(path, overwrite) as part, open(part, "wb") as file:
+        np.savez(file, **arrays)
 
 
 class _Members:
