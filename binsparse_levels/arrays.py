@@ -45,17 +45,21 @@ class LazyArray:
 
     shape: its length. An array of several dimensions has all their sizes here, and cannot be sliced. nbytes: the bytes
     that the array takes where it is stored. chunk: so many items, from multiples of it on, cost as much to read as one.
-    part: reads the items start … stop - 1, for 0 <= start < stop <= length.
+    part: reads the items start … stop - 1, for 0 <= start < stop <= length. keep: an object that lives as long as the
+    array, which must not refer to the array.
     """
 
     chunk = 1
     part: Parts
+    keep: object = None
 
     def __init__(self, shape: int | tuple[int, ...], dtype: np.dtype[Any], nbytes: Size | None = None) -> None:
         self.shape = (shape,) if isinstance(shape, int) else shape
         self.dtype = dtype
         self._nbytes = math.prod(self.shape) * dtype.itemsize if nbytes is None else nbytes
         self._closed = False
+        self._at: Callable[[Array], Array] | None = None
+        self._verify: Callable[[], None] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -63,6 +67,8 @@ class LazyArray:
 
     def at(self, positions: Array) -> Array:
         """The items at positions in range. Items that are close to each other are read at once, with those between."""
+        if self._at is not None:
+            return self._at(positions)
         apart = np.diff(positions)
         if (apart < 0).any():
             ascending, inverse = np.unique(positions, return_inverse=True)
@@ -81,6 +87,8 @@ class LazyArray:
 
     def verify(self) -> None:
         """Compare the whole array with its checksum, if there is one. Raises ContainerError."""
+        if self._verify is not None:
+            self._verify()
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -99,35 +107,6 @@ class LazyArray:
         return self.part(start, stop + 1)[:: wanted.step]
 
 
-class _Function(LazyArray):
-    """What `lazy` makes. `part` is the function itself, so that no call stands between."""
-
-    def __init__(
-        self,
-        shape: int | tuple[int, ...],
-        dtype: np.dtype[Any],
-        part: Parts,
-        at: Callable[[Array], Array] | None,
-        verify: Callable[[], None] | None,
-        nbytes: Size | None,
-        chunk: int,
-        keep: object,
-    ) -> None:
-        super().__init__(shape, dtype, nbytes)
-        self.part = part
-        self._at = at
-        self._verify = verify
-        self.chunk = chunk
-        self._keep = keep
-
-    def at(self, positions: Array) -> Array:
-        return super().at(positions) if self._at is None else self._at(positions)
-
-    def verify(self) -> None:
-        if self._verify is not None:
-            self._verify()
-
-
 def lazy(
     shape: int | tuple[int, ...],
     dtype: np.dtype[Any],
@@ -141,14 +120,15 @@ def lazy(
 ) -> LazyArray:
     """An array that a function reads.
 
-    at: reads the items at positions, where ranges would cost more. chunk: as for LazyArray. keep: an object that
-    lives as long as the array.
+    at: reads the items at positions, where ranges would cost more. chunk, keep: as for LazyArray.
 
     >>> squares = lazy(10, np.dtype(int), lambda start, stop: np.arange(start, stop) ** 2)
     >>> squares[2:5].tolist(), squares[np.array([7, 3])].tolist()
     ([4, 9, 16], [49, 9])
     """
-    return _Function(shape, dtype, part, at, verify, nbytes, chunk, keep)
+    array = LazyArray(shape, dtype, nbytes)
+    array.part, array._at, array._verify, array.chunk, array.keep = part, at, verify, chunk, keep
+    return array
 
 
 def apart(array: Array, copy: bool = True) -> Array:

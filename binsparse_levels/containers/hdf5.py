@@ -19,7 +19,7 @@ from ..errors import ContainerError, PathExistsError, PathMissingError, Problem,
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from . import hdf5_direct
-from .base import DEFAULT_STORAGE, Storage, asked_for, bounded_chunk, named_by, names_in, touching
+from .base import DEFAULT_STORAGE, Storage, asked_for, bounded_chunk, named_by, names_in, raise_as_ours, touching
 from .direct import parts_of
 from .replacing import Others, Overwrite, keeps, part_of, replacing
 
@@ -43,6 +43,7 @@ class HDF5Reader:
     def __init__(self, group: h5py.Group, limits: Limits) -> None:
         self._group = group
         self._limits = limits
+        self._far = group.file.driver == "fileobj"  # read through Python: it may lie on a web server
 
     @property
     def group(self) -> h5py.Group:
@@ -59,7 +60,7 @@ class HDF5Reader:
         dataset = _child(self._group, name, h5py.Dataset)
         if dataset is None:
             return None
-        with touching(name):
+        try:
             properties = dataset.id.get_create_plist()
             if properties.get_external_count():
                 raise UnsafeError(Problem(name, "its data is in another file"))
@@ -68,11 +69,13 @@ class HDF5Reader:
             for k in range(properties.get_nfilters()):
                 if (number := properties.get_filter(k)[0]) not in _FILTERS:
                     raise UnsafeError(Problem(name, f"the HDF5 filter {number} is not allowed"))
-            parts = functools.cache(lambda: self._parts(dataset, name))
+            parts = functools.cache(functools.partial(self._parts, dataset, name))
             read = lambda start, stop: parts()(start, stop)  # noqa: E731
-            far = hdf5_direct.is_far(dataset)  # where counting the bytes of chunks reads about all of them
-            size = dataset.nbytes if far else dataset.id.get_storage_size()
+            # In a far file, to count the bytes of chunks reads about all of them.
+            size = dataset.nbytes if self._far else dataset.id.get_storage_size()
             return lazy(dataset.shape or (), dataset.dtype, read, nbytes=size, chunk=math.prod(dataset.chunks or (1,)))
+        except Exception as error:
+            raise_as_ours(error, name)
 
     @property
     def kind(self) -> str:
@@ -98,14 +101,16 @@ class HDF5Reader:
 
     def _parts(self, dataset: h5py.Dataset, name: str) -> Parts:
         """A function that reads parts of a dataset, whose chunks are checked."""
-        with touching(name):
-            far = bool(dataset.chunks) and hdf5_direct.is_far(dataset)
+        try:
+            far = bool(dataset.chunks) and self._far
             if dataset.chunks:
                 bounded_chunk(name, math.prod(dataset.chunks), dataset.size, dataset.dtype.itemsize, self._limits)
                 if not far:
                     hdf5_direct.check(dataset)
             if (place := hdf5_direct.contiguous(dataset)) is not None:
                 return parts_of(*place, dataset.dtype, name, self._limits)
+        except Exception as error:
+            raise_as_ours(error, name)
 
         def read(start: int, stop: int) -> Array:
             self._limits.hold("array_bytes", (stop - start) * dataset.dtype.itemsize, name, "the size in bytes")
@@ -123,11 +128,13 @@ class HDF5Reader:
 
 def read_text(group: h5py.Group, name: str, limits: Limits) -> str | bytes | None:
     """An attribute that is a string of any kind, or None for a missing one. Raises ContainerError, LimitError."""
-    with touching(name):
+    try:
         if name not in group.attrs:
             return None
         limits.hold("header_bytes", group.attrs.get_id(name).get_storage_size(), name, "the length of the attribute")
         text = group.attrs[name]
+    except Exception as error:
+        raise_as_ours(error, name)
     if isinstance(text, np.ndarray) and text.shape == (1,):
         text = text[0]
     if isinstance(text, h5py.Empty):
@@ -259,7 +266,7 @@ def _store(dataset: h5py.Dataset, at: int, piece: Array) -> None:
 def reading(path: str | h5py.Group, group: str | None, limits: Limits) -> Iterator[HDF5Reader]:
     """Open a group of a file, or of a group that is open. Raises ContainerError, UnsafeError, PathMissingError."""
     with opened(path) as file:
-        yield HDF5Reader(walk(file, group), limits)
+        yield HDF5Reader(walk(file, group) if group else file, limits)
 
 
 @contextlib.contextmanager
@@ -398,13 +405,15 @@ def walk(file: h5py.Group, group: str | None, *, make: bool = False, track_order
 
 def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
     """The object of that kind and name, through a hard link alone, or None."""
-    with touching(name):
+    try:
         link = group.get(name, getlink=True) if name in group.keys() else None  # noqa: SIM118 (`in group` follows links)
         if link is None:
             return None
         if not isinstance(link, h5py.HardLink):
             raise UnsafeError(Problem(f"{group.name}/{name}", f"a {type(link).__name__} is not followed"))
         child = group[name]
+    except Exception as error:
+        raise_as_ours(error, name)
     if not isinstance(child, kind):
         raise ContainerError(Problem(f"{group.name}/{name}", f"is no {kind.__name__.lower()}"))
     return child
@@ -412,12 +421,14 @@ def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
 
 def marks(path: str | h5py.Group, group: str | None) -> set[str]:
     """The names of the attributes and members of a group; none for a missing group."""
-    with opened(path) as file, touching(file.file.filename):
+    with opened(path) as file:
         try:
-            place = walk(file, group)
+            place = walk(file, group) if group else file
+            return {*place.attrs.keys(), *place.keys()}
         except PathMissingError:
             return set()
-        return {*place.attrs.keys(), *place.keys()}
+        except Exception as error:
+            raise_as_ours(error, file.file.filename)
 
 
 def list_groups(

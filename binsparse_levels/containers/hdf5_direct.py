@@ -50,11 +50,6 @@ def read_part(dataset: h5py.Dataset, start: int, stop: int) -> Array | None:
     return array[start - first * chunk : stop - first * chunk]
 
 
-def is_far(dataset: h5py.Dataset) -> bool:
-    """Whether its file is read through Python: it may lie on a web server."""
-    return bool(dataset.file.driver == "fileobj")
-
-
 def _filters(dataset: h5py.Dataset) -> list[int] | None:
     """The numbers of the filters of its chunks; None where they are not chunks of numbers that `_expand` takes."""
     if not dataset.chunks or not _is_plain(dataset):
@@ -90,8 +85,10 @@ def contiguous(dataset: h5py.Dataset) -> tuple[int, int] | None:
     offset = dataset.id.get_offset()  # None: nothing was ever written, or it lies elsewhere
     if offset is None or dataset.id.get_storage_size() != dataset.nbytes:
         return None
-    _within(dataset.file, offset + dataset.nbytes)
-    return dataset.file.id.get_vfd_handle(), offset
+    handle = dataset.file.id.get_vfd_handle()
+    if offset + dataset.nbytes > os.fstat(handle).st_size:
+        raise EOFError("the file ends before the array does")
+    return handle, offset
 
 
 def check(dataset: h5py.Dataset) -> None:
@@ -101,11 +98,6 @@ def check(dataset: h5py.Dataset) -> None:
         dataset.id.chunk_iter(lambda info: sizes.append(info.size))
     if 0 in sizes:
         raise ValueError("a chunk is stored in no bytes")
-
-
-def _within(file: h5py.File, end: int) -> None:
-    if end > os.fstat(file.id.get_vfd_handle()).st_size:
-        raise EOFError("the file ends before the array does")
 
 
 def _read_chunks(dataset: h5py.Dataset, filters: list[int]) -> Array | None:
@@ -118,8 +110,9 @@ def _read_chunks(dataset: h5py.Dataset, filters: list[int]) -> Array | None:
     sizes = {size for _, size in places.values()}
     if max(sizes) > most_stored(chunk * item) or (not filters and sizes != {chunk * item}):
         return None
-    _within(dataset.file, max(offset + size for offset, size in places.values()))
     handle = dataset.file.id.get_vfd_handle()
+    if max(offset + size for offset, size in places.values()) > os.fstat(handle).st_size:
+        raise EOFError("the file ends before the array does")
     array: Array = np.empty(dataset.shape, dataset.dtype)
 
     def expand(start: int) -> None:

@@ -122,7 +122,7 @@ class Tree:
         Precondition: `length_problems` finds nothing.
         """
         called = dimensions if dimensions is not None else range(len(self.dims))
-        has_gaps = any(level.gaps for level in self.levels[:-1])
+        has_gaps = True in [level.gaps for level in self.levels[:-1]]
         reached: Positions = range(1)
         n, sound = 1, True
         try:
@@ -136,9 +136,9 @@ class Tree:
                         problems = unreached_problems(place, arrays, rest, rest)
                     if place is not self.places[-1]:
                         reached = place.level.reached(arrays, place.dims, reached, list(map(range, place.dims)))
-                found = [at_name(problem, place, called) for problem in problems]
-                yield from found
-                sound = sound and not found
+                for problem in problems:
+                    yield at_name(problem, place, called)
+                sound = sound and not problems
                 if not sound and known is None:  # the sizes below this level mean nothing
                     return
                 n = _size(place, arrays, n) if known is None else known
@@ -178,7 +178,7 @@ def count_positions(
     levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Array], values: int | None
 ) -> int:
     """The number of positions of the last level. Raises ArrayError for what does not fit; see `length_problems`."""
-    problems, n = _compared(levels, dims, arrays, values)
+    problems, n = length_problems(levels, dims, arrays, values)
     raise_if(ArrayError, problems)
     if n is None:  # only the arrays tell
         *_, (place, here, above) = walk(places(levels, dims), arrays)
@@ -204,18 +204,12 @@ def value_problems(n: int, values: int) -> list[Problem]:
 
 def length_problems(
     levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Stored], values: int | None
-) -> list[Problem]:
+) -> tuple[list[Problem], int | None]:
     """Problems that metadata alone shows: arrays that are missing, not one-dimensional, of a wrong type or length.
 
-    values: the number of values, or None where it is unknown.
+    values: the number of values, or None where it is unknown. Returns also the number of positions of the last level,
+    or None where metadata does not tell it.
     """
-    return _compared(levels, dims, arrays, values)[0]
-
-
-def _compared(
-    levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Stored], values: int | None
-) -> tuple[list[Problem], int | None]:
-    """`length_problems`, and the number of positions of the last level as far as metadata tells it."""
     n: int | None = 1
     for place in places(levels, dims):
         problems, lengths = [], []

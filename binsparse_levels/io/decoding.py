@@ -25,10 +25,10 @@ from ..formats.structure import structure_problems
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors import labels
 from ..tensors.encoding import Metadata
-from ..tensors.held import Stored
+from ..tensors.held import Check, Stored
 from ..tensors.labels import Labels, parse_labels
 from ..tensors.packing import sorted_tensor
-from ..tensors.tensor import Check, Tensor
+from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_fill, checked_format
 from ..tensors.views import Mapped
 
@@ -60,7 +60,9 @@ def lazy_tensor(found: FileTensor, keep: object = None, limits: Limits = DEFAULT
     Raises ArrayError for lengths that do not fit, FormatError.
     """
     format, shape = checked_format(found.format, found.shape, limits)
-    arrays = {name: lazy(len(x), x.dtype, partial(_items, x), keep=keep) for name, x in found.arrays.items()}
+    arrays: dict[str, Any] = {
+        name: lazy(len(x), x.dtype, partial(_items, x), keep=keep) for name, x in found.arrays.items()
+    }
     values, iso = found.values, not found.values.shape
     if iso:
         values = np.asarray(values).reshape(1)
@@ -70,12 +72,16 @@ def lazy_tensor(found: FileTensor, keep: object = None, limits: Limits = DEFAULT
     if found.structure is not None:
         raise_if(FormatError, structure_problems(found.structure, shape, values.dtype))
     metadata = Metadata(fill, attributes=dict(found.attributes), labels=labels)
-    return _lazy_tensor(format, shape, arrays, values, iso, metadata, limits, found.structure, found.map)
+    dims = tuple(shape[k] for k in format.order)
+    count = count_positions(format.levels, dims, arrays, None if iso else len(values))
+    place = (limits, found.structure, found.map)
+    return _lazy_tensor(format, dims, count, arrays, values, iso, metadata, *place)
 
 
 def _lazy_tensor(
     format: Format,
-    shape: tuple[int, ...],
+    dims: tuple[int, ...],
+    count: int,
     arrays: Mapping[str, Any],
     values: LazyArray,
     iso: bool,
@@ -84,12 +90,9 @@ def _lazy_tensor(
     structure: str | None = None,
     map: IndexMap | None = None,
 ) -> Tensor:
-    """A tensor around lazy arrays. values: as they are stored; for an iso tensor, one value.
-
-    Raises ArrayError for lengths that do not fit.
+    """A tensor around lazy arrays. count: of positions of the last level. values: as they are stored, of an iso tensor
+    one value.
     """
-    dims = tuple(shape[k] for k in format.order)
-    count = count_positions(format.levels, dims, arrays, None if iso else len(values))
     held: Any = repeated(values, count) if iso else values
     tree = Tree(format.levels, dims, dict(arrays), held, iso, True)
     stored = Stored(format, tree, limits, structure)
@@ -175,17 +178,16 @@ class Loading:
         self.sealed = bool(self._sums)
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
         self.keep = Keep(self.descriptor)
-        self.labels = self._parse_labels()
+        self.labels = self._parse_labels() if labels.KEY in self.descriptor.beside else None
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, Sliceable] = {}  # only the metadata counts
         self._held: dict[str, LazyArray] = {}  # by the container
         self._packed: dict[str, tuple[LazyArray, BitPacked]] = {}  # the words, and the numbers in them
+        self._count: int | None = None  # of positions of the last level, as far as metadata tells it
         self._compare()
 
-    def _parse_labels(self) -> Labels | None:
+    def _parse_labels(self) -> Labels:
         """The labels beside the tensor, which are read when they are asked for. Raises DescriptorError, ArrayError."""
-        if labels.KEY not in self.descriptor.beside:
-            return None
         shape = (self.descriptor.map or self.descriptor).shape
         return parse_labels(self.descriptor.beside[labels.KEY], shape, self._beside)
 
@@ -224,20 +226,21 @@ class Loading:
                 self.repairs.append(f"fill_value: {what}")
             else:
                 problems.append(Problem("fill_value", what))
-        raise_if(ArrayError, problems)
+        if problems:
+            raise ArrayError(problems)
         for name in self._held:
-            self._look_into(name)
+            if descriptor.data_types[name].wrapper:
+                self._look_into(name)
         count = descriptor.number_of_stored_values
-        raise_if(ArrayError, length_problems(descriptor.format.levels, descriptor.dims, self.infos, count))
-        raise_if(ArrayError, self._value_length_problems(count))
+        wrong, self._count = length_problems(descriptor.format.levels, descriptor.dims, self.infos, count)
+        if problems := wrong or self._value_length_problems(count):
+            raise ArrayError(problems)
 
     def _look_into(self, name: str) -> None:
         """Replace the metadata of a bit-packed array by those of the numbers in it."""
         data_type = self.descriptor.data_types[name]
-        if not data_type.wrapper:
-            return
-        words = self._stored(name)
-        packed = BitPacked(words, data_type.wrapper, data_type.dtype, name)
+        words = self._as_stored(name, self._held[name], data_type.stored)
+        packed = BitPacked(words, str(data_type.wrapper), data_type.dtype, name)
         self._packed[name] = words, packed
         self._limits.hold("array_bytes", len(packed) * packed.dtype.itemsize, name, "the size in bytes, unpacked,")
         self.infos[name] = packed
@@ -253,29 +256,53 @@ class Loading:
             if name not in self.infos:
                 continue
             data_type, (stored,) = self.descriptor.data_types[name], self.infos[name].shape
-            if stored % data_type.parts:
-                problems.append(
-                    Problem(name, f"expected {data_type.parts} numbers a value of {data_type}, got {stored}")
-                )
+            parts, iso = data_type.parts, data_type.iso and name == "values"
+            if stored % parts:
+                problems.append(Problem(name, f"expected {parts} numbers a value of {data_type}, got {stored}"))
                 continue
-            allowed = [1] if name == "fill_value" or data_type.iso else [count]
-            if name == "values" and data_type.iso and count == 0:
-                allowed = [0, 1]
-            if name == "values" and data_type.iso and self._lenient and count is not None:
-                allowed.append(count)
-            if None not in allowed and stored not in [n * data_type.parts for n in allowed if n is not None]:
-                wanted = (allowed[0] or 0) * data_type.parts
-                problems.append(Problem(name, f"expected a length of {wanted} for {data_type}, got {stored}"))
+            wanted = 1 if iso or name == "fill_value" else count
+            empty = iso and count == 0 and not stored
+            spelled_out = iso and self._lenient and count is not None and stored == count * parts
+            if wanted is not None and stored != wanted * parts and not empty and not spelled_out:
+                what = f"expected a length of {wanted * parts} for {data_type}, got {stored}"
+                problems.append(Problem(name, what))
         return problems
 
     def tensor(self, check: Check, duplicates: Duplicates = "error") -> Tensor:
-        """Read and decode every array.
+        """Read, decode and check every array.
 
         duplicates: what lenient reading does with duplicate entries. Raises ArrayError for invalid arrays.
         """
-        descriptor = self.descriptor
         if check == "none":
             self._sums = {}
+        if self._lenient:
+            return self._repaired(check, duplicates)
+        tensor = self.lazy_tensor()
+        tensor._held.stored.load(check)
+        return tensor if self.labels is None else tensor._labelled(self.labels.loaded())
+
+    def lazy_tensor(self) -> Tensor:
+        """As `tensor`, of arrays that are read where they are sliced."""
+        descriptor = self.descriptor
+        arrays: dict[str, Any] = {name: self._array(name) for name in descriptor.data_types if name != "fill_value"}
+        values, iso = arrays.pop("values"), descriptor.data_types["values"].iso
+        if descriptor.structure is not None:
+            problems = structure_problems(descriptor.structure, descriptor.shape, values.dtype)
+            raise_if(FormatError, list(problems))
+        metadata = Metadata(self.fill_value(), descriptor.user, self._attributes(), self.labels)
+        format, dims, told = descriptor.format, descriptor.dims, descriptor.number_of_stored_values
+        count = self._count
+        if count is None:
+            count = count_positions(format.levels, dims, arrays, None if iso else len(values))
+        for number in (told, None if iso else len(values)):
+            if number not in (None, count):
+                raise ArrayError(value_problems(count, number))
+        place = (self._limits, descriptor.structure, descriptor.map)
+        return _lazy_tensor(format, dims, count, arrays, values, iso, metadata, *place)
+
+    def _repaired(self, check: Check, duplicates: Duplicates) -> Tensor:
+        """`tensor`, with the deviations that lenient reading repairs."""
+        descriptor = self.descriptor
         arrays = {
             name: self._decode(name, self._read(name), data_type)
             for name, data_type in descriptor.data_types.items()
@@ -287,78 +314,44 @@ class Loading:
             data_type = DataType(data_type.dtype)
         values = self._decode("values", raw, data_type)
         values = values[0] if data_type.iso else values
-        fill = self.fill_value()
-        attributes = dict(descriptor.attributes)
-        attributes.pop("number_of_diagonal_elements", None)  # it is counted anew when the tensor is written
         options: dict[str, Any] = {
-            "fill_value": fill,
+            "fill_value": self.fill_value(),
             "structure": descriptor.structure,
             "attributes": descriptor.user,
-            "descriptor_attributes": attributes,
+            "descriptor_attributes": self._attributes(),
             "limits": self._limits,
         }
         place = (descriptor.format, descriptor.shape)
         try:
             tensor = Tensor._owning(*place, arrays, values, check=check, **options)
         except ArrayError:
-            if not self._lenient:
-                raise
             tensor = sorted_tensor(*place, arrays, values, duplicates=duplicates, **options)
             how = "sorted" if duplicates == "error" else f"sorted, of duplicates the {duplicates}"
             self.repairs.append(f"entries: not in order, {how}")
-        if not self._lenient:
-            self._hold_count(len(tensor.values))
         if descriptor.name in NO_EMPTY_FIBERS:
-            problems = list(self._empty_fiber_problems(tensor.arrays["pointers_to_1"]))
-            if not self._lenient:
-                raise_if(ArrayError, problems)
-            self.repairs += map(str, problems)
-        if not self._lenient and check == "full":
-            raise_if(ArrayError, tensor._held.stored.diagonal_problems())
+            self.repairs += map(str, self._empty_fiber_problems(tensor.arrays["pointers_to_1"]))
         seen = descriptor.map
         mapped = tensor if seen is None else Tensor._of(Mapped(tensor._held, seen), tensor._metadata)
-        if self.labels is None:
-            return mapped
-        return mapped._labelled(self.labels if check == "none" else self.labels.loaded())
+        return mapped if self.labels is None else mapped._labelled(self.labels.loaded())
 
-    def lazy_tensor(self) -> Tensor:
-        """As `tensor`, of arrays that are read where they are sliced."""
-        descriptor = self.descriptor
-        arrays = {name: self._array(name) for name in descriptor.data_types if name != "fill_value"}
-        values, iso = arrays.pop("values"), descriptor.data_types["values"].iso
-        raise_if(FormatError, list(self._structure_problems()))
-        attributes = dict(descriptor.attributes)
-        attributes.pop("number_of_diagonal_elements", None)  # it is counted anew when the tensor is written
-        metadata = Metadata(self.fill_value(), descriptor.user, attributes, self.labels)
-        place = (self._limits, descriptor.structure, descriptor.map)
-        tensor = _lazy_tensor(descriptor.format, descriptor.shape, arrays, values, iso, metadata, *place)
-        self._hold_count(len(tensor._source.values))
-        return tensor
+    def _attributes(self) -> dict[str, Any]:
+        """Those inside the descriptor, but for what is counted anew when the tensor is written."""
+        attributes = dict(self.descriptor.attributes)
+        attributes.pop("number_of_diagonal_elements", None)
+        return attributes
 
     def _empty_fiber_problems(self, pointers: Array) -> Iterator[Problem]:
         if self.descriptor.name in NO_EMPTY_FIBERS and has_empty_fibers(pointers):
             yield Problem("pointers_to_1", f"{self.descriptor.name} has no fibers without an entry")
 
-    def _hold_count(self, count: int) -> None:
-        """Raise ArrayError for a number of values that the levels, or the descriptor, do not allow."""
-        values = self.descriptor.data_types["values"]
-        if not values.iso:
-            raise_if(ArrayError, value_problems(count, self.infos["values"].shape[0] // values.parts))
-        if self.descriptor.number_of_stored_values is not None:
-            raise_if(ArrayError, value_problems(count, self.descriptor.number_of_stored_values))
-
-    def _structure_problems(self) -> Iterator[Problem]:
-        descriptor = self.descriptor
-        if descriptor.structure is not None:
-            dtype = descriptor.data_types["values"].dtype
-            yield from structure_problems(descriptor.structure, descriptor.shape, dtype)
-
-    def _stored(self, name: str) -> LazyArray:
-        """An array as it is stored, in this machine's byte order. A whole array is compared with its checksum."""
-        return self._as_stored(name, self._held[name], self.descriptor.data_types[name].stored)
-
     def _as_stored(self, name: str, held: LazyArray, dtype: np.dtype[Any]) -> LazyArray:
-        """An array of the container. What need not be changed or compared is read as the container reads it."""
+        """An array in this machine's byte order. A whole array is compared with its checksum.
+
+        Where nothing is to be changed or compared, it is the array of the container.
+        """
+        held.keep = self.keep
+        if self._unreplaced is None and held.dtype == dtype and not self._sums:
+            return held
         length, sums, verify = len(held), self._sums, None
         part, at = held.part, held.at
         if self._unreplaced is not None:
@@ -383,8 +376,13 @@ class Loading:
     def _array(self, name: str) -> LazyArray:
         """An array, decoded, under the checks of a predefined format where it has its own."""
         data_type = self.descriptor.data_types[name]
-        length, parts = self.infos[name].shape[0] // data_type.parts, data_type.parts
-        stored, packed = self._packed[name] if name in self._packed else (self._stored(name), None)
+        first = name == "pointers_to_1" and self.descriptor.name in NO_EMPTY_FIBERS
+        dtype, stored_dtype = data_type.dtype, data_type.stored
+        stored, packed = self._packed.get(name) or (self._as_stored(name, self._held[name], stored_dtype), None)
+        if stored_dtype == dtype and not first and packed is None:
+            return stored
+        parts = data_type.parts
+        length = self.infos[name].shape[0] // parts
         part: Parts = stored.part
         at: Callable[[Array], Array] | None = stored.at
         if packed is not None:
@@ -395,7 +393,7 @@ class Loading:
                     whole = stop - start == length
                     return decode(stored[:], data_type, name) if whole else packed.part(start, stop)
 
-        elif data_type.stored != data_type.dtype:
+        elif stored_dtype != dtype:
 
             def part(start: int, stop: int) -> Array:
                 return decode(stored.part(start * parts, stop * parts), data_type, name)
@@ -404,10 +402,10 @@ class Loading:
                 places = np.stack([positions * parts + k for k in range(parts)], 1).reshape(-1)
                 return decode(stored.at(places), data_type, name)
 
-        if name == "pointers_to_1" and self.descriptor.name in NO_EMPTY_FIBERS:
+        if first:
             part, at = self._without_empty_fibers(part, length), None
         chunk = max(stored.chunk // parts, 1)
-        return lazy(length, data_type.dtype, part, at=at, verify=stored.verify, chunk=chunk, keep=self.keep)
+        return lazy(length, dtype, part, at=at, verify=stored.verify, chunk=chunk, keep=self.keep)
 
     def _without_empty_fibers(self, part: Parts, length: int) -> Parts:
         """Parts of pointers of which each is read with the next, which is larger."""
@@ -421,9 +419,11 @@ class Loading:
 
     def fill_value(self) -> Any:
         """The fill value in its stored type, or None."""
-        if not self.descriptor.fill:
+        data_type = self.descriptor.data_types["fill_value"] if self.descriptor.fill else None
+        if data_type is None:
             return None
-        data_type = self.descriptor.data_types["fill_value"]
+        if not self._lenient:
+            return self._array("fill_value")[:][0]
         return self._decode("fill_value", self._read("fill_value"), data_type)[0]
 
     def _read(self, name: str) -> Array:

@@ -197,22 +197,18 @@ class Location:
 
     def within(self, group: str | None) -> Location:
         """A group of this file, which may be of another kind by the marks that it has."""
-        name, inner = self.name, self.kind.inner
-        if inner:
-            there = self._marks(group)
-            name = next((other for other, kind in KINDS.items() if there.intersection(getattr(kind, inner))), name)
-        return replace(self, group=group, name=name)
-
-    def _marks(self, group: str | None) -> set[str]:
-        """The marks of a group; of an array, those of the group that it is in."""
-        marks = self.kind.part("marks")
+        kind = self.kind
+        if not kind.inner:
+            return replace(self, group=group)
+        marks = kind.part("marks")
         try:
-            found: set[str] = marks(self.handle, group)
-        except ContainerError:
+            there: set[str] = marks(self.handle, group)
+        except ContainerError:  # an array has those of the group that it is in
             if not group:
                 raise
-            found = marks(self.handle, group.rpartition("/")[0] or None)
-        return found
+            there = marks(self.handle, group.rpartition("/")[0] or None)
+        names = [name for name, other in KINDS.items() if not there.isdisjoint(getattr(other, kind.inner))]
+        return replace(self, group=group, name=[*names, self.name][0])
 
     def options(self, given: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
         """The options that are not None, with the group or the object's name from the path. Raises OptionError for one

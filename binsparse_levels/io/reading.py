@@ -28,8 +28,9 @@ from ..errors import (
 )
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors.held import Check
 from ..tensors.origin import Origin
-from ..tensors.tensor import Check, Tensor
+from ..tensors.tensor import Tensor
 from .decoding import FileTensor, Keep, Loading, described, lazy_tensor
 from .kinds import Location, Place, claims_of_groups, name_of, refuse, resolved, split_place
 
@@ -78,12 +79,11 @@ def read(
     [2.0, 0.0, 0.0, 0.0]
     """
     with _place(path, limits) as location:
-        if location.kind.tensors:
+        kind = location.kind
+        if kind.tensors:
             given = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
             given |= {"check": check if check != "full" else None}
-            tensor: Tensor = location.kind.part("read")(
-                location.handle, limits=limits, **location.options(given, location.kind.reads)
-            )
+            tensor: Tensor = kind.part("read")(location.handle, limits=limits, **location.options(given, kind.reads))
             return tensor
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
         with same_folder(location.path) as unreplaced:

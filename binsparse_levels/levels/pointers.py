@@ -207,7 +207,8 @@ def pointer_problems(pointers: Array, children: int, first: int = 0, n: int | No
     for p in falls[:SHOWN].tolist():
         what = f"{pointers[p + 1]} is less than the pointer before it, {pointers[p]}, in fiber {first + p}"
         yield Problem(f"ptr[{first + p + 1}]", what)
-    yield from rest_problem("ptr", "decrease", len(falls))
+    if len(falls) > SHOWN:
+        yield Problem("ptr", f"{len(falls)} in all decrease")
     if pointers[-1] > children or (n in (None, last) and pointers[-1] != children):
         yield Problem(f"ptr[{last}]", f"expected {children}, the length of the indices, got {pointers[-1]}")
 
@@ -218,9 +219,3 @@ def in_fiber(pointers: Array, q: int) -> str:
         return ""
     fiber = int(np.searchsorted(pointers.astype(np.int64), q, side="right")) - 1
     return f"{_IN_FIBER}{fiber}" if fiber < len(pointers) - 1 else ""
-
-
-def rest_problem(role: str, what: str, count: int) -> Iterator[Problem]:
-    """A problem that counts all faults, where there are more than are shown."""
-    if count > SHOWN:
-        yield Problem(role, f"{count} in all {what}")

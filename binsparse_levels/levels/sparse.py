@@ -22,7 +22,7 @@ from .. import kernels, parallel
 from ..errors import Problem
 from ..limits import INT32_MAX
 from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Expanded, Level, Owners, Split
-from .pointers import SHOWN, Lists, bisect, in_fiber, pointer_problems, pointers_to, refuse_outside, rest_problem
+from .pointers import SHOWN, Lists, bisect, in_fiber, pointer_problems, pointers_to, refuse_outside
 from .positions import (
     Array,
     Positions,
@@ -283,7 +283,8 @@ def _range_problems(role: str, indices: Array, size: int, pointers: Array) -> It
     bad = np.flatnonzero((indices < 0) | (indices >= size))
     for q in bad[:SHOWN].tolist():
         yield Problem(f"{role}[{q}]", f"{indices[q]} is outside its dimension of size {size}{in_fiber(pointers, q)}")
-    yield from rest_problem(role, "are out of range", len(bad))
+    if len(bad) > SHOWN:
+        yield Problem(role, f"{len(bad)} in all are out of range")
 
 
 def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Problem]:
@@ -300,4 +301,5 @@ def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Probl
         place = ", ".join(str(x[q]) for x in columns)
         fault = "repeats the coordinate before it" if equal[q - 1] else "does not come after the coordinate before it"
         yield Problem(f"idx0[{q}]", f"{place} {fault}{in_fiber(pointers, q)}")
-    yield from rest_problem("idx0", "are out of order or repeated", len(bad))
+    if len(bad) > SHOWN:
+        yield Problem("idx0", f"{len(bad)} in all are out of order or repeated")

@@ -56,7 +56,7 @@ def encode_tensor(
     own = tensor._held.own(tensor._pad())
     stored, metadata = own.stored, tensor._metadata
     if stored.shared:
-        stored.check(order=True)
+        stored.check("full")
     raise_if(ArrayError, stored.diagonal_problems())
     if stored.structure is not None:
         i, j = tensor.unpack()[0]

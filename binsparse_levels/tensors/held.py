@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from ..engine.blocks import Block, blocks_of, read_block
 from ..engine.selection import find_in, locate_in
 from ..engine.tree import Tree
 from ..engine.views import Selection, all_of
-from ..errors import ArrayError, FormatError, Problem, raise_if
+from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if
 from ..formats.format import Format, in_order
 from ..formats.index_map import DimensionMap, IndexMap
 from ..formats.structure import (
@@ -37,6 +37,7 @@ from ..limits import Limits
 from .origin import Origin, reopened
 from .trees import entries_of, frozen, one_value
 
+Check: TypeAlias = Literal["full", "trusted", "none"]  # every invariant; all but the order of entries; nothing
 Listed: TypeAlias = tuple[tuple[Array, ...], Array]  # an array of coordinates for each dimension, and the values
 
 _PER_PLACE = 2**12  # values that could be read in the time of one lookup in a file
@@ -176,13 +177,18 @@ class Stored(Held):
 
     def own(self, pad: Any) -> Stored:
         if self.tree.lazy:
-            whole = Stored(self.format, self.tree.loaded(), self.limits, self.structure)
-            whole.check(order=True)
-            raise_if(ArrayError, whole.diagonal_problems())
-            self.tree = whole.tree
+            self.load("full")
         elif self.shared:
-            self.check(order=False)
+            self.check("trusted")
         return self
+
+    def load(self, check: Check) -> None:
+        """Read a lazy tree into memory. What was read is kept where it is sound. Raises ArrayError, FormatError."""
+        whole = Stored(self.format, self.tree.loaded(), self.limits, self.structure)
+        whole.check(check)
+        if check == "full" and self.structure is not None:
+            raise_if(ArrayError, whole.diagonal_problems())
+        self.tree = whole.tree
 
     def sound(self) -> Tree:
         """The tree, which stays lazy where it is."""
@@ -194,9 +200,13 @@ class Stored(Held):
     def around(self, stored: Stored) -> Stored:
         return stored
 
-    def check(self, *, order: bool) -> None:
-        """Check every invariant of a tree in memory and of its structure. Raises ArrayError, FormatError."""
-        problems = list(self.tree.check(self.format.order, order=order))
+    def check(self, check: Check) -> None:
+        """Check a tree in memory and its structure. Raises ArrayError, FormatError, OptionError."""
+        if check not in get_args(Check):
+            raise OptionError(Problem("check", f"expected 'full', 'trusted' or 'none', got {check!r:.40}"))
+        if check == "none":
+            return
+        problems = list(self.tree.check(self.format.order, order=check == "full"))
         if self.structure is not None:
             wrong = list(structure_problems(self.structure, self.shape, self.tree.values.dtype))
             raise_if(ArrayError if problems else FormatError, [*problems, *wrong] if wrong else ())

@@ -9,13 +9,13 @@ import pickle
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..engine.tree import Tree
-from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if, within_memory
+from ..errors import ArrayError, FormatError, Problem, raise_if, within_memory
 from ..formats.descriptor import VERSION
 from ..formats.format import Format, FormatLike, coordinates, notation, with_map
 from ..formats.index_map import DimensionMap, IndexMap, MapLike
@@ -24,7 +24,7 @@ from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
 from . import changing, describing, listing, naming, selecting
 from .encoding import Metadata, encode_tensor
-from .held import Held, Stored, packed
+from .held import Check, Held, Stored, packed
 from .labels import Labels
 from .naming import Dimension
 from .origin import reopened
@@ -41,8 +41,6 @@ from .views import Mapped
 
 if TYPE_CHECKING:
     from ..looking.report import Report
-
-Check: TypeAlias = Literal["full", "trusted", "none"]
 
 _PACKAGE = __package__.rpartition(".")[0]  # whose rooms above this one are imported where they are asked for
 
@@ -94,16 +92,13 @@ class Tensor:
         check: Check = "full",
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        if check not in ("full", "trusted", "none"):
-            raise OptionError(Problem("check", f"expected 'full', 'trusted' or 'none', got {check!r:.40}"))
         parsed, sizes = checked_format(format, shape, limits)
         tree = tree_of(parsed, sizes, arrays, values)
         fill = checked_fill(fill_value, tree.values.dtype)
         shared = any(map(writable, tree.arrays.values()))
         stored = Stored(parsed, tree, limits, structure, shared=shared)
         self._set(stored, Metadata(fill, checked_json(attributes, limits), checked_json(descriptor_attributes, limits)))
-        if check != "none":
-            stored.check(order=check == "full")
+        stored.check(check)
 
     def _set(self, held: Held, metadata: Metadata) -> None:
         self._held = held
@@ -544,7 +539,7 @@ class Tensor:
         >>> pack([[0, 2]], [1, 2], 3, "CVEC").check()
         """
         stored = self._held.own(self._pad()).stored
-        stored.check(order=True)
+        stored.check("full")
         raise_if(ArrayError, stored.diagonal_problems())
 
     def unpack(self) -> tuple[tuple[Array, ...], Array]:

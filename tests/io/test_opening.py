@@ -4,6 +4,7 @@ import functools
 import gc
 import json
 import os
+import sys
 import zipfile
 
 import h5py
@@ -14,7 +15,18 @@ from hypothesis import strategies as st
 from strategies import any_tensors, keys
 
 import binsparse_levels
-from binsparse_levels import BinsparseError, ContainerError, Tensor, list_tensors, pack, read, read_all, testing, write
+from binsparse_levels import (
+    BinsparseError,
+    ContainerError,
+    Tensor,
+    from_table,
+    list_tensors,
+    pack,
+    read,
+    read_all,
+    testing,
+    write,
+)
 from binsparse_levels.arrays import LazyArray
 from binsparse_levels.io import describe, kinds
 
@@ -359,3 +371,36 @@ def test_a_file_with_names_is_let_go(tmp_path):
         pass
     with pytest.raises(ContainerError, match="closed"):
         tensor.labels("obs")
+
+
+def calls(function):
+    """How many calls of functions of the package a call makes, the second time."""
+    root, count = os.path.dirname(binsparse_levels.__file__), 0
+
+    def counted(frame, event, _):
+        nonlocal count
+        count += event == "call" and frame.f_code.co_filename.startswith(root)
+
+    function()
+    sys.setprofile(counted)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_reading_passes_through_few_functions(tmp_path):
+    path = tmp_path / "a.h5"
+    write(path, pack(np.divmod(np.arange(1000), 10), np.arange(1000.0), (100, 10), "CSR", fill_value=0))
+    with binsparse_levels.open(path) as opened:
+        assert calls(lambda: opened[20:30].load()) <= 100
+    assert calls(lambda: read(path)) <= 200
+    assert calls(lambda: binsparse_levels.open(path)) <= 150
+
+
+def test_labels_are_read_without_checks_too(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"user": [7, 9], "item": ["pen", "ink"], "value": [1.5, 2.5]})
+    write(tmp_path / "a.h5", from_table(table, ["user", "item"], "value", "CSR"))
+    assert read(tmp_path / "a.h5", check="none").labels("item").tolist() == ["pen", "ink"]

@@ -19,7 +19,8 @@ from ....containers.hdf5 import opened, read_text
 from ....errors import BinsparseError, ContainerError, DialectWarning, Problem
 from ....formats.format import has_empty_fibers
 from ....limits import DEFAULT_LIMITS, Limits
-from ....tensors.tensor import Check, Tensor
+from ....tensors.held import Check
+from ....tensors.tensor import Tensor
 from ...decoding import FileTensor
 from ..sources import named
 from .dialects import VERSION, groups_of, is_object, label_of, names_of

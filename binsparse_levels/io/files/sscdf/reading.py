@@ -178,7 +178,7 @@ def _compared(
             values = source.array("values", most, dtype)
     count = len(values) if isinstance(values, LazyArray) else None
     with named(spelling.arrays):
-        raise_if(ArrayError, length_problems(format.levels, dims, arrays, count))
+        raise_if(ArrayError, length_problems(format.levels, dims, arrays, count)[0])
     return FileTensor(format, shape, arrays, values, _attributes(comment), spelling.arrays)
 
 
