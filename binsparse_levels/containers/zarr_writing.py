@@ -190,7 +190,7 @@ def writing(
     if type(path) is LocalStore and not path.read_only:
         path = str(path.root)
     if not isinstance(path, str) or is_url(path):
-        with undone(path) as store, _filling(store, group, overwrite, limits, storage, zarr_format) as writer:
+        with undone(path) as store, _filling(path, store, group, overwrite, limits, storage, zarr_format) as writer:
             yield writer
         return
     beside = beside or others
@@ -204,7 +204,7 @@ def writing(
                 if keep and os.path.getsize(part):
                     with open_zip(part) as archive:
                         archive.extractall(folder)
-                with _filling(folder, group, bool(overwrite), limits, storage, zarr_format) as writer:
+                with _filling(path, folder, group, bool(overwrite), limits, storage, zarr_format) as writer:
                     yield writer
                 _zip(folder, part)
             finally:
@@ -212,7 +212,7 @@ def writing(
         return
     with (
         replacing_folder(path, overwrite, keep=keep, others=beside) as part,
-        _filling(part, group, bool(overwrite), limits, storage, zarr_format) as writer,
+        _filling(path, part, group, bool(overwrite), limits, storage, zarr_format) as writer,
     ):
         yield writer
 
@@ -284,6 +284,7 @@ def _zip(folder: str, target: str) -> None:
 
 @contextlib.contextmanager
 def _filling(
+    place: Any,
     store: str | Store | StorePath,
     group: str | None,
     overwrite: Overwrite,
@@ -299,25 +300,25 @@ def _filling(
         except FileNotFoundError:
             root = zarr.create_group(store, zarr_format=zarr_format)  # type: ignore[arg-type]
         if zarr_format == 2 != root.metadata.zarr_format:
-            raise OptionError(Problem("kind", f"{store} is of version {root.metadata.zarr_format} already"))
-        place = root.require_group(group) if group else root
-        if ATTRIBUTE in place.attrs:
+            raise OptionError(Problem("kind", f"{place} is of version {root.metadata.zarr_format} already"))
+        target = root.require_group(group) if group else root
+        if ATTRIBUTE in target.attrs:
             if not overwrite:
-                raise PathExistsError(Problem(f"group {group or '/'}", "has a tensor; pass overwrite=True"))
-            _clear(place, limits)
+                raise PathExistsError(Problem(f"{place}:{group or '/'}", "has a tensor; pass overwrite=True"))
+            _clear(target, limits)
         # Consolidated metadata would no longer be true: of version 2 they are a key, of version 3 a part of the root's.
         if root.metadata.zarr_format == 2:
             sync(root.store.delete(".zmetadata"))
         else:
             root.update_attributes({})
-    writer = ZarrWriter(place, storage)
+    writer = ZarrWriter(target, storage)
     try:
         with _settled():
             yield writer
     except BaseException:
         for name in writer.written:  # so that a second try finds nothing in its way
             with contextlib.suppress(Exception):
-                del place[name]
+                del target[name]
         raise
 
 

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,16 @@ from places import vector
 from zarr.storage import MemoryStore
 
 import binsparse_levels
-from binsparse_levels import ContainerError, IncompleteError, list_tensors, pack, pack_dense, read, write
+from binsparse_levels import (
+    ContainerError,
+    IncompleteError,
+    list_tensors,
+    pack,
+    pack_dense,
+    read,
+    write,
+)
+from binsparse_levels.errors import PathExistsError
 from binsparse_levels.io import describe
 
 
@@ -74,3 +84,10 @@ def test_names_of_zarr_arrays_that_begin_alike(tmp_path, options):
         sizes = {name: info.nbytes for name, info in describe(place).arrays.items()}
         named = "kind" not in options  # the metadata of version 3 hold the name, which is longer by one
         assert sizes["indices_1"] + named == sizes["indices_11"]
+
+
+def test_a_tensor_in_the_way_is_named_by_its_path(tmp_path):
+    path = tmp_path / "a.zarr"
+    write(f"{path}:x", pack([[0]], [1.0], (3,), "sparse"))
+    with pytest.raises(PathExistsError, match=re.escape(f"{path}:x: has a tensor")):
+        write(f"{path}:x", pack([[0]], [1.0], (3,), "sparse"))
