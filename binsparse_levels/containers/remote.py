@@ -125,16 +125,16 @@ def _store_of(url: str) -> tuple[Any, str]:
     """The store of obstore's, and the path in it."""
     parts = urlsplit(url)
     if parts.scheme in CLOUDS:
-        from obstore.store import from_url
-
+        with needing("remote"):
+            from obstore.store import from_url
         return from_url(f"{parts.scheme}://{parts.netloc}", retry_config=RETRY), parts.path.lstrip("/")
     return web_store(url), ""
 
 
 def web_store(url: str) -> Any:
     """The store of obstore's at the URL of a web server, whose user is in the URL."""
-    from obstore.store import HTTPStore
-
+    with needing("remote"):
+        from obstore.store import HTTPStore
     parts = urlsplit(url)
     options: Any = {"allow_http": True}
     user, at, host = parts.netloc.rpartition("@")
@@ -145,9 +145,9 @@ def web_store(url: str) -> Any:
 
 
 def _by_ranges(url: str, store: Any, path: str) -> RemoteFile:
-    import obstore
-    from obstore.exceptions import NotSupportedError
-
+    with needing("remote"):
+        import obstore
+        from obstore.exceptions import NotSupportedError
     try:
         try:
             answer = obstore.get(store, path, options={"range": (0, _AHEAD * _BLOCK)})

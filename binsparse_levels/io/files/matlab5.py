@@ -50,8 +50,8 @@ def _matrices(path: str) -> dict[str, str]:
 
 
 def _loaded(path: str, names: Sequence[str]) -> Mapping[str, Any]:
-    from scipy.io import loadmat
-
+    with needing("scipy"):
+        from scipy.io import loadmat
     with touching(path):
         found: Mapping[str, Any] = loadmat(path, variable_names=names, spmatrix=False) if names else {}
     return found
