@@ -147,7 +147,7 @@ def _positions(plan: Plan, columns: Sequence[Array], *, ordered: bool) -> Array:
 def fits_whole(plan: Plan) -> bool:
     """Whether any process has memory for the positions that the outer levels have, whatever the entries are."""
     found = 1
-    for place in places(plan.part_levels, plan.dims):
+    for place in places(plan.parsed.levels, plan.dims):
         if not place.level.children(place.dims, 1, 0):
             break
         found *= cells(place.dims)

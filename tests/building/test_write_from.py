@@ -548,3 +548,10 @@ def test_a_store_without_a_path():
     with rows(500):
         write_from(chunked(coords, values, [700]), target, (50, 60, 70), "sparse(3)", memory=1, duplicates="sum")
     alike(read(target), pack(coords, values, (50, 60, 70), "sparse(3)", duplicates="sum"))
+
+
+@pytest.mark.parametrize("format", ["dense, band", "dense, bits", "dense, hashed", "dense, run"])
+def test_rows_without_entries_are_counted_where_trees_are_joined_through_entries(tmp_path, format):
+    with rows(100), pytest.raises(LimitError, match="memory"):
+        write_from([([[5, 10**8 - 1], [0, 1]], [1.0, 2.0])], tmp_path / "a.h5", (10**8, 3), format, memory=1)
+    assert not os.listdir(tmp_path)
