@@ -22,6 +22,15 @@ def place(error):
     return (type(error).__name__, *of_law, f"{Path(lines[-1].filename).name}:{lines[-1].lineno}")
 
 
+def alone(error):
+    """The failures of a group, which Hypothesis raises where it has several."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from alone(one)
+    else:
+        yield error
+
+
 def main():
     parser = argparse.ArgumentParser(prog="python -m tests.composition", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1)
@@ -56,10 +65,11 @@ def main():
         while time.monotonic() < end and not (fixed and examples):
             try:
                 patient(given(st.data())(law))()
-            except Exception as error:
-                failures[place(error)] = error
-                told = [*traceback.format_tb(error.__traceback__)[-3:], *traceback.format_exception_only(error)]
-                print(f"--- {place(error)}\n{''.join(told)}", flush=True)  # with the case, which is in its notes
+            except* Exception as group:
+                for error in alone(group):
+                    failures[place(error)] = error
+                    told = [*traceback.format_tb(error.__traceback__)[-3:], *traceback.format_exception_only(error)]
+                    print(f"--- {place(error)}\n{''.join(told)}", flush=True)  # with the case, which is in its notes
     print(f"{examples} examples, {len(laws.DRAWN)} combinations of two features and two ways, {len(failures)} failures")
     return 1 if failures else 0
 
