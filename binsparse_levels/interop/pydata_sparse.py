@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import apart
-from ..errors import needing, within_memory
+from ..errors import FormatError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import IndexMap
 from ..tensors.foreign import owned, qualified
@@ -64,7 +64,11 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, cop
 
     grouped = _grouped(tensor) if tensor.structure is None else None
     if grouped is None or (compressed_axes is not None and tuple(compressed_axes) != grouped[0]):
-        return sparse.GCXS.from_coo(to_sparse(tensor, copy=copy), compressed_axes=compressed_axes)
+        try:
+            return sparse.GCXS.from_coo(to_sparse(tensor, copy=copy), compressed_axes=compressed_axes)
+        except NotImplementedError as error:  # numba's
+            what = f"GCXS lacks this type: {error}; call to_sparse, or astype() first"
+            raise FormatError(Problem("values", what)) from None
     rows, stored = grouped
     shared = (stored.values, stored.arrays["indices_1"], stored.arrays["pointers_to_1"])
     arrays = tuple(owned(x, tensor, copy) for x in shared)

@@ -38,12 +38,19 @@ def written(tensor, model, draw, folder):
     return draw_reader(draw)(stored(tensor, draw, folder)), model
 
 
-@way("write_all", "read_all", "list_tensors")
+@way("write", "list_tensors")
 def several(tensor, model, draw, folder):
     path = f"{folder}/several{draw(st.sampled_from(['.h5', '.zarr', '.nc']))}"
-    bl.write_all(path, {"first": tensor, "second": tensor}, overwrite=True)
+    for name in ("first", "second"):
+        bl.write(f"{path}:{name}", tensor)
     assert bl.list_tensors(path) == ["first", "second"]
-    return bl.read_all(path)["second"], model
+    return draw_reader(draw)(f"{path}:second"), model
+
+
+@way("write_all", "read_all", drops=ENTRIES, pads=True)
+def several_of_sscdf(tensor, model, draw, folder):
+    bl.write_all(f"{folder}/several.sscdf", {"first": tensor, "second": tensor})
+    return of_system("sscdf", bl.read_all(f"{folder}/several.sscdf")["second"], model)
 
 
 @way("Tensor.__enter__", "open")
@@ -58,7 +65,12 @@ def other_system(tensor, model, draw, folder):
     suffix = (*SYSTEMS[kind].suffixes, f".{kind}")[0]
     path = f"{folder}/system{suffix}"
     bl.write(path, tensor, kind=kind, overwrite=True)
-    got = bl.read(path, shape=model.shape) if kind == "frostt" else draw_reader(draw)(path)
+    with_shape = kind in ("frostt", "svmlight")  # which say nothing of rows and columns behind the last entry
+    return of_system(kind, bl.read(path, shape=model.shape) if with_shape else draw_reader(draw)(path), model)
+
+
+def of_system(kind, got, model):
+    """What a file of another system gave, as the model has it."""
     result = got.astype(model.dtype) if got.dtype != model.dtype else got.load()
     fill = None if result.fill_value is None else model.pad
     iso = result.with_attributes(None)._labelled(None)  # some systems name every row and column

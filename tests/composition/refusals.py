@@ -133,21 +133,18 @@ REFUSALS = (
         "a format of scipy that has other ranks", "coo", lambda model, tensor: len(model.shape) != 2,
     ),
     Refusal(
-        "scipy graphblas torch table pydata gcxs", "`to_*` of a library", bl.FormatError,
+        "scipy graphblas torch table pydata gcxs", "`to_*`, `from_*` of a library", (bl.FormatError, bl.ArrayError),
         "values: |has no|lacks this type|holds no|give numbers, and coordinates",
         "a type of values that the library has not", "`astype` before",
     ),
     Refusal(
-        "other_system", "`write` into a file of another system", (bl.FormatError, bl.ArrayError, bl.OptionError), "",
+        "other_system several_of_sscdf", "`write`, `write_all` into a file of another system",
+        (bl.FormatError, bl.ArrayError, bl.OptionError), "",
         "a tensor that the system cannot represent (rank, type, fill value, structure)", "a container of this package",
     ),
     Refusal(
         "streamed", "`write_from`, `convert(memory=)`, `concatenate`", bl.OptionError, "written in pieces",
         "`narrow` and `bitpacked`, which need whole arrays", "`write` afterwards",
-    ),
-    Refusal(
-        "several", "`write_all`", bl.OptionError, "is no kind of file that holds several by name",
-        "a container without names", "`write` to PATH:GROUP",
     ),
 )  # fmt: skip
 
