@@ -61,18 +61,19 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, cop
     """
     with needing("sparse"):
         import sparse
+        from numba.core.errors import NumbaError  # which the library imports
 
     grouped = _grouped(tensor) if tensor.structure is None else None
-    if grouped is None or (compressed_axes is not None and tuple(compressed_axes) != grouped[0]):
-        try:
+    try:
+        if grouped is None or (compressed_axes is not None and tuple(compressed_axes) != grouped[0]):
             return sparse.GCXS.from_coo(to_sparse(tensor, copy=copy), compressed_axes=compressed_axes)
-        except NotImplementedError as error:  # numba's
-            what = f"GCXS lacks this type: {error}; call to_sparse, or astype() first"
-            raise FormatError(Problem("values", what)) from None
-    rows, stored = grouped
-    shared = (stored.values, stored.arrays["indices_1"], stored.arrays["pointers_to_1"])
-    arrays = tuple(owned(x, tensor, copy) for x in shared)
-    return sparse.GCXS(arrays, shape=tensor.shape, compressed_axes=rows, fill_value=stored._pad())
+        rows, stored = grouped
+        shared = (stored.values, stored.arrays["indices_1"], stored.arrays["pointers_to_1"])
+        arrays = tuple(owned(x, tensor, copy) for x in shared)
+        return sparse.GCXS(arrays, shape=tensor.shape, compressed_axes=rows, fill_value=stored._pad())
+    except (NotImplementedError, NumbaError):  # the library compiles its checks for the type
+        what = f"GCXS lacks the type {tensor.dtype}; call to_sparse, or astype() first"
+        raise FormatError(Problem("values", what)) from None
 
 
 @within_memory

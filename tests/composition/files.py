@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import binsparse_levels as bl
 from binsparse_levels import cli
 from binsparse_levels.io.kinds import KINDS
-from composition.features import draw_place
+from composition.features import BINSPARSE, draw_place
 from composition.ways import draw_format, way
 
 SYSTEMS = {name: kind for name, kind in KINDS.items() if kind.tensors}  # files of other systems
@@ -237,7 +237,7 @@ def by_steps(tensor, model, draw, folder):
     """A table of the entries, built by the commands of a cluster."""
     import pyarrow.parquet
 
-    if not model.shape or model.dtype.kind not in "biuf" or model.dtype == np.float16:  # Arrow has no such values
+    if not model.shape or model.dtype.kind not in "biuf" or model.dtype.name not in BINSPARSE:  # Arrow has no others
         return None
     coords, values = tensor.expand_structure().unpack()
     names = ["ijkl"[k] for k in range(len(coords))]

@@ -260,9 +260,10 @@ def test_the_protocol_with_hostile_objects(case):
         from_binsparse(Other())
 
 
-@pytest.mark.parametrize("format", ["sparse(2)", "dense, band"])
-def test_a_type_that_gcxs_lacks(format):
-    tensor = pack([[1], [2]], np.ones(1, np.float16), (2, 3), format)
-    with pytest.raises(FormatError, match="GCXS lacks this type: float16; call to_sparse"):
+@pytest.mark.parametrize("format", ["CSR", "sparse(2)", "dense, band"])
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
+def test_a_type_that_gcxs_lacks(format, dtype):
+    tensor = pack([[1], [2]], np.ones(1).astype(dtype), (2, 3), format)
+    with pytest.raises(FormatError, match=r"GCXS lacks the type float\d+; call to_sparse"):
         to_gcxs(tensor)
     assert same_dense(from_sparse(to_sparse(tensor)).to_dense(), tensor.to_dense())
