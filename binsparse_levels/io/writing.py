@@ -18,6 +18,7 @@ from ..formats.descriptor import VERSION
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.encoding import hold_header
 from ..tensors.foreign import as_tensor
+from ..tensors.tensor import Tensor
 from .kinds import Location, Place, refuse, resolved, target_at
 from .reading import read
 
@@ -83,6 +84,7 @@ def write(
         header, arrays = tensor._stored(spec_version, narrow=narrow, bitpacked=bitpacked)
         hold_header(header, limits)
         write_arrays(target, header, arrays, overwrite=overwrite, storage=storage, limits=limits)
+        _let_go(tensor)
         return
     refuse(target.path, narrow=narrow or None, bitpacked=bitpacked or None)
     if "storage" in target.kind.writes:
@@ -95,6 +97,13 @@ def write(
         raise OptionError(Problem(str(target.path), "this kind of file is only read; choose another kind"))
     given = target.options(options, target.kind.writes)
     write_to(target.path, tensor.without_map(), overwrite=overwrite, **target.kind.options, **given)
+    _let_go(tensor)
+
+
+def _let_go(tensor: Tensor) -> None:
+    """Close the file of an opened tensor whose entries are in memory by now: keep its labels too."""
+    if tensor._file is not None and not tensor._source.lazy:
+        tensor.load()
 
 
 def write_arrays(

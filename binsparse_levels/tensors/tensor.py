@@ -503,7 +503,9 @@ class Tensor:
         own, metadata = self._held.own(self._pad()), self._metadata
         if metadata.labels is not None and metadata.labels.lazy:
             metadata = replace(metadata, labels=metadata.labels.loaded())
-        whole = self if own is self._held and metadata is self._metadata else self._of(own, metadata)
+        if own is self._held:  # what was read is kept, so that nothing holds the file
+            self._metadata = metadata
+        whole = self if own is self._held else self._of(own, metadata)
         return whole if format is None else whole.convert(format)
 
     def slabs(self, dimension: Dimension, *, max_bytes: int) -> Iterator[tuple[range, Tensor]]:

@@ -364,6 +364,11 @@ def test_a_file_with_names_is_let_go(tmp_path):
         del tensor
         with h5py.File(tmp_path / "a.h5ad", "r+"):  # which the library refuses while the file is open
             pass
+    for use in (lambda t: write({}, t), lambda t: t.load(), lambda t: write(tmp_path / "a.mtx", t)):
+        kept = binsparse_levels.open(tmp_path / "a.h5ad")
+        use(kept)
+        with h5py.File(tmp_path / "a.h5ad", "r+"):
+            assert kept.labels("obs").tolist() == ["0", "1", "2"]
     loaded = binsparse_levels.open(tmp_path / "a.h5ad")[1:].load()
     with h5py.File(tmp_path / "a.h5ad", "r+"):
         assert loaded.labels("obs").tolist() == ["1", "2"]

@@ -17,6 +17,7 @@ from binsparse_levels import (
     Tensor,
     pack,
     pack_dense,
+    testing,
 )
 
 pytestmark = pytest.mark.usefixtures("both_ways")
@@ -331,3 +332,12 @@ def test_pack_dense_of_other_types(dtype):
     assert tensor.number_of_stored_values == 1
     assert np.array_equal(tensor.to_dense(), array)
     assert not tensor.equals(pack([[1]], [1.0], 4, "CVEC"))
+
+
+@given(testing.tensors(max_rank=3))
+def test_what_is_located_is_what_is_listed(tensor):
+    places = list(np.ndindex(tensor.shape))
+    columns = np.array(places, np.int64).reshape(len(places), tensor.ndim).T
+    listed = set(zip(*(x.tolist() for x in tensor.unpack()[0]), strict=True))
+    if tensor.ndim:
+        assert [place in listed for place in places] == (tensor.locate(list(columns)) >= 0).tolist()
