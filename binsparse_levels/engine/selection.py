@@ -287,7 +287,7 @@ def _load_fibers(
         window: Window = list(map(range, place.dims)) if whole else list(map(_window, items))
         if empty:
             local, positions = arrays, level.reached(arrays, place.dims, positions, window)
-        elif whole or (rank and (level.shares or target.shares)):
+        elif whole or (rank and (level.shares or target.shares)) or (same and type(level).cut is not Level.cut):
             if not same or (part := _alone(tree, place, arrays, n, positions, window)) is None:
                 return None
             local, positions = part

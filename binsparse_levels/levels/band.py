@@ -77,11 +77,25 @@ class Band(Pointed):
         return {"ptr": np.append(0, np.cumsum(ends - starts)), "start": starts}
 
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
-        (wanted,), (first, behind) = window, self.bounds(arrays, positions)
+        origins, begins, counts = self._covered(arrays, positions, window[0])
+        x = through(window[0], ranges(begins, counts))
+        return counts, [x], x + np.repeat(origins, counts)
+
+    def _covered(self, arrays: Arrays, positions: Positions, wanted: Positions) -> tuple[Array, Array, Array]:
+        """The child that coordinate 0 of each fiber would have; where in the window it begins, and how often it is."""
+        first, behind = self.bounds(arrays, positions)
         starts = items_at(arrays["start"], positions).astype(np.int64)
-        begins, counts = covered(wanted, starts, starts + behind - first)
-        x = through(wanted, ranges(begins, counts))
-        return counts, [x], x + np.repeat(first - starts, counts)
+        return first - starts, *covered(wanted, starts, starts + behind - first)
+
+    def cut(self, arrays: Arrays, dims: Sequence[int], window: Window) -> Built:
+        (wanted,), fibers = window, range(len(arrays["start"]))
+        origins, begins, counts = self._covered(arrays, fibers, wanted)
+        starts = np.where(counts, begins, 0).astype(arrays["start"].dtype)
+        made = {"ptr": pointers_to(counts, arrays["ptr"].dtype), "start": starts}
+        if len(counts) == 1 and counts[0] and isinstance(wanted, range):  # which may be long
+            child = wanted.start + int(begins[0]) * wanted.step + int(origins[0])
+            return made, range(child, child + int(counts[0]) * wanted.step, wanted.step)
+        return made, through(wanted, ranges(begins, counts)) + np.repeat(origins, counts)
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         pointers = arrays["ptr"]

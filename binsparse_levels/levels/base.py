@@ -344,7 +344,8 @@ class Level(ABC):
     def cut(self, arrays: Arrays, dims: Sequence[int], window: Window) -> Built | None:
         """The level inside `window`, where coordinates count from its start, and the children that are left.
 
-        Asked of a kind that shares. None: its entries are listed one by one.
+        For kinds with more coordinates than numbers, and needed where coordinates share children. None: the entries
+        are listed one by one.
         """
         return None
 

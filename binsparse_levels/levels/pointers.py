@@ -42,6 +42,9 @@ class Pointed(Level):
         pointers = self.pointers(arrays)
         if isinstance(positions, range) and positions.step == 1:
             both = pointers[positions.start : positions.stop + 1].astype(np.int64, copy=False)
+            if len(both) <= len(positions) > 0:  # of a file whose lengths only its data can tell
+                what = f"expected a length of {positions.stop + 1} at least, got {len(pointers)}"
+                raise ArrayError(Problem("ptr", what))
             starts, ends = both[:-1], both[1:]
         else:
             at = as_array(positions)

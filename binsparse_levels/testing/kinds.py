@@ -179,7 +179,7 @@ def check_selection(case: LevelCase, positions: Positions, window: Sequence[Posi
     assert found == selected, "expand of some positions and a window is no selection from expand of everything"
     reached = as_array(made.level.reached(made.arrays, made.dims, positions, window)).tolist()
     assert reached == list(dict.fromkeys(q for *_, q in selected)), "reached differs from expand"
-    if made.level.shares and (cut := made.level.cut(made.arrays, made.dims, window)) is not None:
+    if (cut := made.level.cut(made.arrays, made.dims, window)) is not None:
         lengths = [len(w) for w in window]
         left = _listing(made.level.expand(cut[0], lengths, range(made.n), [range(x) for x in lengths]), range(made.n))
         named = [(p, tuple(int(w[x]) for w, x in zip(window, c, strict=True)), as_array(cut[1])[q]) for p, c, q in left]

@@ -610,5 +610,5 @@ def test_a_tilde_is_the_home_of_the_user(tmp_path, monkeypatch):
     assert bl.list_tensors("~/a.h5") == ["group"]
     bl.convert("~/a.h5:group", "~/a.zarr")
     assert bl.read(tmp_path / "a.zarr").equals(tensor)
-    bl.write_from([([[1]], [1.0])], "~/b.h5", 3, "CVEC", memory=2**30)
+    bl.write_from([([[1]], [1.0])], "~/b.h5", 3, "CVEC")
     assert (tmp_path / "b.h5").exists()
