@@ -313,7 +313,7 @@ def in_memory(place: Place) -> bool:
 
 def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
     """The kinds that fit what is at a path, or an open object; and the path, or the zip file that was opened."""
-    if hasattr(path, "fs") and hasattr(path, "open"):  # a file of fsspec's, not open yet
+    if hasattr(path, "full_name") and hasattr(path, "open"):  # a file of fsspec's, not open yet
         path = closing.enter_context(path.open())
     if hasattr(path, "readinto") and hasattr(path, "seek"):
         return _streamed(name_of(path), path, closing)

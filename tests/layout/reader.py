@@ -306,7 +306,8 @@ def walk(chain, sizes, arrays, name):
         triples, n = KINDS[kind](n, dims, get, level, depth == 0)
         need("range", all(0 <= x < size for _, place, _ in triples for x, size in zip(place, dims, strict=True)), kind)
         need("order", all(a[:2] < b[:2] for a, b in itertools.pairwise(triples)), kind)
-        need("pointers", name not in ("DCSR", "DCSC") or {p for p, *_ in triples} == {*range(above)}, "an empty fiber")
+        may_be_empty = not depth or name not in ("DCSR", "DCSC")
+        need("pointers", may_be_empty or {p for p, *_ in triples} == {*range(above)}, "an empty fiber")
         below = {}
         for p, x, q in triples:
             below.setdefault(q, []).extend(before + x for before in found.get(p, ()))
