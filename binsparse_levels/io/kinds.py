@@ -115,7 +115,10 @@ KINDS = {
     ),
     "zarr2": Kind(".containers.zarr", (), {"zarr_format": 2}),
     "npz": Kind(".containers.npz", (".npz",), zip=("binsparse.npy",)),
-    "sparse_npz": Kind(".io.files.sparse_npz", reads=("duplicates",), tensors=True, zip=("format.npy", "coords.npy")),
+    "sparse_npz": Kind(
+        ".io.files.sparse_npz", reads=("duplicates",), tensors=True,
+        zip=("format.npy", "coords.npy", "compressed_axes.npy"),
+    ),
     "matlab": Kind(
         ".io.files.matlab", (".mat",), reads=("group", "duplicates"),
         tensors=True, signature=b"MATLAB 7.3 MAT-file", group=("MATLAB_sparse",),

@@ -429,8 +429,7 @@ class Losing:
         return answer
 
 
-def test_a_lease_whose_answer_is_lost_is_held(s3, monkeypatch):
-    monkeypatch.setattr(store, "_LEASE", 0.4)
+def test_a_lease_whose_answer_is_lost_is_held(s3):
     for lost in ([True], [True, True], [False, True, True, False, True]):
         one, other = (store._Bucket(f"{s3}/work") for _ in range(2))
         one._calls = Losing(one._calls, lost)

@@ -41,8 +41,9 @@ def looking(
     """The tensor, with lazy arrays, which can be read within the block. Raises ContainerError, ArrayError."""
     with opened(path) as archive:
         members = _Members(archive, limits)
-        older = "format.npy" not in archive.namelist()  # pydata/sparse before 0.17
-        said = "coo" if older else text_in(members.scalar("format"))
+        names = archive.namelist()
+        older = "gcxs" if "compressed_axes.npy" in names else "coo"  # pydata/sparse before 0.17 does not say
+        said = text_in(members.scalar("format")) if "format.npy" in names else older
         said = said.decode("latin1") if isinstance(said, bytes) else said
         shape = as_integers(members.numbers("shape", "iu")[:].tolist())
         known = members.layouts if said in ("coo", "gcxs") or len(shape) == 2 else {}
