@@ -19,6 +19,7 @@ from .errors import OptionError, needing
 from .formats.format import parse_format
 from .interop.arrow import from_table
 from .io import describe, write, write_arrays
+from .tensors.changing import expanded
 from .tensors.packing import pack
 from .tensors.tensor import Tensor
 
@@ -238,7 +239,7 @@ def _change(header: dict[str, Any], path: list[str], value: Any) -> None:
 
 def expected(tensor: Tensor) -> dict[str, Any]:
     """What a reader shall find: a list (coordinates …, value) for each entry, the structure expanded."""
-    coords, values = (tensor if tensor.structure is None else tensor.expand_structure()).unpack()
+    coords, values = expanded(tensor).unpack()
     fill = [] if tensor.fill_value is None else [_number(tensor.fill_value.tolist())]
     labels = {dim: tensor.labels(dim) for dim in tensor.dims or ()}
     places = zip(*(x.tolist() for x in coords), strict=True) if coords else [()] * len(values)

@@ -17,6 +17,7 @@ from ..kernels import Array
 from ..limits import Limits
 from ..looking.drawing import clipped
 from ..looking.entries import labelled, labels_of
+from ..tensors.changing import expanded
 from ..tensors.tensor import Tensor
 from ..tensors.validation import pad_of
 from .arguments import LIMIT, argument, limits_of
@@ -137,7 +138,7 @@ def _entries(first: Tensor, second: Tensor, count: int) -> tuple[int, list[dict[
 
 def _sorted(tensor: Tensor) -> tuple[Sequence[Array], Array]:
     """All entries by their coordinates, without a structure and without a map."""
-    whole = tensor.expand_structure()
+    whole = expanded(tensor)
     return (whole.without_map(coordinates(whole.ndim)) if whole.ndim else whole).unpack()
 
 

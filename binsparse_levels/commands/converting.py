@@ -21,6 +21,7 @@ from ..levels import LEVELS
 from ..limits import Limits
 from ..looking.advice import advise
 from ..looking.page import size_of
+from ..tensors.changing import expanded
 from . import building
 from .arguments import (
     BEST,
@@ -127,7 +128,7 @@ def _convert_in_memory(options: argparse.Namespace, out: str) -> None:
                 chosen = parse_map(map, tensor.shape)
                 format = format or coordinates(len(chosen.groups))
                 straight = chosen == IndexMap.transpose(tensor.shape)
-                whole = tensor.expand_structure()
+                whole = expanded(tensor)
                 if straight:
                     tensor = whole.without_map(format, limits=limits)
                 else:

@@ -32,6 +32,7 @@ from ..formats.index_map import IndexMap, Part
 from ..formats.structure import expand
 from ..levels import listing
 from ..levels.positions import Array
+from ..tensors.changing import expanded
 from ..tensors.held import Held, Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped, Viewed, windowed
@@ -102,7 +103,7 @@ def walk_of(tensor: Tensor) -> Walk:
         layers, stored = (() if own.map is None else (own.map,)), own.stored
     if any(isinstance(layer, IndexMap) and _digits(layer) > _MOST_DIGITS for layer in layers):
         return walk_of(tensor.without_map())
-    whole = _told(_expanded(Tensor._of(stored, replace(tensor._metadata, labels=None))))
+    whole = _told(expanded(Tensor._of(stored, replace(tensor._metadata, labels=None))))
     return _walk(whole._tree, whole.format.order, layers, whole=True)
 
 
@@ -114,16 +115,10 @@ def with_values(tensor: Tensor, values: Array, fill: Any) -> Tensor:
 
 def in_memory(tensor: Tensor) -> Tensor:
     """The same entries in memory without a structure, each with a value of its own, in levels that say their loops."""
-    whole = _expanded(tensor.load())
+    whole = expanded(tensor.load())
     if not is_told(whole.format.levels) or whole._tree.shares:
         return whole.without_map(coordinates(whole.ndim))
     return whole
-
-
-def _expanded(tensor: Tensor) -> Tensor:
-    """The same matrix without a structure, as a list of coordinates where a kind may refuse the mirrored entries."""
-    refuses = tensor.structure is not None and any(level.refuses for level in tensor.format.levels)
-    return (tensor.convert(coordinates(tensor.ndim)) if refuses else tensor).expand_structure()
 
 
 def _told(tensor: Tensor) -> Tensor:

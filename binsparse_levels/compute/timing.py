@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import FormatError, LimitError, Problem
 from ..formats.format import Format, coordinates
+from ..tensors.changing import expanded
 from ..tensors.tensor import Tensor
 from .products import einsum
 
@@ -42,7 +43,7 @@ def _sample(tensor: Tensor) -> tuple[Tensor, float]:
     """The entries of some first coordinates, and which share of all they are."""
     if not tensor.ndim:
         raise FormatError(Problem("kernel", "a scalar has no dimension; leave the kernel out"))
-    coords, values = tensor.expand_structure().unpack()
+    coords, values = expanded(tensor).unpack()
     shape = tensor.shape
     if len(values) > _SAMPLE:
         end = max(int(np.partition(coords[0], _SAMPLE)[_SAMPLE]), 1)

@@ -16,6 +16,7 @@ from ..errors import ArrayError, FormatError, OptionError, Problem, within_memor
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
 from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors.changing import expanded
 from ..tensors.foreign import qualified
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
@@ -117,7 +118,7 @@ def to_table(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str |
     names = [*(own if dims is None else dims), values or (known.values if known else "value")]
     if len(names) != tensor.ndim + 1 or len(set(names)) != len(names):
         raise OptionError(Problem("dims", f"expected {tensor.ndim} different names, got {names[:-1]!s:.60}"))
-    whole = tensor.expand_structure()
+    whole = expanded(tensor)
     coords, found = whole.unpack() if whole.map is not None else whole._entries(index_dtype(whole.shape, 0))
     columns = []
     for name, x in zip(own, coords, strict=True):

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import FormatError, Problem, needing, within_memory
 from ..formats.dtypes import INTEGERS
 from ..formats.format import FormatLike
+from ..tensors.changing import expanded
 from ..tensors.foreign import qualified
 from ..tensors.packing import pack
 from ..tensors.targets import check_representable
@@ -44,7 +45,7 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
 
     from ..io.files.sscdf.dialects import NATIVE, SIZES
 
-    whole = tensor.without_map().expand_structure()
+    whole = expanded(tensor.without_map())
     check_representable(whole, "GraphBLAS", ranks=(0, 1, 2), type_fits=whole.dtype.name in _GRAPHBLAS_TYPES)
     if not whole.ndim:
         _, values = whole.unpack()

@@ -11,6 +11,7 @@ from ..arrays import apart
 from ..errors import FormatError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import IndexMap
+from ..tensors.changing import expanded
 from ..tensors.foreign import owned, qualified
 from ..tensors.packing import pack, sorted_tensor
 from ..tensors.tensor import Tensor
@@ -35,7 +36,7 @@ def to_sparse(tensor: Tensor, *, copy: bool = False) -> sparse.COO:
     with needing("sparse"):
         import sparse
 
-    whole = tensor.without_map().expand_structure().convert(coordinates(tensor.ndim))
+    whole = expanded(tensor.without_map()).convert(coordinates(tensor.ndim))
     coords, values = whole.unpack()
     table = np.array(coords, np.int64).reshape(whole.ndim, len(values))
     values = owned(values, tensor, copy)

@@ -10,6 +10,7 @@ import numpy as np
 from ..arrays import apart
 from ..errors import FormatError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
+from ..tensors.changing import expanded
 from ..tensors.foreign import owned, qualified
 from ..tensors.packing import pack, sorted_tensor
 from ..tensors.targets import check_representable
@@ -42,7 +43,7 @@ def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -
     with needing("scipy"):
         import scipy.sparse
 
-    whole = tensor.without_map().expand_structure()
+    whole = expanded(tensor.without_map())
     type_fits = whole.dtype.kind in "biufc" and whole.dtype != np.float16
     check_representable(whole, "scipy.sparse", ranks=range(1, whole.ndim + 1), type_fits=type_fits)
     own = {"CSR": "csr", "CSC": "csc"}.get(whole.format.alias or "")

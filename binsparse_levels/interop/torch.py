@@ -14,6 +14,7 @@ from ..errors import FormatError, Problem, needing, within_memory
 from ..formats.format import Format, coordinates, in_order, parse_format
 from ..formats.index_map import Digit, IndexMap
 from ..levels import full, listing
+from ..tensors.changing import expanded
 from ..tensors.foreign import qualified
 from ..tensors.packing import pack_dense
 from ..tensors.targets import check_representable
@@ -109,7 +110,7 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
     with needing("torch"):
         import torch
 
-    whole = tensor.expand_structure()
+    whole = expanded(tensor)
     check_representable(whole, "torch")
     if layout is not None and layout not in _LAYOUTS:
         raise FormatError(Problem("layout", f"expected one of {', '.join(_LAYOUTS)}, got {layout!r:.40}"))

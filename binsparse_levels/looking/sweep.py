@@ -23,6 +23,7 @@ from ..io import read, write
 from ..limits import as_integer
 from ..parallel import get_threads
 from ..system import processor_name
+from ..tensors.changing import expanded
 from ..tensors.foreign import as_tensor
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
@@ -238,7 +239,7 @@ def _named(tensors: Any) -> Iterator[tuple[str, Tensor]]:
         tensors = named
     for name, x in tensors.items():
         held = read(x) if isinstance(x, str | os.PathLike) else as_tensor(x)
-        whole = held.expand_structure().load()
+        whole = expanded(held.load())
         yield str(name), whole.without_map() if whole.map is not None else whole
 
 

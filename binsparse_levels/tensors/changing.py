@@ -12,7 +12,7 @@ from ..engine import packing
 from ..engine.mirroring import mirror_tree
 from ..engine.tree import index_dtype
 from ..errors import ArrayError, FormatError, Problem, raise_if
-from ..formats.format import FormatLike
+from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
 from ..levels.base import Array
@@ -47,7 +47,7 @@ def convert_through(tensor: Tensor, format: FormatLike, map: MapLike, limits: Li
     """`Tensor.convert` to another map."""
     own = tensor.map or IndexMap.transpose(tensor.shape)
     target = parse_map(map, tensor.shape)
-    whole = tensor.expand_structure()
+    whole = expanded(tensor)
     if sorted(target.groups) == sorted(own.groups):
         order = [own.groups.index(group) for group in target.groups]
         if len(set(order)) == len(order):  # equal groups are of no size but one
@@ -110,6 +110,12 @@ def expand_structure(tensor: Tensor) -> Tensor:
         entries = replace(entries, ordered_dims=1, trusted=True)
     made = packing.pack_entries(format.levels, entries, tensor._pad(), "error", limits)
     return tensor._with(format, made, structure=None)
+
+
+def expanded(tensor: Tensor) -> Tensor:
+    """The same matrix without a structure, as a list of coordinates where a kind may refuse the mirrored entries."""
+    refuses = tensor.structure is not None and any(level.refuses for level in tensor.format.levels)
+    return (tensor.convert(coordinates(tensor.ndim)) if refuses else tensor).expand_structure()
 
 
 def with_structure(tensor: Tensor, structure: str) -> Tensor:

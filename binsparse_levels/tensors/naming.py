@@ -71,7 +71,7 @@ def _column(tensor: Tensor, k: int) -> Column | None:
 def _index(column: Column | None, size: int, label: Any, name: str) -> int | slice | Array:
     """The coordinates of a label, of a list of labels, or of a slice with both its ends."""
     if isinstance(label, slice):
-        return _range(_known(column, size), label, name)
+        return _range(column, size, label, name)
     several = isinstance(label, list | tuple | np.ndarray) and np.ndim(label) > 0
     wanted = list(label) if several else [label]
     places = _places(column, size, wanted)
@@ -86,7 +86,8 @@ def _index(column: Column | None, size: int, label: Any, name: str) -> int | sli
 def _places(column: Column | None, size: int, wanted: Sequence[Any]) -> list[Array]:
     """The coordinates that have each label."""
     if column is None:
-        return [np.array([x] if x in range(size) else [], np.int64) for x in map(as_integer, wanted)]
+        numbers = map(as_integer, wanted)
+        return [np.array([] if x is None or not 0 <= x < size else [x], np.int64) for x in numbers]
     held = column.loaded()
     if held.offsets is not None:
         return _places_of_texts(held.items[:], held.offsets[:], wanted)
@@ -124,19 +125,21 @@ def _keys(octets: Array, offsets: Array) -> Array:
     return keys
 
 
-def _range(known: Array, asked: slice, name: str) -> slice:
+def _range(column: Column | None, size: int, asked: slice, name: str) -> slice:
     """The coordinates from one label to another, both included; of a text for times, all of its period."""
     if asked.step is not None:
         raise OptionError(Problem(name, "a slice of labels has no step; slice the result"))
-    if not (known[:-1] <= known[1:]).all():
+    known: Any = range(size) if column is None else column.array()  # coordinates without labels are their own
+    dtype = np.dtype(np.int64) if column is None else known.dtype
+    if column is not None and not (known[:-1] <= known[1:]).all():
         raise ArrayError(Problem(name, "its labels do not ascend, so that they have no slices; pass a list"))
     bounds = [0, len(known)]
     for k, label in enumerate((asked.start, asked.stop)):
         if label is None:
             continue
-        bound = _bound(label, known.dtype, upper=bool(k))
+        bound = _bound(label, dtype, upper=bool(k))
         if bound is None:
-            raise LabelError(Problem(name, f"{_told(label)} is not of the type of its labels, {known.dtype}"))
+            raise LabelError(Problem(name, f"{_told(label)} is not of the type of its labels, {dtype}"))
         key, side = bound  # numpy does not search among texts that are long
         bounds[k] = _BISECT[side](range(len(known)), key, key=known.__getitem__)
     return slice(bounds[0], max(bounds))
@@ -180,17 +183,12 @@ def _as_label(label: Any, dtype: np.dtype[Any]) -> Any:
     return item if item.item() == label else None
 
 
-def _known(column: Column | None, size: int) -> Array:
-    """The labels; coordinates without labels are their own."""
-    return np.arange(size) if column is None else column.array()
-
-
 def _near(column: Column | None, size: int, label: Any) -> str:
     """The labels that are spelled like it, or the first and the last."""
-    known = _known(column, size)
+    known: Any = range(size) if column is None else column.array()
     if not len(known):
         return "; there are none"
-    if isinstance(label, str) and known.dtype.kind == "T":  # a slip leaves one half of it as it is
+    if column is not None and isinstance(label, str) and known.dtype.kind == "T":  # a slip leaves one half as it is
         folded, half = np.strings.lower(known), len(label) // 2
         first, last = label[: len(label) - half].lower(), label[len(label) - half :].lower()
         alike = known[np.strings.startswith(folded, first) | np.strings.endswith(folded, last or first)]

@@ -529,7 +529,7 @@ class Tensor:
         >>> [(part, slab.shape) for part, slab in pack_dense([[0, 2], [3, 0]], "CSR").slabs(0, max_bytes=100)]
         [(range(0, 2), (2, 2))]
         """
-        whole = self.without_map().expand_structure()
+        whole = changing.expanded(self.without_map())
         yield from selecting.slabs(whole, naming.dimension_of(self, dimension), max_bytes)
 
     # What it does
