@@ -127,7 +127,7 @@ KINDS = {
         ".io.files.matlab5", reads=("group", "duplicates"), tensors=True, signature=b"MATLAB 5.0 MAT-file"
     ),
     "cooler": Kind(
-        ".io.files.cooler", (".cool", ".mcool"), reads=("group", "duplicates"), tensors=True, group=("bin-type",)
+        ".io.files.cooler", (".cool", ".mcool"), reads=("group", "duplicates"), tensors=True, group=("pixels",)
     ),
     "petsc": Kind(
         ".io.files.petsc", reads=("duplicates",),

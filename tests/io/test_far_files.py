@@ -8,11 +8,11 @@ import sys
 
 import fsspec
 import h5py
+import layouts
 import numpy as np
 import obstore
 import pytest
 import scipy.sparse as sp
-from test_others import cooled, saved
 from test_places import Quiet, Ranged, serving
 
 import binsparse_levels as bl
@@ -35,8 +35,8 @@ def folder(tmp_path_factory):
     bl.write(path / "a.h5ad", tensor, overwrite=True)
     bl.write(path / "a.zarr.zip", tensor)
     sp.save_npz(path / "scipy.npz", sp.csr_array(DENSE), compressed=False)
-    saved(path / "a.mat", DENSE)
-    cooled(path / "a.mcool", DENSE[:6, :6], "square", "resolutions/5")
+    layouts.matlab(path / "a.mat", DENSE)
+    layouts.cooler(path / "a.mcool", DENSE[:6, :6], "square", "resolutions/5")
     return path
 
 

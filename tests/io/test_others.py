@@ -1,10 +1,9 @@
 """Files of other programs: what they wrote is opened in place, and damage is told."""
 
-import gzip
-import io
 import os
 
 import h5py
+import layouts
 import numpy as np
 import pytest
 import scipy.io
@@ -75,45 +74,44 @@ def test_arrays_of_pydata_sparse(tmp_path_factory, seed, shape, dtype, deflated,
     assert bl.read(path).fill_value == bl.open(path).fill_value == 1
 
 
-def cooled(path, dense, mode="symmetric-upper", group="/"):
-    """Write a matrix as cooler does, in its version 3."""
-    kept = sp.csr_array(np.triu(dense) if mode != "square" else dense)
-    rows, columns = kept.nonzero()
-    size = len(dense)
-    with h5py.File(path, "a") as file:
-        place = file.require_group(group)
-        place.attrs.update({"format": "HDF5::Cooler", "format-version": 3, "bin-type": "fixed", "bin-size": 10})
-        place.attrs["storage-mode"] = mode
-        place["chroms/name"] = np.array([b"chr1", b"chr2"])
-        kinds = h5py.enum_dtype({"chr1": 0, "chr2": 1}, "i4")
-        place.create_dataset("bins/chrom", data=(np.arange(size) % 2).astype("i4"), dtype=kinds)
-        place["bins/start"], place["bins/end"] = np.arange(size) * 10, np.arange(size) * 10 + 10
-        place["pixels/bin1_id"], place["pixels/bin2_id"], place["pixels/count"] = rows, columns, kept.data
-        place["indexes/bin1_offset"] = kept.indptr.astype(np.int64)
-    return path
-
-
 @given(st.integers(0, 99), st.sampled_from(["square", "symmetric-upper"]), st.sampled_from(["int32", "float64"]))
 def test_matrices_of_cooler(tmp_path_factory, seed, mode, dtype):
     path = tmp_path_factory.getbasetemp() / f"{seed}{mode}{dtype}.mcool"
     path.unlink(missing_ok=True)
     dense = drawn(seed, (5, 5), dtype)
     dense = dense + dense.T if mode != "square" else dense
-    cooled(path, dense, mode, "resolutions/10")
+    layouts.cooler(path, dense, mode, "resolutions/10")
     agrees(f"{path}:resolutions/10", dense)
     assert bl.list_tensors(path) == ["resolutions/10"]
     with pytest.raises(bl.BinsparseError, match="this file has resolutions/10; open PATH:NAME"):
         bl.open(path)
     with bl.open(f"{path}:resolutions/10") as tensor:
         assert tensor.structure == (None if mode == "square" else "symmetric_upper")
-        assert tensor.sel(bin="chr2:10-20", bin_2="chr1:20-30") == dense[1, 2]
+        assert tensor.sel(bin="chr2:10-20", bin_2="chr1:0-10") == dense[3, 0]
 
 
 def test_matrices_are_those_of_cooler_itself(tmp_path):
     cooler = pytest.importorskip("cooler")
     dense = drawn(3, (6, 6), "int32")
-    theirs = cooler.Cooler(str(cooled(tmp_path / "a.cool", dense + dense.T)))
+    theirs = cooler.Cooler(str(layouts.cooler(tmp_path / "a.cool", dense + dense.T)))
     assert np.array_equal(bl.read(tmp_path / "a.cool").to_dense(), theirs.matrix(balance=False)[:])
+    cooler.create_cooler(f"{tmp_path}/b.cool", theirs.bins()[:], theirs.pixels()[:])
+    cooler.zoomify_cooler(f"{tmp_path}/b.cool", f"{tmp_path}/b.mcool", [20], 100)
+    cooler.create_scool(f"{tmp_path}/b.scool", theirs.bins()[:], {"cell": theirs.pixels()[:]})
+    for name, group in (("b.cool", "/"), ("b.mcool", "resolutions/20"), ("b.scool", "cells/cell")):
+        place = f"{tmp_path}/{name}"
+        assert group in bl.list_tensors(place)
+        assert np.array_equal(
+            bl.read(f"{place}:{group}").to_dense(), cooler.Cooler(f"{place}::{group}").matrix(balance=False)[:]
+        )
+    assert bl.list_tensors(f"{tmp_path}/b.scool") == ["cells/cell"]
+
+
+def test_metadata_is_no_mark_of_sscdf(tmp_path):
+    """cooler and others have an attribute of this name, too."""
+    layouts.cooler(tmp_path / "a.cool", np.eye(4))
+    (tmp_path / "a.cool").rename(tmp_path / "a.h5")
+    assert bl.open(tmp_path / "a.h5").structure == "symmetric_upper"
 
 
 @pytest.mark.parametrize(
@@ -125,32 +123,22 @@ def test_matrices_are_those_of_cooler_itself(tmp_path):
         (lambda file: file["indexes/bin1_offset"].__setitem__(-1, 99), "bin2_id: expected a length of 99"),
         (lambda file: file.attrs.__setitem__("storage-mode", "lower"), "storage-mode: expected one of"),
         (lambda file: file["bins/chrom"].__setitem__(0, 9), "bins/chrom: a bin has none of the 2"),
-        (lambda file: file.__delitem__("pixels"), "pixels"),
+        (lambda file: file.__delitem__("indexes"), "no group .indexes"),
     ],
 )
 def test_damage_to_a_file_of_cooler_is_told(tmp_path, change, message):
-    path = cooled(tmp_path / "a.cool", np.ones((4, 4), np.int32))
+    path = layouts.cooler(tmp_path / "a.cool", np.ones((4, 4), np.int32))
     with h5py.File(path, "r+") as file:
         change(file)
     with pytest.raises(bl.BinsparseError, match=message):
         bl.read(path)
 
 
-def petsc(path, dense, index=">i4", more=b""):
-    """Write a matrix as PETSc's binary viewer does."""
-    matrix = sp.csr_array(dense)
-    head = np.array([1211216, *dense.shape, matrix.nnz], index).tobytes()
-    parts = np.diff(matrix.indptr).astype(index), matrix.indices.astype(index)
-    values = matrix.data.astype(matrix.data.dtype.newbyteorder(">"))
-    path.write_bytes(head + b"".join(x.tobytes() for x in (*parts, values)) + more)
-    return path
-
-
 @given(st.integers(0, 99), st.sampled_from(["float64", "complex128"]), st.sampled_from([">i4", ">i8"]))
 def test_matrices_of_petsc(tmp_path_factory, seed, dtype, index):
     dense = drawn(seed, (4, 5), dtype)
     assume(dense.any())
-    agrees(petsc(tmp_path_factory.getbasetemp() / "petsc", dense, index), dense)
+    agrees(layouts.petsc(tmp_path_factory.getbasetemp() / "petsc", dense, index), dense)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +150,7 @@ def test_matrices_of_petsc(tmp_path_factory, seed, dtype, index):
     ],
 )  # fmt: skip
 def test_damage_to_a_file_of_petsc_is_told(tmp_path, at, number, message):
-    path = petsc(tmp_path / "petsc", np.ones((4, 4)))
+    path = layouts.petsc(tmp_path / "petsc", np.ones((4, 4)))
     data = np.frombuffer(path.read_bytes(), ">i4").copy()
     data[at] = number
     path.write_bytes(data.tobytes())
@@ -187,28 +175,11 @@ def test_matrices_of_matlab_5(tmp_path_factory, seed, dtype):
         bl.read(f"{path}:x")
 
 
-def in_folder(path, dense, packed, features="features.tsv"):
-    """Write a folder as Cell Ranger does."""
-    path.mkdir(exist_ok=True)
-    opened = gzip.open if packed else open
-    end = ".gz" if packed else ""
-    scipy.io.mmwrite(mtx := io.BytesIO(), sp.coo_array(dense))
-    texts = {
-        "matrix.mtx": mtx.getvalue(),
-        "barcodes.tsv": "".join(f"AAAC-{k}\n" for k in range(dense.shape[1])).encode(),
-        features: "".join(f"ENSG{k}\tgene {k}\tGene Expression\n" for k in range(dense.shape[0])).encode(),
-    }
-    for name, text in texts.items():
-        with opened(path / f"{name}{end}", "wb") as file:
-            file.write(text)
-    return path
-
-
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("features", ["features.tsv", "genes.tsv"])
 def test_folders_of_10x(tmp_path, packed, features):
     dense = drawn(1, (5, 3), "int64")
-    path = in_folder(tmp_path / "filtered", dense, packed, features)
+    path = layouts.mex(tmp_path / "filtered", dense, packed, features)
     agrees(path, dense)
     tensor = bl.read(path)
     assert tensor.dims == (features[:-5], "barcode")
@@ -235,7 +206,7 @@ def test_folders_of_10x(tmp_path, packed, features):
     ],
 )
 def test_damage_to_a_folder_of_10x_is_told(tmp_path, name, change, message):
-    path = in_folder(tmp_path / "a", drawn(1, (5, 3), "int64"), False)
+    path = layouts.mex(tmp_path / "a", drawn(1, (5, 3), "int64"), False)
     change(path / name)
     with pytest.raises(bl.BinsparseError, match=message):
         bl.read(path)
@@ -265,6 +236,10 @@ def test_samples_are_those_of_scikit_learn(tmp_path):
     datasets = pytest.importorskip("sklearn.datasets")
     dense = drawn(1, (6, 5), "float64")
     datasets.dump_svmlight_file(dense, np.arange(6), str(tmp_path / "a.svmlight"))
+    found, targets = datasets.load_svmlight_file(str(tmp_path / "a.svmlight"))
+    assert np.array_equal(bl.read(tmp_path / "a.svmlight").to_dense(), found.toarray())
+    assert np.array_equal(bl.read(tmp_path / "a.svmlight").labels("sample"), targets)
+    datasets.dump_svmlight_file(dense, np.arange(6), str(tmp_path / "a.svmlight"), zero_based=False)
     assert np.array_equal(bl.read(tmp_path / "a.svmlight").to_dense(), dense)
     bl.write(tmp_path / "b.svmlight", bl.read(tmp_path / "a.svmlight"))
     found, targets = datasets.load_svmlight_file(str(tmp_path / "b.svmlight"))
@@ -283,31 +258,12 @@ def test_damage_to_samples_is_told(tmp_path, line):
         bl.read(tmp_path / "a.svmlight")
 
 
-def saved(path, dense, name="A"):
-    """Write a matrix as MATLAB does with -v7.3."""
-    matrix = sp.csc_array(dense)
-    with h5py.File(path, "w", userblock_size=512) as file:
-        group = file.create_group(name)
-        group.attrs["MATLAB_sparse"] = np.uint64(dense.shape[0])
-        group.attrs["MATLAB_class"] = np.bytes_("logical" if dense.dtype == bool else "double")
-        group["jc"] = matrix.indptr.astype(np.uint64)
-        if matrix.nnz:
-            values = matrix.data.view(np.uint8) if dense.dtype == bool else matrix.data
-            if dense.dtype.kind == "c":
-                part = np.dtype(f"f{dense.dtype.itemsize // 2}")
-                values = values.view([("real", part), ("imag", part)])
-            group["ir"], group["data"] = matrix.indices.astype(np.uint64), values
-    with open(path, "r+b") as file:
-        file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64, HDF5 schema 1.00 .".ljust(124) + b"\0\2IM")
-    return path
-
-
 @given(
     st.integers(0, 99), st.sampled_from([(1, 1), (3, 4), (7, 2)]), st.sampled_from(["bool", "float64", "complex128"])
 )
 def test_matrices_of_matlab(tmp_path_factory, seed, shape, dtype):
     dense = drawn(seed, shape, dtype)
-    path = saved(tmp_path_factory.getbasetemp() / "m.mat", dense)
+    path = layouts.matlab(tmp_path_factory.getbasetemp() / "m.mat", dense)
     if dense.any() or dtype == "float64":
         agrees(path, dense)
         agrees(f"{path}:A", dense)
@@ -329,7 +285,7 @@ def test_matrices_of_matlab(tmp_path_factory, seed, shape, dtype):
     ],
 )
 def test_damage_to_a_matlab_file_is_told(tmp_path, change, message):
-    path = saved(tmp_path / "m.mat", np.eye(4))
+    path = layouts.matlab(tmp_path / "m.mat", np.eye(4))
     with h5py.File(path, "r+") as file:
         change(file)
     with pytest.raises(bl.BinsparseError, match=message):

@@ -1,8 +1,7 @@
 """Contact matrices of cooler in HDF5 (.cool, .mcool:resolutions/N), read only.
 
-In a group with the attribute `bin-type`, `pixels/bin2_id` and `pixels/count` are sorted, and `indexes/bin1_offset` says
-where those of each bin begin: compressed rows. `storage-mode` says whether they are the upper triangle of a symmetric
-matrix. The table `bins` names the bins.
+`pixels/bin2_id` and `pixels/count` are sorted, and `indexes/bin1_offset` says where those of each bin begin: compressed
+rows. `storage-mode` says whether they are the upper triangle of a symmetric matrix. The table `bins` names the bins.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _AT_ONCE = 2**16  # bins that are named at once
 
 def claims(group: h5py.Group) -> bool:
     """Whether a group is marked as such a matrix."""
-    return "bin-type" in group.attrs
+    return "bin-type" in group.attrs and "pixels" in group.keys()  # noqa: SIM118 (`in group` follows links)
 
 
 @contextlib.contextmanager

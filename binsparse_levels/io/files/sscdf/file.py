@@ -45,7 +45,8 @@ def claims(path: str | h5py.Group) -> bool:
                 return False
             if is_object(group):
                 native = read_text(file, "version", DEFAULT_LIMITS) in (VERSION, VERSION.encode())
-                return "metadata" in group.attrs or ("datatype" in group.attrs and native)
+                json = "data_types" in str(read_text(group, "metadata", DEFAULT_LIMITS))  # others have metadata, too
+                return json or ("datatype" in group.attrs and native)
     return False
 
 
