@@ -28,6 +28,7 @@ from .formats.format import Format, named, parse_custom
 from .io import open_reader, write_arrays
 from .io.decoding import Loading
 from .limits import DEFAULT_LIMITS
+from .tensors.encoding import encode_tensor
 from .tensors.packing import pack
 from .tensors.tensor import Tensor
 from .tensors.validation import pad_of
@@ -116,7 +117,7 @@ def binsparse_to_npy(path: str, tensor_path: str, pattern_path: str, fill_path: 
 def binsparse_to_binsparse(path: str, out: str) -> None:
     """Read a tensor and write it again as version 0.1.0, in the same format and data types."""
     tensor, fill, name = _read(path)
-    header, arrays = tensor._stored("0.1.0")
+    header, arrays = encode_tensor(tensor, "0.1.0")
     inner = header["binsparse"]
     if fill is not None:  # in its own data type
         data_type = data_type_of(fill.dtype, "fill_value")

@@ -32,7 +32,7 @@ from ..formats.index_map import IndexMap, Part
 from ..formats.structure import expand
 from ..levels import listing
 from ..levels.positions import Array
-from ..tensors.changing import expanded
+from ..tensors.changing import expanded, with_tree
 from ..tensors.held import Held, Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped, Viewed, windowed
@@ -110,7 +110,7 @@ def walk_of(tensor: Tensor) -> Walk:
 def with_values(tensor: Tensor, values: Array, fill: Any) -> Tensor:
     """A tensor in memory around the same index arrays, with other values by position."""
     tree = tensor._tree
-    return tensor._with(tensor.format, Tree(tree.levels, tree.dims, tree.arrays, values), fill_value=fill)
+    return with_tree(tensor, tensor.format, Tree(tree.levels, tree.dims, tree.arrays, values), fill_value=fill)
 
 
 def in_memory(tensor: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import FormatError, LimitError, Problem
 from ..formats.format import Format, coordinates
-from ..tensors.changing import expanded
+from ..tensors.changing import expanded, with_entries
 from ..tensors.tensor import Tensor
 from .products import einsum
 
@@ -53,7 +53,7 @@ def _sample(tensor: Tensor) -> tuple[Tensor, float]:
     else:
         share = 1.0
     changes: dict[str, Any] = {"fill_value": None, "labels": None}
-    return tensor._packed(coords, values, coordinates(tensor.ndim), shape=shape, **changes), share
+    return with_entries(tensor, coords, values, coordinates(tensor.ndim), shape=shape, **changes), share
 
 
 def _seconds(kernel: str, tensor: Tensor, dense: list[Any]) -> float:

@@ -21,6 +21,7 @@ from ..errors import needing, within_memory
 from ..formats.json import RESERVED
 from ..io import open as open_tensor
 from ..io import read
+from ..tensors.encoding import encode_tensor
 from ..tensors.tensor import Tensor
 from .pydata_sparse import from_sparse, to_sparse
 
@@ -75,7 +76,7 @@ def _write_tensor(
     place: Any, name: str, tensor: Tensor, *, _writer: Any, dataset_kwargs: Mapping[str, Any] | None = None
 ) -> None:
     """Write a tensor into a new group of an open group."""
-    header, arrays = tensor._stored()
+    header, arrays = encode_tensor(tensor)
     group = place.create_group(name)
     writer: HDF5Writer | ZarrWriter
     if isinstance(group, h5py.Group):

@@ -119,7 +119,7 @@ def to_table(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str |
     if len(names) != tensor.ndim + 1 or len(set(names)) != len(names):
         raise OptionError(Problem("dims", f"expected {tensor.ndim} different names, got {names[:-1]!s:.60}"))
     whole = expanded(tensor)
-    coords, found = whole.unpack() if whole.map is not None else whole._entries(index_dtype(whole.shape, 0))
+    coords, found = whole._held.entries(whole._pad(), index_dtype(whole.shape, 0))
     columns = []
     for name, x in zip(own, coords, strict=True):
         if known is None or name not in known.columns:

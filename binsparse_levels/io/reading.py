@@ -28,6 +28,7 @@ from ..errors import (
 )
 from ..formats.descriptor import Descriptor, parse_descriptor
 from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors.encoding import encode_tensor
 from ..tensors.held import Check
 from ..tensors.origin import Origin
 from ..tensors.tensor import Tensor
@@ -297,7 +298,7 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
                 return Description(*described(found), fill_value=found.fill_value)
         if location.kind.tensors:
             tensor = read(location, lenient=lenient, limits=limits)
-            header, arrays = tensor._stored()
+            header, arrays = encode_tensor(tensor)
             infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
             return Description(parse_descriptor(header, limits), infos, fill_value=tensor.fill_value)
         with _reading(location, limits) as reader:

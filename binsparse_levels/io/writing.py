@@ -16,7 +16,7 @@ from ..engine.emission import Duplicates
 from ..errors import ContainerError, DialectWarning, OptionError, Problem, within_memory
 from ..formats.descriptor import VERSION
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.encoding import hold_header
+from ..tensors.encoding import encode_tensor, hold_header
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from .kinds import Location, Place, refuse, resolved, target_at
@@ -81,7 +81,7 @@ def write(
         refuse(target.path, **options)
         if not isinstance(spec_version, str):
             raise TypeError(f"a version is a string, got {spec_version!r:.40}")
-        header, arrays = tensor._stored(spec_version, narrow=narrow, bitpacked=bitpacked)
+        header, arrays = encode_tensor(tensor, spec_version, narrow, bitpacked)
         hold_header(header, limits)
         write_arrays(target, header, arrays, overwrite=overwrite, storage=storage, limits=limits)
         _let_go(tensor)

@@ -7,55 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ..containers.base import is_url
-from ..errors import BinsparseError, LimitError, OptionError, PathExistsError, PathMissingError, Problem, within_memory
+from ..errors import BinsparseError, LimitError, OptionError, PathMissingError, Problem, within_memory
 from ..io import Place, describe
 from ..io import open as open_tensor
 from ..io.kinds import name_of, split_place
 from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors.report import Report
 from ..tensors.tensor import Tensor
 from . import page, sections
 from .faults import all_faults, faults_of
 from .page import size_of
-
-_AT_ONCE = 2**20  # items that are checked at once
-
-
-@dataclass(frozen=True)
-class Report:
-    """A page about a tensor. A notebook shows it, and `write` makes a file of it: no scripts, nothing that is loaded.
-
-    Parameters
-    ----------
-    title : the name of the tensor.
-    body : the HTML of the page.
-    faults : the faults of the tensor; none if it is sound.
-    """
-
-    title: str
-    body: str
-    faults: tuple[Problem, ...] = ()
-
-    @property
-    def html(self) -> str:
-        """The whole page."""
-        return page.page(self.title, self.body)
-
-    def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the page into a file. Raises FileExistsError unless `overwrite`."""
-        try:
-            with open(path, "w" if overwrite else "x", encoding="utf-8") as file:
-                file.write(self.html)
-        except FileExistsError:
-            raise PathExistsError(Problem(os.fspath(path), "already exists; pass overwrite=True")) from None
-
-    def __repr__(self) -> str:
-        return f"<Report on {self.title}; write(path) makes a page of it>"
-
-    def _repr_html_(self) -> str:
-        return page.inline(self.body)
 
 
 @within_memory
@@ -93,17 +56,17 @@ def report_on(
     faults = faults_of(tensor)
     if not faults:
         try:
-            return Report(title, sections.all_of(title, tensor, stored, place))
+            return _paged(title, sections.all_of(title, tensor, stored, place))
         except LimitError:
             raise
         except BinsparseError as error:  # such as values whose chunks are damaged
             faults = error.problems
-    return Report(title, sections.beside_faults(title, tensor, faults, stored, place), tuple(faults))
+    return _paged(title, sections.beside_faults(title, tensor, faults, stored, place), faults)
 
 
 def report_on_faults(title: str, faults: Sequence[Problem], place: str = "") -> Report:
     """The report on a file of which not even the header can be read."""
-    return Report(title, sections.of_faults(title, faults, place), tuple(faults))
+    return _paged(title, sections.of_faults(title, faults, place), faults)
 
 
 def _where(place: Place) -> str:
@@ -112,3 +75,7 @@ def _where(place: Place) -> str:
     if not isinstance(path, str) or is_url(path) or not os.path.isfile(path):
         return name_of(place)
     return f"{name_of(place)}, a file of {size_of(os.path.getsize(path))}"
+
+
+def _paged(title: str, body: str, faults: Sequence[Problem] = ()) -> Report:
+    return Report(title, page.page(title, body), page.inline(body), tuple(faults))

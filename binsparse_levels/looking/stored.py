@@ -12,6 +12,7 @@ from ..errors import FormatError, LimitError, raise_if
 from ..formats.format import Format, coordinates
 from ..formats.index_map import parse_map
 from ..io import write
+from ..tensors.changing import with_tree
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from ..tensors.validation import mirror_problems
@@ -40,7 +41,7 @@ def bytes_in(tensor: Tensor, format: Format, map: str | None, stored: Stored) ->
     """
     if tensor.structure is not None and map is None:
         raise_if(FormatError, mirror_problems(tensor.structure, format, tensor._pad()))
-        tensor = tensor._with(tensor.format, tensor._tree, structure=None)  # the stored triangle
+        tensor = with_tree(tensor, tensor.format, tensor._tree, structure=None)  # the stored triangle
     refuses = [level.refuses for level in format.levels]
     sample = None if refuses[:1] == [True] else _sample(tensor, format, map)
     if sample is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,14 @@ import numpy as np
 from ..arrays import repeat_one
 from ..engine import packing
 from ..engine.mirroring import mirror_tree
-from ..engine.tree import index_dtype
+from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, FormatError, Problem, raise_if
-from ..formats.format import FormatLike, coordinates
+from ..formats.format import Format, FormatLike, coordinates
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
 from ..levels.base import Array
 from ..limits import Limits
-from .held import packed
+from .held import Stored, packed
 from .listing import in_order
 from .trees import entries_of, one_value
 from .validation import check_value_type, checked_format, mirror_problems
@@ -27,24 +28,80 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-def convert(tensor: Tensor, format: FormatLike, limits: Limits) -> Tensor:
-    """`Tensor.convert` of the stored tensor; a map stays."""
+def with_tree(tensor: Tensor, format: Format, tree: Tree, **changes: Any) -> Tensor:
+    """A tensor with another stored tree below the same map. changes: in the metadata, or the structure."""
+    own = tensor._held.own(tensor._pad())
+    structure = changes.pop("structure", own.stored.structure)
+    made = Stored(format, tree, own.stored.limits, structure, shared=own.stored.shared)
+    return tensor._of(own.around(made), replace(tensor._metadata, **changes))
+
+
+def with_entries(
+    tensor: Tensor,
+    coords: Sequence[Array],
+    values: Array,
+    format: FormatLike,
+    limits: Limits | None = None,
+    *,
+    shape: Sequence[int] | None = None,
+    map: IndexMap | None = None,
+    **changes: Any,
+) -> Tensor:
+    """A tensor of these stored entries through a map. The rest is that of `tensor`, but for the changes."""
+    limits = tensor.limits if limits is None else limits
+    parsed, sizes = checked_format(format, tensor.shape if shape is None else shape, limits)
+    stored = packed(parsed, sizes, coords, values, tensor.iso, tensor._pad(), limits, tensor.structure)
+    return tensor._of(stored if map is None else Mapped(stored, map), replace(tensor._metadata, **changes))
+
+
+def permuted(tensor: Tensor, order: Sequence[int]) -> Tensor:
+    """`Tensor.permute`."""
+    labels = tensor._metadata.labels
+    kept = None if labels is None else labels.permuted(order)
+    return tensor._of(tensor._held.permuted(order), replace(tensor._metadata, labels=kept))
+
+
+def seen_through(tensor: Tensor, map: IndexMap) -> Tensor:
+    """`Tensor.with_map`."""
+    stored, own = tensor.stored, tensor.map
+    whole = map if own is None else map.then(own)
+    made = Mapped(stored._held, whole)
+    if whole.stored_shape != stored.shape:
+        what = f"stores a tensor of shape {whole.stored_shape}, and this one has {stored.shape}"
+        raise FormatError(Problem("map", what))
+    return tensor._of(made, replace(stored._metadata, labels=None))
+
+
+def without_map(tensor: Tensor, format: FormatLike | None, limits: Limits | None) -> Tensor:
+    """`Tensor.without_map`."""
+    if tensor.map is None:
+        return tensor if format is None else tensor.convert(format, limits=limits)
+    return with_entries(tensor, *tensor.unpack(), coordinates(tensor.ndim) if format is None else format, limits)
+
+
+def converted(tensor: Tensor, format: FormatLike, map: MapLike | None, limits: Limits) -> Tensor:
+    """`Tensor.convert`."""
+    return _of_stored(tensor, format, limits) if map is None else _through(tensor, format, map, limits)
+
+
+def _of_stored(tensor: Tensor, format: FormatLike, limits: Limits) -> Tensor:
+    """The stored tensor in another format; a map stays."""
     own = tensor._held.own(tensor._pad())
     stored = own.stored
     parsed, _ = checked_format(format, stored.shape, limits, mapped=tensor.map is not None)
     if parsed.canonical() == stored.format.canonical():
-        return tensor._with(parsed, stored.tree)
+        return with_tree(tensor, parsed, stored.tree)
     if stored.structure is not None:
         raise_if(FormatError, mirror_problems(stored.structure, parsed, tensor._pad()))
         if stored.format.padded:
-            return tensor._packed(*tensor.unpack(), parsed, limits)
+            return with_entries(tensor, *tensor.unpack(), parsed, limits)
     stored_at = np.argsort(stored.format.order)
     order = tuple(int(stored_at[k]) for k in parsed.order)
-    return tensor._with(parsed, packing.convert_tree(stored.tree, parsed.levels, order, tensor._pad(), limits))
+    return with_tree(tensor, parsed, packing.convert_tree(stored.tree, parsed.levels, order, tensor._pad(), limits))
 
 
-def convert_through(tensor: Tensor, format: FormatLike, map: MapLike, limits: Limits) -> Tensor:
-    """`Tensor.convert` to another map."""
+def _through(tensor: Tensor, format: FormatLike, map: MapLike, limits: Limits) -> Tensor:
+    """The same entries through another map."""
     own = tensor.map or IndexMap.transpose(tensor.shape)
     target = parse_map(map, tensor.shape)
     whole = expanded(tensor)
@@ -54,7 +111,7 @@ def convert_through(tensor: Tensor, format: FormatLike, map: MapLike, limits: Li
             turned = whole.stored.permute(order).convert(format, limits=limits)
             return tensor._of(Mapped(turned._held, target), tensor._metadata)
     coords, values = whole.unpack()
-    return whole._packed(target.forward(coords), values, format, limits, shape=target.stored_shape, map=target)
+    return with_entries(whole, target.forward(coords), values, format, limits, shape=target.stored_shape, map=target)
 
 
 def astype(tensor: Tensor, dtype: np.dtype[Any]) -> Tensor:
@@ -72,7 +129,7 @@ def astype(tensor: Tensor, dtype: np.dtype[Any]) -> Tensor:
             raise FormatError(Problem("structure", what))
     values = repeat_one(cast, len(tree.values)) if tree.iso else cast
     fill = None if tensor.fill_value is None else tensor.fill_value.astype(dtype)
-    return tensor._with(stored.format, tree.with_values(values, tree.iso), fill_value=fill)
+    return with_tree(tensor, stored.format, tree.with_values(values, tree.iso), fill_value=fill)
 
 
 def drop_fill(tensor: Tensor) -> Tensor:
@@ -86,7 +143,7 @@ def drop_fill(tensor: Tensor) -> Tensor:
         return tensor
     kept = [x[left] for x in coords]
     made = packed(stored.format, stored.shape, kept, values[left], tensor.iso, pad, stored.limits)
-    return tensor._with(stored.format, made.tree)
+    return with_tree(tensor, stored.format, made.tree)
 
 
 # Structures
@@ -101,15 +158,15 @@ def expand_structure(tensor: Tensor) -> Tensor:
     above = STRUCTURES[name].lower != (format.order == (0, 1))
     mirrored, limits = STRUCTURES[name].mirrored, tensor.limits
     if (whole := mirror_tree(tree, mirrored, above=above, limits=limits)) is not None:
-        return tensor._with(format, whole, structure=None)
-    listed = tensor._entries(index_dtype(tensor.shape, 2 * len(tree.values)))
+        return with_tree(tensor, format, whole, structure=None)
+    listed = tensor._held.entries(tensor._pad(), index_dtype(tensor.shape, 2 * len(tree.values)))
     coords, values = expand(name, *listed, mirrored_first=above)
     iso = tree.iso and bool(len(values) == 0 or (values == values[0]).all())
     entries = entries_of(format, tensor.shape, coords, one_value(values).reshape(1) if iso else values, iso)
     if all(level.ordered for level in format.levels):
         entries = replace(entries, ordered_dims=1, trusted=True)
     made = packing.pack_entries(format.levels, entries, tensor._pad(), "error", limits)
-    return tensor._with(format, made, structure=None)
+    return with_tree(tensor, format, made, structure=None)
 
 
 def expanded(tensor: Tensor) -> Tensor:
@@ -130,8 +187,8 @@ def with_structure(tensor: Tensor, structure: str) -> Tensor:
         coords, values = _without_padding(coords, values, whole._pad())
     raise_if(ArrayError, symmetry_problems(structure, coords, values))
     kept = in_triangle(structure, coords)
-    half = whole._packed([x[kept] for x in coords], values[kept], whole.format)
-    return half._with(half.format, half._tree, structure=structure)
+    half = with_entries(whole, [x[kept] for x in coords], values[kept], whole.format)
+    return with_tree(half, half.format, half._tree, structure=structure)
 
 
 def _without_padding(coords: tuple[Array, ...], values: Array, pad: object) -> tuple[tuple[Array, ...], Array]:

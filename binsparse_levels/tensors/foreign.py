@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from ..arrays import Array
 from ..errors import within_memory
 from ..formats.format import FormatLike
+from .above import above
 from .tensor import Tensor
 
 # The module that the types of a library begin with; the module and the function that take them; whether it can share.
@@ -113,8 +113,7 @@ def owned(array: Array, tensor: Tensor, copy: bool) -> Array:
 
 
 def _called(module: str, function: str, thing: Any, **options: Any) -> Tensor:
-    home = importlib.import_module(f"{__package__.rpartition('.')[0]}.interop.{module}")
-    made: Tensor = getattr(home, function)(thing, **options)
+    made: Tensor = above(f"interop.{module}", function)(thing, **options)
     return made
 
 

@@ -56,14 +56,15 @@ def sel(tensor: Tensor, asked: Mapping[Any, Any]) -> Any:
         return tensor[...]
     for k in sorted(at, reverse=True):  # from the last, as an integer removes its dimension
         name, label = at[k]
-        index = _index(_column(tensor, k), tensor.shape[k], label, str(name))
+        index = _index(column_of(tensor, k), tensor.shape[k], label, str(name))
         whole = [slice(None)] * (tensor.ndim - 1)
         alone = isinstance(index, int) and not whole
         tensor = tensor[index] if alone else view(tensor, [*whole[:k], index, *whole[k:]])
     return tensor
 
 
-def _column(tensor: Tensor, k: int) -> Column | None:
+def column_of(tensor: Tensor, k: int) -> Column | None:
+    """The labels of a dimension."""
     labels = tensor._metadata.labels
     return None if labels is None else labels.columns.get(labels.dims[k])
 

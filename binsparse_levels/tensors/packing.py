@@ -17,6 +17,7 @@ from ..formats.format import FormatLike, with_map
 from ..formats.index_map import MapLike, parse_map
 from ..formats.structure import structure_problems, triangle_problems
 from ..limits import DEFAULT_LIMITS, Limits
+from .changing import with_tree
 from .encoding import Metadata
 from .held import Stored
 from .tensor import Tensor
@@ -124,7 +125,7 @@ def sorted_tensor(
         made = pack(*entries, shape, format, duplicates=duplicates, fill_value=fill, limits=limits)
         if duplicates == "error" and any(len(made.arrays[name]) != len(x) for name, x in loose.arrays.items()):
             raise  # a fiber was stored twice
-    return loose._with(made.format, made._tree)
+    return with_tree(loose, made.format, made._tree)
 
 
 @within_memory

@@ -16,6 +16,7 @@ from ..errors import LimitError, OptionError, Problem
 from ..formats.format import coordinates
 from ..levels.base import Array
 from ..limits import as_integer
+from .changing import with_entries
 from .held import packed
 from .views import selected
 
@@ -74,7 +75,7 @@ def _gather(tensor: Tensor, indices: Sequence[Any], apart: bool) -> Tensor:
     first = 0 if apart else named[0]
     columns[first:first] = np.unravel_index(at, shape) if at.size else [at] * len(shape)
     sizes[first:first] = shape
-    return part._packed(columns, values[entries], coordinates(len(sizes)), shape=sizes, labels=None)
+    return with_entries(part, columns, values[entries], coordinates(len(sizes)), shape=sizes, labels=None)
 
 
 def slabs(tensor: Tensor, dimension: int, max_bytes: Any) -> Iterator[tuple[range, Tensor]]:

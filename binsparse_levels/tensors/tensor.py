@@ -2,51 +2,36 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib
 import math
-import pickle
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..engine.tree import Tree
-from ..errors import ArrayError, FormatError, Problem, raise_if, within_memory
-from ..formats.descriptor import VERSION
-from ..formats.format import Format, FormatLike, coordinates, notation, with_map
+from ..errors import ArrayError, raise_if, within_memory
+from ..formats.format import Format, FormatLike, notation, with_map
 from ..formats.index_map import DimensionMap, IndexMap, MapLike
 from ..formats.shapes import checked_axes
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
-from . import changing, describing, listing, naming, selecting
+from . import changing, describing, listing, naming, origin, selecting
+from .above import above
 from .encoding import Metadata, encode_tensor
-from .held import Check, Held, Stored, packed
+from .held import Check, Held, Stored
 from .labels import Labels
 from .naming import Dimension
-from .origin import reopened
+from .refusing import Refusals
+from .report import Report
 from .trees import tree_of, writable
-from .validation import (
-    checked_fill,
-    checked_format,
-    checked_json,
-    checked_places,
-    checked_type,
-    pad_of,
-)
-from .views import Mapped
-
-if TYPE_CHECKING:
-    from ..looking.report import Report
-
-_PACKAGE = __package__.rpartition(".")[0]  # whose rooms above this one are imported where they are asked for
+from .validation import checked_fill, checked_format, checked_json, checked_places, checked_type, pad_of
 
 
 @within_memory
-class Tensor:
+class Tensor(Refusals):
     """A sparse tensor of any rank, stored in a tree of levels. It is immutable, and its arrays are read-only.
 
     The constructor wraps arrays without a copy. `pack` and `pack_dense` make a tensor of entries or cells. Index and
@@ -120,30 +105,6 @@ class Tensor:
         self._set(held, metadata)
         return self
 
-    def _with(self, format: Format, tree: Tree, **changes: Any) -> Tensor:
-        """A tensor with another stored tree below the same map. changes: in the metadata, or the structure."""
-        own = self._held.own(self._pad())
-        structure = changes.pop("structure", own.stored.structure)
-        made = Stored(format, tree, own.stored.limits, structure, shared=own.stored.shared)
-        return self._of(own.around(made), replace(self._metadata, **changes))
-
-    def _packed(
-        self,
-        coords: Sequence[Array],
-        values: Array,
-        format: FormatLike,
-        limits: Limits | None = None,
-        *,
-        shape: Sequence[int] | None = None,
-        map: IndexMap | None = None,
-        **changes: Any,
-    ) -> Tensor:
-        """A tensor of these stored entries through a map. The rest is this one's, but for the changes."""
-        limits = self.limits if limits is None else limits
-        parsed, sizes = checked_format(format, self.shape if shape is None else shape, limits)
-        stored = packed(parsed, sizes, coords, values, self.iso, self._pad(), limits, self.structure)
-        return self._of(stored if map is None else Mapped(stored, map), replace(self._metadata, **changes))
-
     @property
     def _tree(self) -> Tree:
         """The stored tree in memory. The first access reads and checks a lazy tree, and makes that of a view."""
@@ -212,9 +173,6 @@ class Tensor:
             raise TypeError("a scalar has no length")
         return self.shape[0]
 
-    def __bool__(self) -> bool:
-        raise TypeError("a tensor has no truth value; ask for tensor.nnz, or reduce it by any or all")
-
     @property
     def dtype(self) -> np.dtype[Any]:
         """numpy's type of the values."""
@@ -281,8 +239,7 @@ class Tensor:
         >>> tensor.dims, tensor.shape, tensor.labels("item").tolist()
         (('user', 'item'), (10, 2), ['pen', 'ink'])
         """
-        held, k = self._metadata.labels, naming.dimension_of(self, dimension)
-        column = None if held is None else held.columns.get(held.dims[k])
+        column = naming.column_of(self, naming.dimension_of(self, dimension))
         return None if column is None else column.array()
 
     @property
@@ -313,7 +270,7 @@ class Tensor:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the text, and a picture of a tensor that is small and in memory. No array is read."""
-        shown: str = importlib.import_module(f"{_PACKAGE}.looking.drawing").html_of(self)
+        shown: str = above("looking.drawing", "html_of")(self)
         return shown
 
     def report(self) -> Report:
@@ -332,7 +289,7 @@ class Tensor:
         >>> report.faults
         ()
         """
-        made: Report = importlib.import_module(f"{_PACKAGE}.looking.report").report_on(self)
+        made: Report = above("looking.report", "report_on")(self)
         return made
 
     def draw(self, dimensions: Sequence[Dimension] | None = None) -> str:
@@ -350,26 +307,8 @@ class Tensor:
         >>> pack([[0, 2]], [1, 2], 3, "CVEC").draw()[:4]
         '<svg'
         """
-        picture: str = importlib.import_module(f"{_PACKAGE}.looking.drawing").draw(self, dimensions)
+        picture: str = above("looking.drawing", "draw")(self, dimensions)
         return picture
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Array:
-        raise TypeError("a Tensor is not made dense implicitly; call to_dense()")
-
-    def __array_function__(self, function: Callable[..., Any], *_: Any) -> Any:
-        """Raise TypeError. Dask asks for this method, and then leaves a tensor as it is."""
-        raise TypeError(f"numpy.{function.__name__} takes no Tensor; call reduce, einsum or to_dense()")
-
-    def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError; for names that other libraries use, say what to call."""
-        hint = f"; use {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
-
-    def __eq__(self, other: object) -> bool:
-        """Raise TypeError: call `equals`. Sets and dictionaries hold tensors by identity, as `is` tells it."""
-        raise TypeError("tensors are not compared by ==; call equals(), or compare what to_scipy or to_dense returns")
-
-    __hash__ = object.__hash__
 
     def __enter__(self) -> Tensor:
         """The tensor itself. At the end of the block, the file that `open` has opened is closed."""
@@ -380,18 +319,11 @@ class Tensor:
             self._file()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        origin, labels = self._held.stored.origin, self._metadata.labels
-        if labels is not None:
-            labels = labels.loaded() if origin is None else labels.detached()
-        return _unpickled, (self._held, replace(self._metadata, labels=labels))
+        return origin.reduced(self)
 
     def __dask_tokenize__(self) -> str:
-        """What tells tensors apart: of one that was opened the file, its token and the steps of the view."""
-        buffers: list[pickle.PickleBuffer] = []
-        digest = hashlib.blake2b(pickle.dumps(self, 5, buffer_callback=buffers.append), digest_size=16)
-        for buffer in buffers:
-            digest.update(buffer.raw())
-        return digest.hexdigest()
+        """What tells tensors apart: of an opened tensor the file, its token and the steps of the view."""
+        return origin.digest_of(self)
 
     # Parts of it
 
@@ -475,10 +407,7 @@ class Tensor:
         >>> pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").permute((2, 0, 1)).shape
         (5, 2, 3)
         """
-        order = checked_axes(naming.numbered(self, axes), self.ndim)
-        labels = self._metadata.labels
-        kept = None if labels is None else labels.permuted(order)
-        return self._of(self._held.permuted(order), replace(self._metadata, labels=kept))
+        return changing.permuted(self, checked_axes(naming.numbered(self, axes), self.ndim))
 
     @property
     def T(self) -> Tensor:
@@ -556,10 +485,6 @@ class Tensor:
         """
         return self._held.entries(self._pad())
 
-    def _entries(self, dtype: npt.DTypeLike) -> tuple[tuple[Array, ...], Array]:
-        """As `unpack`, with coordinates of that type."""
-        return self._held.entries(self._pad(), dtype)
-
     def to_dense(self, fill: Any = None, *, limits: Limits | None = None) -> Array:
         """A numpy array of the tensor's shape and type. A structure is expanded.
 
@@ -586,8 +511,8 @@ class Tensor:
         >>> (pack_dense([[0, 2], [3, 0]], "CSR") @ [1, 10]).tolist()
         [20, 3]
         """
-        found: Array = importlib.import_module(f"{_PACKAGE}.compute").product(self, other)
-        return found
+        product: Array = above("compute", "product")(self, other)
+        return product
 
     def with_map(self, map: IndexMap) -> Tensor:
         """See this tensor through a map: a tensor of shape `map.shape` that stores the same arrays.
@@ -606,13 +531,7 @@ class Tensor:
         >>> stored.with_map(IndexMap.grouping((2, 2), (0, 1), ())).to_dense().tolist()
         [[0, 2], [3, 0]]
         """
-        stored, own = self.stored, self.map
-        whole = map if own is None else map.then(own)
-        made = Mapped(stored._held, whole)
-        if whole.stored_shape != stored.shape:
-            what = f"stores a tensor of shape {whole.stored_shape}, and this one has {stored.shape}"
-            raise FormatError(Problem("map", what))
-        return self._of(made, replace(stored._metadata, labels=None))
+        return changing.seen_through(self, map)
 
     def without_map(self, format: FormatLike | None = None, *, limits: Limits | None = None) -> Tensor:
         """The same entries without a map.
@@ -629,9 +548,7 @@ class Tensor:
         >>> str(pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").without_map("CSR").format)
         'CSR'
         """
-        if self.map is None:
-            return self if format is None else self.convert(format, limits=limits)
-        return self._packed(*self.unpack(), coordinates(self.ndim) if format is None else format, limits)
+        return changing.without_map(self, format, limits)
 
     def dm(self) -> DimensionMap:
         """The strides and offsets of a map that groups dimensions, of a view too; see `IndexMap.dm`.
@@ -668,11 +585,7 @@ class Tensor:
         >>> tensor.convert("CSC").values.tolist(), tensor.convert("sparse", map="(1 0)").values.tolist()
         ([3, 2], [3, 2])
         """
-        limits = self.limits if limits is None else limits
-        format, map = with_map(format, map)
-        if map is None:
-            return changing.convert(self, format, limits)
-        return changing.convert_through(self, format, map, limits)
+        return changing.converted(self, *with_map(format, map), self.limits if limits is None else limits)
 
     def with_attributes(self, attributes: Mapping[str, Any] | None, *, limits: Limits | None = None) -> Tensor:
         """The same tensor with other attributes, which replace all that it has. The arrays are shared.
@@ -768,59 +681,14 @@ class Tensor:
         """
         return changing.with_structure(self, structure)
 
-    def _stored(
-        self, version: str = VERSION, *, narrow: bool = False, bitpacked: bool | Collection[str] = False
-    ) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The header and the arrays as a container holds them. Raises ArrayError for types without a name."""
-        return encode_tensor(self, version, narrow, bitpacked)
-
     def __binsparse_descriptor__(self) -> dict[str, Any]:
         """The descriptor, a dictionary with the key `binsparse`. The protocol is a draft and may change."""
-        return self._stored()[0]
+        return encode_tensor(self)[0]
 
     def __binsparse__(self) -> dict[str, Array]:
         """The arrays by name, as a container holds them. The protocol is a draft and may change."""
-        return self._stored()[1]
+        return encode_tensor(self)[1]
 
     def _pad(self) -> Any:
         """The value of cells that are not stored: the fill value, or zero."""
         return pad_of(self._metadata.fill_value, self._held.dtype)
-
-
-# Names of other libraries, and what to use here.
-_ELSEWHERE = {
-    "asformat": "convert(format)",
-    "attrs": "attributes",
-    "close": "the tensor of open() in a with block",
-    "compute": "load()",
-    "coords": "unpack()",
-    "copy": "the tensor itself, which is immutable",
-    "data": "values",
-    "dot": "tensor @ array, or einsum",
-    "indices": "arrays['indices_1'], and so on for each level",
-    "indptr": "arrays['pointers_to_1'], and so on for each level",
-    "max": "reduce(tensor, axis, 'max')",
-    "mean": "reduce(tensor, axis, 'mean')",
-    "min": "reduce(tensor, axis, 'min')",
-    "nse": "number_of_stored_values",
-    "numpy": "to_dense()",
-    "reshape": "to_sparse(tensor).reshape(shape), or convert(format, map=…)",
-    "save": "write(path, tensor)",
-    "sum": "reduce(tensor, axis, 'sum')",
-    "swapaxes": "permute(axes)",
-    "toarray": "to_dense()",
-    "tocoo": "to_scipy(tensor, 'coo')",
-    "tocsc": "to_scipy(tensor, 'csc')",
-    "tocsr": "to_scipy(tensor, 'csr')",
-    "todense": "to_dense()",
-    "tolist": "to_dense().tolist()",
-    "transpose": "permute(axes), or T",
-}
-
-
-def _unpickled(held: Held, metadata: Metadata) -> Tensor:
-    labels, stored = metadata.labels, held.stored
-    if labels is not None and stored.origin is not None:
-        there = reopened(stored.origin, stored.limits)._metadata.labels
-        metadata = replace(metadata, labels=labels.attached(there))
-    return Tensor._of(held, metadata)

@@ -12,13 +12,14 @@ from binsparse_levels.containers.replacing import clean_folder, replacing
 from binsparse_levels.errors import PathExistsError
 from binsparse_levels.io import write_arrays
 from binsparse_levels.limits import Limits
+from binsparse_levels.tensors.encoding import encode_tensor
 
 
 def stored(tmp_path, name="in.h5", format="CSR", **changes):
     """A file of a 20 x 50 matrix in which some arrays are others than they should be."""
     i, j = np.repeat(np.arange(20), 3), np.tile([4, 17, 40], 20)
     tensor = pack([i, j], np.arange(60.0), (20, 50), format)
-    header, arrays = tensor._stored()
+    header, arrays = encode_tensor(tensor)
     for array, (place, value) in changes.items():
         arrays[array] = arrays[array].copy()
         arrays[array][place] = value

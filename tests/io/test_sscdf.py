@@ -34,6 +34,7 @@ from binsparse_levels import (
 )
 from binsparse_levels.io import describe
 from binsparse_levels.io.files.sscdf import dialects, file
+from binsparse_levels.tensors.encoding import encode_tensor
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "sscdf"
 FILES = json.loads((GOLDEN / "manifest.json").read_text(encoding="utf-8"))["files"]
@@ -163,7 +164,7 @@ def test_what_is_written_is_read(folder, dialect, data):
         assert_same(again[name], wanted)
     found = describe(folder / "one.sscdf")
     again = read(folder / "one.sscdf")
-    header, stored = again._stored()
+    header, stored = encode_tensor(again)
     assert {name: str(made) for name, made in found.descriptor.data_types.items()} == header["binsparse"]["data_types"]
     assert found.descriptor.format == again.format
     assert found.descriptor.number_of_stored_values == len(again.values)

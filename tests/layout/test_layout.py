@@ -21,6 +21,7 @@ from binsparse_levels import conformance, testing
 from binsparse_levels.formats.dtypes import CODECS
 from binsparse_levels.io.writing import write_arrays
 from binsparse_levels.levels import OURS
+from binsparse_levels.tensors.encoding import encode_tensor
 
 DOCS = Path(__file__).parents[2] / "docs"
 PROPOSAL = {path.stem: path.read_text() for path in sorted((DOCS / "proposal").glob("*.md"))}
@@ -254,7 +255,7 @@ def test_what_others_would_misread_they_refuse(tmp_path_factory, data, packs, ma
 @pytest.mark.parametrize("suffix", [".h5", ".npz", ".zarr", ".bspnpy", ".bspra", ".nc", None])
 def test_keys_that_no_reader_knows(tmp_path, suffix):
     tensor = bl.pack_dense(np.eye(3), "CSR", map="1, 0").with_attributes({"a": 1})
-    header, arrays = tensor._stored()
+    header, arrays = encode_tensor(tensor)
     header["binsparse_levels:of_tomorrow"] = {"x": 1}
     place = {} if suffix is None else tmp_path / f"a{suffix}"
     write_arrays(place, header, arrays, overwrite=False)
