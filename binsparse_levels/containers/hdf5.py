@@ -307,17 +307,22 @@ def make_room(writer: HDF5Writer, place: str, overwrite: Overwrite, limits: Limi
 
 @contextlib.contextmanager
 def changing(
-    path: str, overwrite: Overwrite, others: Others | None = None, *, keep: bool, **options: Any
+    path: str, overwrite: Overwrite, others: Others | None = None, *, keep: bool, head: bytes = b"", **options: Any
 ) -> Iterator[h5py.File]:
     """A new file, or with `keep` a copy of the old one. It replaces the old file when the block ends well.
 
-    overwrite, others: as for `replacing`. options: of h5py, for a new file. Raises ContainerError.
+    overwrite, others: as for `replacing`. head: 512 bytes before those of HDF5 in a new file, or none. options: of
+    h5py, for a new file. Raises ContainerError.
     """
     with replacing(path, overwrite, keep=keep, others=others) as part, _Disk(part, "r+b") as disk:
         old = keep and os.path.getsize(part)
+        new = {**options, "userblock_size": len(head), "alignment_interval": 1} if head else options
         try:
-            with opened(part, "r+" if old else "w", disk, **({} if old else options)) as file:
+            with opened(part, "r+" if old else "w", disk, **({} if old else new)) as file:
                 yield file
+            if not old:
+                disk.seek(0)
+                disk.write(head)
         finally:  # what the library says after a failed write misleads
             disk.raise_failure(path)
 
@@ -382,7 +387,7 @@ def opened(
         return contextlib.nullcontext(path)
     try:
         found: contextlib.AbstractContextManager[h5py.Group]
-        found = h5py.File(path) if disk is None else h5py.File(disk, mode, **_ALIGNED, **options)
+        found = h5py.File(path) if disk is None else h5py.File(disk, mode, **{**_ALIGNED, **options})
         return found
     except FileNotFoundError:
         raise PathMissingError(Problem(str(path), "no such file")) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import h5py
 import numpy as np
@@ -21,7 +22,7 @@ from .replacing import Overwrite, keeps
 __all__ = ["list_groups", "others", "reading", "writing"]
 
 # The NetCDF library extends only files that keep the order in which objects were made.
-OPTIONS = {"track_order": True, "libver": ("v108", "v108")}
+OPTIONS: dict[str, Any] = {"track_order": True, "libver": ("v108", "v108")}
 
 # The library takes an item of this value for a missing one; of bytes none.
 DEFAULT_FILLS = {

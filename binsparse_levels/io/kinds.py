@@ -120,7 +120,7 @@ KINDS = {
         zip=("format.npy", "coords.npy", "compressed_axes.npy"),
     ),
     "matlab": Kind(
-        ".io.files.matlab", (".mat",), reads=("group", "duplicates"),
+        ".io.files.matlab", (".mat",), reads=("group", "duplicates"), writes=("group",),
         tensors=True, signature=b"MATLAB 7.3 MAT-file", group=("MATLAB_sparse",),
     ),
     "matlab5": Kind(

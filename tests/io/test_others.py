@@ -268,6 +268,45 @@ def test_matrices_of_matlab(tmp_path_factory, seed, shape, dtype):
         agrees(path, dense)
         agrees(f"{path}:A", dense)
     assert bl.list_tensors(path) == ["A"]
+    made = path.with_name("made.mat")
+    bl.write(made, bl.pack_dense(dense, "CSR"), overwrite="file")
+    with h5py.File(path) as theirs, h5py.File(made) as ours:
+        assert contents(ours) == contents(theirs)
+        assert ours.userblock_size == theirs.userblock_size
+
+
+def contents(file):
+    """All that stands in a file of HDF5."""
+    found = {}
+    file.visititems(lambda name, x: found.setdefault(name, (dict(x.attrs), getattr(x, "dtype", 0), cells_of(x))))
+    return found
+
+
+def cells_of(member):
+    return member[:].tolist() if isinstance(member, h5py.Dataset) else sorted(member)
+
+
+def test_matrices_of_matlab_are_written_beside_others(tmp_path):
+    a = bl.pack_dense(np.eye(3), "CSR")
+    bl.write(tmp_path / "a.mat", a)
+    bl.write(f"{tmp_path}/a.mat:B", a.T.convert("CSC"))
+    with h5py.File(tmp_path / "a.mat", "r+") as file:
+        file["x"] = np.ones((2, 2))
+    assert (tmp_path / "a.mat").read_bytes()[124:128] == b"\0\2IM"
+    bl.write(f"{tmp_path}/a.mat:B", a.astype(bool), overwrite=True)
+    assert bl.list_tensors(tmp_path / "a.mat") == ["A", "B"]
+    assert bl.read(f"{tmp_path}/a.mat:B").dtype == bool
+    with pytest.raises(FileExistsError, match="'B', 'x'"):
+        bl.write(tmp_path / "a.mat", a, overwrite=True)
+    with pytest.raises(FileExistsError, match="B: already exists"):
+        bl.write(f"{tmp_path}/a.mat:B", a)
+    with pytest.raises(bl.FormatError, match=r"int8 values; call astype"):
+        bl.write(tmp_path / "b.mat", a.astype("int8"))
+    with pytest.raises(bl.ContainerError, match="names no variable"):
+        bl.write(f"{tmp_path}/b.mat:2x", a)
+    h5py.File(tmp_path / "plain.h5", "w").close()
+    with pytest.raises(bl.ContainerError, match="is no file of MATLAB"):
+        bl.write(f"{tmp_path}/plain.h5:B", a, kind="matlab")
 
 
 @pytest.mark.parametrize(

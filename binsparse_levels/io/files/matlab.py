@@ -1,4 +1,4 @@
-"""Sparse matrices in MATLAB files of version 7.3, which are HDF5; read only.
+"""Sparse matrices in MATLAB files of version 7.3, which are HDF5 behind 512 bytes, read and written.
 
 A matrix is a group with the attribute MATLAB_sparse, the number of rows: `jc` are the pointers of the columns, `ir` the
 rows, `data` the values. A matrix without entries lacks `ir` and `data`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,15 +19,21 @@ from ...arrays import Sliceable
 from ...containers import hdf5
 from ...containers.base import touching
 from ...containers.hdf5 import opened, reading
-from ...errors import ArrayError, BinsparseError, ContainerError, Problem
+from ...containers.replacing import Overwrite, keeps
+from ...errors import ArrayError, BinsparseError, ContainerError, PathExistsError, Problem
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
+from ...tensors.targets import check_representable
+from ...tensors.tensor import Tensor
 from ..decoding import FileTensor
 from .compressed_matrix import compressed, read_matrix
 from .sources import Group
 
-__all__ = ["claims", "list_groups", "looking", "opened", "read"]
+__all__ = ["claims", "list_groups", "looking", "opened", "others", "read", "write"]
 
 MARK = "MATLAB_sparse"
+_CLASS = "MATLAB_class"
+_NAME = "A"  # of a matrix that is written without a name
+_HEAD = (b"MATLAB 7.3 MAT-file, Platform: any, HDF5 schema 1.00 .".ljust(124) + b"\0\2IM").ljust(512, b"\0")
 _ARRAYS = ("jc", "ir", "data")
 
 
@@ -68,6 +75,45 @@ def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIM
 read = functools.partial(read_matrix, looking)
 
 
+def write(path: str, tensor: Tensor, *, group: str | None = None, overwrite: Overwrite = False) -> None:
+    """Write a matrix under a name, beside everything else in the file; without a name, a new file with the matrix A.
+
+    Raises FormatError for a tensor that MATLAB has not, ContainerError, PathExistsError.
+    """
+    check_representable(tensor, "MATLAB", path, ranks=(2,), type_fits=tensor.dtype in (bool, float, complex))
+    name = group or _NAME
+    if not re.fullmatch(r"[A-Za-z]\w{0,62}", name, re.ASCII):
+        raise ContainerError(Problem(path, f"{name!r:.80} names no variable of MATLAB; begin with a letter"))
+    made = tensor.without_map("CSC").convert("CSC")
+    values = made.values
+    if values.dtype.kind == "c":
+        values = np.ascontiguousarray(values).view([("real", "f8"), ("imag", "f8")])
+    arrays = {"jc": made.arrays["pointers_to_1"], "ir": made.arrays["indices_1"]}
+    with (
+        hdf5.changing(path, overwrite, others, keep=keeps(path, group, overwrite, others), head=_HEAD) as file,
+        touching(path),
+    ):
+        if file.userblock_size != len(_HEAD):
+            raise ContainerError(Problem(path, "is no file of MATLAB; choose another path"))
+        if name in file.keys():  # noqa: SIM118 (`in file` follows links)
+            if not overwrite:
+                raise PathExistsError(Problem(f"{path}:{name}", "already exists; pass overwrite=True"))
+            del file[name]
+        place = file.create_group(name)
+        place.attrs.update({_CLASS: np.bytes_("logical" if values.dtype == bool else "double")})
+        place.attrs[MARK] = np.uint64(made.shape[0])
+        for key, array in arrays.items() if len(values) else [("jc", arrays["jc"])]:
+            place[key] = array.astype(np.uint64)
+        if len(values):
+            place["data"] = values.view(np.uint8) if values.dtype == bool else values
+
+
+def others(path: str) -> set[str]:
+    """The names in a file beside the matrix that is written without a name."""
+    with opened(path) as file, touching(path):
+        return {*file.keys()} - ({_NAME} & {*list_groups(file, DEFAULT_LIMITS)})
+
+
 def _rows(source: Group) -> int:
     with touching(MARK):
         rows = source.attributes.get(MARK)
@@ -85,6 +131,6 @@ def _values(source: Group) -> Sliceable:
             raise ArrayError(Problem("data", f"expected pairs of floating-point numbers, got {info.dtype}"))
         return source.items("data", len(info), np.dtype(f"c{2 * part.itemsize}"), view=True)
     with contextlib.suppress(BinsparseError):
-        if source.attribute_text("MATLAB_class") == "logical" and info.dtype.kind in "iu":
+        if source.attribute_text(_CLASS) == "logical" and info.dtype.kind in "iu":
             return source.items("data", len(info), np.dtype(bool))
     return source.numbers("data")
