@@ -5,7 +5,6 @@ import contextlib
 import numpy as np
 
 from binsparse_levels import pack
-from binsparse_levels.building import to_file
 from binsparse_levels.engine import joining
 from binsparse_levels.io import reading
 
@@ -14,13 +13,13 @@ SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 
 @contextlib.contextmanager
 def blocks_of(size):
-    """Blocks of a few entries, arrays joined a few items at a time."""
-    before = to_file._rows_of, joining.AT_ONCE, reading._AT_ONCE
-    to_file._rows_of, joining.AT_ONCE, reading._AT_ONCE = (lambda memory, tree: size), size - 1, size - 1
+    """Arrays are checked and joined a few items at a time."""
+    before = joining.AT_ONCE, reading._AT_ONCE
+    joining.AT_ONCE = reading._AT_ONCE = size - 1
     try:
         yield
     finally:
-        to_file._rows_of, joining.AT_ONCE, reading._AT_ONCE = before
+        joining.AT_ONCE, reading._AT_ONCE = before
 
 
 def large(count=20_000, shape=(50, 60, 70), format="sparse, dense, sparse"):

@@ -225,15 +225,21 @@ def planned(
     )
 
 
+class Rows(int):
+    """A number of entries in the place of `memory`: so many may be in memory at a time."""
+
+
 def rows_within(memory: int | None, ndim: int, coordinate: int, value: int, *, used: int, pointers: float = 0) -> int:
     """The number of entries that a step may hold in memory.
 
     Each entry needs at most twice its coordinates and its value, three words for sorting, and its share of the
     positions of a tree. The source may have more pointers than entries, where many fibers are empty.
 
-    memory: bytes of the whole process; by default, 1 GiB more than `used`. coordinate, value: bytes of each. used:
-    bytes that are taken already. Raises OptionError, LimitError.
+    memory: bytes of the whole process, or Rows; by default, 1 GiB more than `used`. coordinate, value: bytes of each.
+    used: bytes that are taken already. Raises OptionError, LimitError.
     """
+    if isinstance(memory, Rows):
+        return int(memory)
     given = used + _MORE if memory is None else as_integer(memory)
     if given is None or given < 1:
         raise OptionError(Problem("memory", f"expected a number of bytes, got {memory!r:.40}"))

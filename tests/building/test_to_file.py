@@ -33,6 +33,7 @@ from binsparse_levels import (
     write_from,
 )
 from binsparse_levels.building import store, to_file
+from binsparse_levels.building.planning import Rows
 from binsparse_levels.cli import main
 
 
@@ -53,10 +54,10 @@ def test_in_blocks_as_in_one_piece(tmp_path_factory, size, data):
         expected = read(source).convert(format)
     except FormatError as error:
         with pytest.raises(type(error)), blocks_of(size):
-            convert(source, target, format, memory=1)
+            convert(source, target, format, memory=Rows(size))
         return
     with blocks_of(size):
-        convert(source, target, format, memory=1)
+        convert(source, target, format, memory=Rows(size))
     found = read(target)
     assert found.equals(expected)
     assert found.format.canonical() == expected.format.canonical()
@@ -77,13 +78,12 @@ def test_every_kind_is_a_source(tmp_path, format):
     write(tmp_path / "a.h5", tensor)
     for target in ("CSR", "sparse(2) @ 1, 0"):
         with blocks_of(100):
-            convert(tmp_path / "a.h5", tmp_path / "b.h5", target, memory=1, overwrite=True)
+            convert(tmp_path / "a.h5", tmp_path / "b.h5", target, memory=Rows(100), overwrite=True)
         assert read(tmp_path / "b.h5").equals(tensor.convert(target))
 
 
 @pytest.mark.parametrize("client", [None, "threads", "processes"])
-def test_steps_are_run_by_any_client(tmp_path, monkeypatch, client):
-    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3000)
+def test_steps_are_run_by_any_client(tmp_path, client):
     tensor = large()
     write(tmp_path / "a.zarr", tensor)
     pools = {"threads": concurrent.futures.ThreadPoolExecutor, "processes": concurrent.futures.ProcessPoolExecutor}
@@ -93,7 +93,7 @@ def test_steps_are_run_by_any_client(tmp_path, monkeypatch, client):
             tmp_path / "a.zarr",
             tmp_path / "b.h5",
             "dense, sparse(2) @ 2, 0, 1",
-            memory=1,
+            memory=Rows(3000),
             client=pool,
             progress=lambda *step: told.append(step),
         )
@@ -120,8 +120,7 @@ def test_memory_is_counted(tmp_path):
 
 
 @pytest.mark.parametrize("format", [None, "sparse(3) @ 2, 1, 0"])
-def test_faults_of_the_source_leave_nothing(tmp_path, monkeypatch, format):
-    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3000)
+def test_faults_of_the_source_leave_nothing(tmp_path, format):
     write(tmp_path / "a.bspnpy", large(format="sparse, sparse(2)"))
     for name, place, number in (("indices_2", 500, 70), ("indices_1", 900, -1), ("pointers_to_1", 7, 10**6)):
         file = tmp_path / "a.bspnpy" / f"{name}.npy"
@@ -130,13 +129,13 @@ def test_faults_of_the_source_leave_nothing(tmp_path, monkeypatch, format):
         changed[place] = number
         np.save(file, changed)
         with pytest.raises(BinsparseError):
-            convert(tmp_path / "a.bspnpy", tmp_path / "b.h5", format, memory=1)
+            convert(tmp_path / "a.bspnpy", tmp_path / "b.h5", format, memory=Rows(3000))
         np.save(file, before)
     swapped = np.load(tmp_path / "a.bspnpy" / "indices_2.npy")
     swapped[[100, 101]] = swapped[[101, 100]]
     np.save(tmp_path / "a.bspnpy" / "indices_2.npy", swapped)
     with pytest.raises(ArrayError):
-        convert(tmp_path / "a.bspnpy", tmp_path / "b.h5", format, memory=1)
+        convert(tmp_path / "a.bspnpy", tmp_path / "b.h5", format, memory=Rows(3000))
     assert os.listdir(tmp_path) == ["a.bspnpy"]
 
 
@@ -144,7 +143,9 @@ def test_faults_of_the_source_leave_nothing(tmp_path, monkeypatch, format):
 def test_what_is_converted_in_parts_is_sealed(tmp_path, suffix):
     write(tmp_path / "a.h5", large(3000))
     with blocks_of(700):
-        convert(tmp_path / "a.h5", tmp_path / f"b{suffix}", "dense, sparse(2) @ 1, 0, 2", memory=1, checksum=True)
+        convert(
+            tmp_path / "a.h5", tmp_path / f"b{suffix}", "dense, sparse(2) @ 1, 0, 2", memory=Rows(700), checksum=True
+        )
     assert read(tmp_path / f"b{suffix}").equals(large(3000))
     stored = {}
     write(stored, read(tmp_path / f"b{suffix}"), checksum=True)
@@ -183,15 +184,14 @@ def test_a_diagonal_that_is_no_mirror_image_is_not_converted_in_parts(tmp_path, 
     with pytest.raises(ArrayError):
         read(tmp_path / "a.h5")
     with blocks_of(3), pytest.raises(ArrayError, match="mirror image"):
-        convert(tmp_path / "a.h5", tmp_path / "b.h5", format, memory=1)
+        convert(tmp_path / "a.h5", tmp_path / "b.h5", format, memory=Rows(3))
     assert os.listdir(tmp_path) == ["a.h5"]
 
 
-def test_what_lies_in_the_wrong_triangle_of_a_file_is_no_entry(tmp_path, monkeypatch):
+def test_what_lies_in_the_wrong_triangle_of_a_file_is_no_entry(tmp_path):
     write(tmp_path / "a.bspnpy", pack([[1, 2], [0, 0]], [1.0, 2.0], (3, 3), "CSR", structure="symmetric_lower"))
     np.save(tmp_path / "a.bspnpy" / "indices_1.npy", np.array([2, 0], np.int32))
-    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 1)
-    for use in (lambda x: binsparse_levels.open(x)[:2].load(), lambda x: convert(x, tmp_path / "b.h5", memory=1)):
+    for use in (lambda x: binsparse_levels.open(x)[:2].load(), lambda x: convert(x, tmp_path / "b.h5", memory=Rows(1))):
         with pytest.raises(ArrayError, match="triangle"):
             use(tmp_path / "a.bspnpy")
 
@@ -201,35 +201,32 @@ def test_what_lies_in_the_wrong_triangle_of_a_file_is_no_entry(tmp_path, monkeyp
     [("indices_1", 7, 2**32), ("pointers_to_1", -1, 9), ("pointers_to_1", 0, -3), ("indices_0", 3, -1)],
 )
 @pytest.mark.parametrize("format", [None, "CSC"])
-def test_blocks_are_checked_as_they_are_stored(tmp_path, monkeypatch, name, at, number, format):
+def test_blocks_are_checked_as_they_are_stored(tmp_path, name, at, number, format):
     tensor = pack([np.repeat(np.arange(10), 4), np.arange(40) % 20], np.arange(40.0), (10, 20), "sparse, sparse")
     arrays = {key: x.astype(np.int64) for key, x in tensor.arrays.items()}
     write(tmp_path / "a.bspnpy", Tensor("sparse, sparse", (10, 20), arrays, tensor.values))
     arrays[name][at] += number
     np.save(tmp_path / "a.bspnpy" / f"{name}.npy", arrays[name])
     for size in (4, 7, 30):
-        monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree, size=size: size)
         with pytest.raises(ArrayError, match=name):
-            convert(tmp_path / "a.bspnpy", tmp_path / "b.h5", format, memory=1)
+            convert(tmp_path / "a.bspnpy", tmp_path / "b.h5", format, memory=Rows(size))
     assert os.listdir(tmp_path) == ["a.bspnpy"]
 
 
-def test_a_store_is_converted_in_blocks(monkeypatch, tmp_path):
-    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
+def test_a_store_is_converted_in_blocks(tmp_path):
     store, tensor = MemoryStore(), pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
     write(store, tensor)
-    convert(store, tmp_path / "a.h5", "CSC", memory=1)
+    convert(store, tmp_path / "a.h5", "CSC", memory=Rows(3))
     assert read(tmp_path / "a.h5").equals(tensor)
 
 
 @pytest.mark.parametrize("target", ["there.h5", "missing/a.h5", "a.mtx"])
 def test_a_target_that_cannot_be_is_told_before_anything_is_done(tmp_path, monkeypatch, target):
-    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
     monkeypatch.setattr(to_file.running, "run", lambda *_: pytest.fail("worked in vain"))
     for name in ("a.h5", "there.h5"):
         write(tmp_path / name, pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
     with pytest.raises(BinsparseError):
-        convert(tmp_path / "a.h5", tmp_path / target, memory=1)
+        convert(tmp_path / "a.h5", tmp_path / target, memory=Rows(3))
     assert sorted(os.listdir(tmp_path)) == ["a.h5", "there.h5"]
 
 
@@ -244,11 +241,10 @@ def test_a_target_is_looked_at_before_the_source_is_read(tmp_path, options):
 
 
 @pytest.mark.parametrize("option", ["narrow", "bitpacked", "unknown"])
-def test_what_pieces_do_not_take_is_refused_before_anything_is_done(tmp_path, monkeypatch, option):
-    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
+def test_what_pieces_do_not_take_is_refused_before_anything_is_done(tmp_path, option):
     write(tmp_path / "a.h5", pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
     with pytest.raises(OptionError, match=f"{option} does not apply"):
-        convert(tmp_path / "a.h5", tmp_path / "b.h5", memory=1, **{option: True})
+        convert(tmp_path / "a.h5", tmp_path / "b.h5", memory=Rows(3), **{option: True})
     with pytest.raises(OptionError, match=f"{option} does not apply"):
         write_from((pytest.fail("read in vain") for _ in range(1)), tmp_path / "b.h5", 3, "CVEC", **{option: True})
     with pytest.raises(OptionError, match=f"{option} does not apply"):
@@ -257,7 +253,6 @@ def test_what_pieces_do_not_take_is_refused_before_anything_is_done(tmp_path, mo
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file on which nothing can be written")
 def test_scratch_files_on_a_full_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
     part_of = store._Folder._part
 
     def on_a_full_disk(self, path):
@@ -271,22 +266,20 @@ def test_scratch_files_on_a_full_disk(tmp_path, monkeypatch):
     write(tmp_path / "a.h5", pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
     for format in ("CSR", "CSC"):
         with pytest.raises(ContainerError, match="cannot be written"):
-            convert(tmp_path / "a.h5", tmp_path / "b.h5", format, memory=1)
+            convert(tmp_path / "a.h5", tmp_path / "b.h5", format, memory=Rows(3))
     assert os.listdir(tmp_path) == ["a.h5"]
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts open files")
-def test_a_source_is_closed_when_it_has_been_converted(tmp_path, monkeypatch):
-    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
+def test_a_source_is_closed_when_it_has_been_converted(tmp_path):
     write(tmp_path / "a.h5", pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
-    convert(tmp_path / "a.h5", tmp_path / "b.h5", "CSC", memory=1)
+    convert(tmp_path / "a.h5", tmp_path / "b.h5", "CSC", memory=Rows(3))
     gc.collect()
     assert str(tmp_path / "a.h5") not in [os.path.realpath(f"/proc/self/fd/{k}") for k in os.listdir("/proc/self/fd")]
 
 
-def test_a_store_at_a_url_that_only_fsspec_knows(tmp_path, monkeypatch):
-    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
+def test_a_store_at_a_url_that_only_fsspec_knows(tmp_path):
     tensor = pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
     write(f"memory://{tmp_path.name}/a.zarr", tensor)
-    convert(f"memory://{tmp_path.name}/a.zarr", tmp_path / "a.h5", "CSC", memory=1)
+    convert(f"memory://{tmp_path.name}/a.zarr", tmp_path / "a.h5", "CSC", memory=Rows(3))
     assert read(tmp_path / "a.h5").equals(tensor)

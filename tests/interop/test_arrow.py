@@ -8,6 +8,7 @@ import pytest
 from places import vector
 
 import binsparse_levels as bl
+from binsparse_levels.building.planning import Rows
 
 pa = pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")
@@ -280,13 +281,9 @@ def chunks():
     yield pytest.importorskip("pandas").DataFrame(columns())[1100:]
 
 
-@pytest.mark.parametrize("rows", [2**62, 500])
-def test_streams_of_labels(tmp_path, rows, monkeypatch):
-    from binsparse_levels.building import planning
-
-    if rows < 2**62:
-        monkeypatch.setattr(planning, "rows_within", lambda *args, **kwargs: rows)
-    given = {"dims": DIMS, "values": "value", "duplicates": "sum", "memory": 2**34}
+@pytest.mark.parametrize("memory", [2**34, Rows(500)])
+def test_streams_of_labels(tmp_path, memory):
+    given = {"dims": DIMS, "values": "value", "duplicates": "sum", "memory": memory}
     bl.write_from(chunks(), tmp_path / "a.h5", (50, 5, 100, 10), FORMAT, **given)
     tensor = bl.read(tmp_path / "a.h5")
     assert tensor.shape == (50, 5, 100, 10)

@@ -34,7 +34,7 @@ from binsparse_levels import (
     testing,
     write,
 )
-from binsparse_levels.building import to_file
+from binsparse_levels.building.planning import Rows
 from binsparse_levels.containers import checksums, replacing
 from binsparse_levels.containers.objects.chunks import Chunks
 from binsparse_levels.io import appending
@@ -359,7 +359,7 @@ def test_a_fault_in_many_empty_fibers_is_told_by_its_place(tmp_path):
         with blocks_of(3), pytest.raises(ArrayError, match=told):
             append(tmp_path / "a.h5", tensor)
         with blocks_of(3), pytest.raises(ArrayError, match=told):
-            convert(tmp_path / "a.h5", tmp_path / "b.h5", "CSC", memory=1)
+            convert(tmp_path / "a.h5", tmp_path / "b.h5", "CSC", memory=Rows(3))
         (tmp_path / "a.h5").write_bytes(before)
 
 
@@ -460,15 +460,14 @@ def test_a_file_system_without_locks_is_not_locked(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["a.h5"]
 
 
-def test_a_seal_is_looked_at_before_parts_are_used(tmp_path, monkeypatch):
-    monkeypatch.setattr(to_file, "_rows_of", lambda memory, tree: 3)
+def test_a_seal_is_looked_at_before_parts_are_used(tmp_path):
     tensor = pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
     for name in ("a.bspnpy", "b.bspnpy"):
         write(tmp_path / name, tensor, checksum=True)
-    convert(tmp_path / "a.bspnpy", tmp_path / "c.h5", "CSC", memory=1)
+    convert(tmp_path / "a.bspnpy", tmp_path / "c.h5", "CSC", memory=Rows(3))
     np.save(tmp_path / "b.bspnpy" / "values.npy", np.arange(11.0))
     uses = (
-        lambda b: convert(b, tmp_path / "d.h5", "CSC", memory=1),
+        lambda b: convert(b, tmp_path / "d.h5", "CSC", memory=Rows(3)),
         lambda b: concatenate([tmp_path / "a.bspnpy", b], tmp_path / "d.h5"),
         lambda b: append(b, tensor),
     )
