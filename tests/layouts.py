@@ -82,13 +82,14 @@ def mex(path, matrix, packed=True, features="features.tsv"):
     return path
 
 
-def tenx(path, matrix, group="matrix"):
-    """A matrix as Cell Ranger writes it to HDF5; its version 2 has a group for each genome."""
+def tenx(path, matrix, group="matrix", named=True):
+    """A matrix as Cell Ranger writes it to HDF5; version 2 has a group for each genome. HDF5Array may name nothing."""
     columns = sp.csc_array(matrix)
     with h5py.File(path, "w") as file:
         place = file.create_group(group)
         place["data"], place["indices"] = columns.data, columns.indices.astype(np.int64)
         place["indptr"], place["shape"] = columns.indptr.astype(np.int64), np.array(matrix.shape, np.int32)
-        place["barcodes"] = np.array(barcodes(matrix.shape[1]), "S")
-        place["features/id" if group == "matrix" else "genes"] = np.array(genes(matrix.shape[0]), "S")
+        if named:
+            place["barcodes"] = np.array(barcodes(matrix.shape[1]), "S")
+            place["features/id" if group == "matrix" else "genes"] = np.array(genes(matrix.shape[0]), "S")
     return path

@@ -153,3 +153,9 @@ def test_building(tmp_path):
 def test_object_stores():
     pytest.importorskip("moto")
     assert "| s3fs | read |" in run("bench.objects", "--rows", "5", "--latency", "0")
+
+
+def test_files_of_others_are_opened_and_converted():
+    lines = run("bench.others", "--entries", "20000").splitlines()
+    assert len(lines) == 2 + 19
+    assert all(line.endswith("| yes |") for line in lines[2:])

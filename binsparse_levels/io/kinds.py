@@ -161,7 +161,7 @@ KINDS = {
     "anndata": Kind(
         ".io.files.anndata", (".h5ad",), reads=("group", "duplicates"),
         writes=("group", "obs_names", "var_names", "storage", "limits"), tensors=True,
-        group=("encoding-type", "h5sparse_format", "barcodes", "matrix"), zarr_group=("encoding-type",),
+        group=("encoding-type", "h5sparse_format", "indptr", "matrix"), zarr_group=("encoding-type",),
     ),
 }  # fmt: skip
 

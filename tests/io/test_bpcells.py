@@ -570,28 +570,3 @@ def test_anndata_faults(tmp_path):
     broken(lambda file: file["X"].attrs.__setitem__("shape", [7.0, 5.0]), "shape: expected integers")
     broken(lambda file: file["X"].attrs.__setitem__("encoding-type", "array"), "expected csr_matrix or csc_matrix")
     broken(lambda file: file["X"].__delitem__("data"), "data: /X has no such dataset")
-
-
-@pytest.mark.parametrize("older", [False, True])
-def test_tenx(tmp_path, older):
-    matrix = scipy.sparse.random_array((7, 5), density=0.4, format="csc", rng=0)
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        group = file.create_group("GRCh38" if older else "matrix")
-        group["data"] = (matrix.data * 100).astype(np.int32)
-        group["indices"], group["indptr"] = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
-        group["shape"] = np.array(matrix.shape, np.int32)
-        group["barcodes"] = np.array([f"cell{k}".encode() for k in range(5)])
-        genes = np.array([f"gene{k}".encode() for k in range(7)])
-        if older:
-            group["genes"] = genes
-        else:
-            group.create_group("features")["id"] = genes
-    tensor = read(f"{tmp_path}/a.h5:GRCh38" if older else tmp_path / "a.h5")
-    assert np.array_equal(tensor.to_dense(), (matrix.toarray() * 100).astype(np.int32))
-    assert str(tensor.format) == "CSC"
-    assert tensor.dtype == np.int32
-    assert tensor.dims == ("gene" if older else "feature", "barcode")
-    rows, columns = names_of(tensor)
-    assert (rows[6], columns[2]) == ("gene6", "cell2")
-    with anndata.looking(str(tmp_path / "a.h5"), "GRCh38" if older else None) as found:
-        assert np.array_equal(found.arrays["indices_1"][2:4], matrix.indices[2:4])

@@ -212,6 +212,20 @@ def test_damage_to_a_folder_of_10x_is_told(tmp_path, name, change, message):
         bl.read(path)
 
 
+@pytest.mark.parametrize("group", ["GRCh38", "matrix"])
+@pytest.mark.parametrize("named", [False, True])
+def test_matrices_of_10x(tmp_path, group, named):
+    dense = drawn(1, (7, 5), "int32")
+    path = layouts.tenx(tmp_path / "a.h5", dense, group, named)
+    agrees(f"{path}:{group}", dense)
+    assert bl.list_tensors(path) == [group]
+    tensor = bl.read(f"{path}:{group}" if group == "GRCh38" else path)
+    assert str(tensor.format) == "CSC"
+    assert tensor.dims == (("feature" if group == "matrix" else "gene", "barcode") if named else None)
+    if named:
+        assert tensor.sel({0: "ENSG2", "barcode": "AAAC-1"}) == dense[2, 1]
+
+
 SAMPLES = b"# made by hand\n1 1:0.5 3:-2e3 # one\n\n-1.5 qid:7 2:1\r\n0\n"
 
 

@@ -1,9 +1,9 @@
 """Matrices of AnnData in HDF5 (.h5ad) and Zarr, read and written; of 10x Genomics in HDF5, read only.
 
 AnnData: a group with `data`, `indices`, `indptr`, whose attributes say csr or csc and the shape; or one dense array.
-Names of its rows and columns are the indices of the tables `obs` and `var` at the root. 10x: a group `matrix`,
-compressed by columns, the shape among its datasets; its rows are features, or in older files genes, its columns
-barcodes.
+Names of its rows and columns are the indices of the tables `obs` and `var` at the root. 10x: a group `matrix`, or of a
+genome, compressed by columns, the shape among its datasets; its rows are features, or in older files genes, its columns
+barcodes. TENxMatrix of HDF5Array may lack these names.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIM
             return
         group = group or inner
         source = at(group)
-        format, shape, labels = _tenx(source, at, group) if "barcodes" in source.names() else _anndata(source, at, axes)
+        format, shape, labels = _tenx(source, at, group) if "shape" in source.names() else _anndata(source, at, axes)
         pointers, indices, data = _ARRAYS
         yield compressed(
             format,
@@ -76,7 +76,7 @@ def claims(group: Any) -> bool:
     if not isinstance(group, h5py.Group):
         said = group.attrs.get("encoding-type")
         return isinstance(said, str) and said in _FORMATS
-    if "barcodes" in group.keys():  # noqa: SIM118 (`in group` follows links)
+    if {"indptr", "shape"} <= {*group.keys()}:
         return True
     with contextlib.suppress(BinsparseError):
         return attribute_text(group, _said(group.attrs), DEFAULT_LIMITS) in _FORMATS
@@ -109,10 +109,12 @@ def _names(at: Opener, axes: Axes, shape: Sequence[int]) -> Labels | None:
 
 def _tenx(source: Group, at: Opener, group: str | None) -> _Matrix:
     rows, columns = shape = _sizes(source.integers("shape")[:].tolist(), "shape")
-    newer = "features" in source.names()
-    features = at(f"{group or ''}/features").labels("id", rows) if newer else source.labels("genes", rows)
-    labels = labelled(("feature" if newer else "gene", "barcode"), [features, source.labels("barcodes", columns)])
-    return "CSC", shape, labels
+    there = source.names()
+    newer = "features" in there
+    features = at(f"{group or ''}/features").labels("id", rows) if newer else None
+    genes = source.labels("genes", rows) if "genes" in there else features
+    barcodes = source.labels("barcodes", columns) if "barcodes" in there else None
+    return "CSC", shape, labelled(("feature" if newer else "gene", "barcode"), [genes, barcodes])
 
 
 def _sizes(shape: Sequence[int], name: str) -> tuple[int, int]:
