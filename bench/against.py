@@ -26,8 +26,9 @@ import sys
 sys.path[:0] = [{other!r}]
 import binsparse_levels
 sys.path[0] = {here!r}
+from bench.__main__ import chosen
 from bench.against import serve
-serve({other!r}, {arguments!r})
+serve({other!r}, chosen({arguments!r}))
 """
 
 
@@ -62,15 +63,12 @@ class Other:
         self._process.wait()
 
 
-def serve(checkout: str, arguments: list[str]) -> None:
+def serve(checkout: str, rows: list[Row]) -> None:
     """Time rows for another process, which asks by lines of JSON: the number of a row, then "time" for each round."""
     import binsparse_levels
 
-    from .__main__ import chosen
-
     if not Path(binsparse_levels.__file__).is_relative_to(checkout):
         raise SystemExit(f"{checkout}: no package binsparse_levels in it; name the root of a checkout")
-    rows = chosen(arguments)
     answers, sys.stdout = sys.stdout, sys.stderr
     set_threads(1)
     with tempfile.TemporaryDirectory() as folder:

@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 from ..errors import FormatError, Problem, raise_if
 from ..kernels import jit
 from ..levels import Level, Place, places
+from ..levels.checksums import checksum
 from ..levels.positions import Array
-from ..levels.registry import checksum
 
 
 class Wrap(NamedTuple):

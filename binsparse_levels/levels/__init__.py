@@ -1,6 +1,7 @@
 """Level kinds, one file each. A further kind is a file and a line here."""
 
 from .band import Band as Band
+from .base import LEVELS as LEVELS
 from .base import ArraySpec as ArraySpec
 from .base import Level as Level
 from .base import Place as Place
@@ -13,7 +14,6 @@ from .elias_fano import EliasFano as EliasFano
 from .hashed import Hashed as Hashed
 from .mask import Mask as Mask
 from .n_of_m import NOfM as NOfM
-from .registry import LEVELS as LEVELS
 from .registry import register as register
 from .run import Run as Run
 from .sparse import Sparse as Sparse

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -23,6 +23,7 @@ import numpy as np
 
 from ..errors import ArrayError, FormatError, LimitError, Problem, raise_if
 from ..limits import as_integers
+from .checksums import checksum
 from .positions import Array as Array
 from .positions import Positions, Window, as_array, as_pointers, below_fibers, count_owners, items_at, signed
 
@@ -137,9 +138,8 @@ class Level(ABC):
         settings = [f"{name}={value}" for name, value in self.params().items()]
         if self.rank != 1 or settings:
             settings.insert(0, str(self.rank))
-        from .registry import notation
-
-        return f"{notation(self)}({', '.join(settings)})" if settings else notation(self)
+        name = notation(type(self), LEVELS.values())
+        return f"{name}({', '.join(settings)})" if settings else name
 
     @classmethod
     def package_name(cls) -> str:
@@ -154,8 +154,6 @@ class Level(ABC):
 
     def stored(self) -> dict[str, Any]:
         """The JSON object of the level, without the level below."""
-        from .registry import layout
-
         version = {} if self.package_name() == OWN else {"version": layout(type(self))}
         return {"level_desc": self.level_desc(), "rank": self.rank, **self.params(), **version}
 
@@ -465,3 +463,19 @@ def _places(levels: tuple[Level, ...], dims: tuple[int, ...]) -> tuple[Place, ..
         found.append(Place(level, dims[depth : depth + level.rank], depth, arrays))
         depth += level.rank
     return tuple(found)
+
+
+LEVELS: dict[str, type[Level]] = {}  # the known kinds by name in the notation
+
+
+def notation(kind: type[Level], known: Iterable[type[Level]]) -> str:
+    """The name of a kind in the notation, beside the known ones."""
+    return kind.level_desc() if sum(other.kind == kind.kind for other in known) > 1 else kind.kind
+
+
+@functools.cache
+def layout(kind: type[Level]) -> int | str:
+    """The version of the kind's arrays. Nobody counts versions in a program: there it is a checksum of the code."""
+    if kind.version or kind.package_name() != "__main__":
+        return kind.version
+    return checksum(kind.build, kind.expand)

@@ -5,25 +5,17 @@ Two packages may have kinds of one name. Then the notation of each is `package:k
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import functools
-import hashlib
 import importlib
-import inspect
 import os
 import re
-import textwrap
 from collections.abc import Iterable
 from dataclasses import fields
 from importlib.metadata import EntryPoint, entry_points
-from types import CodeType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import FormatError, Problem
-from .base import OWN, Level
-
-LEVELS: dict[str, type[Level]] = {}  # by name in the notation
+from .base import LEVELS, OWN, Level, layout, notation
 
 ENTRY_POINTS = "binsparse_levels.levels"  # the group in which packages name their kinds
 ALLOWED = "BINSPARSE_LEVELS_PLUGINS"  # an environment variable: packages that worker processes may import
@@ -48,25 +40,12 @@ def register(kind: type[Level]) -> type[Level]:
             raise FormatError(what)
     known = [other for other in LEVELS.values() if other.kind != kind.kind] + [*alike.values(), kind]
     LEVELS.clear()
-    LEVELS.update({_notation(each, known): each for each in known})
+    LEVELS.update({notation(each, known): each for each in known})
     return kind
 
 
 def _is_again(kind: type[Level], other: type[Level]) -> bool:
     return (kind.__module__, kind.__qualname__) == (other.__module__, other.__qualname__)
-
-
-def _notation(kind: type[Level], known: Iterable[type[Level]]) -> str:
-    return kind.level_desc() if sum(other.kind == kind.kind for other in known) > 1 else kind.kind
-
-
-def notation(level: Level) -> str:
-    """The name of the kind in the notation.
-
-    >>> notation(LEVELS["sparse"]())
-    'sparse'
-    """
-    return _notation(type(level), LEVELS.values())
 
 
 def kind_named(name: str) -> type[Level] | None:
@@ -106,29 +85,6 @@ def kind_stored(desc: str, version: object) -> type[Level]:
             raise FormatError(f"{what}; run the definition that wrote it, or set the same `version` in both")
         raise FormatError(f"{what}; install the release of {package} that wrote it")
     return kind
-
-
-@functools.cache
-def layout(kind: type[Level]) -> int | str:
-    """The version of the kind's arrays. Nobody counts versions in a program: there it is a checksum of the code."""
-    if kind.version or kind.package_name() != "__main__":
-        return kind.version
-    return checksum(kind.build, kind.expand)
-
-
-def checksum(*functions: Any) -> str:
-    """A checksum of what functions do, plain or compiled."""
-    text = "".join(_text(getattr(function, "py_func", function)) for function in functions)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _text(function: Any) -> str:
-    """What a function does, without comments and layout where its source is known."""
-    try:
-        return ast.dump(ast.parse(textwrap.dedent(inspect.getsource(function))))
-    except (OSError, TypeError, SyntaxError):
-        code = function.__code__
-        return repr((code.co_code, code.co_names, [x for x in code.co_consts if not isinstance(x, CodeType)]))
 
 
 def _known() -> str:

@@ -1,0 +1,25 @@
+"""A checksum of what functions do, which tells the versions of code that has no number."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import textwrap
+from types import CodeType
+from typing import Any
+
+
+def checksum(*functions: Any) -> str:
+    """A checksum of what functions do, plain or compiled."""
+    text = "".join(_text(getattr(function, "py_func", function)) for function in functions)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _text(function: Any) -> str:
+    """What a function does, without comments and layout where its source is known."""
+    try:
+        return ast.dump(ast.parse(textwrap.dedent(inspect.getsource(function))))
+    except (OSError, TypeError, SyntaxError):
+        code = function.__code__
+        return repr((code.co_code, code.co_names, [x for x in code.co_consts if not isinstance(x, CodeType)]))
