@@ -1,25 +1,26 @@
 """Blocks of a few entries, and a tensor of many."""
 
 import contextlib
+from unittest import mock
 
 import numpy as np
 
 from binsparse_levels import pack
 from binsparse_levels.engine import joining
-from binsparse_levels.io import reading
+from binsparse_levels.io import joining_labels, reading
+from binsparse_levels.tensors import labels
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 
 
 @contextlib.contextmanager
 def blocks_of(size):
-    """Arrays are checked and joined a few items at a time."""
-    before = joining.AT_ONCE, reading._AT_ONCE
-    joining.AT_ONCE = reading._AT_ONCE = size - 1
-    try:
+    """Arrays and labels are checked and joined a few items at a time."""
+    places = (joining, "AT_ONCE"), (reading, "_AT_ONCE"), (labels, "AT_ONCE"), (joining_labels, "AT_ONCE")
+    with contextlib.ExitStack() as stack:
+        for module, name in places:
+            stack.enter_context(mock.patch.object(module, name, size - 1))
         yield
-    finally:
-        joining.AT_ONCE, reading._AT_ONCE = before
 
 
 def large(count=20_000, shape=(50, 60, 70), format="sparse, dense, sparse"):

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import kernels
-from ..arrays import Array, LazyArray, lazy
+from ..arrays import Array, LazyArray
+from ..engine.joining import of_segments
 from ..errors import ArrayError, Problem
 from ..tensors.labels import TEXT, Column, Labels, stored_type
 from .label_types import keys_of, labels_of, stored_kind
@@ -340,14 +341,11 @@ def kept(work: Work) -> Labels | None:
         offsets = None
         if kind == TEXT:
             ends = _behind_each_other(work, keys, counts, np.dtype(np.int64), sizes, _ends(sizes))
-            offsets = lazy(len(ends) + 1, ends.dtype, lambda a, b, ends=ends: _with_zero(ends, a, b))  # type: ignore[misc]
+            parts = [np.zeros(1, np.int64), ends]
+            sizes = np.array([1, len(ends)])
+            offsets = of_segments(sizes, lambda k, a, b, parts=parts: parts[k][a:b], np.int64)  # type: ignore[misc]
         found[names[k]] = Column(kind, items, offsets)
     return Labels(tuple(names[: len(plan.shape)]), found, names[-1] or "count")
-
-
-def _with_zero(ends: LazyArray, a: int, b: int) -> Array:
-    zero = np.zeros(int(a == 0 and b > 0), np.int64)
-    return np.concatenate([zero, ends[max(a - 1, 0) : max(b - 1, 0)]])
 
 
 def _behind_each_other(
@@ -356,21 +354,10 @@ def _behind_each_other(
     """Items of several objects as one array. begins: where they begin in each object. more: what is added to those of
     each.
     """
-    at = _ends(counts)
 
-    def read(start: int, stop: int) -> Array:
-        out = np.empty(stop - start, dtype)
-        first = int(np.searchsorted(at, start, side="right")) - 1
-        for k in range(first, len(keys)):
-            a, b = max(start, int(at[k])), min(stop, int(at[k + 1]))
-            if a >= stop:
-                break
-            if a < b:
-                begin, end = (int(begins[k]) + int(x - at[k]) * dtype.itemsize for x in (a, b))
-                block = work.slice(keys[k], begin, end)
-                out[a - start : b - start] = block.view(dtype)
-                if more is not None:
-                    out[a - start : b - start] += more[k]
-        return out
+    def segment(k: int, a: int, b: int) -> Array:
+        begin = int(begins[k])
+        block = work.slice(keys[k], begin + a * dtype.itemsize, begin + b * dtype.itemsize).view(dtype)
+        return block if more is None else block + more[k]
 
-    return lazy(int(at[-1]), dtype, read)
+    return of_segments(counts, segment, dtype)

@@ -180,7 +180,7 @@ def _concatenated(read: Reading, name: str, begin: Array, lengths: Array, add: A
         piece = read(k, name, int(begin[k]) + start, int(begin[k]) + stop).astype(dtype, copy=False)
         return piece + np.asarray(add[k], dtype) if add[k] else piece
 
-    return _of_segments(lengths, segment, dtype)
+    return of_segments(lengths, segment, dtype)
 
 
 def _with_gaps(read: Reading, name: str, at: _Positions, length: int, fill: Array, add: Array, dtype: Any) -> LazyArray:
@@ -203,10 +203,10 @@ def _with_gaps(read: Reading, name: str, at: _Positions, length: int, fill: Arra
         piece = read(k, name, int(begin[k]) + a, int(begin[k]) + b).astype(dtype, copy=False)
         return piece + np.asarray(add[k], dtype) if add[k] else piece
 
-    return _of_segments(lengths, segment, dtype)
+    return of_segments(lengths, segment, dtype)
 
 
-def _of_segments(lengths: Array, segment: Callable[[int, int, int], Array], dtype: Any) -> LazyArray:
+def of_segments(lengths: Array, segment: Callable[[int, int, int], Array], dtype: Any) -> LazyArray:
     """An array of segments behind each other. segment: items a … b - 1 of segment k, by (k, a, b)."""
     ends = np.cumsum(lengths)
 

@@ -24,6 +24,7 @@ from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from . import reading
 from .decoding import Loading
+from .joining_labels import joined_labels
 from .kinds import Location, Place, in_place, name_of, resolved, split_place, target_at
 from .reading import check_lazy
 from .writing import Progress, write_pieces
@@ -44,8 +45,9 @@ def concatenate(
     """Write the tensors at `sources`, one after the other along the outermost stored dimension, as one tensor to
     `target`.
 
-    All sources have the same format, data type, fill value and sizes in the other dimensions. Arrays are checked in
-    full before anything is written; they are read and written in pieces.
+    All sources have the same format, data type, fill value and sizes in the other dimensions. Labels of the outermost
+    dimension are joined, too: all sources have some there, or none. In the other dimensions, labels are equal. Arrays
+    are checked in full before anything is written; they are read and written in pieces.
 
     Parameters
     ----------
@@ -83,7 +85,8 @@ def concatenate(
 
 @within_memory
 def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
-    """Add a tensor after the one at `path`, along the outermost stored dimension, in the format of the file.
+    """Add a tensor after the one at `path`, along the outermost stored dimension, in the format of the file. Its labels
+    join those of the file, as in `concatenate`.
 
     The stored tensor is checked in full, then replaced atomically. In a local folder of Zarr 3, only new items and the
     last chunk or shard of each array are written. Elsewhere, and for bit-packed arrays, the stored items are copied in
@@ -149,8 +152,6 @@ def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
         what = "a scalar, or a matrix with a structure, is not concatenated; expand it first"
         raise FormatError(Problem(names[0], what))
     for tensor, name in zip(tensors, names, strict=True):
-        if tensor._metadata.labels is not None and tensor._metadata.labels.columns:
-            raise FormatError(Problem(name, "has labels, and is not concatenated; write all rows by write_from"))
         if tensor.map is not None:
             what = "is stored through a map, and is not concatenated; convert it without_map() first"
             raise FormatError(Problem(name, what))
@@ -181,10 +182,13 @@ def _joined(
     """
     _check_alike(tensors, names)
     first, outer = tensors[0], tensors[0].format.order[0]
+    metadata = replace(first._metadata, labels=joined_labels(tensors, names, outer))
     trees, starts, at = list[Tree](), list[int](), 0
     for tensor, name in zip(tensors, names, strict=True):
         tree = tensor._source
         check_lazy(tree, name, tensor.format.order)
+        if tensor._metadata.labels is not None:
+            tensor._metadata.labels.check()
         for start in range(0, 1 if tree.iso else len(tree.values), _AT_ONCE) if values else ():
             tree.values[start : start + _AT_ONCE]  # reading a faulty value raises
         trees.append(tree)
@@ -196,7 +200,7 @@ def _joined(
     arrays = joined_trees(first.format.levels, dims, trees, starts, first._pad(), dtype, first.dtype, limits)
     pieces = {name: in_pieces(array, AT_ONCE) for name, array in arrays.items()}
     one = None if first.format.padded else _one_value(tensors)
-    return encode_pieces(pieces, first.format, shape, first._metadata, one=one, wrappers=wrappers)
+    return encode_pieces(pieces, first.format, shape, metadata, one=one, wrappers=wrappers)
 
 
 def _locked(path: Place) -> contextlib.AbstractContextManager[None]:
@@ -223,9 +227,11 @@ def storage_of(location: Location, limits: Limits) -> _Stored:
         loading = Loading(reader, limits, False)
         storages = {}
         if hasattr(reader, "storage"):
-            storages = {name: reader.storage(name) for name in loading.infos}
+            beside = {} if loading.labels is None else loading.labels.arrays()
+            arrays: dict[str, Any] = {**loading.infos, **beside}
+            storages = {name: reader.storage(name) for name in arrays}
             usual = next((x for x in storages.values() if x != DEFAULT_STORAGE), DEFAULT_STORAGE)
-            empty = [name for name, info in loading.infos.items() if 0 in info.shape]
+            empty = [name for name, x in arrays.items() if 0 in x.shape]
             storages |= {name: usual for name in empty if storages[name] == DEFAULT_STORAGE}
         options: dict[str, Any] = {"kind": getattr(reader, "kind", location.name)}
         for option in ("compression", "chunks", "shards"):

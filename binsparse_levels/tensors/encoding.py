@@ -134,6 +134,7 @@ def encode_pieces(
     beside = {}
     if metadata.labels is not None:
         beside[labels.KEY] = metadata.labels.header()
+        metadata.labels.check()
         for name, array in metadata.labels.arrays().items():
             data_types[name] = data_type_of(array.dtype, name)
             given[name] = in_pieces(array, _AT_ONCE)

@@ -21,6 +21,7 @@ from ..formats.json import RESERVED
 
 KEY = f"{RESERVED}labels"
 TEXT = "text"
+AT_ONCE = 2**16  # labels that are checked or compared at once
 _NOTHING = np.empty(0, np.uint8)
 _PLAIN = {*INTEGERS, "float32", "float64"}
 TIMES = re.compile(r"datetime64\[(D|s|ms|us|ns)(?:, ([\w/+:-]{1,40}))?\]")  # a zone stands behind the unit
@@ -49,13 +50,36 @@ class Column:
         picks = isinstance(index, np.ndarray) and isinstance(at, range)
         return replace(self, at=at.start + at.step * index if picks else at[index])
 
+    def part(self, start: int, stop: int) -> Column:
+        """The labels start … stop - 1 of the whole, in memory, checked. Raises ArrayError."""
+        if self.offsets is None:
+            return Column(self.type, self.items[start:stop])
+        offsets, size = self.offsets[start : stop + 1], len(self.items)
+        first, last = int(offsets[0]), int(offsets[-1])
+        ends = (start > 0 or first == 0) and (stop < len(self) or last == size)
+        if not ends or not 0 <= first <= last <= size or (offsets[1:] < offsets[:-1]).any():
+            raise ArrayError(Problem("labels", f"the offsets do not ascend from 0 to {size}"))
+        octets, offsets = self.items[first:last], offsets - first if first else offsets
+        raise_if(ArrayError, list(_faults(octets, offsets)))
+        return Column(self.type, octets, offsets)
+
+    def check(self) -> None:
+        """Compare the labels of the whole with their checksums and each other, in parts.
+
+        Raises ArrayError, ContainerError.
+        """
+        for array in (self.items, self.offsets):
+            if isinstance(array, LazyArray):
+                array.verify()
+        for start in range(0, max(len(self), 1), AT_ONCE):
+            self.part(start, start + AT_ONCE)
+
     def loaded(self) -> Column:
         """The same labels in memory, checked. Raises ArrayError."""
-        items, offsets = self.items[:], None if self.offsets is None else self.offsets[:]
-        if offsets is not None:
-            raise_if(ArrayError, list(_faults(items, offsets)))
+        whole = self.part(0, len(self))
         if self.at is None:
-            return Column(self.type, items, offsets)
+            return whole
+        items, offsets = whole.items[:], None if whole.offsets is None else whole.offsets[:]
         at = np.asarray(self.at, np.int64)
         known = at < len(self)
         last = int(np.count_nonzero(known))
@@ -69,6 +93,10 @@ class Column:
         octets = items[np.arange(ends[-1]) + np.repeat(offsets[at] - ends[:-1], lengths)]
         return Column(self.type, octets, ends)
 
+    def unviewed(self) -> Column:
+        """The same labels without `at`: those of a view in memory."""
+        return self if self.at is None else self.loaded()
+
     def array(self) -> Array:
         """The labels as an array of numpy, text with its type of strings."""
         held = self.loaded()
@@ -81,9 +109,6 @@ class Column:
 
 
 def _faults(octets: Array, offsets: Array) -> Iterator[Problem]:
-    if offsets[0] or offsets[-1] != len(octets) or (offsets[1:] < offsets[:-1]).any():
-        yield Problem("labels", f"the offsets do not ascend from 0 to {len(octets)}")
-        return
     starts = offsets[offsets < len(octets)]
     if ((octets[starts] & 0xC0) == 0x80).any():
         yield Problem("labels", "an offset is within a character")
@@ -122,6 +147,12 @@ class Labels:
         """Whether there are labels that lie in a file."""
         return any(isinstance(column.items, LazyArray) for column in self.columns.values())
 
+    def check(self) -> None:
+        """Compare labels that lie in a file with their checksums and each other. Raises ArrayError, ContainerError."""
+        for column in self.columns.values():
+            if isinstance(column.items, LazyArray):
+                column.check()
+
     def loaded(self) -> Labels:
         """The same in memory, checked. Raises ArrayError."""
         return replace(self, columns={name: column.loaded() for name, column in self.columns.items()})
@@ -147,7 +178,7 @@ class Labels:
         found: dict[str, Sliceable] = {}
         for k, name in enumerate(self.dims):
             if (column := self.columns.get(name)) is not None:
-                column = column if column.at is None else column.loaded()
+                column = column.unviewed()
                 found[f"labels_{k}"] = column.items
                 if column.offsets is not None:
                     found[f"labels_{k}_offsets"] = column.offsets

@@ -106,8 +106,8 @@ REFUSALS = (
         lambda model, tensor: model.structure is not None,
     ),
     Refusal(
-        PARTS, "`append`, `concatenate`", bl.FormatError, "has labels, and is not concatenated", "labels",
-        "`write_from` of all rows", lambda model, tensor: model.labels is not None,
+        PARTS, "`append`, `concatenate`", bl.ArrayError, "and others follow", "labels of the first coordinates only",
+        "labels of all coordinates", lambda model, tensor: model.labels is not None,
     ),
     Refusal(
         PARTS, "`append`, `concatenate`", bl.FormatError, "is stored through a map, and is not concatenated", "a map",

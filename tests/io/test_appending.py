@@ -10,6 +10,7 @@ import time
 import h5py
 import kinds  # noqa: F401 (further kinds)
 import numpy as np
+import pyarrow
 import pytest
 import zarr
 from blocks import blocks_of, large
@@ -28,6 +29,7 @@ from binsparse_levels import (
     append,
     concatenate,
     convert,
+    from_table,
     pack,
     pack_dense,
     read,
@@ -41,6 +43,7 @@ from binsparse_levels.io import appending
 from binsparse_levels.io.kinds import resolved
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.limits import DEFAULT_LIMITS
+from binsparse_levels.tensors.labels import Column, Labels, stored_type
 
 
 def storage_of(place):
@@ -100,12 +103,14 @@ def test_a_zarr_folder_grows_by_what_is_new(tmp_path, options, group):
 
 
 def test_a_fault_while_a_folder_grows_leaves_it_as_it_was(tmp_path, monkeypatch):
-    tensor = large(5000)
+    names = Labels(tuple("ijk"), {"i": Column("int8", np.arange(50, dtype=np.int8))})
+    tensor = large(5000)._labelled(names)
     write(tmp_path / "a.zarr", tensor[:45].load(), chunks=10, shards=50)
     monkeypatch.setattr(Chunks, "_encoded_chunk", lambda *_: 1 / 0)
     with pytest.raises(ContainerError):
         append(tmp_path / "a.zarr", tensor[45:])
     assert read(tmp_path / "a.zarr").equals(tensor[:45])
+    assert read(tmp_path / "a.zarr").labels("i").tolist() == list(range(45))
     assert os.listdir(tmp_path) == ["a.zarr"]
 
 
@@ -129,6 +134,43 @@ def test_what_does_not_fit_is_not_joined(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["a.h5", "b.h5"]
 
 
+def test_labels_that_do_not_fit_are_not_joined(tmp_path):
+    """Behind each other along the outermost dimension, equal along the others."""
+
+    def of(users, items, **more):
+        columns = {"user": users * len(items), "item": sorted(items * len(users)), "n": [1.0] * len(users) * len(items)}
+        labels = {"user": users, "item": items} | more
+        return from_table(pyarrow.table(columns), ["user", "item"], "n", "CSR", labels=labels)
+
+    write(tmp_path / "a.h5", of(["u", "v"], ["x", "y"]))
+    write(tmp_path / "b.h5", pack([[0], [1]], [1.0], (1, 2), "CSR"))
+    before = snapshot(tmp_path)
+    for first, other, why in (
+        (
+            "a",
+            of(["w"], ["x", "z"]),
+            "the label 'z' at coordinate 1 of dimension 'item', and .* the label 'y'; select",
+        ),
+        ("a", of(["w"], ["y", "x"]), "the label 'y' at coordinate 0"),
+        ("a", of([1], ["x", "y"]), "labels of type int64 in dimension 'user', and .*a.h5 of text; cast"),
+        ("a", read(tmp_path / "b.h5"), "tensor: has no labels of dimension 'user', and .*a.h5 has; make both"),
+        ("b", of(["w"], ["x", "y"]), "b.h5: has no labels of dimension 'user', and tensor has; make both"),
+        ("a", of(["u", "v"], ["x", "y"]).T.convert("CSR"), "has the dimensions .'item', 'user'.*name and order"),
+    ):
+        with pytest.raises(ArrayError, match=why):
+            append(tmp_path / f"{first}.h5", other)
+        assert snapshot(tmp_path) == before
+    append(tmp_path / "a.h5", of(["w"], ["x", "y"])[:, :])
+    assert read(tmp_path / "a.h5").labels("user").tolist() == ["u", "v", "w"]
+    some, lacking = {}, [Column("int8", np.arange(count, dtype=np.int8)) for count in (1, 0)]
+    parts = [pack([[0]], [1.0], 2, "sparse")._labelled(Labels(("k",), {"k": x})) for x in lacking]
+    write(some, parts[0])
+    append(some, parts[1])
+    assert read(some).labels("k").tolist() == [0]
+    with pytest.raises(ArrayError, match="dict: has 1 labels for 4 coordinates of dimension 'k', and others follow"):
+        append(some, parts[0])
+
+
 PLACES = {
     "a.h5": ("compression", "chunks"), "a.h5:g/h": ("compression", "chunks"), "a.nc": ("compression", "chunks"),
     "a.zarr": ("compression", "chunks", "shards"), "a.zarr:g": ("compression", "chunks", "shards"),
@@ -137,10 +179,39 @@ PLACES = {
 }  # fmt: skip
 
 
+LABELS = {
+    "text": st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3), "bool": st.booleans(),
+    "int8": st.integers(-9, 9), "float64": st.sampled_from([0.5, -0.0, np.nan]),
+    "datetime64[D]": st.integers(0, 9), "datetime64[s, Europe/Berlin]": st.integers(0, 9),
+}  # fmt: skip
+
+
+@st.composite
+def labels_of(draw, shape):
+    """Names of the dimensions, and labels of some."""
+    columns = {}
+    for k, size in enumerate(shape):
+        if (type := draw(st.sampled_from([None, *LABELS]))) is not None:
+            items = draw(st.lists(LABELS[type], min_size=size, max_size=size))
+            if type == "text":
+                octets = [text.encode() for text in items]
+                ends = np.cumsum([0, *map(len, octets)])
+                columns[f"d{k}"] = Column(type, np.frombuffer(b"".join(octets), np.uint8), ends)
+            else:
+                columns[f"d{k}"] = Column(type, np.array(items, stored_type(type)))
+    return Labels(tuple(f"d{k}" for k in range(len(shape))), columns)
+
+
+def told(tensor):
+    """The names of a tensor, and what its labels are."""
+    return tensor.dims, [repr(tensor.labels(name)) for name in tensor.dims or ()]
+
+
 @st.composite
 def halves(draw):
-    """Two tensors, and what they are one behind the other."""
+    """Two tensors, perhaps with labels, and what they are one behind the other."""
     whole = draw(testing.tensors(kinds=testing.PLAIN, structures=False).filter(lambda tensor: tensor.ndim))
+    whole = whole._labelled(draw(st.none() | labels_of(whole.shape)))
     outer = whole.format.order[0]
     key = [slice(None)] * whole.ndim
     cut = draw(st.integers(0, whole.shape[outer]))
@@ -207,6 +278,7 @@ def test_what_is_appended_to_stays_stored_as_it_was(tmp_path_factory, data):
         agree(before, described(place))
         found = read(place)
         assert found.equals(whole)
+        assert told(found) == told(whole)
         np.testing.assert_array_equal(found.to_dense(), whole.to_dense())
         target = {} if isinstance(place, dict) else f"{folder}/c{place.removeprefix(str(folder) + '/')}"
         other = f"{folder}/other.h5"
@@ -214,10 +286,12 @@ def test_what_is_appended_to_stays_stored_as_it_was(tmp_path_factory, data):
         append(place, second)
         concatenate([place, other], target, **({"kind": "zarr2"} if options["kind"] else {}))
         agree(described(place), described(target))
-        assert (
-            read(target).shape[whole.format.order[0]]
-            == found.shape[whole.format.order[0]] + 2 * second.shape[whole.format.order[0]]
-        )
+        outer, last = whole.format.order[0], read(target)
+        assert last.shape[outer] == found.shape[outer] + 2 * second.shape[outer]
+        for part, start in ((whole, 0), (second, whole.shape[outer] + second.shape[outer])):
+            key = [slice(None)] * whole.ndim
+            key[outer] = slice(start, start + part.shape[outer])
+            assert told(last[tuple(key)]) == told(part)
     header, sums = checksums.opened(header_of(place))
     assert bool(sums) == (options["checksum"] is True)
     assert header["binsparse"]["number_of_stored_values"] == read(place).number_of_stored_values
