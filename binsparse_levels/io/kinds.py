@@ -186,13 +186,14 @@ class Location:
     """Where a tensor is, or is to be written.
 
     path: text, or the open object that was given. name: of the kind in KINDS. handle: what the module is given: the
-    open file, where the file was opened to find its kind, else the path.
+    open file, where the file was opened to find its kind, else the path. version: of a file at a URL.
     """
 
     path: Any
     group: str | None
     name: str
     handle: Any
+    version: str | None = None
 
     @property
     def kind(self) -> Kind:
@@ -251,7 +252,7 @@ def resolved(place: Place, *, whole: bool = False) -> Iterator[Location]:
         opened = KINDS[names[-1]].part("opened")
         handle = path if opened is None else stack.enter_context(opened(file))
         name = next((name for name in names[:-1] if KINDS[name].part("claims")(handle)), names[-1])
-        location = Location(path, group, name, handle)
+        location = Location(path, group, name, handle, getattr(getattr(file, "fp", file), "version", None))
         yield location if whole else location.within(group)
 
 

@@ -160,14 +160,15 @@ def _close(arrays: Sequence[weakref.ref[LazyArray]]) -> None:
 def _origin(location: Location, keep: Keep) -> Origin | None:
     """Where another process finds the tensor; None for an open object.
 
-    The token of a local file is what its system says of it, of a folder of the files right in it; that of a URL is the
-    checksum of the header, so new arrays of the same lengths under the same header are not noticed.
+    The token of a local file is what its system says of it, of a folder of the files right in it; of a file at a URL
+    what the server says; of Zarr at a URL the checksum of the header, so new arrays of the same lengths under the same
+    header are not noticed.
     """
     path = location.path
     if not isinstance(path, str):
         return None
     if is_url(path):
-        token = f"{zlib.crc32(repr(keep.known).encode()):08x}"
+        token = location.version or f"{zlib.crc32(repr(keep.known).encode()):08x}"
     else:
         path = os.path.abspath(path)
         folder = os.path.join(path, location.group or "") if os.path.isdir(path) else None

@@ -1,10 +1,12 @@
 """Files on web servers, in buckets and in streams: as those on a disk, by few requests; what breaks is told."""
 
+import datetime
 import io
 import os
 import pickle
 import subprocess
 import sys
+import threading
 
 import fsspec
 import h5py
@@ -16,6 +18,7 @@ import scipy.sparse as sp
 from test_places import Quiet, Ranged, serving
 
 import binsparse_levels as bl
+from binsparse_levels.containers import remote
 from binsparse_levels.io import describe
 
 DENSE = (np.arange(60.0).reshape(6, 10) % 7 > 4) * np.arange(60.0).reshape(6, 10)
@@ -105,11 +108,14 @@ def sparse_file(path, rows=50_000, width=2_000):
         file.attrs["encoding-type"] = "anndata"
         group = file.create_group("X")
         group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [rows, 20_000]})
-        group["indptr"] = np.arange(rows + 1, dtype="i8") * width
         for name, kind in (("data", "f4"), ("indices", "i4")):
-            array = group.create_dataset(name, (rows * width,), kind)
+            whole = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            whole.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+            whole.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+            array = group.create_dataset(name, (rows * width,), kind, maxshape=(None,), dcpl=whole)
             for row in (0, 20_000, 30_000):
                 array[row * width : (row + 100) * width] = np.tile(np.arange(width, dtype=kind), 100)
+        group.create_dataset("indptr", data=np.arange(rows + 1, dtype="i8") * width, maxshape=(None,))
         for axis, size in (("obs", rows), ("var", 20_000)):
             table = file.create_group(axis)
             table.attrs["_index"] = "_index"
@@ -151,6 +157,78 @@ def test_a_large_file_is_opened_by_few_requests(tmp_path):
             assert len(asked) <= 6
             assert sum(count for count, _ in asked) <= 16 * 2**20
         del tensor, part
+
+
+class Hesitant(Ranged):
+    """Sends its answers in small pieces, and ends the first one for each range in the middle."""
+
+    def do_GET(self):
+        self.again = (self.path, self.headers["Range"]) in self.met
+        self.met.add((self.path, self.headers["Range"]))
+        self.wfile, whole = io.BytesIO(), self.wfile
+        super().do_GET()
+        answer, self.wfile = self.wfile.getvalue(), whole
+        for k in range(0, len(answer) if self.again else len(answer) // 2, 2**16):
+            whole.write(answer[k : min(k + 2**16, len(answer) if self.again else len(answer) // 2)])
+            whole.flush()
+        self.close_connection = True
+
+
+@pytest.mark.parametrize("name", ["packed.h5", "a.h5ad", "a.npz", "scipy.npz", "deflated.npz"])
+def test_a_server_that_hesitates(folder, name):
+    with serving(folder, type("Met", (Hesitant,), {"met": set()})) as (port, asked):
+        agrees(f"http://127.0.0.1:{port}/{name}", name)
+        assert len(asked) > 1
+
+
+class Silent(Quiet):
+    """Takes requests, and answers none of them until the test is over."""
+
+    def do_GET(self):
+        self.over.wait()
+
+
+def test_a_server_that_is_silent(tmp_path, monkeypatch):
+    monkeypatch.setattr(remote, "_PATIENCE", datetime.timedelta(milliseconds=200))
+    over = threading.Event()
+    with serving(tmp_path, type("Patient", (Silent,), {"over": over})) as (port, _):
+        with pytest.raises(bl.ContainerError, match=r"a\.h5.*imed out|a\.h5.*timeout"):
+            bl.open(f"http://127.0.0.1:{port}/a.h5")
+        over.set()
+
+
+class Tagged(Ranged):
+    """Says when a file was changed."""
+
+    def end_headers(self):
+        self.send_header("ETag", f'"{os.stat(self.translate_path(self.path)).st_mtime_ns}"')
+        super().end_headers()
+
+
+@pytest.mark.parametrize("name", ["big.h5", "big.npz"])
+def test_a_file_that_changes_at_its_place(tmp_path, name):
+    """Of equal size and header, so that only the server tells."""
+    path, rows = tmp_path / name, np.arange(500_000)
+    system = fsspec.filesystem("memory")
+
+    def put(values):
+        bl.write(path, bl.pack([rows], values, len(rows), "CVEC"), overwrite=True)
+        system.pipe_file(f"/far/{name}", path.read_bytes())
+
+    with serving(tmp_path, Tagged) as (port, _):
+        for place in (f"http://127.0.0.1:{port}/{name}", f"memory://far/{name}"):
+            put(rows + 0.5)
+            tensor = bl.open(place)
+            assert tensor[7] == 7.5
+            sent = pickle.dumps(tensor)
+            assert pickle.loads(sent)[450_000] == 450_000.5
+            put(rows + 1.5)
+            with pytest.raises(bl.ContainerError, match=rf"{name}: the file has changed since .*; open it again"):
+                tensor[250_000:260_000].load()
+            with pytest.raises(bl.ContainerError, match=r"the file has changed since .*; open it again"):
+                pickle.loads(sent)[3]
+            assert bl.open(place)[7] == 8.5
+            del tensor
 
 
 class Broken(Quiet):
