@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import io
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..containers.base import is_url, touching
+from ..containers.remote import Ranges
 from ..errors import ArrayError, BinsparseError, OptionError, PathMissingError, Problem
 from ..tensors.labels import TEXT
 from .columns import arrow, check_names, columns_of, refuse_nulls, type_of, within
@@ -414,25 +414,12 @@ def _opened(path: str, *, buffered: bool = False, few: Sequence[str] = ()) -> An
     )
 
 
-class _Object(io.RawIOBase):
+class _Object(Ranges):
     """An object in a store, as the file that pyarrow reads: each read is one request."""
 
     def __init__(self, url: str) -> None:
         self._read, self._place = obstore_module().get_range, bucket_of(url)
-        self._size, self._at = obstore_module().head(*self._place)["size"], 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        return self._at
+        super().__init__(obstore_module().head(*self._place)["size"])
 
     def read(self, size: int = -1) -> bytes:
         count = self._size - self._at if size < 0 else min(size, self._size - self._at)

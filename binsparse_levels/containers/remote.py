@@ -31,24 +31,13 @@ _PATIENCE = timedelta(minutes=5)  # for an answer of a web server and all its by
 Fetch = Callable[[int, int], bytes]  # the bytes start … stop - 1
 
 
-class RemoteFile(io.RawIOBase):
-    """A file that is read by ranges. size: in bytes. version: what its place says of it, which changes with the file.
-    first: the bytes at its beginning, of any number.
-    """
+class Ranges(io.RawIOBase):
+    """A file of so many bytes, of which any range can be read."""
 
-    def __init__(self, name: str, size: int, version: str, fetch: Fetch, first: bytes = b"") -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self.name = name
-        self.version = version
         self._size = size
-        self._fetch = fetch
         self._at = 0
-        self._lock = threading.RLock()
-        whole = len(first) if len(first) == size else len(first) // _BLOCK * _BLOCK
-        self._whole = first if whole == size else None
-        self._blocks: OrderedDict[int, bytes] = OrderedDict(
-            (k, first[k * _BLOCK : (k + 1) * _BLOCK]) for k in range(whole // _BLOCK)
-        )
 
     def readable(self) -> bool:
         return True
@@ -62,6 +51,24 @@ class RemoteFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         return self._at
+
+
+class RemoteFile(Ranges):
+    """A file that is read by ranges. size: in bytes. version: what its place says of it, which changes with the file.
+    first: the bytes at its beginning, of any number.
+    """
+
+    def __init__(self, name: str, size: int, version: str, fetch: Fetch, first: bytes = b"") -> None:
+        super().__init__(size)
+        self.name = name
+        self.version = version
+        self._fetch = fetch
+        self._lock = threading.RLock()
+        whole = len(first) if len(first) == size else len(first) // _BLOCK * _BLOCK
+        self._whole = first if whole == size else None
+        self._blocks: OrderedDict[int, bytes] = OrderedDict(
+            (k, first[k * _BLOCK : (k + 1) * _BLOCK]) for k in range(whole // _BLOCK)
+        )
 
     def readinto(self, buffer: Any) -> int:
         into = memoryview(buffer).cast("B")
