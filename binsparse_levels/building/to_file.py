@@ -221,7 +221,7 @@ def _write_joined(
     arrays = trees.joint(work, trees.join_heads(work, stage), stage)
     pieces = {name: in_pieces(array, joining.AT_ONCE) for name, array in arrays.items()}
     header, encoded = encode_pieces(
-        pieces, plan.parsed, plan.stored_shape, metadata, structure=structure, map=map, one=one, packed=True
+        pieces, plan.parsed, plan.stored_shape, metadata, structure=structure, map=map, iso_value=one, packed=True
     )
     write_pieces(target, header, encoded, **given)
 

@@ -127,7 +127,7 @@ class HDF5Reader:
 
 
 def read_text(group: h5py.Group, name: str, limits: Limits) -> str | bytes | None:
-    """An attribute that is a string of any kind, or None for a missing one. Raises ContainerError, LimitError."""
+    """An attribute that is a string of any kind, or None without the attribute. Raises ContainerError, LimitError."""
     try:
         if name not in group.attrs:
             return None
@@ -297,7 +297,7 @@ def writing(
 
 
 def make_room(writer: HDF5Writer, place: str, overwrite: Overwrite, limits: Limits) -> None:
-    """Delete the tensor in a group. Raises PathExistsError where there is one, unless `overwrite`."""
+    """Delete the tensor in a group. Raises PathExistsError for a tensor that is there, unless `overwrite`."""
     if ATTRIBUTE in writer.group.attrs:
         if not overwrite:
             raise PathExistsError(Problem(place, "has a tensor; pass overwrite=True"))

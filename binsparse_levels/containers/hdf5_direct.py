@@ -92,7 +92,7 @@ def contiguous(dataset: h5py.Dataset) -> tuple[int, int] | None:
 
 
 def check(dataset: h5py.Dataset) -> None:
-    """Raise ValueError for a chunk of no bytes: the library crashes when it filters one."""
+    """Raise ValueError for a chunk of no bytes: the library crashes when it filters nothing."""
     sizes: list[int] = []
     if hasattr(dataset.id, "chunk_iter") and dataset.ndim:
         dataset.id.chunk_iter(lambda info: sizes.append(info.size))

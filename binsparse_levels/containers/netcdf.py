@@ -24,7 +24,7 @@ __all__ = ["list_groups", "others", "reading", "writing"]
 # The NetCDF library extends only files that keep the order in which objects were made.
 OPTIONS: dict[str, Any] = {"track_order": True, "libver": ("v108", "v108")}
 
-# The library takes an item of this value for a missing one; of bytes none.
+# The library takes items of these values for missing. Of bytes it takes no value so.
 DEFAULT_FILLS = {
     "i2": -(2**15) + 1, "i4": -(2**31) + 1, "i8": -(2**63) + 2, "u2": 2**16 - 1, "u4": 2**32 - 1, "u8": 2**64 - 2,
     "f4": np.float32(9.969209968386869e36), "f8": 9.969209968386869e36,

@@ -64,7 +64,7 @@ class Header:
 
     @property
     def count(self) -> int:
-        """The number of items; one without dimensions."""
+        """The number of items; without dimensions 1."""
         return math.prod(self.dims)
 
     @property
@@ -133,7 +133,7 @@ def _check_size(header: Header, there: int, name: str) -> None:
 
 
 def element_type(header: Header, name: str, dtype: npt.DTypeLike | None = None) -> np.dtype[Any]:
-    """numpy's type of the items, or the given type of the same width.
+    """numpy's type of the items, or `dtype`, which has the same width.
 
     Raises ContainerError for a width that the file's type does not have, OptionError for another width than the file's.
     """

@@ -153,7 +153,7 @@ def _placing(
 ) -> Iterator[tuple[str, _Signature | None, Callable[[Callable[[str, str], None]], None]]]:
     """The path of a part, the signature of what is at the target, and a function that puts the part there.
 
-    The function is given what replaces a path by another. Errors of the system that tell of the part become
+    Its argument is the call that replaces a path by another. Errors of the system that tell of the part become
     ContainerError of the path.
     """
     part = part_of(target)
@@ -211,7 +211,7 @@ def same_folder(path: Any) -> Iterator[Callable[[], None] | None]:
         os.close(handle)
 
 
-_PATIENCE = 60.0  # seconds that one waits for another
+_PATIENCE = 60.0  # seconds that a process waits for another
 
 
 _locked: set[tuple[int, str]] = set()  # by thread

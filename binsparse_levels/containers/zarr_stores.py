@@ -26,7 +26,7 @@ from .zarr_internals import default_buffer_prototype, sync
 def opened(path: Any) -> Iterator[Any]:
     """The argument for zarr at a path: the path, a store of a zip file, or a store of a folder.
 
-    A zip file is closed at the end, but for one that was open. The store of a folder follows no links.
+    The block closes a zip file, unless it was open before. The store of a folder follows no links.
     """
     if isinstance(path, zipfile.ZipFile):
         yield _Zip(path)

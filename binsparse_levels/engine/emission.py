@@ -23,7 +23,7 @@ from .tree import index_dtype
 
 Duplicates: TypeAlias = Literal["error", "sum", "first", "last"]
 
-_NOTHING = 2**64 - 1  # a cursor before the first entry, and the payload of a cell without one
+_NOTHING = 2**64 - 1  # a cursor before the first entry, and the payload of a cell without an entry
 # Values of these types are summed inside the records; others are gathered first.
 _SUMMED_IN_PLACE = {np.dtype(code) for code in "?bhilqBHILQfdF"}
 
@@ -46,8 +46,8 @@ class Chain:
 class _Plan:
     """The arguments of the kernels for a chain; see `kernels.emission`.
 
-    dense_below: whether a dense level lies below a sparse one. still: the dimensions whose level has one entry at most,
-    because no bit of the key tells two entries apart.
+    dense_below: whether a dense level lies below a sparse level. still: the dimensions whose level has one entry at
+    most, because no bit of the key tells two entries apart.
     """
 
     codes: tuple[int, ...]
@@ -250,7 +250,7 @@ class _Counting:
 
 
 def _before_first(run: sorting.SortedRun, columns: tuple[Array, ...], layout: sorting.Layout) -> Array:
-    """A key that differs from the first one in every bit: its high and low word, equal where there is one word."""
+    """A key that differs from the first key in every bit: its high and low word, equal where there is one word."""
     records, *_ = run
     if records is None:
         first = layout.key([int(x[0]) for x in columns])
@@ -322,7 +322,7 @@ class _Writing:
             if codes[d] == SPARSE and codes[d - 1] == DENSE:
                 kernels.emission.fill_gaps(self.pointers[d])
         self.pointers = self.indices = ()  # so that the arrays may change their size
-        n = 0  # entries of the sparse level above, where it is the next one
+        n = 0  # entries of the sparse level right above
         for d, code in enumerate(codes):
             if code == SPARSE:
                 if d > 0 and codes[d - 1] != DENSE:

@@ -41,7 +41,7 @@ from .tree import Tree, index_dtype, same, shared_dtype
 
 
 class RepeatedError(ArrayError):
-    """A coordinate is given more than once, and `duplicates` is "error". coords: the coordinates of the entry."""
+    """Several entries have the same coordinates, and `duplicates` is "error". coords: the coordinates of the entry."""
 
     coords: tuple[int, ...]
 
@@ -231,7 +231,7 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
 
 def _any_outside(x: Array, size: int) -> bool:
     """Whether a coordinate is negative or not below `size`. Precondition: at least one."""
-    unsigned = words(x)  # in which a negative one is large
+    unsigned = words(x)  # in which negative numbers are large
     return bool(unsigned.max() >= (size if x.dtype.kind == "u" else min(size, 2 ** (8 * unsigned.itemsize - 1))))
 
 
@@ -246,7 +246,7 @@ def _repeated(entries: Entries, coords: Sequence[int]) -> RepeatedError:
 
 
 def repeated(coords: Sequence[int]) -> RepeatedError:
-    """The error for an entry that is given more than once."""
+    """The error for several entries with the same coordinates."""
     advice = "say what to do with duplicates: 'sum', 'first' or 'last'"
     error = RepeatedError(Problem("coords", f"{tuple(coords)} is given more than once; {advice}"))
     error.coords = tuple(coords)
@@ -314,7 +314,7 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     positions = parts[-1][3] if parts else range(1)
     count = len(positions)
     columns = columns_in_runs([(coords, pointers) for _, coords, pointers, _ in parts], count, dtype)
-    iso = tree.iso and bool(columns or count)  # of a scalar that is not there the value goes too
+    iso = tree.iso and bool(columns or count)  # a scalar without an entry has no value
     if iso:
         values = tree.values[:1] if len(tree.values) else np.zeros(1, tree.values.dtype)
     else:
@@ -374,7 +374,7 @@ def _around_shared_levels(
 
 
 def _filled(items: Array, pointers: Array) -> tuple[Array, Array]:
-    """Runs without the empty ones."""
+    """The runs that are not empty."""
     if bool((pointers[1:] > pointers[:-1]).all()):
         return items, words(pointers)
     (kept,), pointers = _without_empty([items], pointers)

@@ -37,11 +37,11 @@ MAX_RUNS = 4  # columns in runs: with six, the compiler does not unroll the loop
 
 
 class OutOfRange(Exception):
-    """A coordinate lies outside its dimension. The caller finds which one."""
+    """A coordinate lies outside its dimension. The caller finds out which coordinate."""
 
 
 class Repeated(Exception):
-    """A key is given more than once. The argument is its coordinates, by stored dimension."""
+    """Several entries have the same key. The argument is its coordinates, by stored dimension."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def layout(dims: tuple[int, ...]) -> Layout | None:
 
 
 def unsigned(coords: Sequence[Array], dims: Sequence[int]) -> tuple[Array, ...]:
-    """The coordinates as kernels take them, all of one unsigned type in which a negative one is out of range."""
+    """The coordinates as kernels take them, all of one unsigned type, in which negative numbers are out of range."""
     narrow = max(dims, default=0) <= INT32_MAX and all(x.dtype.kind in "iu" and x.dtype.itemsize == 4 for x in coords)
     types = {"i": np.int32, "u": np.uint32} if narrow else {"i": np.int64, "u": np.uint64}
     return tuple(kernels.readable(x, types[x.dtype.kind]).view(types["u"]) for x in coords)
@@ -164,7 +164,7 @@ def in_order(coords: tuple[Array, ...], keys: Layout) -> bool:
 
 
 class _Columns:
-    """The first columns as kernels take them, full ones and those in runs, with the fields of the key."""
+    """The first columns as kernels take them, full columns and columns in runs, with the fields of the key."""
 
     def __init__(self, coords: Sequence[Array], runs: Sequence[Array | None], keys: Layout) -> None:
         full = [d for d in range(len(coords)) if not runs or runs[d] is None]

@@ -274,7 +274,7 @@ def index_dtype(dims: Sequence[int], count: int) -> np.dtype[Any]:
 
 
 def shared_dtype(arrays: Mapping[str, Stored], dims: Sequence[int], count: int) -> np.dtype[Any]:
-    """The integer type of all these arrays, where they have one that is wide enough, else the package's own."""
+    """The integer type of all these arrays, where it is the same and wide enough, else the package's own."""
     types = {array.dtype for array in arrays.values() if array.dtype.kind != "b"}
     wanted = index_dtype(dims, count)
     if len(types) == 1:

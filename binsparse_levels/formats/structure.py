@@ -1,6 +1,6 @@
 """Structures: matrices of which one triangle is stored. Binsparse 0.1, section 3.8.
 
-A lower one stores entries with i >= j. An entry (i, j, v) off the diagonal implies (j, i, f(v)).
+A lower structure stores entries with i >= j. An entry (i, j, v) off the diagonal implies (j, i, f(v)).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..levels.base import Array
 
 
 class Structure(NamedTuple):
-    """lower: which triangle is stored. mirrored: the value at (j, i), from the one at (i, j)."""
+    """lower: which triangle is stored. mirrored: the value at (j, i), from the value at (i, j)."""
 
     lower: bool
     mirrored: Callable[[Array], Array]

@@ -200,7 +200,7 @@ def _joined(
     arrays = joined_trees(first.format.levels, dims, trees, starts, first._pad(), dtype, first.dtype, limits)
     pieces = {name: in_pieces(array, AT_ONCE) for name, array in arrays.items()}
     one = None if first.format.padded else _one_value(tensors)
-    return encode_pieces(pieces, first.format, shape, metadata, one=one, wrappers=wrappers)
+    return encode_pieces(pieces, first.format, shape, metadata, iso_value=one, wrappers=wrappers)
 
 
 def _locked(path: Place) -> contextlib.AbstractContextManager[None]:

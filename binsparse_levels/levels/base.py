@@ -38,11 +38,11 @@ Split: TypeAlias = tuple[dict[str, Array], Array | None]  # arrays by role, poin
 class Owners(NamedTuple):
     """The fibers that some children belong to.
 
-    fibers: the parents. counts: how many of the children each has. coords: the coordinates of each child, the first
-    ones of a child that several share. spans: the number of coordinates of each child, which are
-    consecutive in the last dimension of the level; 0 for a child that no entry reaches. In place of an array of counts
-    or spans, a number holds for every fiber or child.
-    numbers: the place in `fibers` of each child's parent; None: they ascend, as `counts` tell.
+    fibers: the parents. counts: how many of the children each has. coords: the coordinates of each child. Where
+    several coordinates share a child, these are the first. spans: how many coordinates, consecutive in the last
+    dimension of the level, share the child; 0 for a child that no entry reaches. A number in place of an array of
+    counts or spans holds for every fiber or child. numbers: the place in `fibers` of each child's parent; None: they
+    ascend, as `counts` tell.
     """
 
     fibers: range
@@ -60,7 +60,7 @@ class Owners(NamedTuple):
 OWN = __name__.partition(".")[0]  # the name of this package
 MAX_RANK = 2**16  # an upper bound of `Limits.rank`: some objects are made for each dimension
 
-# What the fused pass does with a dimension: of a dense level, the first of a sparse level, another one of the same.
+# What the fused pass does with a dimension: of a dense level, the first of a sparse level, a further one of it.
 DENSE, SPARSE, CONTINUED = range(3)
 INTEGERS = ("index", "pointer", "integer")  # the classes of arrays that are of any integer type
 
@@ -256,7 +256,7 @@ class Level(ABC):
         Before each `yield` the text sets `q` and `i0`, `i1` …; the next level goes there. It knows `p`, the arrays by
         role, `size0`, `size1` … of the dimensions, `n` and `children` (how many positions and children there are),
         `range`, what `helpers` names, and names of its own. All numbers are unsigned; a law runs the text with plain
-        ones: compare before you subtract. Threads share the loop that the text begins with, if it begins with one.
+        integers: compare before you subtract. Where the text begins with a loop, threads share it.
 
         >>> print(Sparse().loop(root=False))
         for q in range(ptr[p], ptr[p + 1]):
@@ -437,7 +437,7 @@ class Place(NamedTuple):
 
     @property
     def pointer(self) -> str | None:
-        """The role of the pointer, where there is one."""
+        """The role of the pointer; None for a level without a pointer."""
         return next((role for role, spec in self.arrays.items() if spec.holds == "pointer"), None)
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def text_of(tensor: Tensor) -> str:
-    """`repr(tensor)`: a line, and one for each level where the arrays are its own."""
+    """`repr(tensor)`: a line, and a line for each level where the arrays are its own."""
     held = tensor._held
     shape = " × ".join(map(str, held.shape)) or "scalar"
     stored = f", map {held.map}" if held.map is not None else f", {held.format}"

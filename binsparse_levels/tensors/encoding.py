@@ -67,13 +67,13 @@ def encode_tensor(
     arrays = {name: narrowed(array) if narrow and name not in words else array for name, array in tree.arrays.items()}
     arrays["values"] = tree.blanked().values
     wrappers = {}
-    one = arrays["values"][:1] if tree.iso else arrays["values"][:0]  # without entries the value is unknown
-    for name in _to_pack(bitpacked, arrays, len(one) > 0):
+    iso_value = arrays["values"][:1] if tree.iso else arrays["values"][:0]  # without entries the value is unknown
+    for name in _to_pack(bitpacked, arrays, len(iso_value) > 0):
         wrappers[name] = best_wrapper(np.asarray(arrays[name], data_type_of(arrays[name].dtype, name).dtype))
     pieces = {name: one_piece(array) for name, array in arrays.items()}
     seen: dict[str, Any] = {"structure": stored.structure, "map": own.map}
     header, encoded = encode_pieces(
-        pieces, stored.format, stored.shape, metadata, **seen, one=one, wrappers=wrappers, version=version
+        pieces, stored.format, stored.shape, metadata, **seen, iso_value=iso_value, wrappers=wrappers, version=version
     )
     return header, {name: x.whole() for name, x in encoded.items()}
 
@@ -108,41 +108,42 @@ def encode_pieces(
     *,
     structure: str | None = None,
     map: IndexMap | None = None,
-    one: Array | None = None,
+    iso_value: Array | None = None,
     wrappers: Mapping[str, str] = MappingProxyType({}),
     version: str = VERSION,
     packed: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header and the encoded arrays. The header names the predefined format if there is one.
 
-    format, shape, structure: of the stored tensor, which the map is over. one: the value of an iso tensor. wrappers:
-    how arrays are bit-packed, by name. packed: the tree was packed from entries, so that no fiber of a sparse level is
-    empty. Raises ArrayError for types that Binsparse does not have, and DescriptorError for an unknown version.
+    format, shape, structure: of the stored tensor, which the map is over. iso_value: an array of it, empty where it is
+    unknown. wrappers: how arrays are bit-packed, by name. packed: the tree was packed from entries, so that no fiber of
+    a sparse level is empty. Raises ArrayError for types that Binsparse does not have, DescriptorError for an unknown
+    version.
     """
     if len(version) > 64 or not VERSIONS.fullmatch(version):
         raise DescriptorError(Problem("version", f"expected 0.1 or 0.1.x, got {version!r:.60}"))
     data_types = {name: data_type_of(pieces.dtype, name) for name, pieces in arrays.items()}
     for name in wrappers.keys() & data_types.keys():
         data_types[name] = DataType(data_types[name].dtype, wrapper=wrappers[name])
-    given, value_type = dict(arrays), arrays["values"].dtype
-    if one is not None and len(one):
+    held, value_type = dict(arrays), arrays["values"].dtype
+    if iso_value is not None and len(iso_value):
         data_types["values"] = data_type_of(value_type, "values", True)
-        given["values"] = one_piece(one)
+        held["values"] = one_piece(iso_value)
     if metadata.fill_value is not None:
         data_types["fill_value"] = data_type_of(value_type, "fill_value")
-        given["fill_value"] = one_piece(np.full(1, metadata.fill_value, value_type))
+        held["fill_value"] = one_piece(np.full(1, metadata.fill_value, value_type))
     beside = {}
     if metadata.labels is not None:
         beside[labels.KEY] = metadata.labels.header()
         metadata.labels.check()
         for name, array in metadata.labels.arrays().items():
             data_types[name] = data_type_of(array.dtype, name)
-            given[name] = in_pieces(array, _AT_ONCE)
+            held[name] = in_pieces(array, _AT_ONCE)
     own, user = dict(metadata.descriptor_attributes), dict(metadata.attributes)
     named = (None, structure, own, user, version, (), map, beside)
     descriptor = Descriptor(format, shape, arrays["values"].length, data_types, *named)
     alias = packed or format.alias not in NO_EMPTY_FIBERS or not _repeats(arrays["pointers_to_1"])
-    return descriptor.header(alias=alias), {name: _encoded(pieces, data_types[name]) for name, pieces in given.items()}
+    return descriptor.header(alias=alias), {name: _encoded(pieces, data_types[name]) for name, pieces in held.items()}
 
 
 def _encoded(pieces: Pieces, data_type: DataType) -> Pieces:

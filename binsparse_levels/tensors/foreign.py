@@ -23,7 +23,7 @@ _DOORS = {
     "graphblas": ("graphblas", "from_graphblas", False),
 }
 _TABLE = "call from_table(table, dims=[…], values=…)"
-# What to do with objects that are no tensors but may hold one.
+# What to do with objects that are no tensors but may hold a tensor.
 _HINTS = {
     "anndata": "pass one of its matrices, such as adata.X",
     "builtins": "pass entries to pack, or cells to from_numpy",
@@ -97,7 +97,7 @@ def qualified(thing: Any) -> str:
 def owned(array: Array, tensor: Tensor, copy: bool) -> Array:
     """An array of a conversion of `tensor`, for another library. It is writable where the tensor does not hold it.
 
-    copy: copy an array that the tensor holds, and one that repeats its value.
+    copy: copy an array that the tensor holds, or that repeats its value.
     """
     tree = tensor._source
     held = [x for x in (*tree.arrays.values(), tree.values) if isinstance(x, np.ndarray)]

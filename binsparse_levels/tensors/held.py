@@ -282,7 +282,7 @@ class Stored(Held):
         places = locate_in(self._tree_for(len(coords[0]) if coords else 1), [coords[k] for k in self.format.order])
         if self.structure is None or not self.format.padded:
             return places
-        return np.where(in_triangle(self.structure, coords), places, -1)  # a level may store the other one unasked
+        return np.where(in_triangle(self.structure, coords), places, -1)  # a level may store the other triangle unasked
 
     def _tree_for(self, places: int) -> Tree:
         """The tree to look up so many places in: while that costs less than a whole read, the lazy tree."""

@@ -191,7 +191,7 @@ class Labels:
 
 
 def stored_type(type: str) -> np.dtype[Any]:
-    """numpy's type of the items of labels of a type. Raises DescriptorError for an unknown one."""
+    """numpy's type of the items of labels of a type. Raises DescriptorError for an unknown type."""
     if type in (TEXT, "bool"):
         return np.dtype(np.uint8)
     if TIMES.fullmatch(type):

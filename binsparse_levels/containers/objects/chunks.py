@@ -63,7 +63,7 @@ class Chunks:
 
     @property
     def most(self) -> int:
-        """Bytes that a chunk may take where it is stored. A larger one is not read."""
+        """Bytes that a chunk may take where it is stored. A larger chunk is not read."""
         return CODECS[self.compression].most(self.chunk_bytes) + self.tail
 
     @property
@@ -76,7 +76,7 @@ class Chunks:
         return f"{self.folder}/{number // self.per_index}"
 
     def place(self, index: npt.NDArray[np.uint64], k: int) -> tuple[int, int] | None:
-        """Offset and length of a chunk in its shard, or None for a missing one. Raises ValueError."""
+        """Offset and length of a chunk in its shard, or None for a missing chunk. Raises ValueError."""
         offset, stored = map(int, index[k])
         if offset == stored == ABSENT:
             return None
@@ -94,7 +94,7 @@ class Chunks:
         return raw[:-_SUM].view(np.uint64).reshape(-1, 2)
 
     def decode(self, payload: Bytes, tail: Bytes, out: Bytes) -> None:
-        """Fill `out` with the bytes of the items of a chunk. Raises any error for damaged ones."""
+        """Fill `out` with the bytes of the items of a chunk. Raises any error for damaged bytes."""
         if self.checksum and _checksum(payload) != tail.tobytes():
             raise ValueError("checksum mismatch in a chunk")
         CODECS[self.compression].expand(payload, out)

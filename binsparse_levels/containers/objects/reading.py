@@ -245,7 +245,7 @@ class ObjectArray(LazyArray):
 
 
 def _place(chunks: Chunks, index: Index | Exception | None, number: int) -> tuple[int, int] | None:
-    """Offset and length of a chunk in its shard, or None for a missing one. Raises what reading the index raised."""
+    """Offset and length of a chunk in its shard, or None for a missing chunk. Raises what reading the index raised."""
     if isinstance(index, Exception):
         raise index
     return None if index is None else chunks.place(index, number % chunks.per_index)

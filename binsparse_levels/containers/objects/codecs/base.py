@@ -15,7 +15,7 @@ class Codec(NamedTuple):
     """A compression.
 
     encode: the stored bytes of a chunk, with the settings that the metadata of its array name.
-    expand: fills a buffer with the bytes of a chunk, and expands no more. Raises any error for damaged ones.
+    expand: fills a buffer with the bytes of a chunk, and expands no more. Raises any error for damaged bytes.
     most: the bytes that so many take at most where they are stored. A larger chunk is not read.
     """
 
