@@ -66,6 +66,15 @@ def resident() -> int:
     return told or 2**27
 
 
+def peak() -> int | None:
+    """The most resident memory that this process has had, in bytes; None where the system does not report it."""
+    try:
+        with open("/proc/self/status") as file:
+            return next(1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        return None
+
+
 def release() -> None:
     """Give freed memory back to the system, where the C library keeps it: glibc keeps up to 64 MiB for each thread."""
     with contextlib.suppress(AttributeError, OSError, TypeError):

@@ -3,11 +3,11 @@
 All three run the same steps: split the entries into partitions, pack each, join the trees.
 """
 
+from .steps import Stage as Stage
+from .steps import commit as commit
+from .steps import plan as plan
+from .steps import progress as progress
+from .steps import step as step
 from .to_file import convert as convert
 from .to_file import write_from as write_from
-from .to_store import Stage as Stage
 from .to_store import build as build
-from .to_store import commit as commit
-from .to_store import plan as plan
-from .to_store import progress as progress
-from .to_store import step as step

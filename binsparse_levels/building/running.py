@@ -26,7 +26,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed, wait
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -35,12 +35,13 @@ from ..errors import ArrayError, BinsparseError, ContainerError, OptionError, Pr
 from ..io.writing import Progress
 from ..levels.registry import Travelling, arrive, travelling
 from ..parallel import set_threads
-from ..system import release
+from ..system import peak, release
 from ..tensors.tensor import Tensor
 from . import labelling, partitions, trees
 from .columns import within
 from .planning import Plan
 from .sources import Source
+from .store import moved
 from .work import Work
 
 _RETRIES = 3  # of a task, after a worker's death
@@ -105,16 +106,40 @@ def stage_of(name: str) -> Stage:
     return LABELS.get(name) or STAGES[name]
 
 
-def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = ()) -> None:
-    """Run one step, in whatever process. kinds: of level, of other packages, that the caller knows."""
+Log: TypeAlias = Callable[[dict[str, Any]], None]
+
+
+def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = (), log: Log | None = None) -> None:
+    """Run one step, in whatever process. kinds: of level, of other packages, that the caller knows. log: called with
+    what the step has taken.
+    """
     if kinds:
         arrive(kinds)
     plan = work.begun
     if plan.threads is not None:
         set_threads(plan.threads)
-    with _naming(work.source, _chunk_of(work, stage, number), f"step {number} of {stage}"):
+    with contextlib.ExitStack() as around:
+        if log is not None:
+            around.enter_context(_logged(stage, number, log))
+        around.enter_context(_naming(work.source, _chunk_of(work, stage, number), f"step {number} of {stage}"))
         stage_of(stage).run(work, number)
     release()
+
+
+@contextlib.contextmanager
+def _logged(stage: str, number: int, log: Log) -> Iterator[None]:
+    """Tell a log what the block, a step, has taken."""
+    told: dict[str, Any] = {"stage": stage, "step": number, "begin": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    begin, processor, before = time.perf_counter(), time.process_time(), moved.copy()
+    try:
+        yield
+    except BaseException as error:
+        told["error"] = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        seconds = {"seconds": time.perf_counter() - begin, "processor": time.process_time() - processor}
+        told |= {name: round(x, 3) for name, x in seconds.items()}
+        log(told | {"read": moved["got"] - before["got"], "written": moved["put"] - before["put"], "peak": peak()})
 
 
 def _chunk_of(work: Work, stage: str, number: int) -> int | None:

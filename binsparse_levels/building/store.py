@@ -10,10 +10,11 @@ import os
 import tempfile
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,21 @@ Range: TypeAlias = tuple[str, int, int]  # a key, the first byte, and how many
 
 _LEASE = 60.0  # seconds after which the holder of an object store's lease counts as dead
 AT_ONCE = 16  # requests to an object store at a time: one alone takes 10 to 50 ms
+
+moved: Counter[str] = Counter()  # what this process has put and got: `puts` and `gets`, and the bytes, `put` and `got`
+_counting = threading.Lock()
+
+
+def _count(kind: str, size: int) -> None:
+    with _counting:
+        moved.update({f"{kind}s": 1, "put" if kind == "put" else "got": size})
+
+
+class Kept(NamedTuple):
+    """What a store tells of an object. time: when it was written, in seconds."""
+
+    size: int
+    time: float
 
 
 class Store(Protocol):
@@ -51,6 +67,9 @@ class Store(Protocol):
 
     def names(self, prefix: str) -> set[str]:
         """The keys below `prefix/`, without it."""
+
+    def listed(self, prefix: str) -> list[Kept]:
+        """What the objects below `prefix/` are."""
 
     def delete(self, prefix: str) -> None:
         """Remove all objects below `prefix/`."""
@@ -97,6 +116,7 @@ class _Folder:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(part, "wb") as file:
                 file.writelines(pieces)
+                _count("put", file.tell())
             if flush:
                 to_disk(part)
             os.replace(part, path)
@@ -122,7 +142,9 @@ class _Folder:
 
     def get(self, key: str) -> bytes:
         with _touching(self._path(key)), open(self._path(key), "rb") as file:
-            return file.read()
+            found = file.read()
+        _count("get", len(found))
+        return found
 
     def ranges(self, wanted: Sequence[Range]) -> Iterator[Bytes]:
         for key, start, count in wanted:
@@ -134,6 +156,7 @@ class _Folder:
                     at += more
             if at != count:
                 raise ContainerError(Problem(self._path(key), "is shorter than it was; start the build again"))
+            _count("get", count)
             yield found
 
     def size(self, key: str) -> int:
@@ -145,6 +168,13 @@ class _Folder:
         with touching(path), contextlib.suppress(FileNotFoundError):
             return {name for name in os.listdir(path) if not name.endswith(".part")}
         return set()
+
+    def listed(self, prefix: str) -> list[Kept]:
+        path = self._path(prefix)
+        with touching(path), contextlib.suppress(FileNotFoundError), os.scandir(path) as there:
+            known = [entry.stat() for entry in there if not entry.name.endswith(".part")]
+            return [Kept(status.st_size, status.st_mtime) for status in known]
+        return []
 
     def delete(self, prefix: str) -> None:
         remove(self._path(prefix))
@@ -180,8 +210,10 @@ class _Bucket:
         return _touching(f"{self._url}/{key}")
 
     def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
+        data = b"".join(pieces)
         with self._touching(key):
-            self._calls.put(self._store, key, b"".join(pieces))
+            self._calls.put(self._store, key, data)
+        _count("put", len(data))
 
     def create(self, key: str, data: bytes) -> bool:
         from obstore.exceptions import AlreadyExistsError
@@ -195,7 +227,9 @@ class _Bucket:
 
     def get(self, key: str) -> bytes:
         with self._touching(key):
-            return bytes(self._calls.get(self._store, key).bytes())
+            found = bytes(self._calls.get(self._store, key).bytes())
+        _count("get", len(found))
+        return found
 
     def ranges(self, wanted: Sequence[Range]) -> Iterator[Bytes]:
         def read(one: Range) -> Bytes:
@@ -206,6 +240,7 @@ class _Bucket:
                 found = np.frombuffer(self._calls.get_range(self._store, key, start=start, length=count), np.uint8)
             if len(found) != count:
                 raise ContainerError(Problem(f"{self._url}/{key}", "is shorter than it was; start the build again"))
+            _count("get", count)
             return found
 
         if len(wanted) < 2:
@@ -219,10 +254,15 @@ class _Bucket:
         with self._touching(key):
             return int(self._calls.head(self._store, key)["size"])
 
-    def names(self, prefix: str) -> set[str]:
+    def _entries(self, prefix: str) -> list[Any]:
         with self._touching(prefix):
-            pages = self._calls.list(self._store, prefix=prefix)
-            return {entry["path"].removeprefix(f"{prefix}/") for page in pages for entry in page}
+            return [entry for page in self._calls.list(self._store, prefix=prefix) for entry in page]
+
+    def names(self, prefix: str) -> set[str]:
+        return {entry["path"].removeprefix(f"{prefix}/") for entry in self._entries(prefix)}
+
+    def listed(self, prefix: str) -> list[Kept]:
+        return [Kept(entry["size"], entry["last_modified"].timestamp()) for entry in self._entries(prefix)]
 
     def delete(self, prefix: str) -> None:
         with self._touching(prefix):

@@ -7,22 +7,20 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy.typing as npt
 
-from ..containers.base import DEFAULT_STORAGE, Storage, is_url
+from ..containers.base import Storage, is_url
 from ..containers.replacing import Overwrite, refuse_losing
 from ..engine.emission import Duplicates
 from ..errors import (
     ContainerError,
     FormatError,
-    IncompleteError,
     OptionError,
     PathExistsError,
     PathMissingError,
     Problem,
-    UnsafeError,
     raise_if,
     within_memory,
 )
@@ -30,27 +28,19 @@ from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
 from ..io.kinds import KINDS, target_at
 from ..io.writing import Progress, write
-from ..limits import DEFAULT_LIMITS, Limits, as_integer
+from ..limits import DEFAULT_LIMITS, Limits
 from ..parallel import get_threads, set_threads
 from ..system import resident
 from ..tensors.validation import checked_type, mirror_problems
 from . import planning, running
 from .parquet import Parquet
 from .planning import Plan, check_joined, planned
-from .sources import SOURCES, Source, Tensors, source_of
+from .sources import Source, Tensors, source_of
 from .store import scratch, store_at
 from .work import Work, begin, stored_plan
 
 _SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
 _WORKER = 5 * 2**25  # bytes of a worker before it does anything
-
-
-class Stage(NamedTuple):
-    """How far a stage of a build is. total: None while the stages before are not done."""
-
-    name: str
-    done: int
-    total: int | None
 
 
 @within_memory
@@ -170,179 +160,10 @@ def build(
         _end(begun)
 
 
-@within_memory
-def plan(
-    source: Any,
-    target: str | os.PathLike[str],
-    shape: int | Sequence[int | None] | None,
-    format: FormatLike,
-    *,
-    work: str | os.PathLike[str],
-    columns: Sequence[str | None] | None = None,
-    filters: Sequence[Any] | None = None,
-    memory: int | None = None,
-    storage: Storage = DEFAULT_STORAGE,
-    **options: Any,
-) -> list[Stage]:
-    """Begin a build whose steps a batch system runs, or find it begun; its stages.
-
-    Run every step of a stage by `step(work, stage, number)`, in any order and side by side. When they are done,
-    `progress(work)` tells the number of steps of the next stage. `commit(work)` ends the build.
-
-    Parameters
-    ----------
-    source, target, shape, format, columns : as for `build`; Parquet files, or tensors.
-    work : the folder or URL of the work. Every process has to reach it.
-    memory : bytes that each process may use, as for `build`.
-    storage : compression, chunks and shards.
-    options : `duplicates`, `dtype`, `fill_value`, `attributes`, `map`, `overwrite`, `limits`, as for `build`.
-
-    Raises the errors of `build`.
-
-    >>> import os, tempfile
-    >>> import binsparse_levels as bl
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     bl.write(f"{folder}/a.h5", bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
-    ...     work = f"{folder}/work"
-    ...     stages = bl.plan(f"{folder}/a.h5", f"{folder}/b.zarr", (3, 4), "CSC", work=work)
-    ...     while (todo := next((x for x in stages if x.done != x.total), None)) is not None:
-    ...         for number in range(todo.total):
-    ...             bl.step(work, todo.name, number)
-    ...         stages = bl.progress(work)
-    ...     bl.commit(work)
-    ...     str(bl.open(f"{folder}/b.zarr").format)
-    'CSC'
-    """
-    if callable(source) or hasattr(source, "to_delayed"):
-        raise OptionError(Problem("source", "a batch system needs files; pass paths, or call build()"))
-    place, folder = _target(target), _folder(work)
-    named = {"columns": columns, "count": None, "key": None, "filters": filters, "again": True}
-    with store_at(folder).held():
-        made = _resumed(folder, (source, named), place, shape, format, storage, None, memory=memory, **options)
-        begun = _begun(folder, *made)
-    return _stages(begun)
-
-
-@within_memory
-def progress(work: str | os.PathLike[str]) -> list[Stage]:
-    """How far the build in a work folder is, stage by stage, told by the names of the objects there.
-
-    Parameters
-    ----------
-    work : the folder or URL that `plan` was given.
-
-    Raises PathMissingError, ContainerError for a folder without a plan.
-
-    >>> import tempfile
-    >>> import binsparse_levels as bl
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     bl.write(f"{folder}/a.h5", bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
-    ...     work = f"{folder}/work"
-    ...     stages = bl.plan(f"{folder}/a.h5", f"{folder}/b.zarr", (3, 4), "CSC", work=work)
-    ...     bl.progress(work) == stages, stages[0].name, stages[0].done
-    (True, 'pack', 0)
-    """
-    return _stages(_work_at(work))
-
-
-@within_memory
-def step(work: str | os.PathLike[str], stage: str, number: int) -> None:
-    """Run one step of the build in a work folder.
-
-    A step may be run again, and by two processes at once: it leaves the same object.
-
-    Parameters
-    ----------
-    work : the folder or URL that `plan` was given.
-    stage : the name of a stage, as `progress` gives it.
-    number : of the step in its stage, from 0.
-
-    Raises OptionError for a stage or a number that the build does not have, IncompleteError where a stage before is not
-    done, and the errors of `build`.
-
-    >>> import tempfile
-    >>> import binsparse_levels as bl
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     bl.write(f"{folder}/a.h5", bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
-    ...     work = f"{folder}/work"
-    ...     stages = bl.plan(f"{folder}/a.h5", f"{folder}/b.zarr", (3, 4), "CSC", work=work)
-    ...     bl.step(work, "pack", 0)
-    ...     bl.progress(work)[0].done
-    1
-    """
-    begun, asked = _work_at(work), as_integer(number)
-    if stage not in (names := running.stages(begun)):
-        raise OptionError(Problem("stage", f"no stage {stage!r:.40}; the stages are {', '.join(names)}"))
-    for known in _stages(begun):
-        if known.name == stage:
-            if known.total is None or asked is None or not 0 <= asked < known.total:
-                raise OptionError(Problem(f"{stage}.{number}", f"there are {known.total} steps; count from 0"))
-            running.run_step(begun, stage, asked)
-            return
-        if known.done != known.total:
-            what = f"{known.done} of {known.total} steps are done; run the others before those of {stage}"
-            raise IncompleteError(Problem(known.name, what))
-
-
-@within_memory
-def commit(work: str | os.PathLike[str]) -> None:
-    """End the build in a work folder: write the header, by which the target is complete, and remove the work.
-
-    `plan` has an example of a whole build.
-
-    Parameters
-    ----------
-    work : the folder or URL that `plan` was given.
-
-    Raises IncompleteError where a step is not done.
-
-    >>> import tempfile
-    >>> import binsparse_levels as bl
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     bl.write(f"{folder}/a.h5", bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
-    ...     work = f"{folder}/work"
-    ...     stages = bl.plan(f"{folder}/a.h5", f"{folder}/b.zarr", (3, 4), "CSC", work=work)
-    ...     try:
-    ...         bl.commit(work)
-    ...     except bl.IncompleteError:
-    ...         print("steps are missing")
-    steps are missing
-    """
-    begun = _work_at(work)
-    with begun.store.held():
-        if not begun.done("commit"):
-            step(work, "commit", 0)
-        _end(begun)
-
-
 def _folder(work: str | os.PathLike[str]) -> str:
     """The address of a work, as other processes understand it."""
     place = os.fspath(work)
     return place if is_url(place) else os.path.abspath(place)
-
-
-def _work_at(address: str | os.PathLike[str]) -> Work:
-    """The work in a folder, whose plan is not trusted: its source is made from its description alone."""
-    folder = _folder(address)
-    found, digest = stored_plan(folder)
-    if found.source.get("kind") not in SOURCES:
-        raise UnsafeError(Problem("source", "was given as an object of a program; call build() there"))
-    return Work(folder, digest)
-
-
-def _stages(work: Work) -> list[Stage]:
-    """The stages of a build. Those behind the first that is not done have no total yet."""
-    found = []
-    finished = bool(work.done("commit"))
-    known = True
-    for name in running.stages(work):
-        if finished:
-            found.append(Stage(name, 1, 1))
-            continue
-        total = running.stage_of(name).count(work) if known else None
-        found.append(Stage(name, sum(total is None or k < total for k in work.done(name)), total))
-        known = known and found[-1].done == total
-    return found
 
 
 def _here(client: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ..building import build, commit, plan, progress, step, write_from
+from ..building import Stage, build, commit, plan, progress, step, write_from
 from ..building.tables import FILES, Rows, file_tables
 from ..containers.base import Storage
 from ..engine.emission import Duplicates
@@ -34,6 +34,7 @@ from .arguments import (
     names,
     written_options,
 )
+from .slurm import slurm_script
 from .terminal import OK, WrongCall, print_json, progress_bars, table, tell, wrong_call_if
 
 _SECONDS = 10  # to wait for a scheduler
@@ -126,9 +127,28 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _step(options: argparse.Namespace) -> int:
+    logged: list[dict[str, Any]] = []
+
+    def log(told: dict[str, Any]) -> None:
+        logged.append(told)
+        if not options.json:
+            print(json.dumps(told), flush=True)
+
     for number in options.numbers:
-        step(options.work, options.stage, number)
-    tell(options, {"work": options.work, "stage": options.stage, "numbers": options.numbers}, f"{options.stage}: done")
+        step(options.work, options.stage, number, of=options.of, log=log)
+    if options.json:
+        print_json({"work": options.work, "stage": options.stage, "steps": logged})
+    return OK
+
+
+def _script(options: argparse.Namespace) -> int:
+    if options.tasks < 1:
+        raise WrongCall("a stage has one task at least; pass --tasks 1 or more")
+    text = slurm_script(options.work, progress(options.work), options.tasks)
+    if options.json:
+        print_json({"work": options.work, "script": text})
+    else:
+        print(text, end="")
     return OK
 
 
@@ -137,9 +157,20 @@ def _progress(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"work": options.work, "stages": [stage._asdict() for stage in stages]})
     else:
-        rows = [[stage.name, str(stage.done), "?" if stage.total is None else str(stage.total)] for stage in stages]
-        table(options.work, ["stage", "done", "steps"], rows)
+        head = ["stage", "done", "steps", "MB", "s", "steps / s", "MB / s", "s left"]
+        table(options.work, head, [_row(stage) for stage in stages])
     return OK
+
+
+def _row(stage: Stage) -> list[str]:
+    """A line of progress. Rates are those between the ends of the first step and of the last."""
+    row = [stage.name, str(stage.done), "?" if stage.total is None else str(stage.total)]
+    row += [f"{stage.size / 1e6:.1f}", f"{stage.seconds:.1f}"] if stage.done else []
+    if stage.done > 1 and stage.seconds:
+        rate, share = (stage.done - 1) / stage.seconds, (stage.done - 1) / stage.done
+        row += [f"{rate:.2f}", f"{share * stage.size / stage.seconds / 1e6:.1f}"]
+        row += [] if stage.total is None else [f"{(stage.total - stage.done) / rate:.0f}"]
+    return row + [""] * (8 - len(row))
 
 
 def _commit(options: argparse.Namespace) -> int:
@@ -209,11 +240,16 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         _plan, "begin a build whose steps a batch system runs", *_BUILT,
         argument("--work", "folder or URL between the steps, which every process reaches", required=True),
     ),
-    "progress": (_progress, "list the stages of a build, and how many of their steps are done", _WORK),
+    "progress": (_progress, "list the stages of a build, how many of their steps are done, and how fast", _WORK),
     "step": (
-        _step, "run steps of a stage of a build, in any order and side by side", _WORK,
+        _step, "run steps of a stage of a build, in any order and side by side; print a line of JSON for each", _WORK,
         argument("stage", "as progress lists it", metavar="STAGE"),
-        argument("numbers", "counted from 0", metavar="NUMBER", nargs="*", type=int),
+        argument("numbers", "of steps, or with --of of tasks, counted from 0", metavar="NUMBER", nargs="*", type=int),
+        argument("--of", "so many tasks share the steps that are not done", metavar="TASKS", type=int),
+    ),
+    "script": (
+        _script, "print a script that submits the stages of a build to Slurm, one behind the other", _WORK,
+        argument("--tasks", "of an array job, at most (%(default)s)", metavar="N", type=int, default=100),
     ),
     "commit": (_commit, "end a build whose steps are done: write the header, and remove the work", _WORK),
 }  # fmt: skip

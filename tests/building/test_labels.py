@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from binsparse_levels import ArrayError, ContainerError, OptionError, build, commit, plan, progress, read, reduce, step
 from binsparse_levels.building import labelling, planning, running, target
 from binsparse_levels.building import work as works
-from binsparse_levels.building.to_store import _work_at as works_at
+from binsparse_levels.building.steps import _work_at as works_at
 
 TEXTS = st.one_of(
     st.text(max_size=6),

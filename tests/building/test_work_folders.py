@@ -8,6 +8,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import pathlib
 import pickle
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ import pytest
 from blocks import alike
 
 import binsparse_levels
+import binsparse_levels.cli
 from binsparse_levels import (
     ArrayError,
     BinsparseError,
@@ -38,13 +40,14 @@ from binsparse_levels import (
     step,
     write,
 )
-from binsparse_levels.building import partitions, planning, running, store, target, to_store
+from binsparse_levels.building import partitions, planning, running, steps, store, target
 from binsparse_levels.building.work import _sealed
 from binsparse_levels.containers.base import Storage
 from binsparse_levels.engine import joining
 from binsparse_levels.formats.format import parse_format
 from binsparse_levels.limits import DEFAULT_LIMITS
 
+ROOT = pathlib.Path(__file__).parents[2]
 SHAPE = (50, 60, 70)
 SAMPLED = partitions.sampled
 STORAGE = Storage(chunks=16, shards=64)
@@ -126,6 +129,66 @@ def test_steps_in_any_order_by_processes_that_know_the_folder_alone(tmp_path, mo
     assert {x.done for x in progress(work)} == {x.total for x in progress(work)} == {1}
     commit(work)
     assert sorted(os.listdir(work)) == ["commit", "plan"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="the script is for bash")
+def test_the_script_for_slurm_builds_though_tasks_die(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(partitions, "sampled", SAMPLED)  # as in the processes
+    work, jobs = tmp_path / "a work", tmp_path / "jobs"
+    begun(tmp_path, work=work)
+    assert binsparse_levels.cli.main(["script", str(work), "--tasks", "2"]) == 0
+    script, python = capsys.readouterr().out, f'#!/bin/sh\nexec "{sys.executable}"'
+    for name, called in {"sbatch": f"{ROOT}/tests/sbatch.py", "binsparse-levels": "-m binsparse_levels"}.items():
+        (tmp_path / name).write_text(f'{python} {called} "$@"\n')
+        (tmp_path / name).chmod(0o700)
+    jobs.mkdir()
+    killed = "sample:0 partition:1 pack:0 pack:1 write:0"
+    given = {"SBATCH_FOLDER": str(jobs), "SBATCH_KILLED": killed, "SBATCH_LOST": "partition:0", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, **given, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    for _ in range(2):
+        subprocess.run(["bash", "-s", "--", "--mem=4G"], input=script, text=True, env=environment, check=True)
+    ends = [(jobs / f"{k + 1}").read_text() for k in range(18)]
+    assert ends == ["done"] * 2 + ["failed"] + ["cancelled"] * 6 + ["done"] * 9
+    logged = [json.loads(line) for log in jobs.glob("*.log") for line in log.read_text().splitlines()]
+    assert len(logged) == len({(told["stage"], told["step"]) for told in logged}) > 20  # nothing is done twice
+    alike(read(tmp_path / "a.zarr"), whole())
+
+
+def test_tasks_share_the_steps_that_are_not_done(tmp_path):
+    work, logged = tmp_path / "work", []
+    begun(tmp_path)
+    for stage in list(running.STAGES)[:-1]:
+        count = total(work, stage)
+        if count > 1:
+            step(work, stage, count - 1)
+        for task in range(4):
+            step(work, stage, task, of=4, log=logged.append)
+        mine = sorted(told["step"] for told in logged if told["stage"] == stage)
+        assert mine == list(range(count - (count > 1)))
+        there = next(x for x in progress(work) if x.name == stage)
+        assert (there.done, there.size > 0, there.seconds > 0) == (count, count > 0, count > 1)
+    assert all(told["written"] > 0 for told in logged)
+    assert sum(told["written"] for told in logged if told["stage"] == "pack") <= total_size(work / "pack")
+    for task, of in ((4, 4), (-1, 4), (0, 0), (0, -1), (0, "a"), ("a", 4)):
+        with pytest.raises(OptionError, match="tasks; count from 0"):
+            step(work, "write", task, of=of)
+    commit(work)
+    step(work, "pack", 3, of=4)
+    alike(read(tmp_path / "a.zarr"), whole())
+
+
+def test_a_step_that_fails_says_so_in_its_log(tmp_path):
+    begun(tmp_path)
+    (tmp_path / "in" / "0.parquet").unlink()
+    logged = []
+    with pytest.raises(FileNotFoundError):
+        step(tmp_path / "work", "sample", 0, of=1, log=logged.append)
+    assert "no such file" in logged[-1]["error"]
+
+
+def total_size(folder):
+    return sum(path.stat().st_size for path in folder.iterdir())
 
 
 def test_stages_come_one_after_the_other(tmp_path):
@@ -517,7 +580,7 @@ def test_tasks_are_small(tmp_path):
     for name in names:
         write(name, pack(coords, [1.0], SHAPE, "sparse(3)"))
     plan(names, tmp_path / "a.zarr", SHAPE, "sparse(3)", work=tmp_path / "work", attributes={"long": "x" * 10**5})
-    work = to_store._work_at(tmp_path / "work")
+    work = steps._work_at(tmp_path / "work")
     assert len(cloudpickle.dumps((running.partial(running.run_step, work, "sample"), 0))) <= 1000
     assert running.run_step(work, "sample", 0) is None
     with pytest.raises(ArrayError):

@@ -229,6 +229,7 @@ def by_command(tensor, model, draw, folder):
     "command plan",
     "command step",
     "command progress",
+    "command script",
     "command commit",
     drops="fill labels structure attributes descriptor map iso",
     pads=True,
@@ -252,7 +253,12 @@ def by_steps(tensor, model, draw, folder):
     else:
         run("plan", *given, "--work", f"{folder}/work")
         while (stage := next(x for x in bl.progress(f"{folder}/work") if x.done < x.total)).name != "commit":
-            run("step", f"{folder}/work", stage.name, *range(stage.total))
+            tasks = draw(st.sampled_from([None, 1, 3]))
+            if tasks is None:
+                run("step", f"{folder}/work", stage.name, *range(stage.total))
+            else:
+                run("step", f"{folder}/work", stage.name, *range(tasks), "--of", str(tasks))
         run("progress", f"{folder}/work")
+        run("script", f"{folder}/work")
         run("commit", f"{folder}/work")
     return bl.read(f"{folder}/steps.zarr"), model
