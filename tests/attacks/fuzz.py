@@ -41,6 +41,11 @@ CHECKED: dict[str, tuple[str, dict[str, Any]]] = {
     "NPZ, gzip": ("b.npz", {"compression": "gzip"}),
     "bit-packed, sealed": ("c.bspnpy", {"checksum": True, "bitpacked": True}),
 }
+# What other programs write: see `_written`.
+OTHERS = {
+    "bsr": "b.npz", "dia": "c.npz", "GCXS": "d.npz", "MATLAB": "a.mat", "MATLAB 5": "b.mat", "10x": "a.h5",
+    "cooler": "a.cool", "PETSc": "a.petsc",
+}  # fmt: skip
 PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "HDF5": ("a.h5", {}),
     "HDF5, gzip": ("b.h5", {"compression": "gzip"}),
@@ -58,6 +63,10 @@ PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "RawArray, LZ4": ("b.ra", {"encoding": "lz4"}),
     "sscdf": ("a.sscdf", {}),
     "sscdf, JSON": ("b.sscdf", {"kind": "sscdf_json"}),
+    "scipy": ("a.npz", {"kind": "sparse_npz"}),
+    "svmlight": ("a.svmlight", {}),
+    "10x folder": ("a.mex", {}),
+    **{name: (file, {}) for name, file in OTHERS.items()},
     "BPCells": ("a", {"kind": "bpcells"}),
     "BPCells, HDF5": ("c.h5", {"kind": "bpcells"}),
 }
@@ -70,9 +79,30 @@ def original(kind: str) -> Tensor:
     values = rows * 0.5 if kind != "FROSTT" else rows
     name, options = BYTES[kind]
     other = name.endswith((".mtx", ".gz", ".tns", ".ra", ".sscdf")) or options.get("kind") == "bpcells"
+    other = other or name.endswith((".svmlight", ".mex")) or options.get("kind") == "sparse_npz"
     attributes = {} if other else {"made": {"by": "hand", "in": [2026, 1.5]}}
     tensor = pack([rows % 7, rows], values, (7, 40), "CSR", attributes=attributes)
     return tensor.convert("DMATC") if name.endswith(".ra") else tensor
+
+
+def _written(kind: str, path: Path, dense: Any) -> None:
+    """Write cells as another program does."""
+    import layouts  # the workers alone have the folder of the tests in their path
+    import scipy.io
+    import scipy.sparse as sp
+    import sparse
+
+    writers: dict[str, Callable[[], Any]] = {
+        "bsr": lambda: sp.save_npz(path, sp.bsr_array(dense, blocksize=(7, 8)), compressed=False),
+        "dia": lambda: sp.save_npz(path, sp.dia_array(dense), compressed=False),
+        "GCXS": lambda: sparse.save_npz(path, sparse.GCXS.from_numpy(dense.reshape(7, 5, 8)), compressed=False),
+        "MATLAB": lambda: layouts.matlab(path, dense),
+        "MATLAB 5": lambda: scipy.io.savemat(path, {"A": sp.csc_array(dense)}),
+        "10x": lambda: layouts.tenx(path, dense),
+        "cooler": lambda: layouts.cooler(path, dense[:, :7]),
+        "PETSc": lambda: layouts.petsc(path, dense),
+    }
+    writers[kind]()
 
 
 class Bytes:
@@ -81,7 +111,10 @@ class Bytes:
     def __init__(self, kind: str, folder: Path) -> None:
         name, options = BYTES[kind]
         self.place = folder / name
-        write(self.place, original(kind), **options)
+        if kind in OTHERS:
+            _written(kind, self.place, original(kind).to_dense())
+        else:
+            write(self.place, original(kind), **options)
         self.wanted = read(self.place)
         paths = [self.place] if self.place.is_file() else sorted(p for p in self.place.rglob("*") if p.is_file())
         self.whole = {path: path.read_bytes() for path in paths}
@@ -282,7 +315,7 @@ def run(kinds: Sequence[str], cases: int, seed: int = 0, patience: float = 10) -
 
 
 def _plain_h5py_fails(kind: str, seed: int, patience: float) -> bool:
-    if not BYTES.get(kind, ("",))[0].endswith((".h5", ".nc", ".sscdf")):
+    if not BYTES.get(kind, ("",))[0].endswith((".h5", ".nc", ".sscdf", ".cool", ".mat")):
         return False
     command = [sys.executable, "-m", f"{FOLDER.name}.fuzz", "--plain", kind, "--seed", str(seed)]
     try:
