@@ -18,7 +18,7 @@ from binsparse_levels.io import describe
 from .corpus import CASES, FAMILY, READ, Attempt, Case, source
 from .supervise import MEMORY, limit_memory, watch, work
 
-SUBJECTS = ("descriptors", "arrays", "hdf5_files", "zarr_files", "other_files")
+SUBJECTS = ("descriptors", "arrays", "hdf5_files", "zarr_files", "other_files", "systems_files")
 SECONDS = 1  # of the processor: machines are shared
 PATIENCE = 10
 

@@ -49,7 +49,7 @@ def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIM
             for name in ("indexes", "pixels", "bins", "chroms")
         }
         pointers, pixels = inside["indexes"].integers("bin1_offset"), inside["pixels"]
-        bins = len(pointers) - 1
+        bins = max(len(pointers) - 1, 0)
         names = column(bins, functools.partial(_names, inside["chroms"], inside["bins"], bins, limits))
         yield compressed(
             "CSR",

@@ -175,8 +175,14 @@ class Group:
         return found
 
     def is_array(self, name: str) -> bool:
-        """Whether a member is an array, and no group."""
-        return name in self.names() and hasattr(self.reader.group[name], "shape")
+        """Whether a member is an array, and no group and no link."""
+        if name not in self.names():
+            return False
+        with touching(name):
+            return not self._is_link(name) and hasattr(self.reader.group[name], "shape")
+
+    def _is_link(self, name: str) -> bool:
+        return not isinstance(self.reader.group.get(name, getlink=True), h5py.HardLink)
 
     def cells(self, name: str) -> tuple[LazyArray, tuple[int, ...]]:
         """The numbers of an array of any rank as one dimension in order of rows, and its shape. Raises ArrayError."""

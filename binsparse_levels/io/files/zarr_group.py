@@ -35,6 +35,9 @@ class ZarrGroup(Group):
         with touching(self.reader.group.name):
             return set(self.reader.group.keys())
 
+    def _is_link(self, name: str) -> bool:
+        return False
+
     def texts(self, name: str) -> list[str]:
         found: list[str] = self._strings(name)[:].tolist()
         return found
