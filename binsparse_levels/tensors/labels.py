@@ -175,14 +175,14 @@ class Labels:
 
     def arrays(self) -> dict[str, Sliceable]:
         """The arrays by stored name."""
-        found: dict[str, Sliceable] = {}
+        arrays: dict[str, Sliceable] = {}
         for k, name in enumerate(self.dims):
             if (column := self.columns.get(name)) is not None:
                 column = column.unviewed()
-                found[f"labels_{k}"] = column.items
+                arrays[f"labels_{k}"] = column.items
                 if column.offsets is not None:
-                    found[f"labels_{k}_offsets"] = column.offsets
-        return found
+                    arrays[f"labels_{k}_offsets"] = column.offsets
+        return arrays
 
     def header(self) -> dict[str, Any]:
         """The JSON, under KEY."""
@@ -206,10 +206,10 @@ def parse_labels(header: Any, shape: Sequence[int], stored: Any) -> Labels:
 
     Raises DescriptorError, ArrayError.
     """
-    given = header if isinstance(header, dict) else {}
-    dims: Any = given.get("dims")
-    types: Any = given.get("labels")
-    values: Any = given.get("values")
+    described = header if isinstance(header, dict) else {}
+    dims: Any = described.get("dims")
+    types: Any = described.get("labels")
+    values: Any = described.get("values")
     listed = isinstance(dims, list) and isinstance(types, list) and len(dims) == len(types) == len(shape)
     if not listed or not all(isinstance(name, str) for name in (*dims, values)) or len(set(dims)) != len(dims):
         raise DescriptorError(Problem(KEY, f"expected a name and a type for each of {len(shape)} dimensions"))

@@ -99,34 +99,34 @@ def _as_values(array: Array) -> Array:
     return sound_booleans(array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
 
 
-def checked_array(given: npt.ArrayLike, path: str) -> Array:
+def checked_array(items: npt.ArrayLike, path: str) -> Array:
     """An array. Raises ArrayError where numpy makes none, and for masked items."""
-    array, masked = split_mask(given, path)
+    array, masked = split_mask(items, path)
     if masked is not None:
         raise _masked_error(masked, path)
     return array
 
 
-def split_mask(given: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
+def split_mask(items: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
     """An array and its mask, None if no item is masked. Raises ArrayError where numpy makes no array."""
-    if isinstance(given, list | tuple) and _holds_mask(given):
+    if isinstance(items, list | tuple) and _holds_mask(items):
         raise ArrayError(Problem(path, "a list holds masked items, whose masks numpy drops; give one masked array"))
     try:
-        array = np.asarray(given)
+        array = np.asarray(items)
     except ValueError as error:
         raise ArrayError(Problem(path, f"numpy makes no array of it: {error}; give an array")) from None
-    if not isinstance(given, np.ma.MaskedArray):
+    if not isinstance(items, np.ma.MaskedArray):
         return array, None
-    mask = np.ma.getmaskarray(given)
+    mask = np.ma.getmaskarray(items)
     octets = np.ascontiguousarray(mask).view(np.uint8).reshape(*mask.shape, mask.dtype.itemsize)  # of records several
     masked: Array = octets.max(axis=-1) != 0
     return array, masked if masked.any() else None
 
 
-def _holds_mask(given: Any) -> bool:
-    if isinstance(given, list | tuple):
-        return any(map(_holds_mask, given))
-    return isinstance(given, np.ma.MaskedArray)
+def _holds_mask(items: Any) -> bool:
+    if isinstance(items, list | tuple):
+        return any(map(_holds_mask, items))
+    return isinstance(items, np.ma.MaskedArray)
 
 
 def _masked_error(masked: Array, path: str) -> ArrayError:
@@ -203,18 +203,18 @@ def checked_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _cast_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
-    given = sound_booleans(checked_array(fill_value, "fill_value"))
-    if given.ndim:
-        raise ArrayError(Problem("fill_value", f"expected a scalar, got shape {given.shape}"))
-    exact = given if given.dtype.kind != "c" or dtype.kind == "c" else given.real
+    scalar = sound_booleans(checked_array(fill_value, "fill_value"))
+    if scalar.ndim:
+        raise ArrayError(Problem("fill_value", f"expected a scalar, got shape {scalar.shape}"))
+    exact = scalar if scalar.dtype.kind != "c" or dtype.kind == "c" else scalar.real
     try:
         with np.errstate(all="ignore"):
             cast = exact.astype(dtype)[()]
     except (TypeError, ValueError, OverflowError):
         raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}; give one")) from None
     # A cast to a floating-point type may round, but must not read a text or make a finite number infinite.
-    rounded = dtype.kind in "fc" and exact is given and given.dtype.kind in "biufc"
-    if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not same(cast, given[()]):
+    rounded = dtype.kind in "fc" and exact is scalar and scalar.dtype.kind in "biufc"
+    if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not same(cast, scalar[()]):
         raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}: it would become {cast!r}; give one"))
     return cast
 

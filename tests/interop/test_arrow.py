@@ -292,8 +292,6 @@ def test_streams_of_labels(tmp_path, memory):
     assert plain(bl.to_table(bl.open(tmp_path / "b.zarr"))).equals(sums())
     with pytest.raises(bl.ArrayError, match="outside dimension 2 of size 7"):
         bl.write_from(chunks(), tmp_path / "c.h5", (50, 5, 7, 10), FORMAT, **given)
-    with pytest.raises(bl.FormatError, match="has labels, and is not concatenated"):
-        bl.append(tmp_path / "a.h5", tensor)
     with pytest.raises(bl.OptionError, match="dims="):
         bl.write_from(chunks(), tmp_path / "c.h5", (50, 5, 7, 10), FORMAT, labels={}, memory=2**31)
 
