@@ -26,6 +26,7 @@ from ..levels.positions import (
     cast,
     cells,
     items_at,
+    narrowest,
     number_cells,
     repeat_to,
     signed,
@@ -259,12 +260,14 @@ def repeated(coords: Sequence[int]) -> RepeatedError:
 def unpack_tree(tree: Tree, dtype: Any = np.int64, window: Window | None = None) -> tuple[list[Array], Positions]:
     """The coordinates of the entries by stored dimension, in stored order, and the positions of their values.
 
+    dtype: of the coordinates. None stands for the stored types, and for the narrowest where a level stores none.
     window: of the stored dimensions; by default all of them. Index arrays of type `dtype` that have an item for each
     entry are not copied.
     """
     levels = list(expand_levels(tree, window))
     positions = levels[-1][3] if levels else range(1)
-    return columns_of([(coords, pointers) for _, coords, pointers, _ in levels], len(positions), dtype), positions
+    parts = [(coords if dtype else narrowest(coords, place.dims), pointers) for place, coords, pointers, _ in levels]
+    return columns_of(parts, len(positions), dtype), positions
 
 
 def columns_of(levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtype: Any = np.int64) -> list[Array]:
@@ -281,7 +284,7 @@ def columns_in_runs(
     below: Array | None = None  # where the entries of each child of the level begin
     for coords, pointers in reversed(levels):
         one_each = below is None or (len(below) == count + 1 and bool((below[1:] > below[:-1]).all()))
-        columns[:0] = [(cast(x, dtype), None if one_each else below) for x in coords]
+        columns[:0] = [(cast(x, dtype) if dtype else x, None if one_each else below) for x in coords]
         below = pointers if below is None else below[pointers]
     return columns
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ..tensors.changing import expanded
 from ..tensors.foreign import qualified
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
+from ..tensors.validation import coordinate_type
 
 if TYPE_CHECKING:
     import pyarrow
@@ -93,7 +94,13 @@ def _size(coords: Array) -> int:
 
 
 @within_memory
-def to_table(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str | None = None) -> pyarrow.Table:
+def to_table(
+    tensor: Tensor,
+    *,
+    dims: Sequence[str] | None = None,
+    values: str | None = None,
+    dtype: Literal["stored"] | None = None,
+) -> pyarrow.Table:
     """Convert the stored entries to a table of Arrow, which pandas, polars and duckdb take over.
 
     Parameters
@@ -102,6 +109,8 @@ def to_table(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str |
         expanded.
     dims, values : the names of the columns. By default those of the table that the tensor was made of, or `dim_0` and
         so on, and `value`.
+    dtype : "stored" makes coordinates as narrow as `Tensor.unpack` makes them; by default they have 32 bits, or 64
+        where a dimension needs them.
 
     Raises
     ------
@@ -119,7 +128,7 @@ def to_table(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str |
     if len(names) != tensor.ndim + 1 or len(set(names)) != len(names):
         raise OptionError(Problem("dims", f"expected {tensor.ndim} different names, got {names[:-1]!s:.60}"))
     whole = expanded(tensor)
-    coords, found = whole._held.entries(whole._pad(), index_dtype(whole.shape, 0))
+    coords, found = whole._held.entries(whole._pad(), coordinate_type(dtype, index_dtype(whole.shape, 0)))
     columns = []
     for name, x in zip(own, coords, strict=True):
         if known is None or name not in known.columns:

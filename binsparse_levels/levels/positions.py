@@ -157,6 +157,19 @@ def cast(items: Array, dtype: Any) -> Array:
     return out
 
 
+def narrowest(columns: Sequence[Array], sizes: Sequence[int]) -> list[Array]:
+    """Coordinates of 64 bits in the narrowest type that holds each dimension; others as they are.
+
+    >>> [x.dtype.name for x in narrowest([np.array([4]), np.array([4], np.int32)], (5, 5))]
+    ['uint8', 'int32']
+    """
+    types = [
+        np.min_scalar_type(max(size - 1, 0)) if x.itemsize == 8 else x.dtype
+        for x, size in zip(columns, sizes, strict=True)
+    ]
+    return [x.astype(dtype, copy=False) for x, dtype in zip(columns, types, strict=True)]
+
+
 def words(array: Array) -> Array:
     """Integers as kernels take them that are compiled for few types: unsigned, of 32 or 64 bits, read-only.
 

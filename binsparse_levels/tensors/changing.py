@@ -76,7 +76,9 @@ def without_map(tensor: Tensor, format: FormatLike | None, limits: Limits | None
     """`Tensor.without_map`."""
     if tensor.map is None:
         return tensor if format is None else tensor.convert(format, limits=limits)
-    return with_entries(tensor, *tensor.unpack(), coordinates(tensor.ndim) if format is None else format, limits)
+    if format is None:  # a list without coordinates would always have an entry
+        format = tensor.format if tensor.ndim == tensor.format.rank == 0 else coordinates(tensor.ndim)
+    return with_entries(tensor, *tensor.unpack(), format, limits)
 
 
 def converted(tensor: Tensor, format: FormatLike, map: MapLike | None, limits: Limits) -> Tensor:

@@ -88,8 +88,11 @@ class Held(ABC):
         """Another tree below the same map."""
 
     @abstractmethod
-    def entries(self, pad: Any, dtype: npt.DTypeLike = np.int64) -> Listed:
-        """The stored entries in stored order, without padding. dtype: of coordinates, which only a tree follows."""
+    def entries(self, pad: Any, dtype: npt.DTypeLike | None = np.int64) -> Listed:
+        """The stored entries in stored order, without padding. dtype: of coordinates; None for the narrowest stored.
+
+        A map makes coordinates of 64 bits for any other type.
+        """
 
     def blocks(self, pad: Any, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
         """`entries`, about `size` at a time. Of a lazy tree, a block is read at a time.
@@ -220,10 +223,10 @@ class Stored(Held):
             return []
         return list(diagonal_problems(self.structure, *self._listed(np.int64)))
 
-    def entries(self, pad: Any, dtype: npt.DTypeLike = np.int64) -> Listed:
+    def entries(self, pad: Any, dtype: npt.DTypeLike | None = np.int64) -> Listed:
         return self.own(pad)._listed(dtype)
 
-    def _listed(self, dtype: npt.DTypeLike) -> Listed:
+    def _listed(self, dtype: npt.DTypeLike | None) -> Listed:
         columns, positions = packing.unpack_tree(self.tree, dtype)
         coords = list(columns)
         for column, dimension in zip(columns, self.format.order, strict=True):

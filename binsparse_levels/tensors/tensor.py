@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,15 @@ from .naming import Dimension
 from .refusing import Refusals
 from .report import Report
 from .trees import tree_of, writable
-from .validation import checked_fill, checked_format, checked_json, checked_places, checked_type, pad_of
+from .validation import (
+    checked_fill,
+    checked_format,
+    checked_json,
+    checked_places,
+    checked_type,
+    coordinate_type,
+    pad_of,
+)
 
 
 @within_memory
@@ -473,17 +481,22 @@ class Tensor(Refusals):
         stored.check("full")
         raise_if(ArrayError, stored.diagonal_problems())
 
-    def unpack(self) -> tuple[tuple[Array, ...], Array]:
-        """The stored entries in stored order: a tuple of int64 coordinates for each dimension, and the values.
+    def unpack(self, dtype: Literal["stored"] | None = None) -> tuple[tuple[Array, ...], Array]:
+        """The stored entries in stored order: a tuple of coordinates for each dimension, and the values.
 
         With a structure, these are the entries of its triangle. With a map, padding holds no entries.
+
+        Parameters
+        ----------
+        dtype : of the coordinates, by default int64. "stored" takes less memory and time: of each dimension the stored
+            type, and the narrowest that holds it in place of 64 bits.
 
         >>> from binsparse_levels import pack_dense
         >>> coords, values = pack_dense([[0, 2], [3, 0]], "CSR").unpack()
         >>> [x.tolist() for x in coords], values.tolist()
         ([[0, 1], [1, 0]], [2, 3])
         """
-        return self._held.entries(self._pad())
+        return self._held.entries(self._pad(), coordinate_type(dtype, np.int64))
 
     def to_dense(self, fill: Any = None, *, limits: Limits | None = None) -> Array:
         """A numpy array of the tensor's shape and type. A structure is expanded.

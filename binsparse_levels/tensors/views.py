@@ -16,7 +16,7 @@ from ..errors import FormatError, Problem
 from ..formats.format import Format, coordinates, in_order
 from ..formats.index_map import DimensionMap, IndexMap
 from ..levels import listing
-from ..levels.positions import Array
+from ..levels.positions import Array, narrowest
 from .held import Held, Listed, Stored, packed
 
 
@@ -68,8 +68,9 @@ class Mapped(Held):
     def dm(self) -> DimensionMap:
         return self.map.dm()
 
-    def entries(self, pad: Any, dtype: npt.DTypeLike = np.int64) -> Listed:
-        return self.seen(*self.base.entries(pad))
+    def entries(self, pad: Any, dtype: npt.DTypeLike | None = np.int64) -> Listed:
+        coords, values = self.seen(*self.base.entries(pad))
+        return (coords if dtype else tuple(narrowest(coords, self.map.shape))), values
 
     def seen(self, stored: Sequence[Array], values: Array) -> Listed:
         """The entries at stored coordinates, without those at padding."""
@@ -184,9 +185,9 @@ class Viewed(Held):
     def _packed(self, format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, pad: Any) -> Stored:
         return packed(format, shape, coords, values, self.stored.tree.iso, pad, self.stored.limits)
 
-    def entries(self, pad: Any, dtype: npt.DTypeLike = np.int64) -> Listed:
+    def entries(self, pad: Any, dtype: npt.DTypeLike | None = np.int64) -> Listed:
         if isinstance(self.base, Mapped):
-            return self._of_mapped(self.base, pad).entries(pad)
+            return self._of_mapped(self.base, pad).entries(pad, dtype)
         return self.own(pad).entries(pad, dtype)
 
     def _of_mapped(self, base: Mapped, pad: Any) -> Viewed:

@@ -218,3 +218,17 @@ def test_arrays_that_nobody_can_change_are_not_checked_again():
     bl.write(store, Tensor("CSR", (1, 3), arrays, [1.0, 2.0]))
     for tensor in (Tensor("CSR", (1, 3), arrays, [1.0, 2.0]), bl.read(store), bl.open(store).load()):
         assert not tensor._held.stored.shared
+
+
+@given(mapped_tensors())
+def test_coordinates_come_in_the_types_that_are_stored(tensor):
+    (wide, values), (narrow, same) = tensor.unpack(), tensor.unpack("stored")
+    np.testing.assert_array_equal(values, same)
+    for x, y, size in zip(wide, narrow, tensor.shape, strict=True):
+        np.testing.assert_array_equal(x, y)
+        assert y.itemsize <= 4 or size > 2**32
+    if tensor.ndim:
+        columns = bl.to_table(tensor, dtype="stored").to_pydict()
+        assert columns.keys() == bl.to_table(tensor).to_pydict().keys()
+    with pytest.raises(bl.OptionError, match="leave it out"):
+        tensor.unpack("narrow")
