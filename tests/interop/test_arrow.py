@@ -371,3 +371,12 @@ def test_coordinates_without_labels(tmp_path):
     store["indices_0"] = np.array([3], np.int32)
     with pytest.raises(bl.ArrayError, match="coordinate 3 has none of the 1 labels"):
         bl.to_table(bl.read(store))
+
+
+def test_coordinates_of_the_types_that_are_stored():
+    tensor = bl.pack([[0, 1], [2, 299]], [1.5, 2.5], (2, 300), "CSR")
+    narrow = bl.to_table(tensor, dtype="stored")
+    assert narrow.to_pydict() == bl.to_table(tensor).to_pydict()
+    assert [str(x) for x in narrow.schema.types][2] == "double"
+    with pytest.raises(bl.OptionError, match="leave it out"):
+        bl.to_table(tensor, dtype="int8")

@@ -227,8 +227,5 @@ def test_coordinates_come_in_the_types_that_are_stored(tensor):
     for x, y, size in zip(wide, narrow, tensor.shape, strict=True):
         np.testing.assert_array_equal(x, y)
         assert y.itemsize <= 4 or size > 2**32
-    if tensor.ndim:
-        columns = bl.to_table(tensor, dtype="stored").to_pydict()
-        assert columns.keys() == bl.to_table(tensor).to_pydict().keys()
     with pytest.raises(bl.OptionError, match="leave it out"):
         tensor.unpack("narrow")
