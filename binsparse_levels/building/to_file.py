@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -18,17 +18,20 @@ from ..engine.blocks import blocks_of
 from ..engine.emission import Duplicates
 from ..engine.packing import ordered_dims, unpack_tree
 from ..engine.tree import Tree, index_dtype
-from ..errors import FormatError, OptionError, Problem, raise_if, within_memory
+from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
+from ..formats.structure import diagonal_problems
 from ..io import reading
+from ..io.files.text_tables import Stream
 from ..io.kinds import Place, in_memory, name_of
 from ..io.reading import check_lazy
 from ..io.writing import Progress, check_absent, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, Limits
-from ..system import resident
+from ..system import release, resident
 from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.foreign import qualified
+from ..tensors.labels import Labels
 from ..tensors.validation import checked_format, mirror_problems
 from . import partitions, running, tables, trees
 from .parquet import Chunk
@@ -61,9 +64,10 @@ def convert(
     map : an index map, or its notation, through which the target is stored; by default, that of the source. With a
         map and no format, the target lists coordinates.
     memory : bytes that the whole process may use, such as 2**30. Scratch files beside the target need 20 to 40 bytes
-        for each entry. By default, the memory is not bounded.
+        for each entry. With it, text of Matrix Market, FROSTT, svmlight and 10x folders is read in blocks; their labels
+        stay in memory. By default, the memory is not bounded.
     client : a Dask client, or an executor of `concurrent.futures`, which sorts and packs in other processes. Each
-        process uses so much memory. To write in other processes too, see `build`.
+        process uses so much memory. Text is read by this process alone. To write in other processes too, see `build`.
     progress : called with the name of a stage, the number of finished steps, and their total.
     overwrite, limits, options : as for `write`. What exceeds the memory takes neither `narrow` nor `bitpacked`.
 
@@ -78,13 +82,16 @@ def convert(
     'CSC'
     """
     check_absent(target, overwrite, options.get("kind"))
-    opened = reading.open(source, limits=limits)
     format, map = (None, map) if format is None else with_map(format, map)
+    if map is not None and memory is not None:
+        raise OptionError(Problem("memory", "another map needs the whole tensor in memory; leave out map or memory"))
+    rest = {"progress": progress, "overwrite": overwrite, "limits": limits, **options}
+    with contextlib.nullcontext() if memory is None else reading.streamed(source, limits=limits) as stream:
+        if stream is not None:
+            _convert_stream(stream, target, format, memory, rest)
+            return
+    opened = reading.open(source, limits=limits)
     if map is not None:
-        if memory is not None:
-            raise OptionError(
-                Problem("memory", "another map needs the whole tensor in memory; leave out map or memory")
-            )
         through = parse_map(map, opened.shape)
         listed = coordinates(len(through.groups)) if format is None else format
         write(target, opened.convert(listed, map=through, limits=limits), overwrite=overwrite, limits=limits, **options)
@@ -110,7 +117,6 @@ def convert(
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
     with scratch(target) as folder, _begun(folder, plan, entries) as work:
         running.run(work, client, progress)
-        rest = {"progress": progress, "overwrite": overwrite, "limits": limits, **options}
         _write_joined(work, "pack", target, opened._metadata, one, rest, tensor.structure, opened.map)
 
 
@@ -181,29 +187,73 @@ def write_from(
     first = next(stream, None)
     spilled = Spilled(None if first is None else first[1].dtype)
     plan = wanted.reading(spilled, fill=fill_value)
-    rest: dict[str, Any] = {"overwrite": overwrite, "limits": limits, **options}
-    blocks = _blocks(plan, (chunk for some in ([first] if first else [], stream) for chunk in some))
+    rest = {"progress": progress, "overwrite": overwrite, "limits": limits, **options}
+    found = (chunk for some in ([first] if first else [], stream) for chunk in some)
+    _write_chunks(plan, spilled, found, path, rest, lambda: (None if rows is None else rows.labels(), None))
+
+
+def _convert_stream(
+    stream: Stream, target: Place, format: FormatLike | None, memory: int | None, rest: Mapping[str, Any]
+) -> None:
+    """`convert` of a text. rest: of its parameters."""
+    release()  # what telling its shape and labels took
+    wanted = planned(
+        stream.shape, format or stream.format, dtype=stream.dtype, attributes={}, limits=rest["limits"], memory=memory
+    )
+    plan = wanted.reading(spilled := Spilled(stream.dtype))
+    if stream.structure is not None:
+        raise_if(FormatError, mirror_problems(stream.structure, plan.parsed, plan.pad))
+
+    def chunks() -> Iterator[Chunk]:
+        for chunk in stream.chunks:
+            coords, values = pair_of(chunk, len(stream.shape))
+            if stream.structure is not None:
+                raise_if(ArrayError, list(diagonal_problems(stream.structure, coords, values)))
+            yield coords, values
+
+    one = None if plan.parsed.padded else stream.one
+    _write_chunks(plan, spilled, chunks(), target, rest, lambda: (stream.labels, stream.structure), one)
+
+
+def _write_chunks(
+    plan: Plan,
+    spilled: Spilled,
+    chunks: Iterable[Chunk],
+    path: Place,
+    rest: Mapping[str, Any],
+    told: Callable[[], tuple[Labels | None, str | None]],
+    value: Array | None = None,
+) -> None:
+    """Write the entries of all chunks. told: the labels and the structure, which are known behind the last chunk.
+
+    value: that all entries share. rest: of the parameters of `write_from`.
+    """
+    blocks = _blocks(plan, chunks)
     one, two = next(blocks, None), next(blocks, None)
+    options = {name: x for name, x in rest.items() if name != "progress"}
     if two is None and trees.fits_whole(plan):
-        tensor = trees.whole(plan, one or [np.empty(0, dtype) for dtype in plan.column_types])
-        write(path, tensor if rows is None else tensor._labelled(rows.labels()), **rest)
+        labels, structure = told()
+        columns = one or [np.empty(0, dtype) for dtype in plan.column_types]
+        write(path, trees.whole(replace(plan, structure=structure), columns, value)._labelled(labels), **options)
         return
+    options.pop("limits")
+    check_target(path, **options)
     check_joined(plan)
     with scratch(path) as folder, _begun(folder, plan, spilled) as work:
         for columns in itertools.chain((x for x in (one, two) if x is not None), blocks):
             spilled.keep(work, columns)
-            if duplicates == "error":  # else they may become fewer
+            if plan.duplicates == "error":  # else they may become fewer
                 check_joined(plan, spilled.entries)
-            if progress is not None:
+            if (progress := rest["progress"]) is not None:
                 progress("spill", spilled.entries, spilled.entries)
         if spilled.in_order:
             stage = "packed"
         else:
             stage = "pack"
             running.run(work, None, progress)
-        metadata = replace(plan.metadata, labels=None if rows is None else rows.labels())
-        seen = plan.structure, plan.through
-        _write_joined(work, stage, path, metadata, None, {"progress": progress, **rest}, *seen)
+        labels, structure = told()
+        metadata = replace(plan.metadata, labels=labels)
+        _write_joined(work, stage, path, metadata, value, rest, structure, plan.through)
 
 
 def _write_joined(

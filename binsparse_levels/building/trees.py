@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, LazyArray
+from ..arrays import Array, LazyArray, repeat_one
 from ..engine.joining import Parts, joined
 from ..engine.packing import Entries, RepeatedError, pack_entries, repeated
 from ..engine.tree import Tree, index_dtype
@@ -154,9 +154,11 @@ def fits_whole(plan: Plan) -> bool:
     return found <= max(plan.positions, FEW)
 
 
-def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
-    """The tensor of these columns. Precondition: it fits."""
+def whole(plan: Plan, columns: Sequence[Array], one: Array | None = None) -> Tensor:
+    """The tensor of these columns. one: the value that all share. Precondition: it fits."""
     tree = packed(plan, plan.parsed.levels, list(columns), plan.dims, [0] * len(plan.dims))
+    if one is not None:
+        tree = Tree(tree.levels, tree.dims, tree.arrays, repeat_one(one, len(tree.values)), True)
     stored = Stored(plan.parsed, tree, plan.bounds, plan.structure)
     return Tensor._of(stored if plan.through is None else Mapped(stored, plan.through), plan.metadata)
 

@@ -16,7 +16,7 @@ from ..formats.format import coordinates, with_map
 from ..formats.index_map import IndexMap, parse_map
 from ..io import describe, read, repair, write
 from ..io import open as open_tensor
-from ..io.kinds import target_at
+from ..io.kinds import resolved, target_at
 from ..levels import LEVELS
 from ..limits import Limits
 from ..looking.advice import advise
@@ -103,9 +103,13 @@ def _convert_in_parts(options: argparse.Namespace, out: str) -> None:
             "--memory goes with --format (but not best), --overwrite and how arrays are stored; leave out the others"
         )
     limits = limits_of(options)
-    open_tensor(options.path, limits=limits)  # a faulty source is not a wrong call
+    with resolved(options.path) as source:
+        text = source.kind.part("streaming") is not None  # which is read once
+    if not text:
+        open_tensor(options.path, limits=limits)  # a faulty source is not a wrong call
+    wrong = (FormatError,) if text else (FormatError, ContainerError)
     given = {"memory": options.memory, "overwrite": options.overwrite, "limits": limits, **written_options(options)}
-    with progress_bars() as progress, wrong_call_if(FormatError, ContainerError):
+    with progress_bars() as progress, wrong_call_if(*wrong):
         convert(options.path, out, format, progress=progress, **given)
 
 

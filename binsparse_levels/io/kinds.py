@@ -68,8 +68,8 @@ class Kind(NamedTuple):
 
         A container has reading(file, group, limits) and writing(path, group, overwrite, limits, storage, **options),
         blocks in which there is a Reader or a Writer. Another system's file has read(file, limits=…, **reads), and may
-        have looking(file, limits=…, **reads), a block in which there is a FileTensor, and write(path, tensor,
-        overwrite=…, **writes). Each may have
+        have looking(file, limits=…, **reads), a block in which there is a FileTensor; streaming(file, limits=…), a
+        block in which there is a Stream or None; and write(path, tensor, overwrite=…, **writes). Each may have
 
         - opened(file): a block in which the file is open, and what all other parts are given
         - list_groups(file, limits, claims): the groups that hold tensors

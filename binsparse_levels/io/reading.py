@@ -33,6 +33,7 @@ from ..tensors.held import Check
 from ..tensors.origin import Origin
 from ..tensors.tensor import Tensor
 from .decoding import FileTensor, Keep, Loading, described, lazy_tensor
+from .files.text_tables import Stream
 from .kinds import Location, Place, claims_of_groups, name_of, refuse, resolved, split_place
 
 _AT_ONCE = 2**20  # items that are checked at once
@@ -176,6 +177,18 @@ def _origin(location: Location, keep: Keep) -> Origin | None:
         stats = [os.stat(file) for file in files]
         token = " ".join(f"{x.st_ino}-{x.st_size}-{x.st_mtime_ns}" for x in stats)
     return Origin(path if location.group is None else f"{path}:{location.group}", token)
+
+
+@contextlib.contextmanager
+def streamed(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Stream | None]:
+    """The entries of a text, which can be read within the block; None for what `open` opens."""
+    with _place(path, limits) as location:
+        streaming = location.kind.part("streaming")
+        if streaming is None:
+            yield None
+            return
+        with streaming(location.handle, limits=limits) as found:
+            yield found
 
 
 def _looking(location: Location, limits: Limits) -> contextlib.AbstractContextManager[FileTensor]:

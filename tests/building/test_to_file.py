@@ -4,13 +4,14 @@ import concurrent.futures
 import contextlib
 import gc
 import os
+from unittest import mock
 
 import h5py
 import kinds  # noqa: F401 (registers a kind)
 import numpy as np
 import pytest
 from blocks import SUFFIXES, blocks_of, large
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
@@ -35,6 +36,51 @@ from binsparse_levels import (
 from binsparse_levels.building import store, to_file
 from binsparse_levels.building.planning import Rows
 from binsparse_levels.cli import main
+from binsparse_levels.formats.format import coordinates
+from binsparse_levels.io.files import text_tables
+
+TEXTS = {"a.mtx": (2, None), "b.mtx.gz": (2, None), "c.tns": (3, None), "d.svmlight": (2, None), "e": (2, "mex")}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@given(data=st.data())
+def test_texts_in_blocks_as_in_one_piece(tmp_path_factory, name, data):
+    """Of a few bytes, and of a few entries, with labels, structures and one value of all."""
+    rank, kind = TEXTS[name]
+    draw, folder = data.draw, tmp_path_factory.mktemp("texts")
+    symmetries = ["symmetric_lower", "symmetric_upper", "skew_symmetric_upper"] if ".mtx" in name else []
+    structure = draw(st.sampled_from([None, *symmetries]))
+    shape = (draw(st.integers(1, 6)),) * 2 if structure else draw(st.tuples(*[st.integers(1, 6)] * rank))
+    cells = list(np.ndindex(*shape))
+    if structure is not None:
+        cells = [(i, j) for i, j in cells if i != j and (i > j) == structure.endswith("lower")]
+        cells += [(k, k) for k in range(shape[0]) if structure.startswith("symmetric")]
+    chosen = draw(st.lists(st.sampled_from(cells), unique=True, max_size=20)) if cells else []
+    numbers = draw(st.sampled_from([[1, 2], [0.5, 3], [2, 2.5, 10**9], [True], *[[1j, 2]] * (".mtx" in name)]))
+    values = np.array([numbers[k % len(numbers)] for k in range(len(chosen))], np.array(numbers).dtype)
+    if numbers == [True]:
+        assume(structure is None)
+        values = np.array(True)
+    places = np.array(chosen, np.int64).reshape(-1, len(shape)).T
+    write(folder / name, pack(places, values, shape, coordinates(rank), structure=structure), kind=kind)
+    assume(chosen or rank == 2)
+    format = draw(st.none() | testing.formats(min_rank=rank, max_rank=rank, kinds=testing.PLAIN))
+    expected = read(folder / name)
+    try:
+        expected = expected.convert(format or expected.format)
+    except FormatError:
+        assume(False)
+    memory = Rows(draw(st.sampled_from([2, 5, 100])))
+    with mock.patch.object(text_tables, "AT_ONCE", draw(st.sampled_from([1, 7, 100]))):
+        convert(folder / name, folder / "b.h5", format, memory=memory)
+    found = read(folder / "b.h5")
+    assert found.equals(expected)
+    assert found.format.canonical() == expected.format.canonical()
+    assert (found.dtype, found.structure, found.dims) == (expected.dtype, expected.structure, expected.dims)
+    assert found.iso == expected.iso or not chosen
+    for dimension in found.dims or ():
+        assert repr(found.labels(dimension)) == repr(expected.labels(dimension))
+    assert set(os.listdir(folder)) == {name, "b.h5"}
 
 
 @pytest.mark.parametrize("size", [3, 7])

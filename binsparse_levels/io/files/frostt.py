@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import IO
 
 import numpy as np
 
@@ -35,23 +37,39 @@ def read(
     with text_tables.reading(path) as stream:
         data = text_tables.read_rest(stream, path, limits)
     text_tables.warn_of_end(data, path)
-    width = _width(data, path)
-    *columns, values = _parse(data, width, path)
-    problems = [
-        Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}; count from 1 in the file")
-        for k, x in enumerate(columns)
-        if len(x) and x.min() < 1
-    ]
-    raise_if(ArrayError, problems)
-    for x in columns:
-        x -= 1
+    *columns, values = _parse(data, _width(data, path), path)
+    columns = [x - 1 for x in columns]
     if shape is None:
         if not len(values):
-            raise ArrayError(Problem(path, "has no entries to tell its shape; pass shape="))
+            raise _unknown_shape(path)
         shape = [int(x.max()) + 1 for x in columns]
     if not len(values):
         columns = [np.empty(0, np.int64)] * np.size(shape)
     return pack(columns, values, shape, coordinates(len(columns)), duplicates=duplicates, limits=limits)
+
+
+@contextlib.contextmanager
+def streaming(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[text_tables.Stream]:
+    """The entries, which can be read within the block. The text is read twice: first for its shape and its type."""
+    width, sizes, types = 1, [0], set()
+    with text_tables.reading(path) as stream:
+        for data, place in text_tables.blocks(stream, path, limits):
+            width = max(width, _width(data, place))
+            *columns, values = _parse(data, width, place)
+            if len(values):
+                sizes = np.maximum([int(x.max()) for x in columns], sizes).tolist()
+                types.add(values.dtype)
+    if not types:
+        raise _unknown_shape(path)
+    dtype = np.result_type(*types)
+
+    def chunks(stream: IO[bytes]) -> Iterator[tuple[list[Array], Array]]:
+        for data, place in text_tables.blocks(stream, path, limits):
+            *columns, values = _parse(data, width, place)
+            yield [x - 1 for x in columns], values.astype(dtype, copy=False)
+
+    with text_tables.reading(path) as stream:
+        yield text_tables.Stream(str(coordinates(width - 1)), tuple(sizes), dtype, chunks(stream))
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
@@ -71,7 +89,7 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
 
 
 def _width(data: bytes, path: str) -> int:
-    """How many numbers a line has."""
+    """How many numbers a line has; 1 where no line has any."""
     line = re.search(rb"^[ \t]*[^\s#][^\n#]*", data, re.MULTILINE)
     if line is None:
         return 1
@@ -84,6 +102,17 @@ def _width(data: bytes, path: str) -> int:
 def _parse(data: bytes, width: int, path: str) -> list[Array]:
     types = ["i8"] * width
     try:
-        return text_tables.parse_table(data, types, COMMENT, path)
+        table = text_tables.parse_table(data, types, COMMENT, path)
     except ArrayError:
-        return text_tables.parse_table(data, [*types[:-1], "f8"], COMMENT, path)
+        table = text_tables.parse_table(data, [*types[:-1], "f8"], COMMENT, path)
+    problems = [
+        Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}; count from 1 in the file")
+        for k, x in enumerate(table[:-1])
+        if len(x) and x.min() < 1
+    ]
+    raise_if(ArrayError, problems)
+    return table
+
+
+def _unknown_shape(path: str) -> ArrayError:
+    return ArrayError(Problem(path, "has no entries to tell its shape; pass shape="))

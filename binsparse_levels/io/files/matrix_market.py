@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, NamedTuple
 
 import numpy as np
 
+from ...arrays import Array
 from ...engine.emission import Duplicates
 from ...errors import ArrayError, ContainerError, FormatError, Problem
 from ...formats.format import ALIASES
@@ -48,19 +50,48 @@ def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAUL
     text_tables.warn_of_end(data, path)
     if head.entries is None:
         return _read_array(head, data, path, limits)
-    rows, columns, *numbers = text_tables.parse_table(data, ["i8", "i8", *_TYPES[head.field]], COMMENT, path)
-    if len(rows) != head.entries:
-        raise ArrayError(Problem(path, f"announces {head.entries} entries and has {len(rows)}; correct its size line"))
-    coords = [rows - 1, columns - 1]
-    structure = None
-    if head.symmetry is not None:
-        candidates = [f"{head.symmetry}_lower", f"{head.symmetry}_upper"]
-        fitting = [name for name in candidates if in_triangle(name, coords).all()]
-        if not fitting:
-            raise ArrayError(Problem(path, f"is {head.symmetry}, with entries in both triangles; declare it general"))
-        structure = fitting[0]
-    values = _values(numbers)
+    structures = _structures(head)
+    ((coords, values),) = _chunks(head, [(data, path)], path, structures)
+    structure = next(iter(structures), None)
     return pack(coords, values, head.shape, "COOR", duplicates=duplicates, structure=structure, limits=limits)
+
+
+@contextlib.contextmanager
+def streaming(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[text_tables.Stream | None]:
+    """The entries of a coordinate file, which can be read within the block; None for an array."""
+    with text_tables.reading(path) as stream:
+        head = _read_header(stream, path, limits)
+        if head.entries is None:
+            yield None
+            return
+        structures, one = _structures(head), np.ones(1, bool) if head.field == "pattern" else None
+        chunks = _chunks(head, text_tables.blocks(stream, path, limits), path, structures)
+        dtype = _values([np.empty(0, x) for x in _TYPES[head.field]]).dtype
+        yield text_tables.Stream("COOR", head.shape, dtype, chunks, one=one, structures=structures)
+
+
+def _structures(head: Header) -> list[str]:
+    """The structures that the entries may have."""
+    return [] if head.symmetry is None else [f"{head.symmetry}_lower", f"{head.symmetry}_upper"]
+
+
+def _chunks(
+    head: Header, blocks: Iterable[tuple[bytes, str]], path: str, structures: list[str]
+) -> Iterator[tuple[list[Array], Array]]:
+    """The entries of each block. structures: those that do not fit are removed."""
+    count = 0
+    for data, place in blocks:
+        rows, columns, *numbers = text_tables.parse_table(data, ["i8", "i8", *_TYPES[head.field]], COMMENT, place)
+        coords, values = [rows - 1, columns - 1], _values(numbers)
+        count += len(rows)
+        if head.symmetry is not None:
+            structures[:] = [name for name in structures if in_triangle(name, coords).all()]
+            if not structures:
+                what = f"is {head.symmetry}, with entries in both triangles; declare it general"
+                raise ArrayError(Problem(path, what))
+        yield coords, values
+    if count != head.entries:
+        raise ArrayError(Problem(path, f"announces {head.entries} entries and has {count}; correct its size line"))
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:

@@ -5,20 +5,22 @@ Each may be compressed, as newer ones are. Rows are features, columns barcodes; 
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ...containers.replacing import replacing_folder
 from ...engine.emission import Duplicates
 from ...errors import ArrayError, ContainerError, Problem, UnsafeError
 from ...limits import DEFAULT_LIMITS, Limits
-from ...tensors.labels import TEXT, Column
+from ...tensors.labels import TEXT, Column, Labels
 from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
 from . import matrix_market, text_tables
 from .names import in_bytes, labelled, lines_of, to_write
 
-__all__ = ["others", "read", "write"]
+__all__ = ["others", "read", "streaming", "write"]
 
 _MATRIX, _COLUMNS, _ROWS = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes.tsv")
 
@@ -26,10 +28,14 @@ _MATRIX, _COLUMNS, _ROWS = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes
 def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAULT_LIMITS) -> Tensor:
     """The matrix with its labels. Raises ContainerError, ArrayError."""
     matrix = matrix_market.read(_there(path, [_MATRIX]), duplicates=duplicates, limits=limits)
-    rows = _there(path, _ROWS)
-    dims = ("gene" if os.path.basename(rows).startswith("genes") else "feature", "barcode")
-    tables = zip((rows, _there(path, [_COLUMNS])), matrix.shape, strict=True)
-    return matrix._labelled(labelled(dims, [_labels(table, size, limits) for table, size in tables]))
+    return matrix._labelled(_names(path, matrix.shape, limits))
+
+
+@contextlib.contextmanager
+def streaming(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[text_tables.Stream | None]:
+    """As that of Matrix Market, with labels, which are in memory."""
+    with matrix_market.streaming(_there(path, [_MATRIX]), limits=limits) as found:
+        yield found and replace(found, labels=_names(path, found.shape, limits))
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
@@ -65,11 +71,20 @@ def _there(path: str, names: Sequence[str]) -> str:
     return found
 
 
+def _names(path: str, shape: Sequence[int], limits: Limits) -> Labels | None:
+    """The labels in both tables. Raises ContainerError, ArrayError."""
+    rows = _there(path, _ROWS)
+    dims = ("gene" if os.path.basename(rows).startswith("genes") else "feature", "barcode")
+    tables = zip((rows, _there(path, [_COLUMNS])), shape, strict=True)
+    return labelled(dims, [_labels(table, size, limits) for table, size in tables])
+
+
 def _labels(path: str, size: int, limits: Limits) -> Column:
     """The first column of a table. Raises ArrayError."""
     with text_tables.reading(path) as stream:
-        lines = lines_of(text_tables.read_rest(stream, path, limits))
-    if len(lines) != size:
-        raise ArrayError(Problem(path, f"expected {size} lines, got {len(lines)}; take the table of this matrix"))
-    octets, offsets = in_bytes([[line.partition(b"\t")[0] for line in lines]], path, limits)
+        blocks = text_tables.blocks(stream, path, limits, numbers=False)
+        pieces = ([line.partition(b"\t")[0] for line in lines_of(data)] for data, _ in blocks)
+        octets, offsets = in_bytes(pieces, path, limits)
+    if (count := len(offsets) - 1) != size:
+        raise ArrayError(Problem(path, f"expected {size} lines, got {count}; take the table of this matrix"))
     return Column(TEXT, octets, offsets)

@@ -6,9 +6,12 @@ scikit-learn takes them. `qid:` and comments are left out.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from typing import IO
 
 import numpy as np
 
@@ -22,10 +25,9 @@ from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
 from . import text_tables
 
-__all__ = ["read", "write"]
+__all__ = ["read", "streaming", "write"]
 
 _DIMS = ("sample", "feature")
-_AT_ONCE = 2**24  # bytes of text that are parsed at once
 _LEFT_OUT = re.compile(rb"#[^\n]*|[ \t]qid:\S*|^[ \t]+|\r$", re.MULTILINE)
 _FEATURE = re.compile(rb"[ \t]\d{1,15}:")
 _SAMPLE = re.compile(rb"[-+.\w]+([ \t]+\d{1,15}:[-+.\w]+)*[ \t]*")
@@ -41,14 +43,37 @@ def read(
     """The samples as CSR. shape: by default, the largest feature gives its width. Raises ArrayError, ContainerError."""
     with text_tables.reading(path) as stream:
         data = text_tables.read_rest(stream, path, limits)
-    text_tables.warn_of_end(data, path)
-    parts = [_parse(text, path) for text in _lines(data)] or [_parse(b"", path)]
+    parts = list(_parts(io.BytesIO(data), path, limits)) or [_parse(b"", path)]
     targets, counts, features, values = (np.concatenate(column) for column in zip(*parts, strict=True))
     features -= features.min(initial=1) > 0
     whole = (len(targets), int(features.max(initial=-1)) + 1) if shape is None else shape
     arrays = {"pointers_to_1": np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]), "indices_1": features}
     made = sorted_tensor("CSR", whole, arrays, values, duplicates=duplicates, limits=limits)
     return made._labelled(Labels(_DIMS, {_DIMS[0]: Column("float64", targets)}))
+
+
+@contextlib.contextmanager
+def streaming(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[text_tables.Stream]:
+    """The samples, which can be read within the block. The text is read twice: first for its targets and its shape."""
+    found, least, last = [np.empty(0)], 1, -1
+    with text_tables.reading(path) as stream:
+        for targets, _, features, _ in _parts(stream, path, limits):
+            found.append(targets)
+            least, last = int(features.min(initial=least)), int(features.max(initial=last))
+    base = int(least > 0)
+
+    def chunks(stream: IO[bytes]) -> Iterator[tuple[list[Array], Array]]:
+        row = 0
+        for _, counts, features, values in _parts(stream, path, limits):
+            rows = np.repeat(np.arange(row, row + len(counts)), counts)
+            row += len(counts)
+            yield [rows, features - base], values
+
+    targets = np.concatenate(found)
+    labels = Labels(_DIMS, {_DIMS[0]: Column("float64", targets)})
+    with text_tables.reading(path) as stream:
+        shape = len(targets), max(last + 1 - base, 0)
+        yield text_tables.Stream("CSR", shape, np.dtype(float), chunks(stream), labels)
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
@@ -73,13 +98,9 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
             stream.write(" ".join([str(target.item()), *(f"{x}:{value}" for x, value in pairs)]).encode() + b"\n")
 
 
-def _lines(data: bytes) -> Iterator[bytes]:
-    """The text in parts, each of whole lines."""
-    start = 0
-    while start < len(data):
-        end = data.find(b"\n", start + _AT_ONCE) + 1 or len(data)
-        yield data[start:end]
-        start = end
+def _parts(stream: IO[bytes], path: str, limits: Limits) -> Iterator[tuple[Array, Array, Array, Array]]:
+    for text, place in text_tables.blocks(stream, path, limits):
+        yield _parse(text, place)
 
 
 def _parse(text: bytes, path: str) -> tuple[Array, Array, Array, Array]:

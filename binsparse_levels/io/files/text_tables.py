@@ -1,4 +1,4 @@
-"""Shared by the text formats: streams, perhaps compressed, and tables of numbers."""
+"""Shared by the text formats: streams, perhaps compressed, which are read whole or in blocks, and tables of numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import io
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import IO
+from dataclasses import dataclass, field
+from typing import IO, Any
 
 import numpy as np
 
@@ -17,6 +18,31 @@ from ...containers.base import touching
 from ...containers.replacing import replacing
 from ...errors import ArrayError, ContainerError, DialectWarning, Problem
 from ...limits import Limits
+from ...tensors.labels import Labels
+
+AT_ONCE = 2**22  # bytes of a text in a block
+
+
+@dataclass
+class Stream:
+    """The entries of a tensor in a text that may be larger than memory.
+
+    format, shape, dtype, labels: of the tensor that `read` gives. chunks: the coordinates and the values in each block
+    of the text. one: the value that all entries share. structures: those that the entries so far may have.
+    """
+
+    format: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunks: Iterator[tuple[list[Array], Array]]
+    labels: Labels | None = None
+    one: Array | None = None
+    structures: list[str] = field(default_factory=list)
+
+    @property
+    def structure(self) -> str | None:
+        """The structure of the entries so far, which is that of the tensor behind the last chunk."""
+        return next(iter(self.structures), None)
 
 
 @contextlib.contextmanager
@@ -41,6 +67,27 @@ def read_rest(stream: IO[bytes], path: str, limits: Limits) -> bytes:
             size += len(chunk)
             limits.hold("array_bytes", size, path, "the size in bytes of the text")
         return b"".join(chunks)
+
+
+def blocks(stream: IO[bytes], path: str, limits: Limits, *, numbers: bool = True) -> Iterator[tuple[bytes, str]]:
+    """The rest of a stream in blocks of whole lines, each with its place, for errors. numbers: lines end with them."""
+    held, lines = b"", 0
+    while True:
+        with touching(path):
+            more = stream.read(AT_ONCE)
+        limits.hold("array_bytes", len(held) + len(more), path, "the size in bytes of a line")
+        end = more.rfind(b"\n") + 1 if more else 0
+        if not end and more:
+            held += more
+            continue
+        data, held = held + more[:end], more[end:]
+        if not more and numbers:
+            warn_of_end(data, path)
+        if data:
+            yield data, f"{path}, behind line {lines}" if lines else path
+        if not more:
+            return
+        lines += data.count(b"\n")
 
 
 def read_line(stream: IO[bytes], path: str, limits: Limits) -> bytes:
