@@ -6,6 +6,8 @@ import http.server
 import itertools
 import os
 import re
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -73,11 +75,13 @@ class Request(NamedTuple):
 class Proxy:
     """A web server on loopback that passes requests on, and keeps a list of them.
 
-    `requests` may be cleared at any time. latency: seconds that every request waits.
+    `requests` may be cleared at any time. latency: seconds that every request waits. fault: called for each request; it
+    may say "reset" (before it is passed on), "lost" (the answer), "cut" (within the answer), or a status in its place.
     """
 
     def __init__(self, upstream, latency=0.0):
         self.requests = []
+        self.fault = lambda: None
         self.latency = latency
         self.server = http.server.ThreadingHTTPServer(
             ("127.0.0.1", 0), _handler(self, upstream.removeprefix("http://"))
@@ -128,6 +132,14 @@ def _handler(proxy, upstream):
             else:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             time.sleep(proxy.latency)
+            fault = proxy.fault()
+            if fault == "reset":
+                return self.reset()
+            if isinstance(fault, int):
+                self.send_response_only(fault, "Denied")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return None
             hop = {"connection", "transfer-encoding", "content-length", "expect"}
             headers = {name: value for name, value in self.headers.items() if name.lower() not in hop}
             self.upstream.request(self.command, self.path, body, headers)
@@ -136,6 +148,8 @@ def _handler(proxy, upstream):
             length = answer.getheader("Content-Length") if self.command == "HEAD" else len(data)
             given = self.headers.get("Range") or self.headers.get("X-Amz-Range")
             proxy.requests.append(Request(self.command, self.path, given, answer.status, len(data)))
+            if fault == "lost" or (fault == "cut" and not data):
+                return self.reset()
             with contextlib.suppress(ConnectionError):
                 self.send_response_only(answer.status, answer.reason)
                 for name, value in answer.getheaders():
@@ -143,7 +157,13 @@ def _handler(proxy, upstream):
                         self.send_header(name, value)
                 self.send_header("Content-Length", str(length or 0))
                 self.end_headers()
-                self.wfile.write(data)
+                self.wfile.write(data[: len(data) // 2] if fault == "cut" else data)
+            self.close_connection |= fault == "cut"
+            return None
+
+        def reset(self):
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close_connection = True
 
         def read_chunk(self):
             size = int(self.rfile.readline().split(b";")[0], 16)

@@ -17,8 +17,9 @@ from ..containers.base import is_url, touching
 from ..containers.remote import Ranges
 from ..errors import ArrayError, BinsparseError, OptionError, PathMissingError, Problem
 from ..tensors.labels import TEXT
+from .asking import asked, bucket_at, bucket_of, obstore_module
 from .columns import arrow, check_names, columns_of, refuse_nulls, type_of, within
-from .states import bucket_of, obstore_module, state_of, unchanged
+from .states import state_of, unchanged
 from .store import AT_ONCE
 from .values import common_type
 
@@ -419,13 +420,13 @@ class _Object(Ranges):
 
     def __init__(self, url: str) -> None:
         self._read, self._place = obstore_module().get_range, bucket_of(url)
-        super().__init__(obstore_module().head(*self._place)["size"])
+        super().__init__(asked(obstore_module().head, *self._place)["size"])
 
     def read(self, size: int = -1) -> bytes:
         count = self._size - self._at if size < 0 else min(size, self._size - self._at)
         if count < 1:
             return b""
-        found = bytes(self._read(*self._place, start=self._at, length=count))
+        found = bytes(asked(self._read, *self._place, start=self._at, length=count))
         self._at += len(found)
         return found
 
@@ -438,9 +439,10 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
     if path.endswith(".parquet") and is_url(path):
         return [path]
     if is_url(path):
-        root, library = path.rstrip("/"), obstore_module()
+        root = path.rstrip("/")
         with touching(path):
-            names = sorted(entry["path"] for page in library.list(library.store.from_url(root)) for entry in page)
+            pages = asked(lambda: list(obstore_module().list(bucket_at(root))))
+        names = sorted(entry["path"] for page in pages for entry in page)
         files = [f"{root}/{name}" for name in names if name.endswith(".parquet")]
     elif os.path.isdir(path):
         files = sorted(glob.glob(os.path.join(glob.escape(os.path.abspath(path)), "**", "*.parquet"), recursive=True))

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..containers.base import is_url, split_path, touching
-from ..errors import ContainerError, PathMissingError, Problem, needing
+from ..errors import ContainerError, PathMissingError, Problem
 from ..io.kinds import Place
+from .asking import asked, bucket_of, obstore_module
 
 _HEADERS = "zarr.json", ".zattrs", "binsparse.json", "values.ra"
 
@@ -53,23 +54,10 @@ def state_of(path: str) -> list[Any]:
     """What changes where a file or an object changes: its size, and its time or tag."""
     if is_url(path):
         with touching(path):
-            told = obstore_module().head(*bucket_of(path))
+            told = asked(obstore_module().head, *bucket_of(path))
         return [told["size"], told["e_tag"] or str(told["last_modified"])]
     try:
         status = os.stat(path)
     except FileNotFoundError:
         raise PathMissingError(Problem(path, "no such file")) from None
     return [status.st_size, status.st_mtime_ns]
-
-
-def obstore_module() -> Any:
-    """The module obstore. Raises PackageMissingError where it is not installed."""
-    with needing("remote"):
-        import obstore.store
-    return obstore
-
-
-def bucket_of(url: str) -> tuple[Any, str]:
-    """The store that has an object, and its key."""
-    folder, _, name = url.rpartition("/")
-    return obstore_module().store.from_url(folder), name

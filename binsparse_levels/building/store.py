@@ -21,9 +21,10 @@ import numpy.typing as npt
 
 from ..containers.base import is_url, touching
 from ..containers.replacing import hold_lock, part_of, remove
-from ..errors import ContainerError, PathMissingError, Problem, needing
+from ..errors import ContainerError, PathMissingError, Problem
 from ..io.kinds import Place, split_place
 from ..system import to_disk
+from .asking import asked, bucket_at, obstore_module
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Range: TypeAlias = tuple[str, int, int]  # a key, the first byte, and how many
@@ -54,7 +55,7 @@ class Store(Protocol):
         """Write an object whole, from buffers of bytes. flush: to the disk, before the object gets its name."""
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write an object unless there is one; whether it was written."""
+        """Write an object unless there is one; whether it is this one."""
 
     def get(self, key: str) -> bytes:
         """An object. Raises PathMissingError."""
@@ -199,12 +200,9 @@ class _Bucket:
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
-        with needing("remote"):
-            import obstore
-            from obstore.store import from_url
-        self._calls: Any = obstore
+        self._calls = obstore_module()
         with touching(url):
-            self._store: Any = from_url(self._url)
+            self._store = bucket_at(self._url)
 
     def _touching(self, key: str) -> contextlib.AbstractContextManager[None]:
         return _touching(f"{self._url}/{key}")
@@ -212,7 +210,7 @@ class _Bucket:
     def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
         data = b"".join(pieces)
         with self._touching(key):
-            self._calls.put(self._store, key, data)
+            asked(self._calls.put, self._store, key, data)
         _count("put", len(data))
 
     def create(self, key: str, data: bytes) -> bool:
@@ -220,14 +218,14 @@ class _Bucket:
 
         with self._touching(key):
             try:
-                self._calls.put(self._store, key, data, mode="create")
-            except AlreadyExistsError:
-                return False
+                asked(self._calls.put, self._store, key, data, mode="create")
+            except AlreadyExistsError:  # perhaps by this call, whose first answer was lost
+                return self.get(key) == data
         return True
 
     def get(self, key: str) -> bytes:
         with self._touching(key):
-            found = bytes(self._calls.get(self._store, key).bytes())
+            found = bytes(asked(lambda: self._calls.get(self._store, key).bytes()))
         _count("get", len(found))
         return found
 
@@ -237,7 +235,8 @@ class _Bucket:
             if not count:
                 return np.empty(0, np.uint8)
             with self._touching(key):
-                found = np.frombuffer(self._calls.get_range(self._store, key, start=start, length=count), np.uint8)
+                octets = asked(self._calls.get_range, self._store, key, start=start, length=count)
+            found = np.frombuffer(octets, np.uint8)
             if len(found) != count:
                 raise ContainerError(Problem(f"{self._url}/{key}", "is shorter than it was; start the build again"))
             _count("get", count)
@@ -252,11 +251,12 @@ class _Bucket:
 
     def size(self, key: str) -> int:
         with self._touching(key):
-            return int(self._calls.head(self._store, key)["size"])
+            return int(asked(self._calls.head, self._store, key)["size"])
 
     def _entries(self, prefix: str) -> list[Any]:
         with self._touching(prefix):
-            return [entry for page in self._calls.list(self._store, prefix=prefix) for entry in page]
+            pages: Any = asked(lambda: list(self._calls.list(self._store, prefix=prefix)))
+            return [entry for page in pages for entry in page]
 
     def names(self, prefix: str) -> set[str]:
         return {entry["path"].removeprefix(f"{prefix}/") for entry in self._entries(prefix)}
@@ -267,9 +267,9 @@ class _Bucket:
     def delete(self, prefix: str) -> None:
         with self._touching(prefix):
             with contextlib.suppress(FileNotFoundError):
-                self._calls.delete(self._store, prefix)
+                asked(self._calls.delete, self._store, prefix)
             if keys := [f"{prefix}/{name}" for name in self.names(prefix)]:
-                self._calls.delete(self._store, keys)
+                asked(self._calls.delete, self._store, keys)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -311,7 +311,7 @@ class _Bucket:
     def _told(self, key: str) -> Any:
         """Time and tag of an object, or None."""
         with self._touching(key), contextlib.suppress(FileNotFoundError):
-            return self._calls.head(self._store, key)
+            return asked(self._calls.head, self._store, key)
 
     def _holds(self, holder: str) -> bool:
         """Whether the lease is that of this holder."""
@@ -328,7 +328,7 @@ class _Bucket:
 
         mode = "create" if then is None else {"e_tag": then["e_tag"]}
         try:
-            self._calls.put(self._store, "lease", f"{holder} {uuid.uuid4().hex}".encode(), mode=mode)
+            asked(self._calls.put, self._store, "lease", f"{holder} {uuid.uuid4().hex}".encode(), mode=mode)
         except Exception as error:
             if self._holds(holder):
                 return True

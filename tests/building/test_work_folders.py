@@ -40,7 +40,7 @@ from binsparse_levels import (
     step,
     write,
 )
-from binsparse_levels.building import partitions, planning, running, steps, store, target
+from binsparse_levels.building import asking, partitions, planning, running, steps, store, target
 from binsparse_levels.building.work import _sealed
 from binsparse_levels.containers.base import Storage
 from binsparse_levels.engine import joining
@@ -57,6 +57,7 @@ STORAGE = Storage(chunks=16, shards=64)
 def small(monkeypatch):
     """Blocks of a few entries, and steps that write a few items; one partition is cut again."""
     monkeypatch.setattr(planning, "rows_within", lambda *_, **__: 500)
+    monkeypatch.setattr(asking, "_PAUSES", (0.0,) * 5)
     monkeypatch.setattr(target, "_WRITTEN", 4096)
     monkeypatch.setattr(partitions, "sampled", lambda work: SAMPLED(work)[:1])
 
@@ -530,6 +531,47 @@ def test_an_unfinished_target_in_an_object_store(tmp_path, s3):
         binsparse_levels.open(f"{s3}/a.zarr")
     commit(f"{s3}/work")
     alike(read(f"{s3}/a.zarr"), whole())
+
+
+def faulty_build(tmp_path, counted_s3, work):
+    """Build with source, work and target behind a proxy; the URL of the target."""
+    _, bucket = counted_s3
+    inside = store._Bucket(f"{bucket}/in")
+    for path in sorted(parquet(tmp_path / "in").iterdir()):
+        asking.asked(inside.put, path.name, [path.read_bytes()])
+    options = {"columns": list("ijkv"), "duplicates": "sum", "chunks": 256, "shards": 4096, "work": f"{bucket}/{work}"}
+    build(f"{bucket}/in", f"{bucket}/{work}.zarr", SHAPE, "dense, sparse(2)", **options)
+    return f"{bucket}/{work}.zarr"
+
+
+@pytest.mark.parametrize("what", ["lost", "reset", "cut", 403, 404, pytest.param("any", marks=pytest.mark.slow)])
+def test_a_build_ends_though_a_server_fails_now_and_then(tmp_path, counted_s3, what):
+    proxy, _ = counted_s3
+    random, faults = np.random.default_rng(0), []
+    kinds = ["lost", "reset", "cut", 403, 404] if what == "any" else [what]
+
+    def fault():
+        if random.random() < 0.08:
+            faults.append(kinds[random.integers(len(kinds))])
+            return faults[-1]
+        return None
+
+    for k in range(4 if what == "any" else 1):
+        proxy.fault = fault
+        target = faulty_build(tmp_path, counted_s3, f"work{k}")
+        proxy.fault = lambda: None
+        alike(read(target), whole())
+        assert store._Bucket(target.replace(".zarr", "")).names("") == {"plan", "commit/0"}
+    assert len(faults) > 5
+
+
+@pytest.mark.parametrize("status", [403, 404])
+@pytest.mark.parametrize("behind", [20, pytest.param(100, marks=pytest.mark.slow)])
+def test_a_server_that_denies_for_good_is_named(tmp_path, counted_s3, status, behind):
+    proxy, bucket = counted_s3
+    proxy.fault = lambda: status if len(proxy.requests) >= behind else None
+    with pytest.raises(ContainerError, match=rf"{bucket}/.*(check the address, the rights|start the build again)"):
+        faulty_build(tmp_path, counted_s3, "work")
 
 
 # Many
