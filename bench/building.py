@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from dask.utils import parse_bytes
-from distributed import Client, LocalCluster, WorkerPlugin
+from distributed import Client, LocalCluster
 
 import binsparse_levels as bl
 from binsparse_levels.building import planning, store
@@ -68,7 +68,6 @@ def main() -> None:
         rows, total = sum(rows for rows, _ in counted), sum(total for _, total in counted)
         address = options.client or stack.enter_context(_cluster(options.workers, options.memory))
         client = stack.enter_context(Client(address))
-        client.register_plugin(Meter())
         watch = Watch(client, options.kill)
         target, work = f"{folder}/building-{os.getpid()}.zarr", f"{folder}/building-{os.getpid()}.work"
         shape = (_SIDE,) * 3
@@ -184,41 +183,9 @@ def _serve(pipe: Any, workers: int, memory: int) -> None:
             pipe.recv()
 
 
-class Meter(WorkerPlugin):
-    """Counts what a worker puts into stores and gets from them."""
-
-    name = "meter"
-
-    def setup(self, worker: Any) -> None:
-        worker.meter = Counter()
-        for kind in (store._Folder, store._Bucket):
-            _count_calls(kind, worker.meter)
-
-
-def _count_calls(kind: Any, meter: Counter[str]) -> None:
-    put, get, ranges = kind.put, kind.get, kind.ranges
-
-    def counted_put(self: Any, key: str, pieces: Any, **options: Any) -> None:
-        kept = list(pieces)
-        meter.update(puts=1, put=sum(memoryview(piece).nbytes for piece in kept))
-        put(self, key, kept, **options)
-
-    def counted_get(self: Any, key: str) -> bytes:
-        found: bytes = get(self, key)
-        meter.update(gets=1, got=len(found))
-        return found
-
-    def counted_ranges(self: Any, wanted: Any) -> Iterator[Any]:
-        for found in ranges(self, wanted):
-            meter.update(gets=1, got=len(found))
-            yield found
-
-    kind.put, kind.get, kind.ranges = counted_put, counted_get, counted_ranges
-
-
-def _tell(dask_worker: Any) -> dict[str, float]:
+def _tell() -> dict[str, float]:
     """What a worker has used."""
-    return {"cpu": time.process_time(), "peak": resident("VmHWM"), "process": os.getpid(), **dask_worker.meter}
+    return {"cpu": time.process_time(), "peak": resident("VmHWM"), "process": os.getpid(), **store.moved}
 
 
 class Watch:
