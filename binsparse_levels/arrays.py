@@ -136,8 +136,8 @@ def apart(array: Array, copy: bool = True) -> Array:
 
     copy: False leaves it as it is, for values, which index nothing.
 
-    >>> given = np.arange(3)
-    >>> np.shares_memory(given, apart(given))
+    >>> array = np.arange(3)
+    >>> np.shares_memory(array, apart(array))
     False
     """
     return np.array(array) if copy and array.flags.writeable else array
@@ -152,13 +152,13 @@ def cut(array: Sliceable, start: int, length: int) -> LazyArray:
     return lazy(length, array.dtype, lambda a, b: array[start + a : start + b])
 
 
-def repeated(one: Sliceable, length: int, keep: object = None) -> LazyArray:
+def repeated(array: Sliceable, length: int, keep: object = None) -> LazyArray:
     """The first item of an array, `length` times.
 
     >>> repeated(np.array([2.5]), 3)[:].tolist()
     [2.5, 2.5, 2.5]
     """
-    return lazy(length, one.dtype, lambda start, stop: repeat_one(one[:1], stop - start), keep=keep)
+    return lazy(length, array.dtype, lambda start, stop: repeat_one(array[:1], stop - start), keep=keep)
 
 
 def repeat_one(values: Array, count: int) -> Array:
@@ -166,10 +166,10 @@ def repeat_one(values: Array, count: int) -> Array:
 
     Raises LimitError for more than numpy can count.
     """
-    one = values[:1] if len(values) else np.zeros(1, values.dtype)
+    first = values[:1] if len(values) else np.zeros(1, values.dtype)
     if count * values.itemsize > INT64_MAX:
         raise LimitError(Problem("values", f"numpy cannot count {count} values"))
-    return np.broadcast_to(one.reshape(()), (count,))
+    return np.broadcast_to(first.reshape(()), (count,))
 
 
 class Pieces(NamedTuple):

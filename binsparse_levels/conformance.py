@@ -279,7 +279,7 @@ def export(folder: str) -> None:
         _write_json(path, {"rule": case.rule, "why": case.why})
 
 
-def _write_json(path: str, found: dict[str, Any]) -> None:
+def _write_json(path: str, facts: dict[str, Any]) -> None:
     with open(f"{path}.json", "x", encoding="utf-8") as file:
-        json.dump(found, file, ensure_ascii=False)
+        json.dump(facts, file, ensure_ascii=False)
         file.write("\n")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import FunctionType, SimpleNamespace, UnionType
 from typing import Any, TypeVar
 
-_LONGEST = 900  # characters of what one problem says
+_LONGEST = 900  # characters of what a problem says
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,13 @@ class Problem:
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)  # a terminal obeys control characters
 
 
-_LISTED = 9  # faults in one message
+_LISTED = 9  # faults in a message
 
 
 class BinsparseError(ValueError):
     """Base class of all errors of this package.
 
-    `problems` holds every fault, at least one. `str` gives a line for each of the first ones, ten lines at most.
+    `problems` holds every fault, at least one. `str` gives a line for each of the first, ten lines at most.
 
     >>> try:
     ...     pack([[0, 9]], [1.0, 2.0], (5,), "CVEC")
@@ -204,9 +204,9 @@ def needing(extra: str) -> Iterator[None]:
 
 def raise_if(error: type[BinsparseError], problems: Iterable[Problem]) -> None:
     """Raise `error` with all problems, if there are any."""
-    found = tuple(problems)
-    if found:
-        raise error(found)
+    faults = tuple(problems)
+    if faults:
+        raise error(faults)
 
 
 # Messages of Python and numpy for sizes that overflow their integers. Smaller sizes raise a MemoryError.
@@ -255,10 +255,10 @@ def refuse_arguments(error: Exception, public: Callable[..., Any], args: Any, kw
         return  # it has our wording
     try:
         signature = inspect.signature(public)
-        given = signature.bind(*args, **kwargs).arguments
+        arguments = signature.bind(*args, **kwargs).arguments
     except TypeError:  # Python says what is missing or unknown
         return
-    for name, value in given.items():
+    for name, value in arguments.items():
         parameter = signature.parameters[name]
         if parameter.annotation is parameter.empty or parameter.kind in (
             parameter.VAR_POSITIONAL,

@@ -11,26 +11,26 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 
-def as_integer(given: Any) -> int | None:
+def as_integer(value: Any) -> int | None:
     """An argument as a Python integer, or None. Everything with `__index__` is an integer, except booleans."""
-    if type(given) is int:
-        return given
-    if isinstance(given, bool) or str(getattr(given, "dtype", "")).endswith("bool"):
+    if type(value) is int:
+        return value
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
         return None
     try:
-        return operator.index(given)
+        return operator.index(value)
     except TypeError:
         return None
 
 
-def as_integers(given: Iterable[Any]) -> tuple[Any, ...]:
+def as_integers(values: Iterable[Any]) -> tuple[Any, ...]:
     """The items, with integers as Python integers. Other items are unchanged, for the caller to report.
 
     Raises TypeError for what is no sequence of items, and for bytes, whose items would be taken for integers.
     """
-    if isinstance(given, bytes | bytearray | memoryview):
-        raise TypeError(f"expected integers, got {type(given).__name__}")
-    items = tuple(given)
+    if isinstance(values, bytes | bytearray | memoryview):
+        raise TypeError(f"expected integers, got {type(values).__name__}")
+    items = tuple(values)
     if set(map(type, items)) <= {int}:
         return items
     return tuple(item if (number := as_integer(item)) is None else number for item in items)
@@ -38,14 +38,14 @@ def as_integers(given: Iterable[Any]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one call. A call that exceeds a limit raises LimitError, which names it.
+    """Limits of a call. A call that exceeds a limit raises LimitError, which names it.
 
     Parameters
     ----------
     rank: dimensions of a tensor; numpy's own limit is 64.
     nesting: levels of a tree, and of brackets in JSON.
     header_bytes: length of the JSON header.
-    array_bytes: size of any one array that is read.
+    array_bytes: size of any array that is read.
     dense_bytes: size of everything that dense levels make for empty cells: pointers, padding, `to_dense`.
     cache_bytes: size of the chunks that a tensor opened in an object store keeps in memory. No call exceeds it.
 
@@ -69,9 +69,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            given = getattr(self, field.name)
-            if (number := as_integer(given)) is None:
-                raise OptionError(Problem(field.name, f"expected an integer, got {given!r:.40}"))
+            value = getattr(self, field.name)
+            if (number := as_integer(value)) is None:
+                raise OptionError(Problem(field.name, f"expected an integer, got {value!r:.40}"))
             object.__setattr__(self, field.name, number)
 
     def hold(self, limit: str, asked: int, path: str, what: str) -> None:

@@ -52,13 +52,13 @@ def load_plugins(*names: str) -> list[str]:
     Traceback (most recent call last):
     binsparse_levels.errors.OptionError: plugins: no plug-in has the name 'apple'; see list_plugins()
     """
-    found = [point for point in _installed() if not names or point.name in names]
-    known = [point.name for point in found]
+    points = [point for point in _installed() if not names or point.name in names]
+    known = [point.name for point in points]
     for missing in (name for name in names if name not in known):
         raise OptionError(Problem("plugins", f"no plug-in has the name {missing!r:.40}; see list_plugins()"))
-    for point in found:
+    for point in points:
         _register(point)
-    return sorted({point.name for point in found})
+    return sorted({point.name for point in points})
 
 
 def _installed() -> list[EntryPoint]:

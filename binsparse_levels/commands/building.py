@@ -53,12 +53,12 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
         raise WrongCall("a table needs --columns: the names of the coordinates by dimension, and of the values last")
     *dims, values = options.columns
     format = options.format or coordinates(len(dims))
-    given: dict[str, Any] = {"map": options.map, "overwrite": options.overwrite, "limits": limits_of(options)}
-    given |= {"duplicates": options.duplicates or "error", "dims": dims, "values": values, **written_options(options)}
+    chosen: dict[str, Any] = {"map": options.map, "overwrite": options.overwrite, "limits": limits_of(options)}
+    chosen |= {"duplicates": options.duplicates or "error", "dims": dims, "values": values, **written_options(options)}
     with progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
         shape = options.shape or _least_shape(options.path, dims)
         tables = file_tables(options.path, options.columns)
-        write_from(tables, out, shape, format, memory=options.memory, progress=bars, **given)
+        write_from(tables, out, shape, format, memory=options.memory, progress=bars, **chosen)
 
 
 def _least_shape(path: str, dims: Sequence[str]) -> list[int]:
@@ -73,12 +73,12 @@ def _least_shape(path: str, dims: Sequence[str]) -> list[int]:
 def _build(options: argparse.Namespace) -> int:
     storage = {"compression": options.compression, "chunks": options.chunks, "shards": options.shards}
     with _client(options) as client, progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
-        build(client=client, work=options.work, progress=bars, **_given(options), **storage)
+        build(client=client, work=options.work, progress=bars, **_arguments(options), **storage)
     tell(options, {"path": options.target}, f"built {options.target}")
     return OK
 
 
-def _given(options: argparse.Namespace) -> dict[str, Any]:
+def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     """What is built, and how."""
     wanted = (
         "target",
@@ -93,12 +93,12 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
         "memory",
         "overwrite",
     )
-    given = {name: getattr(options, name) for name in wanted if getattr(options, name) is not None}
-    given["shape"] = options.shape
+    arguments = {name: getattr(options, name) for name in wanted if getattr(options, name) is not None}
+    arguments["shape"] = options.shape
     if options.columns is not None:
-        given["columns"] = [name or None for name in options.columns]
-    given["limits"] = limits_of(options)
-    return {"source": options.source if len(options.source) > 1 else options.source[0], **given}
+        arguments["columns"] = [name or None for name in options.columns]
+    arguments["limits"] = limits_of(options)
+    return {"source": options.source if len(options.source) > 1 else options.source[0], **arguments}
 
 
 @contextlib.contextmanager
@@ -121,7 +121,7 @@ def _client(options: argparse.Namespace) -> Iterator[Any]:
 def _plan(options: argparse.Namespace) -> int:
     storage = Storage(options.compression, options.chunks, options.shards)
     with wrong_call_if(FormatError, PathExistsError):
-        plan(work=options.work, storage=storage, **_given(options))
+        plan(work=options.work, storage=storage, **_arguments(options))
     tell(options, {"work": options.work}, f"planned; run the steps that `progress {options.work}` lists")
     return OK
 

@@ -124,14 +124,14 @@ def _entries(first: Tensor, second: Tensor, count: int) -> tuple[int, list[dict[
     alone[here[changed]] = True
     partner = np.full(len(values), -1)
     partner[here] = there
-    found = []
+    changes = []
     for k in alone.nonzero()[0][:count].tolist():
         at = int(partner[k])
-        found.append((_place(mine, k), values[k], other_values[at] if at >= 0 else None))
-    found += [(_place(others, k), None, other_values[k]) for k in new.nonzero()[0][:count].tolist()]
-    found.sort(key=lambda line: line[0])
+        changes.append((_place(mine, k), values[k], other_values[at] if at >= 0 else None))
+    changes += [(_place(others, k), None, other_values[k]) for k in new.nonzero()[0][:count].tolist()]
+    changes.sort(key=lambda line: line[0])
     told = [
-        {"coordinates": list(at), "first": _text(left), "second": _text(right)} for at, left, right in found[:count]
+        {"coordinates": list(at), "first": _text(left), "second": _text(right)} for at, left, right in changes[:count]
     ]
     return int(alone.sum() + new.sum()), told
 

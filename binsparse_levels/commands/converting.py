@@ -70,8 +70,8 @@ def _convert(options: argparse.Namespace) -> int:
             _convert_in_memory(options, out)
     if not is_standard(options.out):
         seconds, size = round(time.monotonic() - began, 2), size_at(options.out)
-        found = {"path": options.out, "bytes": size, "seconds": seconds}
-        tell(options, found, f"{options.out}{'' if size is None else ', ' + size_of(size)}, in {seconds} s")
+        facts = {"path": options.out, "bytes": size, "seconds": seconds}
+        tell(options, facts, f"{options.out}{'' if size is None else ', ' + size_of(size)}, in {seconds} s")
     return OK
 
 
@@ -108,9 +108,9 @@ def _convert_in_parts(options: argparse.Namespace, out: str) -> None:
     if not text:
         open_tensor(options.path, limits=limits)  # a faulty source is not a wrong call
     wrong = (FormatError,) if text else (FormatError, ContainerError)
-    given = {"memory": options.memory, "overwrite": options.overwrite, "limits": limits, **written_options(options)}
+    arguments = {"memory": options.memory, "overwrite": options.overwrite, "limits": limits, **written_options(options)}
     with progress_bars() as progress, wrong_call_if(*wrong):
-        convert(options.path, out, format, progress=progress, **given)
+        convert(options.path, out, format, progress=progress, **arguments)
 
 
 def _convert_in_memory(options: argparse.Namespace, out: str) -> None:
@@ -119,8 +119,8 @@ def _convert_in_memory(options: argparse.Namespace, out: str) -> None:
     best = format == BEST
     with progress_bars() as step:
         step("reading")
-        limits, given = limits_of(options), {"shape": options.shape, "duplicates": options.duplicates}
-        tensor = read(options.path, lenient=options.lenient, limits=limits, **given)
+        limits, arguments = limits_of(options), {"shape": options.shape, "duplicates": options.duplicates}
+        tensor = read(options.path, lenient=options.lenient, limits=limits, **arguments)
         if best:
             step("counting")
             specified = [name for name, kind in LEVELS.items() if kind.specified]  # which other programs read too
@@ -141,13 +141,13 @@ def _convert_in_memory(options: argparse.Namespace, out: str) -> None:
                 step(f"packing as {format}")
                 tensor = tensor.convert(format, limits=limits)
             step("writing")
-            given = {"narrow": options.narrow, "bitpacked": options.bitpacked, **written_options(options)}
-            write(out, tensor, overwrite=options.overwrite, limits=limits, **given)
+            arguments = {"narrow": options.narrow, "bitpacked": options.bitpacked, **written_options(options)}
+            write(out, tensor, overwrite=options.overwrite, limits=limits, **arguments)
 
 
 def _repair(options: argparse.Namespace) -> int:
-    given = {"duplicates": options.duplicates, "overwrite": options.overwrite, "limits": limits_of(options)}
-    mended = repair(options.path, options.out, **given)
+    arguments = {"duplicates": options.duplicates, "overwrite": options.overwrite, "limits": limits_of(options)}
+    mended = repair(options.path, options.out, **arguments)
     if options.json:
         print_json({"path": options.out, "repairs": mended})
         return OK
@@ -157,11 +157,11 @@ def _repair(options: argparse.Namespace) -> int:
 
 
 def _clean(options: argparse.Namespace) -> int:
-    found = [(path, outcome) for folder in options.folders for path, outcome in clean_folder(folder)]
+    outcomes = [(path, outcome) for folder in options.folders for path, outcome in clean_folder(folder)]
     if options.json:
-        print_json([{"path": str(path), "outcome": outcome} for path, outcome in found])
+        print_json([{"path": str(path), "outcome": outcome} for path, outcome in outcomes])
         return OK
-    for path, outcome in found:
+    for path, outcome in outcomes:
         print(escaped(f"{path}: {outcome}"))
     return OK
 

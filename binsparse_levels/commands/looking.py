@@ -30,7 +30,7 @@ _FIRST = 1000  # entries whose lengths tell the widths of the columns
 
 def _info(options: argparse.Namespace) -> int:
     try:
-        found = describe(options.path, lenient=options.lenient, limits=limits_of(options))
+        facts = describe(options.path, lenient=options.lenient, limits=limits_of(options))
     except PathMissingError:
         raise
     except BinsparseError:
@@ -38,16 +38,16 @@ def _info(options: argparse.Namespace) -> int:
         if not groups or "/" in groups:
             raise
         return _print_groups(options, groups)  # no group was named
-    for text in found.repairs:
+    for text in facts.repairs:
         say(f"warning: {text}")
-    summary = _summary(options.path, found)
+    summary = _summary(options.path, facts)
     if options.levels:
         with open_tensor(options.path, limits=limits_of(options)) as tensor:
             summary["levels_of"] = [_level_facts(level) for level in levels_of(tensor)]
     if options.json:
         print_json(summary)
         return OK
-    descriptor = found.descriptor
+    descriptor = facts.descriptor
     cells = descriptor.number_of_stored_values
     alias = descriptor.format.alias
     rows = [
@@ -70,7 +70,7 @@ def _info(options: argparse.Namespace) -> int:
     if options.levels:
         table("levels in numbers", _LEVEL_HEADS, [_level_row(level) for level in summary["levels_of"]])
     arrays = [
-        [name, str(descriptor.data_types[name]), *map(str, (*a.shape, a.nbytes))] for name, a in found.arrays.items()
+        [name, str(descriptor.data_types[name]), *map(str, (*a.shape, a.nbytes))] for name, a in facts.arrays.items()
     ]
     total = str(summary["bytes"])
     table("arrays", ["array", "type", "length", "bytes"], [*arrays, ["all", "", "", total]])
@@ -79,8 +79,8 @@ def _info(options: argparse.Namespace) -> int:
     return OK
 
 
-def _summary(path: str, found: Description) -> dict[str, Any]:
-    descriptor = found.descriptor
+def _summary(path: str, description: Description) -> dict[str, Any]:
+    descriptor = description.descriptor
     return {
         "path": str(path),
         "version": descriptor.version,
@@ -94,15 +94,15 @@ def _summary(path: str, found: Description) -> dict[str, Any]:
         "dimensions": _dimensions(descriptor.beside.get(LABELS)),
         "structure": descriptor.structure,
         "fill": descriptor.fill,
-        "fill_value": None if found.fill_value is None else str(found.fill_value),
+        "fill_value": None if description.fill_value is None else str(description.fill_value),
         "arrays": {
             name: {"data_type": str(descriptor.data_types[name]), "length": info.shape[0], "bytes": info.nbytes}
-            for name, info in found.arrays.items()
+            for name, info in description.arrays.items()
         },
-        "bytes": sum(info.nbytes for info in found.arrays.values()),
+        "bytes": sum(info.nbytes for info in description.arrays.values()),
         "map": None if descriptor.map is None else descriptor.map.header(),
         "attributes": descriptor.user,
-        "repairs": list(found.repairs),
+        "repairs": list(description.repairs),
     }
 
 
@@ -156,20 +156,20 @@ def _at(path: str, group: str) -> str:
 
 def _print_groups(options: argparse.Namespace, groups: Sequence[str]) -> int:
     """Print a line for each tensor in a file."""
-    found: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     for group in groups:
         try:
             told = _summary(options.path, describe(_at(options.path, group), limits=limits_of(options)))
             wanted = ("shape", "format", "number_of_stored_values", "bytes")
-            found.append({"group": group} | {name: told[name] for name in wanted})
+            lines.append({"group": group} | {name: told[name] for name in wanted})
         except BinsparseError as error:
-            found.append({"group": group, "error": type(error).__name__, "problems": list(map(str, error.problems))})
-    faulty = any("error" in line for line in found)
+            lines.append({"group": group, "error": type(error).__name__, "problems": list(map(str, error.problems))})
+    faulty = any("error" in line for line in lines)
     if options.json:
-        print_json({"path": str(options.path), "tensors": found})
+        print_json({"path": str(options.path), "tensors": lines})
         return FAULTY_INPUT if faulty else OK
     rows = []
-    for line in found:
+    for line in lines:
         if "error" in line:
             rows.append([escaped(line["group"]), "faulty", escaped(clipped(line["problems"][0], 60)), "", ""])
         else:
@@ -198,8 +198,8 @@ def _head(options: argparse.Namespace) -> int:
 
 
 def _as_json(coords: Sequence[int], value: Any, known: Sequence[Any]) -> dict[str, Any]:
-    found = {"coordinates": list(coords), "value": str(value)}
-    return found if all(x is None for x in known) else found | {"labels": labelled(coords, known)}
+    entry = {"coordinates": list(coords), "value": str(value)}
+    return entry if all(x is None for x in known) else entry | {"labels": labelled(coords, known)}
 
 
 def short(item: Any) -> str:
@@ -227,8 +227,8 @@ def _tell_faults(options: argparse.Namespace, path: str, error: BinsparseError) 
     missing = isinstance(error, PathMissingError)
     problems = error.problems if missing else all_faults(options.path, error.problems, limits_of(options))
     if options.json:
-        found = [asdict(problem) for problem in problems]
-        print_json({"path": path, "ok": False, "error": type(error).__name__, "problems": found})
+        listed = [asdict(problem) for problem in problems]
+        print_json({"path": path, "ok": False, "error": type(error).__name__, "problems": listed})
         return FAULTY_INPUT
     for problem in problems:
         text = str(problem)

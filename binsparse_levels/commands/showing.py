@@ -49,22 +49,22 @@ def _advise(options: argparse.Namespace) -> int:
         tensor = read(options.path, lenient=options.lenient, limits=limits)
         step("counting")
         with wrong_call_if(IndexError, option="--slices-by"), wrong_call_if(FormatError):
-            given = {"slices_by": options.slices_by, "count": options.count, "kinds": options.kinds}
-            given |= {"stored": options.stored, "formats": options.format}
-            advice = advise(tensor, limits=limits, **given)
+            arguments = {"slices_by": options.slices_by, "count": options.count, "kinds": options.kinds}
+            arguments |= {"stored": options.stored, "formats": options.format}
+            advice = advise(tensor, limits=limits, **arguments)
     if options.picture is not None:
         write_text(options, options.picture, advice.draw())
     if not options.json:
         print(escaped(str(options.path)))
         print(advice)
         return OK
-    found = [
+    formats = [
         {"format": str(c), "bytes": c.nbytes, "estimated": c.estimated, "slice_bytes": c.slice_nbytes}
         | {"readers": c.readers, "refused": c.refused}
         for _, c, _ in advice.rows()
     ]
     counts = [{"dimensions": part, "distinct": count} for part, count in advice.counts.items()]
-    told = {"shape": advice.shape, "entries": advice.entries, "formats": found, "counts": counts}
+    told = {"shape": advice.shape, "entries": advice.entries, "formats": formats, "counts": counts}
     print_json({"path": str(options.path), **told})
     return OK
 
@@ -133,8 +133,8 @@ def _sweep(options: argparse.Namespace) -> int:
         if len(options.axes) != 2:
             raise WrongCall("--picture draws two measures; pass --axes, such as bits,narrow")
     with progress_bars() as bars, wrong_call_if(OptionError):
-        given = {"repeat": options.repeat, "seed": options.seed, "progress": bars}
-        made = sweep(options.paths, options.format, options.measure or MEASURED, **given)
+        arguments = {"repeat": options.repeat, "seed": options.seed, "progress": bars}
+        made = sweep(options.paths, options.format, options.measure or MEASURED, **arguments)
         drawn = None if options.picture is None else made.pareto(*options.axes)
     if drawn is not None:
         write_text(options, options.picture, drawn)

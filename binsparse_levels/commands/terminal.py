@@ -26,7 +26,7 @@ STATUSES = {
     INTERRUPTED: "interrupted by Ctrl-C",
 }
 PROGRAM = "binsparse-levels"
-_LISTED = 5  # faults in one message
+_LISTED = 5  # faults in a message
 _LIMIT = re.compile(r"limits=Limits\((\w+)=…\)")
 
 
@@ -46,9 +46,9 @@ def wrong_call_if(*errors: type[Exception], option: str = "") -> Iterator[None]:
 
 def said(error: BaseException) -> str:
     """An error as text, whose remedies are those of the command line."""
-    found = list(map(str, getattr(error, "problems", [error])))
-    left = len(found) - _LISTED
-    text = "; ".join([*found[:_LISTED], f"and {left:,} more; `check` lists all"] if left > 0 else found)
+    problems = list(map(str, getattr(error, "problems", [error])))
+    left = len(problems) - _LISTED
+    text = "; ".join([*problems[:_LISTED], f"and {left:,} more; `check` lists all"] if left > 0 else problems)
     return _as_options(text)
 
 
@@ -90,7 +90,7 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], more: 
 @contextlib.contextmanager
 def progress_bars() -> Iterator[Callable[..., None]]:
     """A function (stage, done, total) that draws a bar for each stage, if rich is installed and standard error is a
-    terminal. A stage without a total moves until the next one begins.
+    terminal. A stage without a total moves until the next begins.
     """
     if sys.stderr.isatty():
         try:
@@ -134,15 +134,15 @@ def write_text(options: argparse.Namespace, path: str, text: str) -> None:
         file.write(text)
 
 
-def tell_written(options: argparse.Namespace, path: str, **found: Any) -> None:
-    """Tell that a file was written. found: more to tell with --json."""
+def tell_written(options: argparse.Namespace, path: str, **facts: Any) -> None:
+    """Tell that a file was written. facts: more to tell with --json."""
     if not is_standard(path):
-        tell(options, {"path": path, "bytes": size_at(path), **found}, f"wrote {path}")
+        tell(options, {"path": path, "bytes": size_at(path), **facts}, f"wrote {path}")
 
 
 @contextlib.contextmanager
 def written(options: argparse.Namespace) -> Iterator[str]:
-    """The path to write a tensor to: OUT, or a temporary one that is copied to standard output at the end."""
+    """The path to write a tensor to: OUT, or a temporary path that is copied to standard output at the end."""
     if not is_standard(options.out):
         yield options.out
         return
@@ -192,10 +192,10 @@ def say(text: str) -> None:
     print(f"{PROGRAM}: {escaped(text)}", file=sys.stderr)
 
 
-def tell(options: argparse.Namespace, found: dict[str, Any], text: str) -> None:
+def tell(options: argparse.Namespace, facts: dict[str, Any], text: str) -> None:
     """Say what was done: as JSON with --json, as text at a terminal, and else not at all."""
     if options.json:
-        print_json(found)
+        print_json(facts)
     elif sys.stderr.isatty():
         say(text)
 

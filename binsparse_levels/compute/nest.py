@@ -132,7 +132,7 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool) -> str
     ]
     if first is not None:
         texts.append(f"def first(at, numbers{stored}):\n{taken}\n    return {first}")
-    # Machine code on disk belongs to the text, so the text tells one helper from another.
+    # Machine code on disk belongs to the text, so the text tells helpers apart.
     remarks = (f"# {name}: {checksum(x)}\n" for name, x in helpers_of(levels).items())
     return "\n\n\n".join(texts) + "\n" + "".join(remarks)
 
@@ -143,7 +143,7 @@ def helpers_of(levels: Sequence[Level]) -> dict[str, Callable[..., Any]]:
 
 
 def loop_problems(level: Level, root: bool) -> Iterator[Problem]:
-    """What a loop does that it may not, and what it leaves out. Precondition: the level says one."""
+    """What a loop does that it may not, and what it leaves out. Precondition: the level has a loop."""
     text, roles, helpers = str(level.loop(root)), level.arrays(0 if root else 1, root), level.helpers()
     try:
         nodes = list(ast.walk(ast.parse(text)))
@@ -177,11 +177,11 @@ def list_fiber(level: Level, arrays: Mapping[str, Array], dims: Sequence[int], p
     text = level.loop(more.pop("root"))
     if text is None:
         raise FormatError(Problem("loop", f"the kind {level.kind} has none; write it, or leave this law out"))
-    found = "".join(f"i{k}, " for k in range(level.rank))
+    coords = "".join(f"i{k}, " for k in range(level.rank))
     space: dict[str, Any] = {}
     helpers = {name: getattr(x, "py_func", x) for name, x in level.helpers().items()}
     numbers = {role: x.tolist() for role, x in arrays.items()} | {f"size{k}": size for k, size in enumerate(dims)}
-    lines = _indented(re.sub(r"\byield\b", f"yield ({found}), q", text))
+    lines = _indented(re.sub(r"\byield\b", f"yield ({coords}), q", text))
     exec(f"def listed(p):\n{lines}", numbers | helpers | more, space)
     listed: Iterator[Any] = space["listed"](p)
     return listed
@@ -241,8 +241,8 @@ def _filled(text: list[ast.stmt], inside: list[ast.stmt]) -> list[ast.stmt]:
         def visit_Expr(self, node: ast.Expr) -> Any:
             return inside if _yields(node) else node
 
-    found: list[ast.stmt] = Fill().visit(ast.Module(text, [])).body
-    return found
+    statements: list[ast.stmt] = Fill().visit(ast.Module(text, [])).body
+    return statements
 
 
 def _renamed(place: Place, d: int) -> list[ast.stmt]:
@@ -277,8 +277,8 @@ def _renamed(place: Place, d: int) -> list[ast.stmt]:
     raise_if(FormatError, [Problem(f"{place.level}: {x.path}", x.message) for x in faults])
     read = ast.parse(str(place.level.loop(not place.depth)))
     own = {x.id for x in ast.walk(read) if isinstance(x, ast.Name) and type(x.ctx) is ast.Store} | set(place.arrays)
-    found: list[ast.stmt] = Rename().visit(read).body
-    return found
+    statements: list[ast.stmt] = Rename().visit(read).body
+    return statements
 
 
 def _unsigned(node: ast.AST) -> ast.Call:

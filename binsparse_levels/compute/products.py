@@ -1,4 +1,4 @@
-"""Sums of products of one stored tensor and dense arrays, in the notation of numpy's einsum."""
+"""Sums of products of a stored tensor and dense arrays, in the notation of numpy's einsum."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def einsum(
     memory: int | None = None,
     limits: Limits | None = None,
 ) -> Any:
-    """The sum of products of one stored tensor and dense arrays, as `numpy.einsum` writes it.
+    """The sum of products of a stored tensor and dense arrays, as `numpy.einsum` writes it.
 
     The result is a dense array. If it has all indices of the stored tensor and no others, it is a Tensor around the
     same index arrays: row scaling, masks, sampled products (SDDMM). Cells that are not stored count as 0. The entries
@@ -114,8 +114,8 @@ def product(tensor: Tensor, other: Any) -> Array:
     if tensor.ndim > len(_LETTERS):
         what = f"has {tensor.ndim} dimensions, more than there are letters; use reduce or foreach"
         raise FormatError(Problem("operands[0]", what))
-    found: Array = _einsum(_product_spec(tensor.ndim, dense.ndim), tensor, [dense], None, None, None)
-    return found
+    product: Array = _einsum(_product_spec(tensor.ndim, dense.ndim), tensor, [dense], None, None, None)
+    return product
 
 
 @functools.lru_cache(256)
@@ -164,24 +164,24 @@ def _parse(spec: str, operands: int, at: int) -> _Spec:
     if not re.fullmatch(r"[A-Za-z]*(,[A-Za-z]*)*->[A-Za-z]*", spec.replace(" ", "")):
         raise FormatError(Problem("spec", f"{spec!r:.60} cannot be read; write letters such as 'ij,j->i'"))
     left, out = spec.replace(" ", "").split("->")
-    found = _Spec(tuple(left.split(",")), at, out)
-    if len(found.operands) != operands:
-        what = f"{spec!r:.60} has {len(found.operands)} operands, and {operands} were given; give as many"
+    parsed = _Spec(tuple(left.split(",")), at, out)
+    if len(parsed.operands) != operands:
+        what = f"{spec!r:.60} has {len(parsed.operands)} operands, and {operands} were given; give as many"
         raise FormatError(Problem("spec", what))
-    strange = sorted(set(out) - set("".join(found.operands)))
+    strange = sorted(set(out) - set("".join(parsed.operands)))
     if strange or len(set(out)) != len(out):
         what = f"the index {strange[0]!r} has no size" if strange else "an index is there twice"
         raise FormatError(Problem("spec", f"in the result of {spec!r:.60}, {what}; take indices of the operands, once"))
-    return found
+    return parsed
 
 
-def _checked_operand(given: Any, k: int) -> Array:
-    if not isinstance(given, np.ndarray | list | tuple | float | int | complex | np.generic):
-        name = type(given).__name__
+def _checked_operand(operand: Any, k: int) -> Array:
+    if not isinstance(operand, np.ndarray | list | tuple | float | int | complex | np.generic):
+        name = type(operand).__name__
         what = f"expected a dense array of numpy, got {name}; make it one by numpy.asarray or its own toarray()"
         raise OptionError(Problem(f"operands[{k}]", what))
     try:
-        array = np.asarray(given)
+        array = np.asarray(operand)
     except ValueError as error:
         raise ArrayError(Problem(f"operands[{k}]", f"{error}; pass an array of numpy")) from None
     check_numeric(array.dtype, f"operands[{k}]")

@@ -31,7 +31,7 @@ Cells: TypeAlias = Literal["all", "stored"]
 
 
 class Reduction(NamedTuple):
-    """How many values become one.
+    """How values are reduced to one.
 
     step: the statement that takes a `value` into the `total`, from the kind of the values' type. join: makes one total
     of two. repeat: the total of so many cells with the fill value. neutral: the total of no cells, from the type of the
@@ -78,9 +78,9 @@ def _times(fill: Any, number: Array) -> Array:
     """Part by part: a product of complex numbers makes NaN of an infinite part."""
     if not np.iscomplexobj(fill):
         return np.asarray(fill * number)
-    found = np.empty(number.shape, np.complex128)
-    found.real, found.imag = fill.real * number, fill.imag * number
-    return found
+    product = np.empty(number.shape, np.complex128)
+    product.real, product.imag = fill.real * number, fill.imag * number
+    return product
 
 
 def _squared(x: Any) -> Any:
@@ -205,8 +205,8 @@ def statistics(
     ------
     IndexError, ArrayError, LimitError : as `reduce` raises them.
 
-    >>> found = statistics(pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR"), 1)
-    >>> found.max.tolist(), found.count.tolist()
+    >>> by_row = statistics(pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR"), 1)
+    >>> by_row.max.tolist(), by_row.count.tolist()
     ([3.0, 6.0], [1, 2])
     """
     return Statistics(*_reduced(as_tensor(tensor, copy=False), axis, Statistics._fields, cells, None, memory, limits))
@@ -234,15 +234,15 @@ _SPREAD = "spread"
 
 
 class _Kept(NamedTuple):
-    """What is kept of the entries: totals by name, the one that counts them, and the one that a spread is around."""
+    """What is kept of the entries: totals by name, which of them counts, and around which a spread is."""
 
     totals: dict[str, _Total]
     counts: str | None
     mean: str | None
 
     def empty(self, shape: tuple[int, ...]) -> Totals:
-        found = {name: total.empty(shape or 1) for name, total in self.totals.items()}
-        return found | ({} if self.mean is None else {_SPREAD: np.zeros(shape or 1)})
+        totals = {name: total.empty(shape or 1) for name, total in self.totals.items()}
+        return totals | ({} if self.mean is None else {_SPREAD: np.zeros(shape or 1)})
 
     def merged(self, a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
@@ -250,17 +250,17 @@ class _Kept(NamedTuple):
 
     def joined(self, a: Totals, b: Totals) -> Totals:
         """The totals of the cells of both. Spreads are joined by the formula of Chan, Golub and LeVeque."""
-        found = dict(
+        totals = dict(
             zip(self.totals, self.merged([a[x] for x in self.totals], [b[x] for x in self.totals]), strict=True)
         )
         if self.mean is None or self.counts is None:
-            return found
+            return totals
         ours, theirs = a[self.counts], b[self.counts]
         with np.errstate(all="ignore"):
             apart = b[self.mean] / theirs - a[self.mean] / ours
             between = _squared(apart) * (ours * (theirs / (ours + theirs)))
         between = np.where((ours > 0) & (theirs > 0), between, 0)
-        return found | {_SPREAD: a[_SPREAD] + b[_SPREAD] + between}
+        return totals | {_SPREAD: a[_SPREAD] + b[_SPREAD] + between}
 
 
 def _reduced(
@@ -282,7 +282,7 @@ def _reduced(
     stored = everything = _summed(tensor, kept, axes, shape, values, checked_memory(memory))
     if fill is not None and kept.counts is not None:
         everything = kept.joined(stored, _rest(kept, fill, size, stored[kept.counts]))
-    found = []
+    results = []
     for how in hows:
         record = REDUCTIONS[how]
         totals = stored if record.stored else everything
@@ -294,18 +294,18 @@ def _reduced(
             if dtype is not None and made.dtype.kind == "c" != result.kind:
                 raise OptionError(Problem("dtype", f"the {how} is complex, and {result} is not; take a complex type"))
             made = made.reshape(shape).astype(made.dtype if dtype is None else result, copy=False)
-        found.append(made if shape else made[()])
-    return found
+        results.append(made if shape else made[()])
+    return results
 
 
 def _checked_axes(axis: Axis, tensor: Tensor) -> set[int]:
     if axis is None:
         return set(range(tensor.ndim))
     asked: list[Any] = list(axis) if isinstance(axis, tuple | list) or np.ndim(axis) else [axis]  # type: ignore[arg-type]
-    found = [dimension_of(tensor, k) for k in asked]
-    if len(set(found)) != len(found):
+    axes = [dimension_of(tensor, k) for k in asked]
+    if len(set(axes)) != len(axes):
         raise OptionError(Problem("axis", f"{asked!r:.60} has a dimension twice; name each once"))
-    return set(found)
+    return set(axes)
 
 
 def _kept(hows: Sequence[str], values: np.dtype[Any], result: np.dtype[Any], fill: Any) -> tuple[_Kept, dict[str, str]]:
@@ -325,8 +325,8 @@ def _kept(hows: Sequence[str], values: np.dtype[Any], result: np.dtype[Any], fil
     for total in totals.values():
         if fill is not None and not total.of.stored:  # it need not be counted what changes nothing
             with np.errstate(all="ignore"):
-                one = total.of.join(total.empty(), total.repeated(fill, np.array(1)))
-            counted |= not bool(one == total.empty())
+                once = total.of.join(total.empty(), total.repeated(fill, np.array(1)))
+            counted |= not bool(once == total.empty())
     count = name_of("count") if counted else None
     return _Kept(totals, count, name_of("mean") if spread else None), names
 
@@ -338,12 +338,12 @@ def _rest(kept: _Kept, fill: Any, size: int, count: Array) -> Totals:
         raise LimitError(Problem("axis", f"{size} cells are more than an integer counts; reduce fewer dimensions"))
     number = float(size) - count if wide else size - count
     with np.errstate(all="ignore"):
-        found = {name: total.repeated(fill, number) for name, total in kept.totals.items()}
+        rest = {name: total.repeated(fill, number) for name, total in kept.totals.items()}
     if kept.counts is not None:
-        found[kept.counts] = number
+        rest[kept.counts] = number
     if kept.mean is not None:
-        found[_SPREAD] = np.where((number > 0) & ~np.isfinite(fill), np.nan, 0.0)  # infinities are no distance apart
-    return found
+        rest[_SPREAD] = np.where((number > 0) & ~np.isfinite(fill), np.nan, 0.0)  # infinities are no distance apart
+    return rest
 
 
 def _summed(
@@ -351,19 +351,19 @@ def _summed(
 ) -> Totals:
     """The totals of the stored entries."""
     leaf = _leaf(tuple((total.step, total.dtype) for total in kept.totals.values()), axes, values)
-    found = kept.empty(shape)
-    used = sum(x.nbytes for x in found.values()) * (1 if kept.mean is None else 3)
+    summed = kept.empty(shape)
+    used = sum(x.nbytes for x in summed.values()) * (1 if kept.mean is None else 3)
     for walk in walks(tensor, memory, used):
-        here = found if kept.mean is None else kept.empty(shape)
+        here = summed if kept.mean is None else kept.empty(shape)
         outs = run(walk, leaf, (), tuple(here[name] for name in kept.totals), kept.merged)
         made = dict(zip(kept.totals, outs, strict=True))
         if kept.mean is not None and kept.counts is not None:
             with np.errstate(all="ignore"):
                 mean = made[kept.mean] / made[kept.counts]
             (made[_SPREAD],) = run(walk, _distances(axes, mean.dtype.kind), (mean,), (here[_SPREAD],), _added)
-            made = made if walk.whole else kept.joined(found, made)
-        found = made
-    return found
+            made = made if walk.whole else kept.joined(summed, made)
+        summed = made
+    return summed
 
 
 def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:
@@ -397,12 +397,12 @@ def _distances(axes: tuple[int, ...], kind: str) -> Leaf:
     return Leaf(("mean", "out"), f"apart = value - m\ns += {square}", frozenset(axes), around)
 
 
-def _checked_chosen(how: str, found: Array, number: Any, cells: Cells) -> Array:
+def _checked_chosen(how: str, extremes: Array, number: Any, cells: Cells) -> Array:
     """An extreme of no cells is NaN where entries alone take part, and an error where all cells do, as in numpy."""
-    (empty,) = np.nonzero(np.broadcast_to(number == 0, found.shape).ravel())
+    (empty,) = np.nonzero(np.broadcast_to(number == 0, extremes.shape).ravel())
     if len(empty):
-        if found.dtype.kind not in "fc" or cells == "all":
+        if extremes.dtype.kind not in "fc" or cells == "all":
             what = f"cell {empty[0]} of the result has no {how}, since no cells take part; leave it out"
             raise ArrayError(Problem("axis", what))
-        found.ravel()[empty] = np.nan
-    return found
+        extremes.ravel()[empty] = np.nan
+    return extremes

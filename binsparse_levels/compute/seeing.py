@@ -43,11 +43,11 @@ _MOST_DIGITS = 256  # of a map that nests run through: the text has a statement 
 
 
 class Walk(NamedTuple):
-    """A tree that a nest runs over. given: the arguments for the names of `seen`. whole: it has all entries."""
+    """A tree that a nest runs over. arguments: for the names of `seen`. whole: it has all entries."""
 
     tree: Tree
     seen: Seen
-    given: tuple[Any, ...]
+    arguments: tuple[Any, ...]
     whole: bool
 
 
@@ -58,7 +58,7 @@ class _Window(NamedTuple):
     sizes: tuple[int, ...]
 
 
-_Layer: TypeAlias = "IndexMap | Selection | _Window"  # from a tree to a tensor: steps, the first one at the tree
+_Layer: TypeAlias = "IndexMap | Selection | _Window"  # from a tree to a tensor: steps, the first at the tree
 
 
 def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
@@ -90,7 +90,7 @@ def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
 
 
 def walk_of(tensor: Tensor) -> Walk:
-    """The one tree of a tensor, which is read into memory."""
+    """The tree of a tensor, which is read into memory."""
     held, pad = tensor._held, tensor._pad()
     layers: tuple[_Layer, ...] = ()
     if isinstance(held, Viewed) and isinstance(held.base, Mapped):
@@ -215,7 +215,7 @@ class _Kinds(NamedTuple):
 
 _Step: TypeAlias = "IndexMap | _Kinds"
 
-# Statements by kind. `u` is a coordinate below, `c` the one above; the other letters are those of `_argument`.
+# Statements by kind. `u` is a coordinate below, `c` that above; the other letters are those of `_argument`.
 _STATEMENTS = {
     "all": "c = u\nyield",
     # of a view: they leave out what it does not have, and number what it has

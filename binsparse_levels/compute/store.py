@@ -76,7 +76,7 @@ def place_text(text: str) -> str | None:
 
 
 def _folders() -> list[Path]:
-    """Where texts may lie: in numba's own folder if one is set, beside this package, in the user's cache."""
+    """Where texts may lie: in numba's own folder if it is set, beside this package, in the user's cache."""
     from ..kernels import jit
 
     told: str = jit.cache_folder()  # type: ignore[no-untyped-call]

@@ -29,14 +29,14 @@ def kernel_seconds(tensor: Tensor, kernel: str, formats: Iterable[Format]) -> di
     sizes = dict(zip(kernel.replace(" ", "").partition(",")[0].partition("->")[0], sample.shape, strict=False))
     others = kernel.replace(" ", "").partition("->")[0].split(",")[1:]
     dense = [np.ones([sizes.get(letter, _WIDTH) for letter in letters]) for letters in others]
-    found = {}
+    seconds = {}
     for format in formats:
         try:
             converted = sample.convert(format)
         except (FormatError, LimitError):  # the part, not the whole, may need more than a limit
             continue
-        found[format] = min(_seconds(kernel, converted, dense) for _ in range(_ROUNDS + 1)) / share
-    return found
+        seconds[format] = min(_seconds(kernel, converted, dense) for _ in range(_ROUNDS + 1)) / share
+    return seconds
 
 
 def _sample(tensor: Tensor) -> tuple[Tensor, float]:

@@ -1,6 +1,6 @@
 """Running a leaf over the entries of any tensor.
 
-Results do not depend on the number of threads: a tree is cut into parts by its size alone, and what the parts found is
+Results do not depend on the number of threads: a tree is cut into parts by its size alone, and what the parts make is
 added in their order.
 """
 
@@ -27,26 +27,26 @@ from .seeing import Walk, walks
 from .store import Nest, compiled
 from .types import check_numeric
 
-Merge: TypeAlias = Callable[[Any, Any], Any]  # what two parts found, as one
+Merge: TypeAlias = Callable[[Any, Any], Any]  # joins the outs of two parts
 
 MEMORY = 2**28  # bytes, where a caller names none
 _GRAIN = 2**20  # entries of a part: half a millisecond at least, a hundred times the call
-_PARTS, _OWN = 64, 8  # the most parts that share a result, and that have one of their own
+_PARTS, _OWN = 64, 8  # the most parts that share a result, and that have their own
 
 _arguments: WeakKeyDictionary[Tree, tuple[Any, ...]] = WeakKeyDictionary()
 
 
 def arguments(tree: Tree) -> tuple[Any, ...]:
     """What a nest takes for a tree: sizes, arrays, values. They are kept as long as the tree."""
-    found = _arguments.get(tree)
-    if found is None:
+    stored = _arguments.get(tree)
+    if stored is None:
         walked = list(tree.walk())
         below = [*(n for *_, n in walked[1:]), len(tree.values)][: len(walked)]
         arrays = [_unsigned(x) for _, here, _ in walked for x in here.values()]
         values = tree.values[:1] if tree.iso and len(tree.values) else tree.values
-        found = (np.array([*tree.dims, *below], np.uint64), *arrays, kernels.readable(native(values)))
-        _arguments[tree] = found
-    return found
+        stored = (np.array([*tree.dims, *below], np.uint64), *arrays, kernels.readable(native(values)))
+        _arguments[tree] = stored
+    return stored
 
 
 def _unsigned(array: Array) -> Array:
@@ -86,13 +86,13 @@ def run(
     stored = arguments(tree)
     begin, end = nest.extent(*stored[:-1])
     if parts < 2:
-        nest.function(begin, end, *stored, *walk.given, *inputs, *outs)
+        nest.function(begin, end, *stored, *walk.arguments, *inputs, *outs)
         return outs
     cuts = [np.uint64(x) for x in _cuts(nest, stored[:-1], range(int(begin), int(end)), parts)]
     own = [outs, *(outs if shared else copy.deepcopy(outs) for _ in cuts[2:])]
 
     def call(k: int) -> None:
-        nest.function(cuts[k], cuts[k + 1], *stored, *walk.given, *inputs, *own[k])
+        nest.function(cuts[k], cuts[k + 1], *stored, *walk.arguments, *inputs, *own[k])
 
     parallel.each(call, range(len(cuts) - 1), threads)
     for other in own[1:] if not shared else ():

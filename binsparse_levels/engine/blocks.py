@@ -86,16 +86,16 @@ def read_blocks(tree: Tree, size: int, dtype: Any = np.int64) -> Iterator[tuple[
 
 def _owners(tree: Tree, positions: range) -> list[Owners]:
     """For each level, from the root down, the fibers of these positions of the last level."""
-    found: list[Owners] = []
+    owners: list[Owners] = []
     children = positions
     for place, arrays, n in reversed(list(tree.walk())):
         try:
             none = Owners(range(0), 0, [np.empty(0, np.int64)] * place.level.rank)
-            found.insert(0, place.level.above(arrays, place.dims, n, children) if len(children) else none)
+            owners.insert(0, place.level.above(arrays, place.dims, n, children) if len(children) else none)
         except ArrayError as error:
             raise ArrayError([at_name(problem, place) for problem in error.problems]) from None
-        children = found[0].fibers
-    return found
+        children = owners[0].fibers
+    return owners
 
 
 def _check_reached(tree: Tree, levels: Sequence[Owners]) -> None:

@@ -74,9 +74,9 @@ def scatter_tree(tree: Tree, strides: Sequence[int], shape: Sequence[int], blank
     out = dense.reshape(-1)
     starts = np.zeros(1, np.int64)  # of each position of the level: the sum so far
     *above, (last, coords, pointers, positions) = packing.expand_levels(tree)
-    for place, found, fibers, reached in above:
+    for place, upper, fibers, reached in above:
         steps = strides[place.depth : place.depth + place.level.rank]
-        starts = np.repeat(starts, np.diff(fibers)) + _linear(found, steps, len(reached))
+        starts = np.repeat(starts, np.diff(fibers)) + _linear(upper, steps, len(reached))
     steps = strides[last.depth :]
     if len(coords) == 1:
         columns, step = coords[0], steps[0]
@@ -87,14 +87,14 @@ def scatter_tree(tree: Tree, strides: Sequence[int], shape: Sequence[int], blank
         out[np.repeat(starts, np.diff(pointers)) + _linear([columns], [step], len(columns))] = values
         return dense
     word = f"u{values.itemsize}"
-    given = (starts, kernels.readable(pointers), kernels.readable(columns), step, kernels.readable(values).view(word))
+    shared = (starts, kernels.readable(pointers), kernels.readable(columns), step, kernels.readable(values).view(word))
     cuts = [int(np.searchsorted(pointers[1:], end)) for _, end in parallel.shares(len(columns))]
     cuts[-1] = len(starts)
     parts = list(zip([0, *cuts], cuts, strict=False))
     filled = [0, *(int(starts[cut]) for cut in cuts[:-1]), len(out)] if ahead else [0] * (len(parts) + 1)
 
     def fill(k: int) -> None:
-        kernels.dense.scatter(*given, *parts[k], blank.view(word)[()], *filled[k : k + 2], out.view(word))
+        kernels.dense.scatter(*shared, *parts[k], blank.view(word)[()], *filled[k : k + 2], out.view(word))
 
     parallel.each(fill, range(len(parts)))
     return dense

@@ -1,4 +1,4 @@
-"""The fused pass: entries in any order → all arrays of a chain of dense and sparse levels, one sorted run at a time.
+"""The fused pass: entries in any order → all arrays of a chain of dense and sparse levels, a sorted run at a time.
 
 A chain is a code for each dimension: DENSE, SPARSE for the first of a sparse level, CONTINUED for the others of the
 same level. `count_prefixes_in_numpy` is for few entries; `engine.packing` builds few entries level by level.
@@ -222,9 +222,9 @@ class _Cargo:
 
 
 def _first_repeat(records: Array, count: int, layout: sorting.Layout) -> tuple[int, ...]:
-    found = records[: count * (layout.words + 1)].reshape(-1, layout.words + 1)[:, : layout.words]
-    at = int(np.argmax((found[1:] == found[:-1]).all(axis=1)))
-    return layout.coords(found[at].tolist())
+    keys = records[: count * (layout.words + 1)].reshape(-1, layout.words + 1)[:, : layout.words]
+    at = int(np.argmax((keys[1:] == keys[:-1]).all(axis=1)))
+    return layout.coords(keys[at].tolist())
 
 
 @dataclass
@@ -241,8 +241,8 @@ class _Counting:
             self.state = np.zeros(rank + 2, np.uint64)
             self.state[rank:] = _before_first(run, self.columns, plan.layout)
         records, count, _ = run
-        given = self.columns if records is None else None
-        kernels.emission.count_fibers(records, given, count, plan.layout.fields, plan.keep, self.state)
+        columns = self.columns if records is None else None
+        kernels.emission.count_fibers(records, columns, count, plan.layout.fields, plan.keep, self.state)
 
     def counts(self) -> list[int]:
         assert self.state is not None
@@ -260,7 +260,7 @@ def _before_first(run: sorting.SortedRun, columns: tuple[Array, ...], layout: so
 
 
 def _allocate(plan: _Plan, counts: Sequence[int], limits: Limits) -> Chain:
-    """Arrays for `counts[d]` entries of each level. Arrays that are not needed take one store of the kernel."""
+    """Arrays for `counts[d]` entries of each level. Arrays that are not needed take a single store of the kernel."""
     dtype = index_dtype(plan.dims, max(counts))
     pointers: list[Array] = []
     indices: list[Array] = []
@@ -293,7 +293,7 @@ class _Writing:
         chain, cargo = self.chain, self.cargo
         self.out = cargo.room(chain.positions, self.plan.codes[-1] == DENSE, self.pad) if cargo else None
         word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
-        self.pointers, self.indices = (tuple(x.view(word) for x in given) for given in (chain.pointers, chain.indices))
+        self.pointers, self.indices = (tuple(x.view(word) for x in group) for group in (chain.pointers, chain.indices))
 
     def write(self, run: sorting.SortedRun) -> None:
         plan, rank = self.plan, len(self.plan.codes)

@@ -98,15 +98,15 @@ def _through_entries(
     levels: tuple[Level, ...], dims: Sequence[int], parts: Parts, pad: Any, dtype: Any, values: Any, limits: Limits
 ) -> Tree:
     """The whole tree, in memory."""
-    found: list[list[Array]] = [[np.empty(0, t) for t in (*[dtype] * len(dims), values)]]
+    pieces: list[list[Array]] = [[np.empty(0, t) for t in (*[dtype] * len(dims), values)]]
     for k, (sizes, origin) in enumerate(zip(parts.sizes.tolist(), parts.origin, strict=True)):
         arrays = {name: parts.read(k, name, 0, int(lengths[k])) for name, lengths in parts.lengths.items()}
         part = Tree(parts.levels, tuple(sizes), arrays, arrays.pop("values"))
         columns, positions = unpack_tree(part, dtype)
         at = [x + np.asarray(o, dtype) if o else x for x, o in zip(columns, origin, strict=True)]
-        found.append([*at, items_at(part.values, positions)])
-    *coords, items = (np.concatenate(x) for x in zip(*found, strict=True))
-    found.clear()
+        pieces.append([*at, items_at(part.values, positions)])
+    *coords, items = (np.concatenate(x) for x in zip(*pieces, strict=True))
+    pieces.clear()
     if not all(level.ordered for level in parts.levels):
         order = np.lexsort(coords[::-1])
         coords, items = [x[order] for x in coords], items[order]
@@ -128,7 +128,7 @@ def _joined_arrays(
             at = at.through_dense(parts, here, place.dims)
             continue
         counts = next(parts.lengths[spec.name] for spec in place.arrays.values() if spec.dimension == 0)
-        shared = np.zeros(len(counts), np.int64)  # the last child of a part and the first of the next may be one
+        shared = np.zeros(len(counts), np.int64)  # the last child of a part may be the first of the next
         shared[1:] = (parts.first[1:, : here.stop] == parts.last[:-1, : here.stop]).all(axis=1)
         ends = np.cumsum(counts - shared)
         total = int(ends[-1]) if len(ends) else 0

@@ -31,11 +31,11 @@ def mirror_tree(tree: Tree, mirrored: Callable[[Array], Array], *, above: bool, 
     specs = tree.places[1].arrays.values()
     names = [next(spec.name for spec in specs if spec.dimension == dimension) for dimension in (None, 0)]
 
-    def given(half: Tree, values: Array) -> tuple[Array, ...]:
+    def as_words(half: Tree, values: Array) -> tuple[Array, ...]:
         pointers, indices = (words(half.arrays[name].astype(dtype, copy=False)) for name in names)
         return pointers, indices, kernels.readable(values).view(f"u{size}")
 
-    halves = given(tree, tree.values), given(turned, mirrored(turned.values))
+    halves = as_words(tree, tree.values), as_words(turned, mirrored(turned.values))
     pointers, indices = np.empty(tree.dims[0] + 1, dtype), np.empty(count, dtype)
     values = np.empty(count, tree.values.dtype)
     out = slots(pointers), slots(indices), slots(values)

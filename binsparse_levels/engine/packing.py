@@ -1,6 +1,6 @@
 """Entries → tree, tree → entries, tree → tree.
 
-Sorted entries become levels one by one, each through its `build`. A chain of dense and sparse levels takes the fused
+Sorted entries become levels in turn, each through its `build`. A chain of dense and sparse levels takes the fused
 pass instead, which gives the same.
 """
 
@@ -57,7 +57,7 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
     LimitError.
     """
     if entries.iso and duplicates == "last":
-        duplicates = "first"  # which is the same, and leaves one entry for each key
+        duplicates = "first"  # which is the same, and leaves an entry for each key
     if entries.iso and duplicates == "sum":
         try:
             return pack_entries(levels, entries, pad, "error", limits)
@@ -66,16 +66,16 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
     if not entries.count or sorting.layout(entries.dims) is None or not kernels.worth(entries.count):
         return build(levels, _sort_in_numpy(entries, duplicates), pad, limits)
 
-    def fuse(codes: tuple[int, ...], given: Entries) -> emission.Chain:
+    def fuse(codes: tuple[int, ...], unsorted: Entries) -> emission.Chain:
         try:
-            return emission.emit(codes, given, pad, duplicates, limits)
+            return emission.emit(codes, unsorted, pad, duplicates, limits)
         except sorting.OutOfRange:
-            raise ArrayError(list(_range_problems(given))) from None
+            raise ArrayError(list(_range_problems(unsorted))) from None
         except sorting.Repeated as error:
-            raise _repeated(given, *error.args) from None
+            raise _repeated(unsorted, *error.args) from None
 
     codes = [level.fused() for level in levels]
-    if None in codes:  # the indices of one sparse level over all dimensions are the sorted coordinates
+    if None in codes:  # the indices of a sparse level over all dimensions are the sorted coordinates
         chain = fuse((SPARSE,) + (CONTINUED,) * (len(entries.dims) - 1), entries)
         values = entries.values if chain.values is None else chain.values
         return build(levels, replace(entries, coords=tuple(chain.indices), values=values), pad, limits)
@@ -203,8 +203,8 @@ def alike(a: Any, b: Any) -> bool:
 def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
     """The entries, sorted and unique: for few entries, and for keys of more than two words."""
     count, coords = entries.count, entries.coords
-    given = zip(coords, entries.dims, strict=True) if count and not entries.trusted else ()
-    if any(_any_outside(x, size) for x, size in given):
+    unchecked = zip(coords, entries.dims, strict=True) if count and not entries.trusted else ()
+    if any(_any_outside(x, size) for x, size in unchecked):
         raise ArrayError(list(_range_problems(entries)))
     if cells(entries.dims) <= INT64_MAX:
         number = number_cells(entries.dims, np.zeros(count, np.int64), coords)
@@ -391,8 +391,8 @@ def _without_empty(coords: Sequence[Array], pointers: Array) -> tuple[list[Array
         return [x[there] for x in coords], np.append(pointers[:1], pointers[1:][there])
     kept = np.empty(len(pointers), pointers.dtype.newbyteorder("="))
     filled = [np.empty(len(x) + 1, x.dtype) for x in coords]
-    given = words(pointers), tuple(map(words, coords)), slots(kept), tuple(map(slots, filled))
-    count = int(kernels.fibers.keep_filled(*given))
+    arguments = words(pointers), tuple(map(words, coords)), slots(kept), tuple(map(slots, filled))
+    count = int(kernels.fibers.keep_filled(*arguments))
     return [x[:count] for x in filled], kept[: count + 1]
 
 

@@ -109,5 +109,5 @@ def _reached(above: list[_Step], children: range) -> Array:
         return np.ones(len(children), bool)
     *upper, (place, arrays, n) = above
     owners = place.level.above(arrays, place.dims, n, children)
-    found: Array = np.broadcast_to(owners.spans, len(children)).astype(bool)
-    return found & _reached(upper, owners.fibers)[owners.parents]
+    filled: Array = np.broadcast_to(owners.spans, len(children)).astype(bool)
+    return filled & _reached(upper, owners.fibers)[owners.parents]

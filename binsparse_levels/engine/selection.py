@@ -60,8 +60,8 @@ def find_in(tree: Tree, coords: Sequence[int]) -> int:
         here = coords[place.depth : place.depth + level.rank]
         if tree.lazy:
             window = [range(x, x + 1) for x in here]
-            _, _, found = listed(tree, place, arrays, n, range(position, position + 1), window)
-            position = int(found[0]) if len(found) else -1
+            _, _, children = listed(tree, place, arrays, n, range(position, position + 1), window)
+            position = int(children[0]) if len(children) else -1
             n = level.size(arrays, place.dims, n)
         else:
             position = level.finder(arrays, place.dims)(position, *here)
@@ -119,9 +119,9 @@ def locate_in(tree: Tree, coords: Sequence[Array]) -> Array:
                 break
     if left is None:
         return positions
-    found = np.full(count, -1, np.int64)
-    found[left] = positions
-    return found
+    out = np.full(count, -1, np.int64)
+    out[left] = positions
+    return out
 
 
 def _locate_in_file(
@@ -135,10 +135,10 @@ def _locate_in_file(
     if fibers[-1] - fibers[0] == len(fibers) - 1:
         among = range(int(fibers[0]), int(fibers[-1]) + 1)
     local, children, held = part_of(tree, place, arrays, n, among, [np.unique(x) for x in coords])
-    found = place.level.locate(local, place.dims, as_array(held)[number], coords)
-    there = found >= 0
-    found[there] = as_array(through(children, found[there]))
-    return found
+    reached = place.level.locate(local, place.dims, as_array(held)[number], coords)
+    there = reached >= 0
+    reached[there] = as_array(through(children, reached[there]))
+    return reached
 
 
 # A view → a tree
@@ -161,8 +161,8 @@ def load(view: View, format: Format, pad: Any, limits: Limits) -> Tree:
         return cut
     columns, values, ordered = _selected(view)
     iso = view.tree.iso and (view.structure is None or not len(values) or bool((values == values[0]).all()))
-    one = values[:1] if len(values) else np.zeros(1, values.dtype)
-    entries = Entries(dims, tuple(columns), one if iso else values, iso, format.order)
+    first = values[:1] if len(values) else np.zeros(1, values.dtype)
+    entries = Entries(dims, tuple(columns), first if iso else values, iso, format.order)
     if ordered and columns:
         return packing.build(format.levels, entries, pad, limits)
     return packing.pack_entries(format.levels, entries, pad, "error", limits)
@@ -174,17 +174,17 @@ def _selected(view: View) -> tuple[list[Array], Array, bool]:
     if view.structure is not None:
         columns, values = _with_mirrored(view, columns, values)
     ordered = view.structure is None and all(level.ordered for level in view.tree.levels)
-    found: list[Array] = []
+    coords: list[Array] = []
     for k, item in enumerate(view.items):
         if isinstance(item, int):
             continue
         x, repeats = _own_coordinates(item, columns[k])
         if repeats is not None:
             columns, values = [c[repeats] for c in columns], values[repeats]
-            found = [c[repeats] for c in found]
+            coords = [c[repeats] for c in coords]
         ordered &= _ascends(item)
-        found.append(x)
-    return found, values, ordered
+        coords.append(x)
+    return coords, values, ordered
 
 
 def _with_mirrored(view: View, columns: list[Array], values: Array) -> tuple[list[Array], Array]:

@@ -19,7 +19,7 @@ from .. import kernels, parallel
 from ..levels.base import Array
 from ..limits import INT32_MAX
 
-Words: TypeAlias = tuple[tuple[np.uint64, ...], ...]  # for each word, one number for each dimension
+Words: TypeAlias = tuple[tuple[np.uint64, ...], ...]  # for each word, a number for each dimension
 # The records of a run, or None for the coordinates themselves; how many they are; whether keys repeat.
 SortedRun: TypeAlias = tuple[Array | None, int, bool]
 # Records, where the buckets of a run start among them, and below which bit their keys may differ.
@@ -114,11 +114,11 @@ class Layout:
 
     def key(self, coords: Sequence[int]) -> list[int]:
         """The words of the key of these coordinates."""
-        found = []
+        words = []
         for rows in zip(*self.fields, strict=True):
             bits = zip(coords, *rows, strict=True)
-            found.append(sum((x & int(m) if self.words == 2 else x) >> int(f) << int(r) for x, r, f, m in bits))
-        return found
+            words.append(sum((x & int(m) if self.words == 2 else x) >> int(f) << int(r) for x, r, f, m in bits))
+        return words
 
     def from_bit(self, end: int) -> tuple[np.uint64, ...]:
         """For each word a mask of the bits of the key from `end` up."""
@@ -183,8 +183,8 @@ class _Columns:
 
 
 class Sorting:
-    """Entries as records, partitioned into buckets by the first bits of their keys; `runs` of buckets are sorted one by
-    one, each as large as stays in the cache until it has been emitted. Equal keys never lie in two runs.
+    """Entries as records, partitioned into buckets by the first bits of their keys; `runs` of buckets are sorted in
+    turn, each as large as stays in the cache until it has been emitted. Equal keys never lie in two runs.
 
     low_bits: among entries that agree above so many lowest bits, these are in order already. trusted: coordinates
     are known to be unique and in range. keep: the sorted records outlive the sorting of the next run by the same
@@ -217,12 +217,12 @@ class Sorting:
         heads = _Columns(coords[:leading], runs, keys)
 
         def count(begin: int, end: int, counts: Array) -> None:
-            given = heads.full or None, heads.fields, heads.runs, heads.runs_at(begin)
-            kernels.sorting.histogram(*given, begin, end, top, counts)
+            arguments = heads.full or None, heads.fields, heads.runs, heads.runs_at(begin)
+            kernels.sorting.histogram(*arguments, begin, end, top, counts)
 
         def move(begin: int, end: int, cursor: Array) -> None:
-            given = everything.full, payload, everything.fields, everything.sizes, everything.runs
-            if kernels.sorting.partition(*given, everything.runs_at(begin), begin, end, top, cursor, records):
+            arguments = everything.full, payload, everything.fields, everything.sizes, everything.runs
+            if kernels.sorting.partition(*arguments, everything.runs_at(begin), begin, end, top, cursor, records):
                 raise OutOfRange
 
         starts = self._moved(n, self._counted(n, 1 << splits, count), move)
@@ -312,11 +312,11 @@ class Sorting:
 
     def _room(self, words: int, more: int, new: bool) -> tuple[Array, Array, Array]:
         """Scratch of this thread, which its next run uses again, unless it is new because it will be kept."""
-        found: tuple[Array, Array, Array] | None = None if new else getattr(self._scratch, "arrays", None)
-        if found is None or len(found[0]) < words or len(found[1]) < more:
-            sizes = (words, more) if found is None else (max(words, len(found[0])), max(more, len(found[1])))
+        arrays: tuple[Array, Array, Array] | None = None if new else getattr(self._scratch, "arrays", None)
+        if arrays is None or len(arrays[0]) < words or len(arrays[1]) < more:
+            sizes = (words, more) if arrays is None else (max(words, len(arrays[0])), max(more, len(arrays[1])))
             offsets = np.empty(2 << kernels.sorting.DIGIT, np.uint32)
-            found = (np.empty(sizes[0], np.uint64), np.empty(sizes[1], np.uint64), offsets)
+            arrays = (np.empty(sizes[0], np.uint64), np.empty(sizes[1], np.uint64), offsets)
             if not new:
-                self._scratch.arrays = found
-        return found
+                self._scratch.arrays = arrays
+        return arrays

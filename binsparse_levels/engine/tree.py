@@ -31,7 +31,7 @@ class Tree:
 
     The arrays of every level pass its `check` for the positions that the level above gives.
 
-    iso: all positions have one value, and `values` is a read-only broadcast of it. lazy: the arrays lie in a file,
+    iso: all positions have the same value, and `values` is a read-only broadcast of it. lazy: the arrays lie in a file,
     unchecked, and are read where they are sliced.
     """
 

@@ -17,7 +17,7 @@ from ..levels.base import Array
 from ..limits import as_integer
 from .tree import Tree
 
-Item: TypeAlias = "int | range | Array"  # of a dimension: one coordinate, some of any step, any in any order
+Item: TypeAlias = "int | range | Array"  # of a dimension: a coordinate, some of any step, any in any order
 
 
 class Selection(NamedTuple):
@@ -124,19 +124,19 @@ def parse_key(key: Any, shape: Sequence[int]) -> tuple[list[Any], bool]:
     """
     if type(key) is slice and shape:
         return [key, *[_ALL] * (len(shape) - 1)], False
-    given = [_parse_item(item) for item in (key if isinstance(key, tuple) else (key,))]
-    gaps = [k for k, item in enumerate(given) if item is Ellipsis]
+    items = [_parse_item(item) for item in (key if isinstance(key, tuple) else (key,))]
+    gaps = [k for k, item in enumerate(items) if item is Ellipsis]
     if len(gaps) > 1:
         raise IndexError("an index has one ellipsis at most")
-    together = [k for k, item in enumerate(given) if item is not Ellipsis and not isinstance(item, slice)]
+    together = [k for k, item in enumerate(items) if item is not Ellipsis and not isinstance(item, slice)]
     apart = bool(together) and together[-1] - together[0] >= len(together)
-    missing = len(shape) - sum((_is_mask(item) and item.ndim) or 1 for item in given) + len(gaps)
+    missing = len(shape) - sum((_is_mask(item) and item.ndim) or 1 for item in items) + len(gaps)
     if missing < 0:
         raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, {len(shape) - missing} are given")
-    at = gaps[0] if gaps else len(given)
-    given[at : at + len(gaps)] = [_ALL] * missing
+    at = gaps[0] if gaps else len(items)
+    items[at : at + len(gaps)] = [_ALL] * missing
     indices: list[Any] = []
-    for item in given:
+    for item in items:
         sizes = shape[len(indices) :]
         if _is_mask(item):
             if item.shape != tuple(sizes[: item.ndim]):
@@ -191,12 +191,12 @@ def _out_of_bounds(index: Any, dimension: int, size: int) -> IndexError:
 def pick(item: Item, index: Any, dimension: int) -> Any:
     """The item of a dimension, indexed once more."""
     try:
-        found = item[index]  # type: ignore[index]
+        picked = item[index]  # type: ignore[index]
     except IndexError:
         raise _out_of_bounds(index, dimension, len(item)) from None  # type: ignore[arg-type]
-    if isinstance(found, range) and len(found) < 2:  # whose step may be larger than numpy's numbers
-        return range(found[0], found[0] + 1) if found else range(0)
-    return int(found) if isinstance(found, np.integer) else found
+    if isinstance(picked, range) and len(picked) < 2:  # whose step may be larger than numpy's numbers
+        return range(picked[0], picked[0] + 1) if picked else range(0)
+    return int(picked) if isinstance(picked, np.integer) else picked
 
 
 def narrowed(selection: Selection, indices: Sequence[Any], *, apart: bool = False) -> Selection:

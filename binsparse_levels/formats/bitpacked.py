@@ -42,13 +42,13 @@ class Encoded(NamedTuple):
 
 def encode(values: Array, codec: int) -> Encoded:
     """Pack one-dimensional uint32 numbers. The last chunk is padded with the last number."""
-    given = kernels.readable(values)
-    chunks, whole = -(-len(given) // CHUNK), len(given) // CHUNK
+    numbers = kernels.readable(values)
+    chunks, whole = -(-len(numbers) // CHUNK), len(numbers) // CHUNK
     widths = np.zeros(chunks, np.int64)
     words = np.empty(chunks * CHUNK, np.uint32)  # pages that no chunk reaches cost nothing
     pack, codec_ = kernels.bitpacking.pack, (0,) * codec
     ranges = [(a // CHUNK, b // CHUNK) for a, b in shares(whole * CHUNK)] if whole else []
-    ends = each(lambda share: int(pack(codec_, given, *share, widths, words)), ranges)
+    ends = each(lambda share: int(pack(codec_, numbers, *share, widths, words)), ranges)
     end = 0
     for (first, _), stop in zip(ranges, ends, strict=True):
         begin = first * CHUNK
@@ -56,15 +56,15 @@ def encode(values: Array, codec: int) -> Encoded:
             words[end : end + stop - begin] = words[begin:stop]
         end += stop - begin
     if whole < chunks:
-        last = np.full(CHUNK, given[-1], np.uint32)
-        last[: len(given) - whole * CHUNK] = given[whole * CHUNK :]
+        last = np.full(CHUNK, numbers[-1], np.uint32)
+        last[: len(numbers) - whole * CHUNK] = numbers[whole * CHUNK :]
         packed = np.empty(CHUNK, np.uint32)
         stop = int(pack(codec_, last, 0, 1, widths[whole:], packed))
         words[end : end + stop] = packed[:stop]
         end += stop
     offsets = np.zeros(chunks + 1, np.int64)
     np.cumsum(4 * widths, out=offsets[1:])
-    return Encoded(words[:end], offsets, given[::CHUNK])
+    return Encoded(words[:end], offsets, numbers[::CHUNK])
 
 
 class Stream(LazyArray):
@@ -95,8 +95,8 @@ class Stream(LazyArray):
             starts = self._items(self._starts, first, last, "first numbers of chunks")
         out = np.empty((last - first) * CHUNK, np.uint32)
         unpack, codec = kernels.bitpacking.unpack, (0,) * self._codec
-        given = codec, words, kernels.readable(offsets - offsets[0]), starts
-        each(lambda share: unpack(*given, share[0] // CHUNK, share[1] // CHUNK, out), shares_of_chunks(len(out)))
+        arguments = codec, words, kernels.readable(offsets - offsets[0]), starts
+        each(lambda share: unpack(*arguments, share[0] // CHUNK, share[1] // CHUNK, out), shares_of_chunks(len(out)))
         return out[start - first * CHUNK : stop - first * CHUNK]
 
     def _items(self, stored: Sliceable, begin: int, end: int, what: str) -> Array:
@@ -209,8 +209,8 @@ def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
             offsets[k].append(packed.offsets[1:] + offsets[k][-1][-1])
             starts[k].append(packed.starts.copy())  # not a view of the piece
             planes = max(planes, k + 1 if plane.any() else 1)
-    found = [(np.concatenate(offsets[k]), np.concatenate([np.empty(0, np.uint32), *starts[k]])) for k in range(planes)]
-    head = _head(values.length, wrapper, found)
+    parts = [(np.concatenate(offsets[k]), np.concatenate([np.empty(0, np.uint32), *starts[k]])) for k in range(planes)]
+    head = _head(values.length, wrapper, parts)
 
     def words() -> Iterator[tuple[int, Callable[[], Array]]]:
         yield len(head), lambda: head
@@ -219,7 +219,7 @@ def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
                 packed = encode(_planes(piece, both=planes == 2)[k], codec).words
                 yield len(packed), lambda packed=packed: packed  # type: ignore[misc]
 
-    return Pieces(len(head) + sum(int(ends[-1]) for ends, _ in found), np.dtype(np.uint32), words)
+    return Pieces(len(head) + sum(int(ends[-1]) for ends, _ in parts), np.dtype(np.uint32), words)
 
 
 def _head(count: int, wrapper: str, planes: Sequence[tuple[Array, Array]]) -> Array:

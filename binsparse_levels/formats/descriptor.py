@@ -101,7 +101,7 @@ def parse_descriptor(header: Any, limits: Limits, *, lenient: bool = False) -> D
 
 
 class _Parser:
-    """Parses one header, and collects faults and repairs."""
+    """Parses a header, and collects faults and repairs."""
 
     def __init__(self, limits: Limits, lenient: bool) -> None:
         self.limits = limits
@@ -316,21 +316,21 @@ class _Parser:
         fill = inner.get("fill", False)
         if not isinstance(fill, bool):
             self.fault("fill", f"expected true or false, got {fill!r:.60}")
-        given = inner.get("data_types")
-        if not isinstance(given, dict):
-            self.fault("data_types", "missing" if given is None else f"expected an object, got {given!r:.60}")
+        texts = inner.get("data_types")
+        if not isinstance(texts, dict):
+            self.fault("data_types", "missing" if texts is None else f"expected an object, got {texts!r:.60}")
             return {}
         if format is None:
             return {}
-        found = {}
+        parsed = {}
         classes = array_classes(format)
         for name in [*classes, "values", *(["fill_value"] if fill is True else [])]:
             path = f"data_types.{name}"
-            if name not in given:
+            if name not in texts:
                 self.fault(path, "missing")
                 continue
             try:
-                data_type = parse_dtype(given[name], path)
+                data_type = parse_dtype(texts[name], path)
             except BinsparseError as error:
                 self.problems += error.problems
                 continue
@@ -339,8 +339,8 @@ class _Parser:
                 self.fault(path, f"expected {'bint8' if is_bool else 'an integer type'}, got {data_type}")
             elif name == "fill_value" and (data_type.iso or data_type.wrapper):
                 self.fault(path, f"expected the type of one value, got {data_type}")
-            found[name] = data_type
-        return found
+            parsed[name] = data_type
+        return parsed
 
     def structure(self, inner: dict[str, Any], shape: tuple[int, ...] | None, dtype: Any) -> str | None:
         structure = inner.get("structure")
@@ -349,9 +349,9 @@ class _Parser:
         if structure == "general" and self.lenient:
             self.mend("structure", "general is no structure")
             return None
-        found = list(structure_problems(structure, shape, dtype))
-        self.problems += found
-        return None if found else structure
+        problems = list(structure_problems(structure, shape, dtype))
+        self.problems += problems
+        return None if problems else structure
 
 
 def _changed(tree: Any, item: Callable[[str, Any], tuple[str, Any]]) -> Any:

@@ -15,7 +15,7 @@ from ..levels.base import Array
 from ..limits import as_integer, as_integers
 from .shapes import range_problems
 
-Item: TypeAlias = "int | range | Array"  # the coordinates wanted of a dimension: one, a range, or any
+Item: TypeAlias = "int | range | Array"  # the wanted coordinates of a dimension: an integer, a range, or any
 
 _TABLE = 2**11  # entries of a lookup table for several digits
 _AT_MOST = 2**12  # coordinates of a merged dimension that a window lists
@@ -40,35 +40,35 @@ class Digit(NamedTuple):
 
 def block_sizes(shape: Sequence[int], sizes: Sequence[int | Sequence[int]]) -> list[tuple[int, ...]]:
     """The sizes of nested blocks in every dimension. Each is a multiple of the sizes within it."""
-    found = []
-    for given in sizes:
-        number = as_integer(given)
+    blocks = []
+    for argument in sizes:
+        number = as_integer(argument)
         try:
-            block = as_integers(given) if number is None else (number,) * len(shape)  # type: ignore[arg-type]
+            block = as_integers(argument) if number is None else (number,) * len(shape)  # type: ignore[arg-type]
         except TypeError:  # no sequence
             block = ()
         if len(block) != len(shape) or not all(type(size) is int and size > 0 for size in block):
-            what = f"expected {len(shape)} integers >= 1, or one for all dimensions, got {given!s:.60}"
+            what = f"expected {len(shape)} integers >= 1, or one for all dimensions, got {argument!s:.60}"
             raise FormatError(Problem("block", what))
-        found.append(block)
-    if not found:
+        blocks.append(block)
+    if not blocks:
         raise FormatError(Problem("block", "no size is given; give at least one"))
-    for outer, inner in itertools.pairwise(found):
+    for outer, inner in itertools.pairwise(blocks):
         if any(a % b for a, b in zip(outer, inner, strict=True)):
             raise FormatError(Problem("block", f"blocks of {inner} do not divide those of {outer}"))
-    return found
+    return blocks
 
 
 def interleaved(shape: Sequence[int], block: Sequence[int]) -> tuple[tuple[Digit, ...], ...]:
     """The bits of the numbers of the blocks as one group, or no group without dimensions."""
-    found: list[tuple[int, Digit]] = []  # a significance and a digit
+    weighted: list[tuple[int, Digit]] = []  # a significance and a digit
     for k, (size, within) in enumerate(zip(shape, block, strict=True)):
         count = -(-size // within)
         bits = max(count - 1, 1).bit_length()
-        found += [(bit, Digit(k, within << bit, 2)) for bit in range(bits - 1)]
-        found.append((bits - 1, Digit(k, within << (bits - 1), -(-count >> (bits - 1)))))
-    found.sort(key=lambda item: (-item[0], item[1].dimension))
-    return (tuple(digit for _, digit in found),) if found else ()
+        weighted += [(bit, Digit(k, within << bit, 2)) for bit in range(bits - 1)]
+        weighted.append((bits - 1, Digit(k, within << (bits - 1), -(-count >> (bits - 1)))))
+    weighted.sort(key=lambda item: (-item[0], item[1].dimension))
+    return (tuple(digit for _, digit in weighted),) if weighted else ()
 
 
 def in_range(coords: Sequence[npt.ArrayLike], sizes: Sequence[int]) -> list[Array]:
@@ -132,16 +132,16 @@ def steps(source: int, terms: Sequence[Term]) -> Iterator[Step]:
 
 def taken(steps: Sequence[Step], columns: Sequence[Array], count: int) -> tuple[Array, ...]:
     """The `count` coordinates that the steps make of the columns."""
-    found: list[Array | None] = [None] * count
+    sums: list[Array | None] = [None] * count
     for step in steps:
         x = _quotient(columns[step.source], step.divisor)
         if step.modulus:
             x = _remainder(x, step.modulus)
         for target, factor in step.adds:
             summand = factor[x] if isinstance(factor, np.ndarray) else x * factor if factor != 1 else x
-            before = found[target]
-            found[target] = summand if before is None else before + summand
-    return tuple(x for x in found if x is not None)
+            before = sums[target]
+            sums[target] = summand if before is None else before + summand
+    return tuple(x for x in sums if x is not None)
 
 
 def _quotient(x: Array, by: int) -> Array:

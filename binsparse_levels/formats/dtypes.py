@@ -131,5 +131,5 @@ def encode(values: Array, data_type: DataType) -> Array:
     """The array to be stored; the inverse of `decode`."""
     if data_type.wrapper:
         return bitpack(values.astype(data_type.dtype, copy=False), data_type.wrapper)
-    one = values[:1] if data_type.iso else values
-    return np.ascontiguousarray(one).astype(data_type.dtype, copy=False).view(data_type.stored)
+    items = values[:1] if data_type.iso else values
+    return np.ascontiguousarray(items).astype(data_type.dtype, copy=False).view(data_type.stored)

@@ -48,7 +48,7 @@ def parse_rooted(
     """
     rest: dict[str, Any] = dict(custom)
     above, at, map = path, f"{path}.level", None
-    if found := _is(rest.get("level"), PACKED):
+    if rooted := _is(rest.get("level"), PACKED):
         raise_if(DescriptorError, _problems(rest["level"], at, 0))
         rest["level"], at = rest["level"].get("level"), f"{at}.level"
     if _is(rest.get("level"), MAP):
@@ -60,8 +60,8 @@ def parse_rooted(
         raise_if(DescriptorError, problems)
         map = None if shape is None else _parse_digits(level.get("digits"), shape, at)
         rest |= {key: level[key] for key in ("transpose",) if key in level}
-        rest["level"], above, at, found = level.get("level"), at, f"{at}.level", True
-    return parse_custom(rest, above, at), map, found
+        rest["level"], above, at, rooted = level.get("level"), at, f"{at}.level", True
+    return parse_custom(rest, above, at), map, rooted
 
 
 def _is(level: Any, desc: str) -> bool:

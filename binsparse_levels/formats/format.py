@@ -343,7 +343,7 @@ def parse_custom(custom: Mapping[str, Any], path: str = "custom", at: str = "") 
         tree, at = tree["level"], f"{at}.level"
     transpose = custom.get("transpose")
     if "transpose" in custom:
-        found = permutation_problems(transpose, sum(level.rank for level in levels) if complete else None)
-        problems += [Problem(f"{path}.{p.path}", p.message) for p in found]
+        wrong = permutation_problems(transpose, sum(level.rank for level in levels) if complete else None)
+        problems += [Problem(f"{path}.{p.path}", p.message) for p in wrong]
     raise_if(FormatError, problems)
     return Format(tuple(levels), None if transpose is None else tuple(transpose))

@@ -121,16 +121,16 @@ class IndexMap:
     @cached_property
     def _chains(self) -> list[list[Digit]]:
         """The digits of each dimension, the leading digit last."""
-        found: list[list[Digit]] = [[] for _ in self.shape]
+        chains: list[list[Digit]] = [[] for _ in self.shape]
         for digit in itertools.chain(*self.groups):
-            found[digit.dimension].append(digit)
-        for chain in found:
+            chains[digit.dimension].append(digit)
+        for chain in chains:
             chain.sort(key=lambda digit: digit.significance)
-        return found
+        return chains
 
     @cached_property
     def _marked(self) -> list[list[tuple[Digit, bool]]]:
-        """The digits of each group, and whether each leads its dimension. Of equal digits the last one leads."""
+        """The digits of each group, and whether each leads its dimension. Of equal digits the last leads."""
         last = {digit: (k, i) for k, group in enumerate(self.groups) for i, digit in enumerate(group)}
         leading = {last[chain[-1]] for chain in self._chains}
         return [[(digit, (k, i) in leading) for i, digit in enumerate(group)] for k, group in enumerate(self.groups)]
@@ -215,10 +215,10 @@ class IndexMap:
         """
         whole = checked_shape(shape)
         strides = [*digits.block_sizes(whole, sizes), (1,) * len(whole)]
-        found = [[Digit(k, s, -(-n // s)) for k, (n, s) in enumerate(zip(whole, strides[0], strict=True))]]
+        nested = [[Digit(k, s, -(-n // s)) for k, (n, s) in enumerate(zip(whole, strides[0], strict=True))]]
         for outer, inner in itertools.pairwise(strides):
-            found.append([Digit(k, b, a // b) for k, (a, b) in enumerate(zip(outer, inner, strict=True))])
-        return cls(whole, tuple((digit,) for digits in found for digit in digits))
+            nested.append([Digit(k, b, a // b) for k, (a, b) in enumerate(zip(outer, inner, strict=True))])
+        return cls(whole, tuple((digit,) for digits in nested for digit in digits))
 
     @classmethod
     def morton(cls, shape: Sequence[int]) -> IndexMap:
@@ -244,7 +244,7 @@ class IndexMap:
     # Maps from maps
 
     def permuted(self, axes: Sequence[int]) -> IndexMap:
-        """The map to the same stored cells from the tensor whose dimension k is dimension axes[k] of this one.
+        """The map to the same stored cells from the tensor whose dimension k is dimension axes[k] of this tensor.
 
         >>> str(IndexMap.blocks((4, 6), 2).permuted((1, 0)))
         '1/2, 0/2, 1%2, 0%2'
@@ -272,7 +272,7 @@ class IndexMap:
         return IndexMap(tuple(shape), tuple(groups[k] for k in left)), left
 
     def then(self, second: IndexMap) -> IndexMap:
-        """One map that applies this map and then the second one.
+        """A map that applies this map and then the second.
 
         Raises FormatError if the second map is for another shape, or splits a digit of this map unevenly.
 
@@ -291,7 +291,7 @@ class IndexMap:
         end = None if leading else begin * wanted.radix
         if begin == 1 and leading:
             return list(self.groups[wanted.dimension])
-        found: list[Digit] = []
+        pieces: list[Digit] = []
         nothing: Digit | None = None  # a digit of radix 1, where the wanted digit would be
         weight = 1  # of the current digit in the stored coordinate
         for i, (digit, leads) in reversed(list(enumerate(self._marked[wanted.dimension]))):
@@ -307,15 +307,15 @@ class IndexMap:
             high = end if is_open else above if end is None else min(end, above)
             stride = digit.stride * (low // weight)
             if high is None:
-                found.insert(0, Digit(digit.dimension, stride, -(-digit.radix // (low // weight))))
+                pieces.insert(0, Digit(digit.dimension, stride, -(-digit.radix // (low // weight))))
             elif low < high:
-                found.insert(0, Digit(digit.dimension, stride, high // low))
+                pieces.insert(0, Digit(digit.dimension, stride, high // low))
             elif digit.radix == 1 and begin <= weight and (end is None or weight < end):
-                found.insert(0, digit)
+                pieces.insert(0, digit)
             elif weight <= begin and (begin <= above or is_open):
                 nothing = Digit(digit.dimension, stride, 1)
             weight = above
-        return found if found or nothing is None else [nothing]
+        return pieces if pieces or nothing is None else [nothing]
 
     # Coordinates
 
@@ -359,13 +359,13 @@ class IndexMap:
         >>> IndexMap.blocks((4, 6), 2).parts()[1]
         {1: [Part(below=(), radix=None, factor=2)], 3: [Part(below=(), radix=None, factor=1)]}
         """
-        found: list[dict[int, list[Part]]] = [{} for _ in self.shape]
+        summands: list[dict[int, list[Part]]] = [{} for _ in self.shape]
         for k, group in enumerate(self._marked):
             radices = [digit if leads else digit.radix for digit, leads in group]
             for i, (digit, _) in enumerate(group):
                 part = Part(tuple(radices[:i:-1]), radices[i] if i else None, digit.stride)
-                found[digit.dimension].setdefault(k, []).append(part)
-        return found
+                summands[digit.dimension].setdefault(k, []).append(part)
+        return summands
 
     def pads(self, dimension: int) -> bool:
         """Whether some stored cells lie behind the end of a dimension."""
@@ -384,11 +384,11 @@ class IndexMap:
         >>> IndexMap.blocks((4, 6), 2).windows((1, range(2, 6)))
         [range(0, 1), range(1, 3), range(1, 2), range(0, 2)]
         """
-        found = []
+        ranges = []
         for group in self._marked:
             each = [digits.window(items[digit.dimension], digit, leads) for digit, leads in group]
-            found.append(each[0] if len(each) == 1 else digits.merged(each, [digit.radix for digit, _ in group]))
-        return found
+            ranges.append(each[0] if len(each) == 1 else digits.merged(each, [digit.radix for digit, _ in group]))
+        return ranges
 
     def dm(self, items: Sequence[Item] | None = None, dimensions: Sequence[int] | None = None) -> DimensionMap:
         """A grouping as strides and offsets.
@@ -405,7 +405,7 @@ class IndexMap:
             )
         wanted = [range(size) for size in self.shape] if items is None else items
         at = {k: new for new, k in enumerate(range(len(self.shape)) if dimensions is None else dimensions)}
-        found = []
+        rows = []
         for group in self.groups:
             weight, offset = 1, 0
             kept: list[int] = []
@@ -423,8 +423,8 @@ class IndexMap:
                     kept.insert(0, at[digit.dimension])
                     strides.insert(0, weight * item.step)
                 weight *= digit.radix
-            found.append((tuple(kept), tuple(strides), offset))
-        return DimensionMap(*zip(*found, strict=True)) if found else DimensionMap((), (), ())
+            rows.append((tuple(kept), tuple(strides), offset))
+        return DimensionMap(*zip(*rows, strict=True)) if rows else DimensionMap((), (), ())
 
 
 MapLike: TypeAlias = IndexMap | str

@@ -56,11 +56,11 @@ def _depth(text: str) -> int:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         raise DescriptorError(Problem(name[:60], "this key is there twice; remove one"))
-    return found
+    return members
 
 
 def _no_constant(name: str) -> Any:

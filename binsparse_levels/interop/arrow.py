@@ -60,7 +60,7 @@ def from_table(
 
     Raises
     ------
-    ArrayError : a null, a label that is none of the given ones, a type that is no label, or as `pack` raises it.
+    ArrayError : a null, a label that is not among `labels`, a type that is no label, or as `pack` raises it.
     OptionError : a column is missing.
     TypeError : `table` is another object.
 
@@ -75,13 +75,13 @@ def from_table(
     rows = tables.Rows(dims, values, labels)
     chunks = list(rows.chunks(table))
     coords = [_joined(x) for x in zip(*(coords for coords, _ in chunks), strict=True)]
-    found = _joined([x for _, x in chunks])
+    stored = _joined([x for _, x in chunks])
     known = rows.labels()
     if shape is None:
         columns = [known.columns.get(name) for name in dims]
         shape = [_size(x) if column is None else len(column) for column, x in zip(columns, coords, strict=True)]
     options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "attributes": attributes}
-    return pack(coords, found, shape, format, map=map, limits=limits, **options)._labelled(known)
+    return pack(coords, stored, shape, format, map=map, limits=limits, **options)._labelled(known)
 
 
 def _joined(parts: Sequence[Array]) -> Array:
@@ -128,7 +128,7 @@ def to_table(
     if len(names) != tensor.ndim + 1 or len(set(names)) != len(names):
         raise OptionError(Problem("dims", f"expected {tensor.ndim} different names, got {names[:-1]!s:.60}"))
     whole = expanded(tensor)
-    coords, found = whole._held.entries(whole._pad(), coordinate_type(dtype, index_dtype(whole.shape, 0)))
+    coords, stored = whole._held.entries(whole._pad(), coordinate_type(dtype, index_dtype(whole.shape, 0)))
     columns = []
     for name, x in zip(own, coords, strict=True):
         if known is None or name not in known.columns:
@@ -141,7 +141,7 @@ def to_table(
             )
         columns.append(arrow.DictionaryArray.from_arrays(x, labels, safe=False))
     try:
-        columns.append(arrow.array(np.ascontiguousarray(found)))
+        columns.append(arrow.array(np.ascontiguousarray(stored)))
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
-        raise FormatError(Problem("values", f"Arrow has no {found.dtype}: {error}; call astype() first")) from None
+        raise FormatError(Problem("values", f"Arrow has no {stored.dtype}: {error}; call astype() first")) from None
     return arrow.table(columns, names=names)

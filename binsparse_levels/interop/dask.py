@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     import dask.array
 
 _OPEN = 2**4  # tensors that a process keeps open
-_OPENING = threading.Lock()  # else several threads open one file at once
+_OPENING = threading.Lock()  # else several threads open the same file at once
 
 
 class Placed:
     """A tensor at a path, or a view of it. Pickled, it is the path, a token and the steps that make the view.
 
-    token: tells a file from another one at the same path. steps: pairs of a method of Tensor and its argument.
+    token: tells a file from another at the same path. steps: pairs of a method of Tensor and its argument.
     """
 
     __slots__ = ("_made", "tensor")
@@ -87,12 +87,12 @@ class Placed:
 
     def __getitem__(self, key: Any) -> Any:
         """A COO of a selection, or a value. Nothing but the selection is read, and none of it is kept."""
-        found = self.tensor[key]
-        return to_sparse(found) if isinstance(found, Tensor) else found
+        selected = self.tensor[key]
+        return to_sparse(selected) if isinstance(selected, Tensor) else selected
 
 
 def _arrived(kinds: Sequence[Travelling], *made: Any) -> Placed:
-    """A Placed in another process, which may load the level kinds that the first one knows."""
+    """A Placed in another process, which may load the level kinds that the first process knows."""
     arrive(kinds)
     return Placed(*made)
 
@@ -110,10 +110,10 @@ def _token(path: str) -> tuple[int, ...] | None:
     if is_url(path):
         return None
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:  # `open` tells what is wrong
         return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 @within_memory
@@ -219,10 +219,10 @@ def from_dask(
     if any(size != size for sizes in array.chunks for size in sizes):
         raise FormatError(Problem("array", "the sizes of its blocks are unknown; call compute_chunk_sizes() first"))
     fill = np.asarray(getattr(array._meta, "fill_value", 0), array.dtype)[()]
-    given = {"attributes": attributes, "overwrite": overwrite, "limits": limits, **options}
+    arguments = {"attributes": attributes, "overwrite": overwrite, "limits": limits, **options}
     ranks = range(array.ndim) if "map" in options else checked_format(format, array.shape, limits)[0].order
     blocks = _entries(array, list(ranks), fill)
-    write_from(blocks, path, array.shape, format, memory=memory, dtype=array.dtype, fill_value=fill, **given)
+    write_from(blocks, path, array.shape, format, memory=memory, dtype=array.dtype, fill_value=fill, **arguments)
 
 
 def _entries(array: dask.array.Array, order: Sequence[int], fill: Any) -> Iterator[tuple[list[Array], Array]]:

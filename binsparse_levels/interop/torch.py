@@ -67,7 +67,7 @@ def _tensor(tensor: torch.Tensor, layout: str, copy: bool) -> Tensor:
     if layout == "coo":
         tensor = tensor.coalesce()
         indices, values = _array(tensor.indices()), apart(_array(tensor.values()), copy)
-        if not len(indices):  # one block of all dimensions, or none
+        if not len(indices):  # a block of all dimensions, or none
             cells = np.zeros(shape, values.dtype) if not len(values) else values[0]
             return pack_dense(cells, Format(full(dense)), pattern=np.ones(shape, bool))
         listed = {f"indices_{k}": apart(x) for k, x in enumerate(indices)}
@@ -169,10 +169,10 @@ def _chain(above: str, below: int) -> Format:
 def _profile(format: Format) -> tuple[int, int, int]:
     """Of a chain with one sparse level: the dense dimensions above it, its rank, those below. Else the rank is 0."""
     levels = format.canonical().levels
-    found = [k for k, level in enumerate(levels) if (level,) != full(1)]
-    if len(found) != 1 or (levels[found[0]],) != listing(levels[found[0]].rank):
+    depths = [k for k, level in enumerate(levels) if (level,) != full(1)]
+    if len(depths) != 1 or (levels[depths[0]],) != listing(levels[depths[0]].rank):
         return 0, 0, len(levels)
-    return found[0], levels[found[0]].rank, len(levels) - found[0] - 1
+    return depths[0], levels[depths[0]].rank, len(levels) - depths[0] - 1
 
 
 def _layout_of(tensor: Tensor) -> str | None:
@@ -186,19 +186,19 @@ def _layout_of(tensor: Tensor) -> str | None:
         block = tensor.map.stored_shape[batch + 2 : batch + 4]
         outer = [*range(batch), batch, batch + 1], [*range(batch), batch + 1, batch]
         maps = [_blocked(tensor.shape, order, block) for order in outer] if len(block) == 2 and all(block) else []
-        found = next((name for name, map in zip(("bsr", "bsc"), maps, strict=False) if map == tensor.map), None)
+        layout = next((name for name, map in zip(("bsr", "bsc"), maps, strict=False) if map == tensor.map), None)
     elif batch < 0:
         return "coo" if rank and order == straight else None
     else:
         turned = [*order[:batch], *order[batch : batch + 2][::-1], *order[batch + 2 :]]
-        found = None if rank != 1 else "csr" if order == straight else "csc" if turned == straight else None
-    if found and batch:
+        layout = None if rank != 1 else "csr" if order == straight else "csc" if turned == straight else None
+    if layout and batch:
         stored = tensor.stored
         fibers = stored.shape[order[batch]]  # of each batch
         ends = stored.arrays[f"pointers_to_{above}"][:: fibers or 1]
         if not fibers or len(set(np.diff(ends).tolist())) > 1:
             return None  # in torch all batches have the same number of entries
-    return found
+    return layout
 
 
 def _laid_out(tensor: Tensor, layout: str, block: tuple[int, int] | None) -> Tensor:
@@ -223,10 +223,10 @@ def _laid_out(tensor: Tensor, layout: str, block: tuple[int, int] | None) -> Ten
 
 def _array(tensor: torch.Tensor) -> npt.NDArray[Any]:
     try:
-        found: npt.NDArray[Any] = tensor.resolve_conj().resolve_neg().cpu().numpy()
+        array: npt.NDArray[Any] = tensor.resolve_conj().resolve_neg().cpu().numpy()
     except TypeError as error:
         raise FormatError(Problem("values", f"numpy lacks the type of the values: {error}; cast them")) from None
-    return found
+    return array
 
 
 def _copied(values: npt.NDArray[Any]) -> torch.Tensor:

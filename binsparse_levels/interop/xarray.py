@@ -94,11 +94,11 @@ class LazySparse(indexing.ExplicitlyIndexedNDArrayMixin):
         arrays = [k for k, item in enumerate(key) if isinstance(item, np.ndarray)]
         if len(arrays) == len(key):
             return sparse.COO.from_numpy(self.placed[key], fill_value=self.placed.tensor._pad())
-        found, first = self.placed[key], arrays[0]
+        points, first = self.placed[key], arrays[0]
         if arrays[-1] - first < len(arrays):  # numpy puts the points where the first array stands
             ndim = np.broadcast(*(key[k] for k in arrays)).ndim
-            found = found.transpose([*range(first, first + ndim), *range(first), *range(first + ndim, found.ndim)])
-        return found
+            points = points.transpose([*range(first, first + ndim), *range(first), *range(first + ndim, points.ndim)])
+        return points
 
     def transpose(self, order: Sequence[int]) -> LazySparse:
         return LazySparse(self.placed.then("permute", tuple(order)))
@@ -166,11 +166,11 @@ class BinsparseBackend(BackendEntrypoint):
             for dim in tensor_chunks.keys() - known.keys():
                 what = f"no tensor has a dimension {dim!r}; there are {', '.join(map(str, known))}"
                 raise OptionError(Problem("tensor_chunks", what))
-        found = dataset.assign(variables)
+        joined = dataset.assign(variables)
         for placed in tensors.values():
-            found = found.assign_coords({k: x for k, x in _labels(placed.tensor) if k not in found.coords})
-        found.set_close(dataset._close)
-        return found
+            joined = joined.assign_coords({k: x for k, x in _labels(placed.tensor) if k not in joined.coords})
+        joined.set_close(dataset._close)
+        return joined
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Whether a tensor lies right below the root of a local Zarr store: xarray's own engine would leave it out."""
@@ -213,8 +213,8 @@ def write_dataset(
     ----------
     path : a .zarr or .nc path, the URL of a Zarr store, or a store of zarr's.
     dataset : the variables with sparse data are written as tensors, all others by xarray itself.
-    formats : by name of a variable; one that is not named keeps the format of its file, or lists its coordinates. A
-        dense variable that is named becomes a sparse one.
+    formats : by name of a variable. Others keep the format of their file, or list their coordinates. A dense
+        variable that is named becomes sparse.
     overwrite : replace the Dataset that is there.
     kind : one of "zarr", "zarr2" and "netcdf". By default, the suffix of the path decides.
     memory : bytes that the process may use, as for `from_dask`, to write Dask arrays of sparse blocks block by block.
@@ -245,8 +245,8 @@ def write_dataset(
             variable, format = dataset.variables[name], formats.get(name)
             data, dims = _unwrapped(variable._data), tuple(map(str, variable.dims))
             if memory is not None and _is_dask(data):
-                given = {"dims": dims, "values": name, "attributes": attributes[name], **options}
-                from_dask(data, place(name), format or coordinates(variable.ndim), memory=memory, **given)
+                arguments = {"dims": dims, "values": name, "attributes": attributes[name], **options}
+                from_dask(data, place(name), format or coordinates(variable.ndim), memory=memory, **arguments)
             else:
                 tensor = _tensor(variable, format)
                 metadata = replace(tensor._metadata, labels=Labels(dims, {}, name), attributes=attributes[name])
@@ -256,13 +256,13 @@ def write_dataset(
 # Reading
 
 
-def _path_of(given: Any) -> str:
-    if not isinstance(given, str | os.PathLike):
+def _path_of(source: Any) -> str:
+    if not isinstance(source, str | os.PathLike):
         what = "tensors are opened by path, so give the path or the URL"
-        raise TypeError(f"expected a path, got {qualified(given)}; {what}")
-    path, group = split_place(os.path.expanduser(given))
+        raise TypeError(f"expected a path, got {qualified(source)}; {what}")
+    path, group = split_place(os.path.expanduser(source))
     if group is not None:
-        raise OptionError(Problem(str(given), "a Dataset is a whole store or file; leave out the group"))
+        raise OptionError(Problem(str(source), "a Dataset is a whole store or file; leave out the group"))
     return str(path) if is_url(path) else os.path.abspath(path)
 
 

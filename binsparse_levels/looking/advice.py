@@ -107,7 +107,7 @@ class _Chain(NamedTuple):
 
 @within_memory
 class Advice:
-    """The sizes of formats for the entries of one tensor: `candidates` are the best, `compared` the usual ones.
+    """The sizes of formats for the entries of a tensor: `candidates` are the best, `compared` the usual ones.
 
     counts: distinct coordinates by subset of the dimensions. slices_by: the dimension of the slices, or None.
 
@@ -131,8 +131,8 @@ class Advice:
     @property
     def counts(self) -> Mapping[tuple[int, ...], int]:
         """The number of distinct coordinates by subset of the dimensions, ascending."""
-        found = {tuple(k for k in range(len(self.shape)) if m >> k & 1): c for m, c in self._sizes.counts.items()}
-        return MappingProxyType({part: found[part] for part in sorted(found, key=lambda part: (len(part), part))})
+        counts = {tuple(k for k in range(len(self.shape)) if m >> k & 1): c for m, c in self._sizes.counts.items()}
+        return MappingProxyType({part: counts[part] for part in sorted(counts, key=lambda part: (len(part), part))})
 
     @property
     def best(self) -> Format:
@@ -176,7 +176,7 @@ class Advice:
     def rows(self) -> Iterator[tuple[str, Candidate, float]]:
         """The candidates with their ranks, then the usual formats, and sizes relative to the smallest.
 
-        A candidate that costs as much as the one above it has the rank "=".
+        A candidate that costs as much as that above it has the rank "=".
         """
         smallest = min((c.nbytes for c in (*self.candidates, *self.compared) if not c.refused), default=0)
         above: Any = None
@@ -336,8 +336,8 @@ def advise(
     if wanted is None:
         chains = _ranked(sizes, choices, _subsets(tensor.ndim, by), by, most)
     else:
-        found = [chain for order in wanted for chain in _ranked(sizes, choices, _prefixes(order), by, most)]
-        chains = heapq.nsmallest(most, found, key=lambda chain: chain.cost)
+        ranked = [chain for order in wanted for chain in _ranked(sizes, choices, _prefixes(order), by, most)]
+        chains = heapq.nsmallest(most, ranked, key=lambda chain: chain.cost)
     advice.candidates = tuple(advice.candidate(format) for format in dict.fromkeys(chain.format() for chain in chains))
     advice.candidates = tuple(c for c in advice.candidates if _holds(tensor, c.format))
     if formats is not None:
@@ -399,8 +399,8 @@ def _timed(advice: Advice, tensor: Tensor, kernel: str) -> Advice:
     listed = [candidate.format for _, candidate, _ in advice.rows()]
     seconds = kernel_seconds(tensor, kernel, listed)
     for name in ("candidates", "compared"):
-        found = (replace(candidate, seconds=seconds.get(candidate.format)) for candidate in getattr(advice, name))
-        setattr(advice, name, tuple(found))
+        timed = (replace(candidate, seconds=seconds.get(candidate.format)) for candidate in getattr(advice, name))
+        setattr(advice, name, tuple(timed))
     advice.kernel = kernel
     return advice
 
@@ -423,16 +423,16 @@ def _choices(rank: int, kinds: Iterable[str] | None) -> Choices:
     names = list(LEVELS) if kinds is None else [name for name in kinds if "(" not in name]
     unknown, known = [name for name in names if name not in LEVELS], ", ".join(LEVELS)
     raise_if(FormatError, [Problem("kinds", f"{name!r} is no level kind; known are {known}") for name in unknown])
-    found: Choices = {r: [] for r in range(1, rank + 1)}
+    choices: Choices = {r: [] for r in range(1, rank + 1)}
     for name in names:
         made = []
-        for r in found:
+        for r in choices:
             with contextlib.suppress(FormatError, TypeError):
                 made.append(LEVELS[name](r))
         whole = any(len(level.canonical()) > 1 for level in made)
         for level in made:
-            found[level.rank].append((level, whole))
-    return found
+            choices[level.rank].append((level, whole))
+    return choices
 
 
 def _with_parameters(kinds: Sequence[str] | None) -> list[Level]:
@@ -446,8 +446,8 @@ def _subsets(rank: int, first: int | None) -> Blocks:
     @cache
     def blocks(above: int) -> list[tuple[int, ...]]:
         left = [k for k in range(rank) if not above >> k & 1]
-        found = [part for r in range(1, len(left) + 1) for part in combinations(left, r)]
-        return [tuple(sorted(part, key=lambda k: (k != first, k))) for part in found]
+        parts = [part for r in range(1, len(left) + 1) for part in combinations(left, r)]
+        return [tuple(sorted(part, key=lambda k: (k != first, k))) for part in parts]
 
     return blocks
 
@@ -468,7 +468,7 @@ def _ranked(sizes: Sizes, choices: Choices, blocks: Blocks, by: int | None, coun
     def below(above: int, n: int, behind: str | None, padded: bool) -> list[_Chain]:
         if above == everything:
             return [_Chain((*sizes.values(n, padded, by), 0))]
-        found = []
+        chains = []
         for covered in blocks(above):
             reached = above | bits(covered)
             for level, whole in choices[len(covered)]:
@@ -481,8 +481,8 @@ def _ranked(sizes: Sizes, choices: Choices, blocks: Blocks, by: int | None, coun
                 pads = sizes.iso and (padded or level.padded)  # which is all the same to other values
                 for chain in below(reached, children, level.kind if whole else None, pads):
                     first, second, depth = chain.cost
-                    found.append(_Chain((first + read, second + size, depth + 1), level, covered, chain))
-        return heapq.nsmallest(count, found, key=lambda chain: chain.cost)
+                    chains.append(_Chain((first + read, second + size, depth + 1), level, covered, chain))
+        return heapq.nsmallest(count, chains, key=lambda chain: chain.cost)
 
     return below(0, 1, None, False)
 

@@ -1,4 +1,4 @@
-"""What one pass over the entries tells: where they lie, and how the values are spread."""
+"""What a pass over the entries tells: where they lie, and how the values are spread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Places:
         sizes = shape[:DIMENSIONS]
         self.steps = [max(-(-size // BINS), 1) for size in sizes]
         self.bins = [np.zeros(-(-size // step), np.int64) for size, step in zip(sizes, self.steps, strict=True)]
-        # Two bins of a dimension are one of a pair, where there are too many.
+        # Two bins of a dimension become one where there are too many.
         self.joined = [1 if len(bins) <= SIDE else 2 for bins in self.bins]
         sides = [-(-len(bins) // joined) for bins, joined in zip(self.bins, self.joined, strict=True)]
         chosen = list(combinations(range(len(sizes)), 2))[:PAIRS]

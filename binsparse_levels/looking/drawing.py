@@ -33,8 +33,8 @@ _STYLE = """
 """
 _SMALL = 64  # items of any array, and nodes of any level, that are drawn one by one
 _SMALL_RANK = 16
-_LONGEST = 14  # characters of one item
-_CHARACTER, _BOX, _LINE = 7.5, 20, 18  # the width of one, the height of a box and of a line of text
+_LONGEST = 14  # characters of an item
+_CHARACTER, _BOX, _LINE = 7.5, 20, 18  # the width of a character, the height of a box and of a line of text
 _BINS, _SIDE = 128, 384  # of a spy plot: cells along a side, and pixels
 _SHADES = 8
 _AT_ONCE = 2**20  # entries that are counted at once
@@ -75,7 +75,7 @@ def is_small(tree: Tree) -> bool:
 
 
 class _Row(NamedTuple):
-    """The nodes of one level: labels, positions in the level, and numbers of the nodes above."""
+    """The nodes of a level: labels, positions in the level, and numbers of the nodes above."""
 
     title: str
     labels: list[str]
@@ -88,7 +88,7 @@ def draw_tree(tree: Tree, order: Sequence[int]) -> str:
     """Draw the level tree, and its arrays below.
 
     A node is a coordinate; it is dashed if it is computed, not stored. A line leads from each pointer to the start of
-    its fiber in the next array. order: the tensor's dimension at each stored one. Precondition: the tree is small.
+    its fiber in the next array. order: stored dimension k is the tensor's order[k]. Precondition: the tree is small.
     """
     rows = list(_rows(tree, order))
     leaves = [clipped(x) for x in items_at(tree.values, rows[-1].positions if rows else np.zeros(1, int))]
@@ -149,28 +149,28 @@ def _slots(rows: Sequence[_Row]) -> tuple[list[tuple[Array, Array]], int]:
     for row, above in zip(reversed(rows), reversed(counts[:-1]), strict=True):
         widths.insert(0, below)
         below = np.maximum(np.bincount(row.parents, below, minlength=above).astype(int), 1)
-    found, starts = [], np.zeros(1, int)
+    slots, starts = [], np.zeros(1, int)
     for row, width in zip(rows, widths, strict=True):
         before = np.cumsum(width) - width
         siblings = np.searchsorted(row.parents, row.parents)  # the first child of the same node; parents ascend
         starts = starts[row.parents] + before - before[siblings]
-        found.append((starts, width))
-    return found, int(below[0])
+        slots.append((starts, width))
+    return slots, int(below[0])
 
 
 def _arrays(tree: Tree) -> list[tuple[str, list[str], Any]]:
     """Each array with its items as text; pointers are numbers too."""
-    found = []
+    drawn = []
     for place, arrays, _ in tree.walk():
         pointers = {role for role, spec in place.arrays.items() if spec.holds == "pointer"}
         ends = {x for role in pointers for x in arrays[role][-1:].tolist()}
-        # Below pointers stands the array that they point into: one of this level, or else of the next.
+        # Below pointers stands the array that they point into: of this level, or else of the next.
         roles = sorted(arrays, key=lambda role: 1 if role in pointers else 2 * (len(arrays[role]) in ends))
         for role in roles:
             points = arrays[role].tolist() if role in pointers else None
-            found.append((place.arrays[role].name, [clipped(x) for x in arrays[role]], points))
+            drawn.append((place.arrays[role].name, [clipped(x) for x in arrays[role]], points))
     values = [clipped(x) for x in (tree.values[:1] if tree.iso else tree.values)]
-    return [*found, ("values (iso)" if tree.iso else "values", values, None)]
+    return [*drawn, ("values (iso)" if tree.iso else "values", values, None)]
 
 
 # A large tensor
@@ -228,7 +228,7 @@ def _density(tree: Tree, stored: Sequence[int], steps: Sequence[int], bins: Sequ
 
 
 def _strips(chosen: Array) -> Iterator[str]:
-    """The rectangles of one row, as SVG path commands."""
+    """The rectangles of a row, as SVG path commands."""
     edges = np.diff(chosen.astype(np.int8), axis=1, prepend=0, append=0)
     rows, starts = np.nonzero(edges == 1)
     ends = np.nonzero(edges == -1)[1]

@@ -43,14 +43,14 @@ def faults_of(tensor: Tensor) -> tuple[Problem, ...]:
         partial(check_in_parts, tree, _AT_ONCE, tensor.stored.format.order),
         partial(_decoded, tree),
     ]
-    found = list(dict.fromkeys(_each(stages)))
-    if not found and (tensor.structure is not None or not tree.lazy):
-        found = list(_each([partial(_checked, tensor)]))
-    return tuple(found)
+    problems = list(dict.fromkeys(_each(stages)))
+    if not problems and (tensor.structure is not None or not tree.lazy):
+        problems = list(_each([partial(_checked, tensor)]))
+    return tuple(problems)
 
 
 def apart(tensor: Tensor) -> Tensor:
-    """A second tensor around the same arrays. When its lazy arrays are loaded, the first one keeps its own."""
+    """A second tensor around the same arrays. When its lazy arrays are loaded, the first tensor keeps its own."""
     held = tensor._held
     again = Stored(held.stored.format, held.stored.tree, held.stored.limits, held.stored.structure)
     return Tensor._of(held.around(again), tensor._metadata)

@@ -38,7 +38,7 @@ class LevelStatistics:
     nbytes : the bytes of the level's arrays in memory.
     longest : the length of the longest fiber.
     lengths : how many fibers have a length of 0, of 1, of 2 or 3, of 4 to 7, and so on.
-    gaps : how many coordinates are 1 behind the one before in their fiber, 2 or 3 behind, and so on, from index 1. The
+    gaps : how many coordinates are 1 behind the previous in their fiber, 2 or 3 behind, and so on, from index 1. The
         first of a fiber is counted from -1. None where a fiber has more than 2**63 cells.
 
     >>> from binsparse_levels import levels_of, pack
@@ -131,52 +131,52 @@ def levels_of(tensor: Tensor) -> list[LevelStatistics]:
 
 
 def statistics_of(tree: Tree, order: Sequence[int]) -> Iterator[LevelStatistics]:
-    """`levels_of`, for a tree. order: the tensor's dimension at each stored one. Precondition: the tree is sound."""
+    """`levels_of`, for a tree. order: stored dimension k is the tensor's order[k]. Precondition: the tree is sound."""
     walked = list(tree.walk())
     children = [*(n for _, _, n in walked), len(tree.values)][1:]
     steps = packing.expand_levels(tree) if not tree.regular else iter(())
     for (place, arrays, n), count in zip(walked, children, strict=True):
         covered = order[place.depth : place.depth + place.level.rank]
-        found = LevelStatistics(place.level, tuple(covered), tuple(place.dims), n, count, count, _nbytes(arrays))
+        facts = LevelStatistics(place.level, tuple(covered), tuple(place.dims), n, count, count, _nbytes(arrays))
         if not tree.regular:
             _, coords, pointers, positions = next(steps)
-            found.listed = len(positions)
-            found._add_lengths(np.diff(pointers))
-            found._add_gaps(coords, pointers[:-1][np.diff(pointers) > 0])
+            facts.listed = len(positions)
+            facts._add_lengths(np.diff(pointers))
+            facts._add_gaps(coords, pointers[:-1][np.diff(pointers) > 0])
         elif place.arrays:
-            _add_in_parts(found, place, arrays)
+            _add_in_parts(facts, place, arrays)
         elif n:
-            found.longest = count // n
-            found.lengths[found.longest.bit_length()] += n
-            found._tally[min(found.longest, _EXACT - 1)] += n * (found.longest < _EXACT)
-            if found.gaps is not None:
-                found.gaps[1] += count
-        yield found
+            facts.longest = count // n
+            facts.lengths[facts.longest.bit_length()] += n
+            facts._tally[min(facts.longest, _EXACT - 1)] += n * (facts.longest < _EXACT)
+            if facts.gaps is not None:
+                facts.gaps[1] += count
+        yield facts
 
 
-def _add_in_parts(found: LevelStatistics, place: Place, arrays: Mapping[str, Any]) -> None:
+def _add_in_parts(facts: LevelStatistics, place: Place, arrays: Mapping[str, Any]) -> None:
     """Add lengths and gaps from the children in parts. The last fiber of a part may go on in the next."""
     last, carried, before = -1, 0, None
-    for start in range(0, found.children, _AT_ONCE):
-        part = range(start, min(start + _AT_ONCE, found.children))
-        owners = place.level.above(arrays, place.dims, found.positions, part)
+    for start in range(0, facts.children, _AT_ONCE):
+        part = range(start, min(start + _AT_ONCE, facts.children))
+        owners = place.level.above(arrays, place.dims, facts.positions, part)
         fibers, counts = owners.fibers, owners.counts
         lengths = np.full(len(fibers), counts) if isinstance(counts, int) else counts.copy()
         starts = (np.cumsum(lengths) - lengths)[lengths > 0]
         goes_on = fibers[0] == last
-        found._add_gaps(owners.coords, starts[1:] if goes_on else starts, before)
+        facts._add_gaps(owners.coords, starts[1:] if goes_on else starts, before)
         if owners.coords and cells(place.dims) <= INT64_MAX:
             before = int(_ravelled([x[-1:] for x in owners.coords], place.dims)[0])
         if goes_on:
             lengths[0] += carried
         else:
-            found._add_lengths(np.array([carried] if carried else [], np.int64))
-        found._add_lengths(lengths[:-1])
+            facts._add_lengths(np.array([carried] if carried else [], np.int64))
+        facts._add_lengths(lengths[:-1])
         last, carried = fibers[-1], int(lengths[-1])
-    found._add_lengths(np.array([carried] if carried else [], np.int64))
-    empty = found.positions - int(found.lengths.sum())  # at both ends, and between parts
-    found.lengths[0] += empty
-    found._tally[0] += empty
+    facts._add_lengths(np.array([carried] if carried else [], np.int64))
+    empty = facts.positions - int(facts.lengths.sum())  # at both ends, and between parts
+    facts.lengths[0] += empty
+    facts._tally[0] += empty
 
 
 def limit(places: int, chosen: int) -> float:

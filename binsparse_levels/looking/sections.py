@@ -1,4 +1,4 @@
-"""The sections of a report: each is HTML made of a tensor and of what one pass over its entries has counted."""
+"""The sections of a report: each is HTML made of a tensor and of what a pass over its entries has counted."""
 
 from __future__ import annotations
 
@@ -287,8 +287,8 @@ def _values(tensor: Tensor, spread: Spread, first: Sequence[Any]) -> str:
     kind = tensor.dtype.kind
     facts = []
     if spread.least is not None and kind != "b":
-        found = (("least", spread.least), ("greatest", spread.greatest), ("mean", spread.mean))
-        facts += [(name, f"{value:.4g}") for name, value in found]
+        summary = (("least", spread.least), ("greatest", spread.greatest), ("mean", spread.mean))
+        facts += [(name, f"{value:.4g}") for name, value in summary]
     if kind in "biufc":
         facts += [("explicit zeros", f"{spread.zeros:,}"), ("negative", f"{spread.negative:,}")]
     if kind in "fc":
@@ -339,12 +339,12 @@ def _on_disk(tensor: Tensor, stored: Mapping[str, int] | None) -> str:
 
 
 def _attributes(tensor: Tensor) -> str:
-    found = ""
+    body = ""
     for name, held in (("", tensor.attributes), ("Inside the descriptor:", tensor.descriptor_attributes)):
         if held:
             text = json.dumps(dict(held), ensure_ascii=False, indent=1)
-            found += (f"<p>{name}</p>" if name else "") + f"<pre>{escaped(clipped(text, _LONGEST))}</pre>"
-    return section("Attributes", found)
+            body += (f"<p>{name}</p>" if name else "") + f"<pre>{escaped(clipped(text, _LONGEST))}</pre>"
+    return section("Attributes", body)
 
 
 def _foot(place: str) -> str:

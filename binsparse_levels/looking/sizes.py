@@ -90,20 +90,20 @@ def sizes_of(tensor: Tensor, has_values: bool, orders: Sequence[tuple[int, ...]]
         orders if orders is not None else [tuple(own[k] for k in part) for part in covering_orders(tensor.ndim)]
     ):
         relative = [own.index(k) for k in order]
-        found = _count_prefixes([tree.dims[k] for k in relative], [columns[k] for k in relative], relative)
+        prefixes = _count_prefixes([tree.dims[k] for k in relative], [columns[k] for k in relative], relative)
         for depth in range(tensor.ndim):
-            counts[bits(order[: depth + 1])] = found[depth]
+            counts[bits(order[: depth + 1])] = prefixes[depth]
     pad = tensor._pad()
     dense = Format(full(tensor.ndim))
     held = tensor._tree.values  # where no entry is left, an iso tensor may know its value all the same
-    one = held[0] if len(held) else np.zeros((), tensor.dtype)[()]
+    value = held[0] if len(held) else np.zeros((), tensor.dtype)[()]
     return Sizes(
         shape=tensor.shape,
         entries=entries,
         counts=counts,
         value_size=tensor.dtype.itemsize,
         iso=has_values and tensor.iso,
-        alike=packing.alike(pad, one),
+        alike=packing.alike(pad, value),
         may_pad=tensor.structure is None or not mirror_problems(tensor.structure, dense, pad),
         limits=limits,
     )

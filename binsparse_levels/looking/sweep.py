@@ -41,7 +41,7 @@ _LATEX = str.maketrans({c: f"\\{c}" for c in "_%&#${}"} | {"~": r"\textasciitild
 
 @dataclass(frozen=True)
 class Row:
-    """One tensor in one format.
+    """A tensor in a format.
 
     Parameters
     ----------
@@ -185,8 +185,8 @@ def sweep(
 
     Parameters
     ----------
-    tensors : a mapping from names, a list, or one: tensors, arrays of other libraries, paths of any file that `open`
-        takes, such as .mtx and .tns.gz.
+    tensors : a tensor, a list, or a mapping from names. A tensor may be an array of another library, or the path of
+        any file that `open` takes, such as .mtx and .tns.gz.
     formats : notations, such as "CSR" or "dense, sparse, dense(2) through 0/4, 1/4, 0%4, 1%4".
     measure : bits of index arrays for each entry, in memory ("bits") and in files ("narrow", "bitpacked"), and the
         information limit of the entries ("limit"); values for each entry ("padding"). Milliseconds to "pack" entries,
@@ -244,7 +244,7 @@ def _named(tensors: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 class _Candidate:
-    """A tensor in one format, and the shortest times so far."""
+    """A tensor in a format, and the shortest times so far."""
 
     def __init__(self, source: Tensor, format: FormatLike) -> None:
         self.name = format if isinstance(format, str) else str(parse_format(format))

@@ -4,7 +4,7 @@ For authors of kinds and containers. Needs hypothesis. One call checks all laws 
 
     testing.check_kind(MyKind)
 
-The laws of a level kind are the functions of `testing.kinds`; a test may call each for one case. The law of a container
+The laws of a level kind are the functions of `testing.kinds`; a test may call each for a case. The law of a container
 is `check_same`: it gives back what it was given.
 """
 

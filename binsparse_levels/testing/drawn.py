@@ -1,4 +1,4 @@
-"""Hypothesis strategies: entries of one level, selections, formats, index maps, tensors."""
+"""Hypothesis strategies: entries of a level, selections, formats, index maps, tensors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OURS = (*PLAIN, *(kind for kind in levels.OURS if not kind.specified))
 
 @dataclass(frozen=True)
 class LevelCase:
-    """Entries for one level, sorted by parent, then coordinates. Some repeat, as entries of the levels below do."""
+    """Entries for a level, sorted by parent, then coordinates. Some repeat, as entries of the levels below do."""
 
     level: Level
     dims: tuple[int, ...]

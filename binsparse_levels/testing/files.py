@@ -38,7 +38,7 @@ def check_same(again: Tensor, tensor: Tensor) -> None:
 
 
 def damaged(stored: Mapping[str, Any], *, most: int = 4) -> Iterator[dict[str, Any]]:
-    """Copies of a mapping that `write` filled, each with one array of another length, or with one item changed.
+    """Copies of a mapping that `write` filled, each with an array of another length, or with an item changed.
 
     most: how many items of each array are changed; the first and the last are among them.
     """
@@ -91,12 +91,12 @@ def check_stored(stored: Mapping[str, Any]) -> bool:
 
 def _in_parts(stored: Mapping[str, Any]) -> list[tuple[tuple[int, ...], str]]:
     """The coordinates of all entries, and their values as text, read two entries at a time, and checked in parts."""
-    entries, found = Tensors([stored], 2), list[tuple[tuple[int, ...], str]]()
+    entries, rows = Tensors([stored], 2), list[tuple[tuple[int, ...], str]]()
     for number in range(len(entries)):
         coords, values = entries.read(number)
         assert len(values) <= 2
-        found += zip(_rows(coords, len(values)), map(repr, values), strict=True)
-    return found
+        rows += zip(_rows(coords, len(values)), map(repr, values), strict=True)
+    return rows
 
 
 def check_refused(stored: Mapping[str, Any]) -> None:
@@ -145,7 +145,7 @@ def _dense(selected: Any) -> Any:
 
 
 def _keys(shape: Sequence[int]) -> Iterator[Any]:
-    """Keys of some values, of all slices of one coordinate, of slices with a step, of nothing."""
+    """Keys of some values, of all slices of a coordinate, of slices with a step, of nothing."""
     if all(shape):
         yield from {(0,) * len(shape), tuple(size - 1 for size in shape), tuple(size // 2 for size in shape)}
     for k, size in enumerate(shape):

@@ -1,4 +1,4 @@
-"""The laws of a level kind, each a function of one case, and all of them in one call."""
+"""The laws of a level kind, each a function of a case, and all of them in one call."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Built:
         return _listing(self.level.expand(self.arrays, self.dims, range(self.n), self.everything), range(self.n))
 
     @cached_property
-    def found(self) -> dict[tuple[int, tuple[int, ...]], int]:
+    def child(self) -> dict[tuple[int, tuple[int, ...]], int]:
         return {(p, c): q for p, c, q in self.listing}
 
     @cached_property
@@ -79,20 +79,20 @@ def check_built(made: Built) -> None:
 def check_listed(made: Built) -> None:
     """`expand` gives back what was built, and nothing more unless the kind is `padded`."""
     built = dict(zip(made.rows, made.children.tolist(), strict=True))
-    assert built.items() <= made.found.items(), "expand lacks an entry that was built, or gives it another child"
-    assert made.level.padded or built == made.found, "expand lists what was no entry: say padded = True"
+    assert built.items() <= made.child.items(), "expand lacks an entry that was built, or gives it another child"
+    assert made.level.padded or built == made.child, "expand lists what was no entry: say padded = True"
 
 
 def check_order(made: Built) -> None:
     """A fiber lists no coordinate twice. Coordinates are in order and children ascend, or the kind denies it."""
     level, listing = made.level, made.listing
-    assert len(made.found) == len(listing), "expand lists a coordinate of a fiber twice; give it one child"
+    assert len(made.child) == len(listing), "expand lists a coordinate of a fiber twice; give it one child"
     if level.ordered:
-        assert [row[:2] for row in listing] == sorted(made.found), "expand is out of order: say ordered = False"
+        assert [row[:2] for row in listing] == sorted(made.child), "expand is out of order: say ordered = False"
     owners = [p for p, _, _ in sorted(listing, key=lambda row: row[2])]
     assert not level.monotone or owners == sorted(owners), "children do not ascend with fibers: say monotone = False"
     if level.ascending:
-        assert [q for *_, q in listing] == sorted(made.found.values()), "children fall in a fiber: say ordered = False"
+        assert [q for *_, q in listing] == sorted(made.child.values()), "children fall in a fiber: say ordered = False"
     reached = {q for *_, q in listing}
     assert level.gaps or len(reached) == made.size, "a child has no entry: say gaps = True"
     assert level.shares or len(reached) == len(listing), "a child has several coordinates: say shares = True"
@@ -103,7 +103,7 @@ def check_located(made: Built) -> None:
     level, dims = made.level, made.dims
     cells = list(itertools.product(range(made.n), *(range(s) for s in dims)))
     at, *coords = np.array(cells, np.int64).reshape(len(cells), level.rank + 1).T.copy()
-    expected = [made.found.get((p, tuple(c)), -1) for p, *c in cells]
+    expected = [made.child.get((p, tuple(c)), -1) for p, *c in cells]
     assert level.locate(made.arrays, dims, at, coords).tolist() == expected, "locate differs from expand"
     assert list(itertools.starmap(level.finder(made.arrays, dims), cells)) == expected, "finder differs from expand"
     assert Level.locate(level, made.arrays, dims, at, coords).tolist() == expected, "expand differs inside a window"
@@ -136,17 +136,17 @@ def check_counted(made: Built) -> None:
             assert (np.arange(size + 1) if below is None else below).tolist() == count_owners(
                 made.children, size, np.dtype(np.int64)
             ).tolist()
-    for one in (2, np.arange(size) % 3):
-        below = np.broadcast_to(one, size)
+    for counts in (2, np.arange(size) % 3):
+        below = np.broadcast_to(counts, size)
         wanted = [sum(int(below[q]) for fiber, _, q in made.listing if fiber == p) for p in range(n)]
-        assert np.broadcast_to(level.count(arrays, dims, n, one), n).tolist() == wanted, "count differs from expand"
+        assert np.broadcast_to(level.count(arrays, dims, n, counts), n).tolist() == wanted, "count differs from expand"
 
 
 _OF_ONE_CASE = (check_built, check_listed, check_order, check_located, check_sizes, check_counted)
 
 
 def check_level(case: LevelCase) -> None:
-    """Assert all laws of one case that need no selection. A kind may refuse the case by FormatError."""
+    """Assert all laws of a case that need no selection. A kind may refuse the case by FormatError."""
     made = Built(case)
     for law in _OF_ONE_CASE:
         law(made)
@@ -175,8 +175,8 @@ def check_selection(case: LevelCase, positions: Positions, window: Sequence[Posi
         for fiber, c, q in made.listing
         if fiber == p and all(x in w for x, w in zip(c, wanted, strict=True))
     ]
-    found = _listing(made.level.expand(made.arrays, made.dims, positions, window), positions)
-    assert found == selected, "expand of some positions and a window is no selection from expand of everything"
+    expanded = _listing(made.level.expand(made.arrays, made.dims, positions, window), positions)
+    assert expanded == selected, "expand of some positions and a window is no selection from expand of everything"
     reached = as_array(made.level.reached(made.arrays, made.dims, positions, window)).tolist()
     assert reached == list(dict.fromkeys(q for *_, q in selected)), "reached differs from expand"
     if (cut := made.level.cut(made.arrays, made.dims, window)) is not None:
@@ -199,22 +199,22 @@ def check_parts(case: LevelCase, positions: Positions, window: Sequence[Position
         fibers = range(len(positions))
         assert list(level.check(part[0], dims, len(fibers))) == [], "check refuses what part gives"
         at, reached = as_array(positions).tolist(), as_array(part[1]).tolist()
-        found = _listing(level.expand(part[0], dims, fibers, window), fibers)
-        named = [(at[p], c, reached[q]) for p, c, q in found]
+        inside = _listing(level.expand(part[0], dims, fibers, window), fibers)
+        named = [(at[p], c, reached[q]) for p, c, q in inside]
         assert named == _listing(level.expand(made.arrays, dims, positions, window), positions), "part: other entries"
     # the fibers of some children
-    given = range(made.size)[children.start : children.stop]
-    for above in (level.above, partial(Level.above, level)) if given else ():
-        owners = above(arrays, dims, n, given)
-        assert np.broadcast_to(owners.counts, len(owners.fibers)).sum() == len(given), "above: counts"
-        parents, spans = as_array(owners.fibers)[owners.parents].tolist(), np.broadcast_to(owners.spans, len(given))
-        rows = zip(parents, _rows(owners.coords, len(given)), given, spans.tolist(), strict=True)
+    asked = range(made.size)[children.start : children.stop]
+    for above in (level.above, partial(Level.above, level)) if asked else ():
+        owners = above(arrays, dims, n, asked)
+        assert np.broadcast_to(owners.counts, len(owners.fibers)).sum() == len(asked), "above: counts"
+        parents, spans = as_array(owners.fibers)[owners.parents].tolist(), np.broadcast_to(owners.spans, len(asked))
+        rows = zip(parents, _rows(owners.coords, len(asked)), asked, spans.tolist(), strict=True)
         listed = [(p, (*c[:-1], c[-1] + k) if c else c, q) for p, c, q, span in rows for k in range(span)]
-        assert sorted(listed) == sorted(row for row in made.listing if row[2] in given), "above: other entries"
+        assert sorted(listed) == sorted(row for row in made.listing if row[2] in asked), "above: other entries"
 
 
 def _unread(array: Array) -> LazyArray:
-    """The array, as one that lies in a file."""
+    """The array, as if it lay in a file."""
     return lazy(len(array), array.dtype, lambda start, stop: array[start:stop].copy())
 
 
@@ -251,8 +251,8 @@ def check_compiled(tensor: Tensor) -> None:
     write(stored, tensor)
     dense = tensor.to_dense()
     for axis in (None, 0) if tensor.ndim else (None,):
-        for given in (tensor, open(stored)):
-            assert np.array_equal(reduce(given, axis, "sum"), dense.sum(axis)), "a compiled sum is wrong; see loop"
+        for source in (tensor, open(stored)):
+            assert np.array_equal(reduce(source, axis, "sum"), dense.sum(axis)), "a compiled sum is wrong; see loop"
 
 
 def check_indexed(tensor: Tensor) -> None:
@@ -263,14 +263,14 @@ def check_indexed(tensor: Tensor) -> None:
     for k, size in enumerate(tensor.shape):
         for item in (0, size - 1, slice(1, None), slice(None, None, -2), np.arange(size)[::-1]):
             key = (*[slice(None)] * k, item)
-            for given in (tensor, open(stored)):
-                found = given[key]
-                found = found.to_dense() if isinstance(found, Tensor) else found
-                assert np.array_equal(found, dense[key]), f"[{', '.join(map(str, key))}] is wrong; see expand and part"
+            for source in (tensor, open(stored)):
+                cells = source[key]
+                cells = cells.to_dense() if isinstance(cells, Tensor) else cells
+                assert np.array_equal(cells, dense[key]), f"[{', '.join(map(str, key))}] is wrong; see expand and part"
 
 
 def check_damage(tensor: Tensor) -> None:
-    """A file, and one with any item changed or any array of another length, is refused or read alike in every way."""
+    """A file, and a copy with an item changed or an array of another length, is refused or read alike in every way."""
     stored: dict[str, Any] = {}
     write(stored, tensor)
     assert check_stored(stored), "read refuses what write has written"
@@ -292,8 +292,8 @@ def check_joined(tensor: Tensor) -> None:
     whole: dict[str, Any] = {}
     concatenate(halves, whole)
     append(halves[0], read(halves[1]))
-    for found in map(read, (whole, halves[0])):
-        assert np.array_equal(found.to_dense(), tensor.to_dense()), "the halves are not the whole"
+    for joined in map(read, (whole, halves[0])):
+        assert np.array_equal(joined.to_dense(), tensor.to_dense()), "the halves are not the whole"
 
 
 # All laws
@@ -373,21 +373,21 @@ def check_kind(kind: type[Level], *, examples: int = 30) -> list[Held]:
     examples : how many cases are drawn for each law and each of `kind.samples()`.
     """
     register(kind)
-    found: list[Held] = []
+    results: list[Held] = []
     for law in _LAWS:
         problems: list[str] = []
-        if law.whole and not all(x.holds for x in found):
+        if law.whole and not all(x.holds for x in results):
             left_out = "mend the laws above first"
         elif law.name.startswith(("loop", "compiled")) and kind.samples()[0].loop(False) is None:
             left_out = "the kind has no loop"
         else:
             left_out = ""
             problems = [x for x in (_problem(law, level, examples) for level in kind.samples()) if x is not None]
-        found.append(Held(law.name, not problems, (problems or [left_out])[0]))
-        print(found[-1])
-    if broken := [str(x) for x in found if not x.holds]:
-        raise AssertionError("\n".join([f"{kind.kind}: {len(broken)} of {len(found)} laws are broken", *broken]))
-    return found
+        results.append(Held(law.name, not problems, (problems or [left_out])[0]))
+        print(results[-1])
+    if broken := [str(x) for x in results if not x.holds]:
+        raise AssertionError("\n".join([f"{kind.kind}: {len(broken)} of {len(results)} laws are broken", *broken]))
+    return results
 
 
 def _problem(law: _Law, level: Level, examples: int) -> str | None:
