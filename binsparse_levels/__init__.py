@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .building import convert as convert
     from .building import plan as plan
     from .building import progress as progress
+    from .building import skipped as skipped
     from .building import step as step
     from .building import write_from as write_from
     from .compute import Statistics as Statistics
@@ -95,7 +96,7 @@ if TYPE_CHECKING:
     from .tensors.tensor import Tensor as Tensor
 
 _MODULES = {
-    "building": ["build", "commit", "convert", "plan", "progress", "step", "write_from"],
+    "building": ["build", "commit", "convert", "plan", "progress", "skipped", "step", "write_from"],
     "compute": ["Statistics", "einsum", "foreach", "reduce", "statistics"],
     "errors": [
         "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "DialectWarning", "FormatError",

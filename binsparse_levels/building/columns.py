@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..arrays import Array
 from ..errors import ArrayError, BinsparseError, OptionError, Problem, needing
+from .bad_rows import NOT_WHOLE, NULL, int64_of
+
+_POSITIVE, _NEGATIVE = r"^\s*\+?[0-9]{1,19}(\.0*)?\s*$", r"^\s*-[0-9]+(\.0*)?\s*$"  # whole numbers in texts
 
 
 def within(place: str, error: ArrayError | BinsparseError) -> BinsparseError:
@@ -34,9 +38,102 @@ def check_names(there: Sequence[str], names: Sequence[str]) -> None:
             raise OptionError(Problem(f"columns.{name}", f"no such column; {meant}the table has {known:.200}"))
 
 
-def columns_of(table: Any, names: Sequence[str]) -> list[Array]:
-    """The columns of a table or batch of Arrow's. Raises ArrayError for nulls, and for columns without numbers."""
-    return [numbers_of(table.column(name), name) for name in names]
+def entries_of(table: Any, names: Sequence[str]) -> tuple[list[Array], Array]:
+    """Coordinates, flags and values in columns of a table of Arrow's. Raises ArrayError for columns without numbers."""
+    *coords, values = (table.column(name) for name in names)
+    found = [coordinates_of(x, name) for x, name in zip(coords, names, strict=False)]
+    return [*found, flags_of(values)], numbers_of(without_nulls(values), names[-1])
+
+
+def without_nulls(column: Any) -> Any:
+    """A column of Arrow's with zeros for nulls."""
+    return column.fill_null(0) if column.null_count else column
+
+
+def flags_of(column: Any) -> Array:
+    """-1 where a column of Arrow's is null, else 0: the flags of `bad_rows`."""
+    if not column.null_count:
+        return np.zeros(len(column), np.int8)
+    null: Array = column.is_null().to_numpy(zero_copy_only=False)
+    return -null.astype(np.int8)
+
+
+def coordinates_of(column: Any, name: str, *, cast: bool = False) -> Array:
+    """A column of Arrow's as coordinates. What is none is a number below zero that says why, as in `bad_rows`.
+
+    cast: the column may hold floats, decimals or texts, of whole numbers. Raises ArrayError for other columns.
+    """
+    pa = arrow()
+    types, kind = pa.types, column.type
+    if types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if not types.is_integer(kind) and not cast:
+        what = f"holds {kind}; coordinates are integers; cast it, or pass dtype={{{name!r}: 'int64'}} for whole numbers"
+        raise ArrayError(Problem(f"columns.{name}", what))
+    if types.is_integer(kind) and not column.null_count and kind != pa.uint64():
+        return numbers_of(column, name)
+    null = column.is_null().to_numpy(zero_copy_only=False)
+    if types.is_integer(kind):
+        found = numbers_of(without_nulls(column), name)
+        whole = np.ones(len(found), bool)
+    elif types.is_floating(kind):
+        found = numbers_of(without_nulls(column), name).astype(float, copy=False)
+        whole = (np.floor(found) == found) & (np.abs(found) < 2.0**63)
+        found = np.where(whole, found, 0)
+    else:
+        found, whole = _numbers_in(column.cast(pa.large_string()), name)
+    made = int64_of(found)
+    made[~whole] = NOT_WHOLE
+    made[null] = NULL
+    return made
+
+
+def _numbers_in(texts: Any, name: str) -> tuple[Array, Array]:
+    """Numbers in texts, -1 for all that are negative, and which texts have one."""
+    from pyarrow import compute
+
+    negative, positive = (compute.match_substring_regex(texts, x).fill_null(False) for x in (_NEGATIVE, _POSITIVE))
+    digits = compute.if_else(positive, compute.replace_substring_regex(texts, r"\.0*\s*$|[\s+]", ""), "0")
+    found = int64_of(numbers_of(digits.cast(arrow().uint64()), name))
+    below, whole = (x.to_numpy(zero_copy_only=False) for x in (negative, positive))
+    return np.where(below, -1, found), whole | below
+
+
+def cast_types(given: Any, columns: Sequence[str | None] | None) -> tuple[npt.DTypeLike | None, dict[str, str]]:
+    """What `dtype` says: the type of the values, and the types that columns are cast to. Raises OptionError."""
+    if not isinstance(given, Mapping):
+        return given, {}
+    found = {}
+    for name, wanted in given.items():
+        if columns is None or name not in columns:
+            what = f"{name!r:.40} is none of the columns {columns!s:.200}; leave it out"
+            raise OptionError(Problem("dtype", what))
+        try:
+            found[str(name)] = str(np.dtype(wanted).str)
+        except TypeError:
+            raise OptionError(Problem(f"dtype.{name}", f"expected a type of numpy's, got {wanted!r:.40}")) from None
+        arrow_type(found[name])
+    return (found.get(str(columns[-1])) if columns else None), found
+
+
+def arrow_type(wanted: str) -> Any:
+    """The type of Arrow's for a type of numpy's by its name. Raises OptionError."""
+    pa = arrow()
+    try:
+        return pa.large_string() if np.dtype(wanted).kind == "U" else pa.from_numpy_dtype(np.dtype(wanted))
+    except (TypeError, NotImplementedError, pa.ArrowException) as error:
+        raise OptionError(Problem("dtype", f"a column is not cast to {wanted!r:.40}: {error}; pass another")) from None
+
+
+def cast_to(column: Any, wanted: str | None, name: str) -> Any:
+    """A column of Arrow's in a type of numpy's by its name, without becoming other numbers. Raises ArrayError."""
+    if wanted is None:
+        return column
+    try:
+        return column.cast(arrow_type(wanted))
+    except arrow().ArrowException as error:
+        what = f"is not cast to {wanted}: {error!s:.200}; pass another type, or mend the rows"
+        raise ArrayError(Problem(f"columns.{name}", what)) from None
 
 
 def numbers_of(column: Any, name: str) -> Array:
@@ -57,7 +154,9 @@ def type_of(kind: Any, name: str) -> np.dtype[Any]:
     except NotImplementedError:
         found = np.dtype(object)
     if found.kind not in "biuf":
-        raise ArrayError(Problem(f"columns.{name}", f"holds {kind}; give numbers, and coordinates for labels"))
+        raise ArrayError(
+            Problem(f"columns.{name}", f"holds {kind}; give numbers, or pass dtype={{{name!r}: 'float64'}}")
+        )
     return found
 
 

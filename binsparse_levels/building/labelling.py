@@ -27,6 +27,7 @@ from ..arrays import Array, LazyArray
 from ..engine.joining import of_segments
 from ..errors import ArrayError, Problem
 from ..tensors.labels import TEXT, Column, Labels, stored_type
+from .bad_rows import ELSEWHERE, NULL, as_nulls, find, keep
 from .label_types import keys_of, labels_of, stored_kind
 from .parquet import Chunk, Parquet
 from .planning import Plan
@@ -85,18 +86,23 @@ def labels(work: Work, number: int) -> None:
     chunk, which = divmod(number, len(columns(plan)))
     assert isinstance(work.source, Parquet)
     codes, known = work.source.labels(chunk, columns(plan)[which])
+    bad = _bad_rows(work, chunk, which, codes)
+    fine = codes[bad] >= 0
+    codes[bad] = 0  # until they are written
     octets, begins = keys_of(known)
     if len(begins) > 1 and (longest := int(np.diff(begins).max())) > _LONGEST:
         what = f"a label of {longest} bytes; labels have at most {_LONGEST}; drop such rows"
         raise ArrayError(Problem(f"columns.{plan.source['columns'][columns(plan)[which]]}", what))
     used = np.zeros(len(begins) - 1, bool)  # a dictionary may have labels that no row has, or the same twice
-    used[codes] = True
+    used[np.delete(codes, bad)] = True
     numbers, firsts = _numbered_texts(octets, begins, used)
     count = len(firsts)
     lengths = np.diff(begins)[firsts]
     ends = _ends(lengths + 4)
     cuts = np.unique(np.append(np.searchsorted(ends[:-1], np.arange(0, ends[-1], _block(work))), count))
-    wide = np.uint16 if count <= 2**16 else np.uint32
+    codes[bad] = len(numbers) + fine  # two more: for a null, and for rows that are bad elsewhere
+    numbers = np.append(numbers, np.array([count, count + 1], np.uint32))
+    wide = _wide(count)
 
     def pieces() -> Iterator[Any]:
         fences = []
@@ -110,6 +116,28 @@ def labels(work: Work, number: int) -> None:
         yield [np.array(told, np.int64).data, *(x.data for x in fences)]
 
     work.put(f"labels/{number}", pieces())
+
+
+def _wide(count: int) -> np.dtype[Any]:
+    """The type of the codes of so many labels, and of two more for bad rows."""
+    return np.dtype(np.uint16 if count < 2**16 - 1 else np.uint32)
+
+
+def _bad_rows(work: Work, chunk: int, which: int, codes: Array) -> Array:
+    """The bad rows of a chunk, whose labels do not count. codes: of one column of labels. Raises ArrayError."""
+    plan, source, dims = work.begun, work.source, columns(work.begun)
+    assert isinstance(source, Parquet)
+    coords: list[Array | None] = [None] * len(plan.shape)
+    if plan.bad == "skip":
+        coords = list(source.read(chunk)[0])
+        for k in dims:
+            coords[k] = as_nulls(source.labels(chunk, k)[0])
+    coords[dims[which]] = as_nulls(codes)
+    if (found := find(coords, plan.shape)) is None:
+        return np.empty(0, np.int64)
+    if plan.bad == "raise":
+        keep(work, chunk, found)
+    return found.rows
 
 
 def _block(work: Work) -> int:
@@ -318,12 +346,13 @@ def _codes(work: Work, chunk: int, which: int, count: int) -> Array:
     of = np.concatenate([np.empty(0, np.int64), *ranks])
     ((seal, tail),) = work.last_pieces([key])
     there, rows, blocks = tail[:24].view(np.int64).tolist()
-    wide = np.dtype(np.uint16 if there <= 2**16 else np.uint32)
+    wide = _wide(there)
     begin = int(seal.ends[blocks - 1]) if blocks else 0
     codes = work.slice(key, begin, begin + rows * wide.itemsize).view(wide)
-    if len(of) != there or (rows and int(codes.max()) >= there):
+    if len(of) != there or (rows and int(codes.max()) > there + 1):
         raise work.damaged(key)
-    return of[codes]
+    found: Array = np.append(of, [NULL, ELSEWHERE])[codes]
+    return found
 
 
 def kept(work: Work) -> Labels | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import google_crc32c
@@ -13,8 +13,8 @@ import numpy as np
 
 from .. import kernels, parallel
 from ..arrays import Array
-from ..errors import ArrayError, Problem, raise_if
-from ..formats.shapes import range_problems
+from ..errors import ArrayError, Problem
+from .bad_rows import Found, find, keep
 from .labelling import chunk_of, sampled_of
 from .parquet import Chunk
 from .planning import Plan, check_joined
@@ -36,22 +36,29 @@ def sampled(work: Work) -> list[int]:
     return np.unique(np.linspace(0, chunks - 1, min(chunks, _SAMPLED)).astype(np.int64)).tolist() if chunks else []
 
 
-def columns_of(plan: Plan, chunk: Chunk) -> list[Array]:
-    """The columns of entries: their coordinates by stored dimension, and the values, checked."""
-    coords, values = chunk
+def columns_of(plan: Plan, chunk: Chunk, tell: Callable[[Found], None]) -> list[Array]:
+    """The columns of entries: their coordinates by stored dimension, and the values, checked.
+
+    tell: called with the rows that are bad, if any, which are left out.
+    """
+    (given, values), ndim = chunk, len(plan.shape)
+    coords, flags = list(given[:ndim]), given[ndim:]
     *types, value_type = plan.column_types
-    if len(coords) != len(plan.shape):
+    if len(coords) != ndim:
         what = f"{len(coords)} arrays of coordinates for {len(plan.shape)} dimensions"
         raise ArrayError(Problem("coords", what))
     values = np.asarray(values)
     count = len(coords[0]) if coords else values.size
     if values.ndim == 0:
         values = np.broadcast_to(values, (count,))
-    for k, (x, size) in enumerate(zip(coords, plan.shape, strict=True)):
+    for k, x in enumerate(coords):
         if x.dtype.kind not in "iu" or x.shape != values.shape:
             what = f"expected integers of shape {values.shape}, got {x.dtype} of shape {x.shape}"
             raise ArrayError(Problem(f"coords[{k}]", what))
-        raise_if(ArrayError, range_problems(x, k, size))
+    if (found := find([*coords, *flags], plan.shape)) is not None:
+        tell(found)
+        coords = [np.delete(x, found.rows) for x in coords]
+        values = np.delete(values, found.rows)
     values = cast(values, value_type, exact=plan.exact)
     if plan.through is not None:
         coords = list(plan.through.forward(coords))
@@ -96,7 +103,7 @@ def sample(work: Work, number: int) -> None:
     plan, chunk = work.plan, sampled(work)[number]
     rows, coords = sampled_of(work, chunk, _KEYS)
     count = len(coords[0]) if coords else 0
-    *columns, _ = columns_of(plan, (coords, np.zeros(count, plan.dtype)))
+    *columns, _ = columns_of(plan, (coords, np.zeros(count, plan.dtype)), lambda _: None)
     work.save(f"sample/{number}", keys=keys_of(columns, plan.dims), rows=rows)
 
 
@@ -115,7 +122,7 @@ def _pieces(plan: Plan, rows: int) -> int:
 
 
 def partition(work: Work, number: int) -> None:
-    columns = columns_of(work.plan, chunk_of(work, number))
+    columns = columns_of(work.plan, chunk_of(work, number), partial(keep, work, number))
     keys = keys_of(columns[:-1], work.plan.dims)
     work.put(f"partition/{number}", _scattered(columns, keys, work.load("split/0")["cuts"]))
 

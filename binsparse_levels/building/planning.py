@@ -37,11 +37,12 @@ from ..tensors.validation import (
     checked_type,
     pad_of,
 )
+from .bad_rows import Bad, check_bad
 
 if TYPE_CHECKING:
     from .sources import Source
 
-VERSION = 3
+VERSION = 4
 _ALLOWANCE = 3 * 2**25  # bytes of libraries that are still to be loaded, and pieces of arrays on their way
 _LEAST = 2**14  # entries
 _POSITIONS = 4  # so many entries may have a position more in a tree, where many positions have none
@@ -67,6 +68,7 @@ class Plan:
     dtype: str
     rows: int
     duplicates: Duplicates = "error"
+    bad: Bad = "raise"
     map: str | None = None
     fill: str | None = None
     structure: str | None = None
@@ -105,6 +107,14 @@ class Plan:
     def labels(self) -> list[str | None]:
         """The kind of the labels by dimension, None for coordinates."""
         return list(self.source.get("labels", ()))
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the coordinates by dimension, and of the values last."""
+        known = self.source.get("columns")
+        return (
+            [*(f"coords[{k}]" for k in range(len(self.shape))), "values"] if known is None else [str(x) for x in known]
+        )
 
     @cached_property
     def column_types(self) -> list[np.dtype[Any]]:
@@ -172,6 +182,7 @@ def check(plan: Plan) -> None:
     if plan.fill is not None and len(bytes.fromhex(plan.fill)) != dtype.itemsize:
         raise ValueError("the fill value has another size than the values")
     check_duplicates(plan.duplicates)
+    check_bad(plan.bad)
     if as_integer(plan.rows) is None or plan.rows < 1:
         raise ValueError("the number of rows")
     if [k for k in plan.open if not 0 <= k < len(plan.shape) or not plan.labels[k]] or plan.mark is not None:
@@ -188,6 +199,7 @@ def planned(
     *,
     map: MapLike | None = None,
     duplicates: Duplicates = "error",
+    bad: Bad = "raise",
     dtype: npt.DTypeLike | None = None,
     attributes: Mapping[str, Any] | None = None,
     limits: Limits = DEFAULT_LIMITS,
@@ -201,6 +213,7 @@ def planned(
     fields of the plan. Raises the errors of `pack`, LimitError for too little memory.
     """
     check_duplicates(duplicates)
+    check_bad(bad)
     if shape is None:
         raise OptionError(Problem("shape", "expected the sizes of the dimensions, got None"))
     sizes = checked_sizes(shape)
@@ -217,6 +230,7 @@ def planned(
         str(parsed),
         "" if dtype is None else checked_type(dtype).newbyteorder("=").str,
         duplicates=duplicates,
+        bad=bad,
         map=None if through is None else str(through),
         attributes=checked_json(attributes, limits),
         limits=asdict(limits),

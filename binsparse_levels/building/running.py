@@ -38,6 +38,7 @@ from ..parallel import set_threads
 from ..system import peak, release
 from ..tensors.tensor import Tensor
 from . import labelling, partitions, trees
+from .bad_rows import BadRows, Told
 from .columns import within
 from .planning import Plan
 from .sources import Source
@@ -167,14 +168,16 @@ def _naming(source: Source, chunk: int | None, step: str) -> Iterator[None]:
         raise
 
 
-def at_once(plan: Plan, source: Source) -> Tensor | None:
-    """The tensor of a source of one chunk at most, without steps; None for other sources."""
+def at_once(plan: Plan, source: Source) -> tuple[Tensor, BadRows] | None:
+    """The tensor of a source of one chunk at most, without steps, and its bad rows; None for other sources."""
     if not plan.sorted or labelling.columns(plan) or not trees.fits_whole(plan):
         return None
     if not len(source):
-        return trees.whole(plan, [np.empty(0, dtype) for dtype in plan.column_types])
+        return trees.whole(plan, [np.empty(0, dtype) for dtype in plan.column_types]), BadRows({}, [])
+    bad = Told(plan, partial(source.places, 0))
     with _naming(source, 0, "the only chunk"):
-        return trees.whole(plan, partitions.columns_of(plan, source.read(0)))
+        tensor = trees.whole(plan, partitions.columns_of(plan, source.read(0), bad.tell))
+    return tensor, bad.all
 
 
 Run = Callable[[Callable[[int], Any], Sequence[int]], Iterable[Any]]

@@ -23,9 +23,10 @@ from ..io.reading import check_lazy
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_entries
-from .columns import arrow, check_names, columns_of, type_of
+from .columns import arrow, check_names, entries_of, type_of
 from .identity import identity_of
-from .parquet import Chunk, Parquet, parquet_files
+from .parquet import Chunk, Parquet
+from .parquet_files import parquet_files
 from .states import state_of_tensor, unchanged
 from .values import common_type
 
@@ -47,6 +48,9 @@ class Source(Protocol):
     def name(self, number: int) -> str:
         """The place of a chunk, for messages."""
 
+    def places(self, number: int, rows: Array) -> list[str]:
+        """The places of rows of a chunk, for messages."""
+
     def value_type(self) -> np.dtype[Any]:
         """The type that has all values, told by what is cheap to read. Raises ArrayError, OptionError."""
 
@@ -63,7 +67,14 @@ def picked(chunk: Chunk, seed: int, count: int) -> list[Array]:
     return [x[at] for x in coords]
 
 
-class Tensors:
+class _Rows:
+    """Rows that have no place but their number in a chunk."""
+
+    def places(self: Source, number: int, rows: Array) -> list[str]:
+        return [f"{self.name(number)}, row {row}" for row in rows.tolist()]
+
+
+class Tensors(_Rows):
     """The entries of the stored tensors at some places, of one shape, `rows` at a time. A tensor with a structure
     gives those of its triangle.
     """
@@ -184,7 +195,7 @@ def _entries(tensor: Tensor, block: Block) -> Chunk:
     return [columns[tensor.format.order.index(k)] for k in range(tensor.ndim)], values
 
 
-class Numbered:
+class Numbered(_Rows):
     """Chunks that a function makes: function(k) gives the coordinates and the values of chunk k.
 
     key: what tells the function from others. None: no other function counts as the same.
@@ -226,7 +237,7 @@ def pair_of(chunk: Any, ndim: int) -> Chunk:
     return coords, values if values.ndim else np.broadcast_to(values, (count,))
 
 
-class DaskFrame:
+class DaskFrame(_Rows):
     """The partitions of a Dask dataframe; each is computed where it is read."""
 
     def __init__(self, frame: Any, columns: Sequence[str]) -> None:
@@ -244,8 +255,7 @@ class DaskFrame:
 
     def read(self, number: int) -> Chunk:
         part = self._parts[number].compute(scheduler="synchronous")
-        *coords, values = columns_of(arrow().Table.from_pandas(part, preserve_index=False), self._columns)
-        return coords, values
+        return entries_of(arrow().Table.from_pandas(part, preserve_index=False), self._columns)
 
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         chunk = self.read(number)
@@ -272,6 +282,7 @@ def source_of(
     key: str | None,
     again: bool,
     filters: Any = None,
+    casts: Mapping[str, str] | None = None,
 ) -> Source:
     """The source that an argument of `build` names. again: another call may go on with the build.
 
@@ -281,6 +292,8 @@ def source_of(
         raise OptionError(Problem("key", f"a text that tells a function from others, got {key!r:.40}; leave it out"))
     if filters is not None and (columns is None or callable(given) or hasattr(given, "to_delayed")):
         raise OptionError(Problem("filters", "only Parquet files have rows to choose from; leave it out"))
+    if casts and (columns is None or callable(given) or hasattr(given, "to_delayed")):
+        raise OptionError(Problem("dtype", "only columns of Parquet files have types each; pass one type"))
     if callable(given) or hasattr(given, "to_delayed"):
         if callable(given):
             number = as_integer(count)
@@ -298,7 +311,7 @@ def source_of(
         if not 2 <= len(columns) == ndim + 1:
             what = f"{len(columns)} names for {ndim} dimensions; name their columns, and that of the values last"
             raise ArrayError(Problem("columns", what))
-        return Parquet(parquet_files(given), columns, rows, filters)
+        return Parquet(parquet_files(given), columns, rows, filters, casts)
     places = list(given) if isinstance(given, list | tuple) else [given]
     places = [os.fspath(x) if isinstance(x, os.PathLike) else x for x in places]
     return Tensors([x if not isinstance(x, str) or is_url(x) else _absolute(x) for x in places], rows)

@@ -11,6 +11,7 @@ from ..errors import IncompleteError, OptionError, Problem, UnsafeError, within_
 from ..formats.format import FormatLike
 from ..limits import as_integer
 from . import running
+from .bad_rows import BadRows, kept
 from .sources import SOURCES
 from .store import store_at
 from .to_store import _begun, _end, _folder, _resumed, _target
@@ -57,7 +58,7 @@ def plan(
     work : the folder or URL of the work. Every process has to reach it.
     memory : bytes that each process may use, as for `build`.
     storage : compression, chunks and shards.
-    options : `duplicates`, `dtype`, `fill_value`, `attributes`, `map`, `overwrite`, `limits`, as for `build`.
+    options : `duplicates`, `bad`, `dtype`, `fill_value`, `attributes`, `map`, `overwrite`, `limits`, as for `build`.
 
     Raises the errors of `build`.
 
@@ -71,7 +72,7 @@ def plan(
     ...         for number in range(todo.total):
     ...             bl.step(work, todo.name, number)
     ...         stages = bl.progress(work)
-    ...     bl.commit(work)
+    ...     left_out = bl.commit(work)
     ...     str(bl.open(f"{folder}/b.zarr").format)
     'CSC'
     """
@@ -168,7 +169,29 @@ def step(
 
 
 @within_memory
-def commit(work: str | os.PathLike[str]) -> None:
+def skipped(work: str | os.PathLike[str]) -> BadRows:
+    """The bad rows that the build in a work folder has left out until now: how many for each reason, and where.
+
+    Parameters
+    ----------
+    work : the folder or URL that `plan` was given, with `bad="skip"`.
+
+    Raises PathMissingError, ContainerError for a folder without a plan.
+
+    >>> import tempfile
+    >>> import binsparse_levels as bl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bl.write(f"{folder}/a.h5", bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    ...     work = f"{folder}/work"
+    ...     stages = bl.plan(f"{folder}/a.h5", f"{folder}/b.zarr", (3, 4), "CSC", work=work, bad="skip")
+    ...     bl.skipped(work).counts
+    {}
+    """
+    return kept(_work_at(work))
+
+
+@within_memory
+def commit(work: str | os.PathLike[str]) -> BadRows:
     """End the build in a work folder: write the header, by which the target is complete, and remove the work.
 
     `plan` has an example of a whole build.
@@ -177,7 +200,7 @@ def commit(work: str | os.PathLike[str]) -> None:
     ----------
     work : the folder or URL that `plan` was given.
 
-    Raises IncompleteError where a step is not done.
+    Returns the rows that `bad="skip"` has left out, as `skipped` does. Raises IncompleteError where a step is not done.
 
     >>> import tempfile
     >>> import binsparse_levels as bl
@@ -195,7 +218,7 @@ def commit(work: str | os.PathLike[str]) -> None:
     with begun.store.held():
         if not begun.done("commit"):
             step(work, "commit", 0)
-        _end(begun)
+        return _end(begun)
 
 
 def _work_at(address: str | os.PathLike[str]) -> Work:

@@ -19,7 +19,8 @@ from ..containers.base import touching
 from ..errors import ArrayError, OptionError, Problem
 from ..io.files.text_tables import warn_of_end
 from ..tensors.labels import TEXT, TIMES, Column, Labels
-from .columns import arrow, check_names, columns_of, numbers_of, refuse_nulls
+from .bad_rows import as_nulls, find
+from .columns import arrow, arrow_type, cast_to, check_names, coordinates_of, flags_of, numbers_of, refuse_nulls
 
 _AT_ONCE = 2**20  # rows whose labels are numbered at once
 
@@ -46,9 +47,20 @@ class Rows:
     """Reads tables as coordinates and values, and numbers the labels of dimensions in order of appearance.
 
     A dimension has labels if its first column holds no integers, or if labels are given, which no others join.
+
+    casts: types that columns are cast to, by name. shape: where bad rows are left out later, the sizes that tell which
+    they are, so that their labels do not count; None where nulls are an error.
     """
 
-    def __init__(self, dims: Sequence[str], values: str | None, labels: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        dims: Sequence[str],
+        values: str | None,
+        labels: Mapping[str, Any] | None = None,
+        *,
+        casts: Mapping[str, str] | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> None:
         given = labels or {}
         names = [*dims, *([] if values is None else [values])]
         if isinstance(dims, str) or len(set(names)) != len(names):
@@ -57,15 +69,32 @@ class Rows:
             if name not in dims:
                 raise OptionError(Problem("labels", f"{name!r:.40} is none of the dimensions {', '.join(dims):.200}"))
         self.dims, self.values = tuple(dims), values
-        self._numbers = [_Numbers(name, given.get(name)) for name in dims]
+        self._casts, self._shape = dict(casts or {}), shape
+        self._numbers = [_Numbers(name, given.get(name), self._casts.get(name)) for name in dims]
 
     def chunks(self, table: Any) -> Iterator[tuple[list[Array], Array]]:
         """The coordinates and the values of a table, many rows at a time. Raises ArrayError, OptionError."""
         names = [*self.dims, *([] if self.values is None else [self.values])]
         for part in _parts(table, names):
-            coords = parallel.each(partial(_coordinates, part), self._numbers)
-            ones = np.ones(len(part), np.int64)  # so that the sum of duplicates counts rows
-            yield coords, ones if self.values is None else columns_of(part, [self.values])[0]
+            if self._shape is None:
+                yield parallel.each(partial(_coordinates, part), self._numbers), self._values_in(part)
+                continue
+            coords: list[Array] = parallel.each(partial(_or_null, part), self._numbers)
+            coords += [] if self.values is None else [flags_of(part.column(self.values))]
+            good = np.ones(len(part), bool)
+            if (found := find(coords, self._shape)) is not None:
+                good[found.rows] = False
+                part = part.filter(arrow().array(good))
+            for x, mine in zip(coords, parallel.each(partial(_coordinates, part), self._numbers), strict=False):
+                x[good] = mine
+            values = np.zeros(len(good), self._values_in(part).dtype)
+            values[good] = self._values_in(part)
+            yield coords, values
+
+    def _values_in(self, part: Any) -> Array:
+        if self.values is None:
+            return np.ones(len(part), np.int64)  # so that the sum of duplicates counts rows
+        return numbers_of(cast_to(part.column(self.values), self._casts.get(self.values), self.values), self.values)
 
     def labels(self) -> Labels:
         """The labels that have appeared."""
@@ -77,11 +106,19 @@ def _coordinates(table: Any, numbers: _Numbers) -> Array:
     return numbers.of(table.column(numbers.name))
 
 
-class _Numbers:
-    """The coordinates of one dimension."""
+def _or_null(table: Any, numbers: _Numbers) -> Array:
+    """The coordinates of a column, or of labels 0; NULL for a null."""
+    column = table.column(numbers.name)
+    if not numbers.labelled(column.type):
+        return np.array(numbers.listed(column), np.int64)
+    return as_nulls(flags_of(column))
 
-    def __init__(self, name: str, given: Any) -> None:
-        self.name = name
+
+class _Numbers:
+    """The coordinates of one dimension. cast: the type that its column is cast to."""
+
+    def __init__(self, name: str, given: Any, cast: str | None) -> None:
+        self.name, self._cast = name, cast
         self.known: Any = None  # the labels, an array of Arrow's; None where the column holds coordinates
         self._path = f"columns.{name}"
         self._given = given is not None
@@ -95,15 +132,16 @@ class _Numbers:
     def of(self, column: Any) -> Array:
         """The coordinates of a column. Raises ArrayError."""
         pa = arrow()
+        refuse_nulls(column, self._path)
         first, self._seen = not self._seen, True
-        if self.known is None and pa.types.is_integer(column.type):
-            return numbers_of(column, self.name)
+        if not self.labelled(column.type):
+            return self.listed(column)
+        column = cast_to(column, self._cast, self.name)
         if self.known is None and pa.types.is_floating(column.type):  # as pandas has integers with nulls
             what = f"holds {column.type}; cast it to integers, or to text for labels"
             raise ArrayError(Problem(self._path, what))
         if self.known is None and not first:
             raise ArrayError(Problem(self._path, f"holds {column.type} where integers were before; cast one"))
-        refuse_nulls(column, self._path)
         plain = self._plain(column.type)
         if not len(column):
             self._join(pa.array([], plain))
@@ -113,6 +151,15 @@ class _Numbers:
         numbers = self._join(coded.chunk(0).dictionary.cast(plain))
         codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in coded.chunks])
         return codes if numbers is None else numbers[codes]
+
+    def labelled(self, kind: Any) -> bool:
+        """Whether a column of this type of Arrow's has labels."""
+        plain = arrow_type(self._cast) if self._cast else kind
+        return self.known is not None or not arrow().types.is_integer(plain)
+
+    def listed(self, column: Any) -> Array:
+        """A column without labels."""
+        return coordinates_of(column, self.name, cast=self._cast is not None)
 
     def _join(self, there: Any) -> Array | None:
         """Add labels to those that are known. Returns their coordinates; None where these are 0, 1, 2 …"""

@@ -34,6 +34,8 @@ from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.validation import checked_format, mirror_problems
 from . import partitions, running, tables, trees
+from .bad_rows import Bad, BadRows, Told
+from .columns import cast_types
 from .parquet import Chunk
 from .planning import Plan, check_joined, planned, rows_within
 from .sources import Tensors, pair_of, picked
@@ -130,10 +132,11 @@ def write_from(
     *,
     memory: int | None = None,
     duplicates: Duplicates = "error",
+    bad: Bad = "raise",
     dims: Sequence[str] | None = None,
     values: str | None = None,
     labels: Mapping[str, Any] | None = None,
-    dtype: npt.DTypeLike | None = None,
+    dtype: npt.DTypeLike | Mapping[str, npt.DTypeLike] | None = None,
     fill_value: Any = None,
     attributes: Mapping[str, Any] | None = None,
     map: MapLike | None = None,
@@ -141,7 +144,7 @@ def write_from(
     overwrite: Overwrite = False,
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
-) -> None:
+) -> BadRows:
     """Write a stream of entries, in any order and larger than memory, as one tensor.
 
     Parameters
@@ -156,10 +159,13 @@ def write_from(
         fit too. Chunks in the order of the format are packed as they come. Others need scratch files beside the target,
         of about three times their size.
     duplicates : as for `pack`, over all chunks, in their order.
+    bad : "skip" leaves out rows whose coordinate is null, negative, out of range or no whole number, or whose value is
+        null. The call returns how many for each reason, and the places of the first hundred.
     dims, values : the names of the columns with the coordinates, in order, and with the values. Labels in a column,
         such as texts, are numbered in order of appearance, and stored beside the tensor. Meanwhile they stay in memory.
     labels : all labels of a dimension by its name, in the order of their coordinates.
-    dtype : the type of the values; by default, that of the first chunk.
+    dtype : the type of the values; by default, that of the first chunk. Of tables also the types that columns are cast
+        to, such as {"user": "int64", "price": "float64"}, as for `build`.
     progress : called with the name of a stage, the number of finished steps or entries, and their total.
 
     Raises the errors of `pack` and `write`; LimitError for too little memory. Nothing is left where it fails.
@@ -167,29 +173,31 @@ def write_from(
     >>> import binsparse_levels as bl
     >>> store = {}
     >>> chunks = (([[3 * k, k], [k, k]], [1.0, 2.0]) for k in range(2))
-    >>> bl.write_from(chunks, store, (4, 2), "CSR", duplicates="sum")
+    >>> left_out = bl.write_from(chunks, store, (4, 2), "CSR", duplicates="sum")
     >>> bl.read(store).to_dense().tolist()
     [[3.0, 0.0], [0.0, 2.0], [0.0, 0.0], [0.0, 1.0]]
     """
+    value_type, casts = cast_types(dtype, None if values is None else [*(dims or ()), values])
     wanted = planned(
         shape,
         format,
         map=map,
         duplicates=duplicates,
-        dtype=dtype,
+        bad=bad,
+        dtype=value_type,
         attributes=attributes,
         limits=limits,
         memory=memory,
     )
     check_target(path, overwrite=overwrite, **options)
-    rows = _rows(len(wanted.shape), dims, values, labels)
+    rows = _rows(wanted, dims, values, labels, casts)
     stream = _chunks(chunks, len(wanted.shape), rows)
     first = next(stream, None)
-    spilled = Spilled(None if first is None else first[1].dtype)
+    spilled = Spilled(None if first is None else first[1].dtype, None if rows is None else [*rows.dims, str(values)])
     plan = wanted.reading(spilled, fill=fill_value)
     rest = {"progress": progress, "overwrite": overwrite, "limits": limits, **options}
     found = (chunk for some in ([first] if first else [], stream) for chunk in some)
-    _write_chunks(plan, spilled, found, path, rest, lambda: (None if rows is None else rows.labels(), None))
+    return _write_chunks(plan, spilled, found, path, rest, lambda: (None if rows is None else rows.labels(), None))
 
 
 def _convert_stream(
@@ -223,19 +231,20 @@ def _write_chunks(
     rest: Mapping[str, Any],
     told: Callable[[], tuple[Labels | None, str | None]],
     value: Array | None = None,
-) -> None:
-    """Write the entries of all chunks. told: the labels and the structure, which are known behind the last chunk.
+) -> BadRows:
+    """Write the entries of all chunks; the bad rows that were left out. told: the labels and the structure, which are known behind the last chunk.
 
     value: that all entries share. rest: of the parameters of `write_from`.
     """
-    blocks = _blocks(plan, chunks)
+    bad = Told(plan)
+    blocks = _blocks(plan, bad, chunks)
     one, two = next(blocks, None), next(blocks, None)
     options = {name: x for name, x in rest.items() if name != "progress"}
     if two is None and trees.fits_whole(plan):
         labels, structure = told()
         columns = one or [np.empty(0, dtype) for dtype in plan.column_types]
         write(path, trees.whole(replace(plan, structure=structure), columns, value)._labelled(labels), **options)
-        return
+        return bad.all
     options.pop("limits")
     check_target(path, **options)
     check_joined(plan)
@@ -254,6 +263,7 @@ def _write_chunks(
         labels, structure = told()
         metadata = replace(plan.metadata, labels=labels)
         _write_joined(work, stage, path, metadata, value, rest, structure, plan.through)
+    return bad.all
 
 
 def _write_joined(
@@ -280,7 +290,11 @@ def _write_joined(
 
 
 def _rows(
-    ndim: int, dims: Sequence[str] | None, values: str | None, labels: Mapping[str, Any] | None
+    plan: Plan,
+    dims: Sequence[str] | None,
+    values: str | None,
+    labels: Mapping[str, Any] | None,
+    casts: Mapping[str, str],
 ) -> tables.Rows | None:
     """The reader of tables, or None where chunks are arrays. Raises OptionError."""
     if dims is None or values is None:
@@ -288,9 +302,9 @@ def _rows(
             what = "name the columns of the coordinates and of the values: dims= and values="
             raise OptionError(Problem("dims", what))
         return None
-    if len(dims) != ndim:
-        raise OptionError(Problem("dims", f"{len(dims)} names for {ndim} dimensions"))
-    return tables.Rows(dims, values, labels)
+    if len(dims) != len(plan.shape):
+        raise OptionError(Problem("dims", f"{len(dims)} names for {len(plan.shape)} dimensions"))
+    return tables.Rows(dims, values, labels, casts=casts, shape=plan.shape if plan.bad == "skip" else None)
 
 
 def _chunks(chunks: Any, ndim: int, rows: tables.Rows | None) -> Iterator[Chunk]:
@@ -308,12 +322,13 @@ def _chunks(chunks: Any, ndim: int, rows: tables.Rows | None) -> Iterator[Chunk]
             yield pair_of(chunk, ndim)
 
 
-def _blocks(plan: Plan, chunks: Iterable[Chunk]) -> Iterator[list[Array]]:
+def _blocks(plan: Plan, bad: Told, chunks: Iterable[Chunk]) -> Iterator[list[Array]]:
     """The columns of entries, checked, in blocks of half as many as fit: the next one is made while one is written."""
     held: list[list[Array]] = []
     most = room = max(plan.rows // 2, 1)
     for chunk in chunks:
-        columns = partitions.columns_of(plan, chunk)
+        columns = partitions.columns_of(plan, chunk, bad.tell)
+        bad.before += len(chunk[1])
         while len(columns[-1]):
             held.append([x[:room] for x in columns])
             columns = [x[room:] for x in columns]
@@ -335,8 +350,8 @@ def _behind_each_other(held: list[list[Array]]) -> list[Array]:
 class Spilled:
     """Blocks of a stream. As long as they are in order, each is packed; the others are kept as they are."""
 
-    def __init__(self, dtype: np.dtype[Any] | None) -> None:
-        self._type = dtype
+    def __init__(self, dtype: np.dtype[Any] | None, columns: Sequence[str] | None = None) -> None:
+        self._type, self._columns = dtype, columns
         self._counts: list[int] = []
         self._packed = 0  # blocks that are packed, the first ones
         self._last: list[int] = []  # the coordinates behind which the next block has to begin
@@ -400,6 +415,9 @@ class Spilled:
     def sample(self, number: int, count: int) -> tuple[int, list[Array]]:
         return self._counts[number], picked(self.read(number), number, count)
 
+    def places(self, number: int, rows: Array) -> list[str]:
+        return [f"{self.name(number)}, row {row}" for row in rows.tolist()]
+
     def name(self, number: int) -> str:
         return f"block {number} of the chunks"
 
@@ -409,7 +427,7 @@ class Spilled:
         return self._type
 
     def described(self) -> dict[str, Any]:
-        return {"kind": "stream"}
+        return {"kind": "stream", "columns": self._columns}
 
 
 # Scratch

@@ -33,6 +33,8 @@ from ..parallel import get_threads, set_threads
 from ..system import resident
 from ..tensors.validation import checked_type, mirror_problems
 from . import planning, running
+from .bad_rows import Bad, BadRows, keep_all
+from .columns import cast_types
 from .parquet import Parquet
 from .planning import Plan, check_joined, planned
 from .sources import Source, Tensors, source_of
@@ -57,7 +59,8 @@ def build(
     key: str | None = None,
     filters: Sequence[Any] | None = None,
     duplicates: Duplicates = "error",
-    dtype: npt.DTypeLike | None = None,
+    bad: Bad = "raise",
+    dtype: npt.DTypeLike | Mapping[str, npt.DTypeLike] | None = None,
     fill_value: Any = None,
     attributes: Mapping[str, Any] | None = None,
     map: MapLike | None = None,
@@ -68,7 +71,7 @@ def build(
     chunks: int | Mapping[str, int] | None = None,
     shards: int | Mapping[str, int] | None = None,
     limits: Limits = DEFAULT_LIMITS,
-) -> None:
+) -> BadRows:
     """Build a tensor from entries in any order, of any number, in a sharded Zarr store, by many processes.
 
     Parameters
@@ -92,8 +95,13 @@ def build(
     count : the number of chunks that the function makes: function(k) gives the coordinates and the values of chunk k.
     key : a text that tells the function from others, such as its version. By default, its code and what it holds do.
     duplicates : as for `pack`; the order is that of the source.
+    bad : "skip" leaves out rows whose coordinate is null, negative, out of range or no whole number, or whose value is
+        null. The call returns how many for each reason, and the places of the first hundred.
+        With `work`, a build that goes on returns the same.
     dtype : the type of the values. By default it is the common type of all files or tensors, or that of the first chunk
-        of a function; a value that it does not hold is an error.
+        of a function; a value that it does not hold is an error. Of Parquet files also the types that columns are cast
+        to, such as {"user": "int64", "price": "float64"}: coordinates may be whole numbers in floats, decimals or
+        texts, and `str` makes labels of numbers.
     fill_value, attributes, limits : as for `pack`.
     memory : bytes that each process may use; by default 45 % of the limit of a Dask worker's thread, or else 1 GiB
         more than the process has.
@@ -117,14 +125,20 @@ def build(
     >>> def chunk(k):
     ...     return [[k, 3 - k], [0, 1]], [1.0, 2.0]
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     bl.build(chunk, f"{folder}/a.zarr", (4, 2), "CSR", count=2)
+    ...     left_out = bl.build(chunk, f"{folder}/a.zarr", (4, 2), "CSR", count=2)
     ...     bl.read(f"{folder}/a.zarr").to_dense().tolist()
     [[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 2.0]]
     """
     place = _target(target)
     if work is None and is_url(place):
         raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))
-    options: dict[str, Any] = {"duplicates": duplicates, "dtype": dtype, "attributes": attributes, "map": map}
+    options: dict[str, Any] = {
+        "duplicates": duplicates,
+        "bad": bad,
+        "dtype": dtype,
+        "attributes": attributes,
+        "map": map,
+    }
     options |= {"fill_value": fill_value, "overwrite": overwrite, "limits": limits, "memory": memory}
     named = {"columns": columns, "count": count, "key": key, "filters": filters, "again": work is not None}
     storage = Storage(compression, chunks, shards)
@@ -133,14 +147,15 @@ def build(
         if work is None:
             _refuse_present(place, overwrite)
             made = _planned(None, (source, named), place, shape, format, storage, client, **options)
-            if client is None and (tensor := running.at_once(*made)) is not None:
+            if client is None and (found := running.at_once(*made)) is not None:
+                tensor, skipped = found
                 if progress is not None:
                     progress("write", 0, 1)
                 rest: dict[str, Any] = asdict(storage) | {"overwrite": overwrite, "limits": limits}
                 write(place, tensor, kind="zarr", **rest)
                 if progress is not None:
                     progress("write", 1, 1)
-                return
+                return skipped
             folder = ending.enter_context(scratch(place))
             ending.enter_context(store_at(folder).held())
             _clear(place, overwrite)
@@ -157,7 +172,7 @@ def build(
             if work is None:  # nobody can go on
                 _withdraw(begun)
             raise
-        _end(begun)
+        return _end(begun)
 
 
 def _folder(work: str | os.PathLike[str]) -> str:
@@ -191,12 +206,15 @@ def _planned(
     threads, limit = running.workers(client) if running.is_dask(client) else (None, None)
     share = memory if memory is not None or limit is None else int(limit * _SHARE) // (threads or 1)
     source, named = given
+    dtype, casts = cast_types(options.pop("dtype", None), named["columns"])
+    named = {**named, "casts": casts}
+    options["dtype"] = dtype
     used = None if client is None else _WORKER // (threads or 1)
     rest = {"target": target, "storage": asdict(storage), "threads": None if _here(client) else 1, **options}
     sizes: list[int | None] = [None] if shape is None else list(shape) if isinstance(shape, Sequence) else [0]
     entries: Source
     if None in sizes:
-        columns, dtype = named["columns"], options.get("dtype")
+        columns = named["columns"]
         if columns is None or callable(source) or hasattr(source, "to_delayed"):
             raise OptionError(Problem("shape", "expected the sizes of the dimensions; only Parquet files tell them"))
         sizes = [None] * (len(columns) - 1) if shape is None else sizes
@@ -305,10 +323,10 @@ def _withdraw(work: Work) -> None:
             store.delete("")
 
 
-def _end(work: Work) -> None:
+def _end(work: Work) -> BadRows:
     """Remove what a build that is done needs no longer. The plan stays, so that another call finds it done.
 
-    Raises ContainerError where the target is another one by now.
+    Returns the rows that were left out. Raises ContainerError where the target is another one by now.
     """
     from .target import hold_done
 
@@ -316,3 +334,4 @@ def _end(work: Work) -> None:
     for stage in (*running.LABELS, *running.STAGES, "index", "spans", "source"):
         if stage != "commit":
             work.store.delete(stage)
+    return keep_all(work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..levels.positions import cells
 from ..tensors.held import Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
+from .bad_rows import keep
 from .labelling import chunk_of
 from .partitions import Piece, bounds, columns_of, cut_table, cuts_of, gathered, pieces_of, row_bytes, runs_of
 from .planning import FEW, Plan, check_joined
@@ -31,7 +33,7 @@ _KIND = 2**32  # what the kind of an array's type is multiplied by, where a numb
 def pack(work: Work, number: int) -> None:
     plan = work.plan
     if plan.sorted:
-        pack_columns(work, "pack", number, columns_of(plan, chunk_of(work, number)))
+        pack_columns(work, "pack", number, columns_of(plan, chunk_of(work, number), partial(keep, work, number)))
         return
     found = cut_table(work)
     b, piece = found["packs"][number].tolist()

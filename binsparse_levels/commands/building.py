@@ -14,7 +14,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ..building import Stage, build, commit, plan, progress, step, write_from
+from ..building import BadRows, Stage, build, commit, plan, progress, skipped, step, write_from
+from ..building.bad_rows import Bad
 from ..building.tables import FILES, Rows, file_tables
 from ..containers.base import Storage
 from ..engine.emission import Duplicates
@@ -35,7 +36,7 @@ from .arguments import (
     written_options,
 )
 from .slurm import slurm_script
-from .terminal import OK, WrongCall, print_json, progress_bars, table, tell, wrong_call_if
+from .terminal import OK, WrongCall, print_json, progress_bars, say, table, tell, wrong_call_if
 
 _SECONDS = 10  # to wait for a scheduler
 
@@ -53,17 +54,25 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
         raise WrongCall("a table needs --columns: the names of the coordinates by dimension, and of the values last")
     *dims, values = options.columns
     format = options.format or coordinates(len(dims))
-    chosen: dict[str, Any] = {"map": options.map, "overwrite": options.overwrite, "limits": limits_of(options)}
-    chosen |= {"duplicates": options.duplicates or "error", "dims": dims, "values": values, **written_options(options)}
+    given: dict[str, Any] = {"map": options.map, "overwrite": options.overwrite, "limits": limits_of(options)}
+    given |= {
+        "bad": options.bad or "raise",
+        "duplicates": options.duplicates or "error",
+        "dims": dims,
+        "values": values,
+        **written_options(options),
+    }
     with progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
-        shape = options.shape or _least_shape(options.path, dims)
+        shape = options.shape or _least_shape(options.path, dims, options.bad)
         tables = file_tables(options.path, options.columns)
-        write_from(tables, out, shape, format, memory=options.memory, progress=bars, **chosen)
+        bad = write_from(tables, out, shape, format, memory=options.memory, progress=bars, **given)
+    if bad.counts:
+        say(f"{out}{_lines(bad)}")
 
 
-def _least_shape(path: str, dims: Sequence[str]) -> list[int]:
+def _least_shape(path: str, dims: Sequence[str], bad: Bad | None) -> list[int]:
     """The shape that holds the coordinates and the labels in these columns of a table."""
-    shape, rows = [0] * len(dims), Rows(dims, None)
+    shape, rows = [0] * len(dims), Rows(dims, None, shape=[2**63 - 1] * len(dims) if bad == "skip" else None)
     for part in file_tables(path, dims):
         for coords, _ in rows.chunks(part):
             shape = [max(size, int(x.max(initial=-1)) + 1) for size, x in zip(shape, coords, strict=True)]
@@ -73,9 +82,17 @@ def _least_shape(path: str, dims: Sequence[str]) -> list[int]:
 def _build(options: argparse.Namespace) -> int:
     storage = {"compression": options.compression, "chunks": options.chunks, "shards": options.shards}
     with _client(options) as client, progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
-        build(client=client, work=options.work, progress=bars, **_arguments(options), **storage)
-    tell(options, {"path": options.target}, f"built {options.target}")
+        bad = build(client=client, work=options.work, progress=bars, **_arguments(options), **storage)
+    tell(options, {"path": options.target, "skipped": bad._asdict()}, f"built {options.target}{_lines(bad)}")
     return OK
+
+
+def _lines(bad: BadRows) -> str:
+    """The rows that were left out, in lines of text."""
+    if not bad.counts:
+        return ""
+    told = ", ".join(f"{count} where {reason}" for reason, count in bad.counts.items())
+    return "\n".join([f"; {sum(bad.counts.values())} rows left out: {told}", *bad.places])
 
 
 def _arguments(options: argparse.Namespace) -> dict[str, Any]:
@@ -87,18 +104,19 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
         "columns",
         "filters",
         "duplicates",
+        "bad",
         "dtype",
         "fill_value",
         "map",
         "memory",
         "overwrite",
     )
-    arguments = {name: getattr(options, name) for name in wanted if getattr(options, name) is not None}
-    arguments["shape"] = options.shape
+    given = {name: getattr(options, name) for name in wanted if getattr(options, name) is not None}
+    given["shape"] = options.shape
     if options.columns is not None:
-        arguments["columns"] = [name or None for name in options.columns]
-    arguments["limits"] = limits_of(options)
-    return {"source": options.source if len(options.source) > 1 else options.source[0], **arguments}
+        given["columns"] = [name or None for name in options.columns]
+    given["limits"] = limits_of(options)
+    return {"source": options.source if len(options.source) > 1 else options.source[0], **given}
 
 
 @contextlib.contextmanager
@@ -155,7 +173,8 @@ def _script(options: argparse.Namespace) -> int:
 def _progress(options: argparse.Namespace) -> int:
     stages = progress(options.work)
     if options.json:
-        print_json({"work": options.work, "stages": [stage._asdict() for stage in stages]})
+        bad = skipped(options.work)._asdict()
+        print_json({"work": options.work, "stages": [stage._asdict() for stage in stages], "skipped": bad})
     else:
         head = ["stage", "done", "steps", "MB", "s", "steps / s", "MB / s", "s left"]
         table(options.work, head, [_row(stage) for stage in stages])
@@ -174,8 +193,8 @@ def _row(stage: Stage) -> list[str]:
 
 
 def _commit(options: argparse.Namespace) -> int:
-    commit(options.work)
-    tell(options, {"work": options.work}, "committed")
+    bad = commit(options.work)
+    tell(options, {"work": options.work, "skipped": bad._asdict()}, f"committed{_lines(bad)}")
     return OK
 
 
@@ -193,6 +212,13 @@ def _filter(text: str) -> tuple[str, str, Any]:
     return told[1], told[2], told[3]
 
 
+def _types(text: str) -> Any:
+    """A type, or types by column such as user=int64,price=float64."""
+    if "=" not in text:
+        return np.dtype(text)
+    return dict(part.split("=", 1) for part in text.split(","))
+
+
 def _number(text: str) -> complex:
     for kind in (int, float, complex):
         with contextlib.suppress(ValueError):
@@ -203,6 +229,7 @@ def _number(text: str) -> complex:
 COLUMNS = argument(
     "--columns", "names of the coordinates by dimension, and of the values last, such as i,j,v", type=names
 )
+BAD = argument("--bad", "rows without a coordinate: skip leaves them out; error by default", choices=get_args(Bad))
 _WORK = argument("work", "folder or URL of the work", metavar="WORK")
 _BUILT: tuple[Any, ...] = (
     argument("source", "Parquet files, with --columns: paths, patterns, folders, URLs; or tensors", nargs="+"),
@@ -219,7 +246,8 @@ _BUILT: tuple[Any, ...] = (
         type=_filter,
     ),
     argument("--duplicates", "how to merge duplicates; error by default", choices=get_args(Duplicates)),
-    argument("--dtype", "type of the values; by default, that of the source", type=np.dtype),
+    BAD,
+    argument("--dtype", "type of the values, or of columns, such as user=int64,price=float64", type=_types),
     argument("--fill-value", "value of what is not stored", type=_number),
     argument("--map", "an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4"),
     argument("--memory", "bytes that a process may use, such as 1500M", type=byte_count),

@@ -228,7 +228,7 @@ def test_columns_that_are_no_labels(tmp_path):
     table = texts(20).append_column("x", pyarrow.array(np.arange(20.0)))
     table = table.append_column("n", pyarrow.array(["a", None] * 10))
     files(tmp_path / "in", table, [10], 5)
-    for name, what in (("x", "holds double"), ("n", "row group.* 0.*: columns.n: .* nulls")):
+    for name, what in (("x", "holds double"), ("n", "row group 0, row 1: columns.n: is null")):
         with pytest.raises(ArrayError, match=what):
             build(tmp_path / "in", tmp_path / "b.zarr", None, "CSR", columns=[name, "b", "v"])
     pyarrow.parquet.write_table(table.set_column(0, "a", table["v"]), tmp_path / "in" / "z.parquet")

@@ -30,7 +30,7 @@ from binsparse_levels import (
     write,
     write_from,
 )
-from binsparse_levels.building import parquet, partitions, planning, store, target, trees, values, work
+from binsparse_levels.building import parquet, parquet_files, partitions, planning, store, target, trees, values, work
 from binsparse_levels.containers.base import Storage
 
 SHAPE = (9, 8)
@@ -282,7 +282,7 @@ def test_an_error_of_the_caller_comes_as_it_is(tmp_path):
         build(failing, tmp_path / "a.zarr", (4,), "CVEC", count=4)
     assert "chunk 2 of" in caught.value.__notes__[0]
     assert os.listdir(tmp_path) == []
-    with pytest.raises(ArrayError, match=r"chunk 3 of .*: coords\[0\]\[0\]: 4 is outside"):
+    with pytest.raises(ArrayError, match=r"chunk 3 of .*, row 0: coords\[0\]: 4 is outside"):
         build(lambda k: ([[k + k // 3]], [1.0]), tmp_path / "a.zarr", (4,), "CVEC", count=4)
 
 
@@ -399,7 +399,7 @@ def test_chunks_of_files_are_bounded_and_hold_each_row_once(tmp_path_factory, gr
         start += 2 * size
         at = pyarrow.table({"i": rows, "v": rows * 1.5})
         pyarrow.parquet.write_table(at, folder / f"{k}.parquet", row_group_size=size)
-    source = parquet.Parquet(parquet.parquet_files(folder), ["i", "v"], 12)
+    source = parquet.Parquet(parquet_files.parquet_files(folder), ["i", "v"], 12)
     again = parquet.Parquet(**{name: x for name, x in source.described().items() if name != "kind"})
     numbers = list(range(len(source)))
     order.shuffle(numbers)

@@ -143,13 +143,14 @@ def streamed(tensor, model, draw, folder):
     return draw_reader(draw)(place), model
 
 
-@way("build", "plan", "step", "commit", "progress", drops="structure descriptor labels iso", pads=True)
+@way("build", "plan", "step", "commit", "progress", "skipped", drops="structure descriptor labels iso", pads=True)
 def built(tensor, model, draw, folder):
     chunks, target = chunks_of(tensor), f"{folder}/built.zarr"
     options = {"fill_value": tensor.fill_value, "attributes": dict(tensor.attributes), "map": tensor.map}
     rank = len(model.shape) if tensor.map is None else len(tensor.map.stored_shape)
     given = (lambda k: chunks[k], target, model.shape, draw_format(draw, rank))
-    bl.build(*given, count=2, dtype=model.dtype, overwrite=True, **options)
+    bad = draw(st.sampled_from(["raise", "skip"]))
+    assert bl.build(*given, count=2, dtype=model.dtype, overwrite=True, bad=bad, **options) == ({}, [])
     return draw_reader(draw)(target), model
 
 
@@ -248,6 +249,7 @@ def by_steps(tensor, model, draw, folder):
     given = [f"{folder}/rows.parquet", f"{folder}/steps.zarr", "--overwrite"]
     given += ["--shape", ",".join(map(str, model.shape)), "--columns", ",".join([*names, "v"])]
     given += ["--format", str(draw_format(draw, len(model.shape)))]
+    given += draw(st.sampled_from([[], ["--bad", "skip"]]))
     if draw(st.booleans()):
         run("build", *given)
     else:

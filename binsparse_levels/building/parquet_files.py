@@ -1,0 +1,136 @@
+"""Parquet files: where they are, their columns by folder, and each of them opened."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from ..containers.base import is_url, touching
+from ..containers.remote import Ranges
+from ..errors import PathMissingError, Problem
+from .asking import asked, bucket_at, bucket_of, obstore_module
+from .columns import arrow
+from .store import AT_ONCE
+
+_BATCH = 2**16  # rows of a row group that is larger than a chunk, read at once
+_BUFFER = 2**20  # bytes of a column that are read at once there
+_WHOLE = 2**20  # bytes of a file that is read whole, by one request
+_HIVE = re.compile(r"([^/\\=]+)=([^/\\]*)")
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+def parquet_files(places: str | Sequence[str]) -> list[str]:
+    """The Parquet files at a path, a pattern, a folder, or a URL of a file or of a prefix; or at several of these."""
+    if not isinstance(places, str | os.PathLike):
+        return [file for place in places for file in parquet_files(place)]
+    path = os.path.expanduser(places)
+    if path.endswith(".parquet") and is_url(path):
+        return [path]
+    if is_url(path):
+        root = path.rstrip("/")
+        with touching(path):
+            pages = asked(lambda: list(obstore_module().list(bucket_at(root))))
+        names = sorted(entry["path"] for page in pages for entry in page)
+        files = [f"{root}/{name}" for name in names if name.endswith(".parquet")]
+    elif os.path.isdir(path):
+        files = sorted(glob.glob(os.path.join(glob.escape(os.path.abspath(path)), "**", "*.parquet"), recursive=True))
+    elif os.path.exists(path):
+        files = [os.path.abspath(path)]
+    else:
+        files = sorted(glob.glob(os.path.abspath(path)))
+    if not files:
+        raise PathMissingError(Problem(path, "no Parquet files here; they end with .parquet"))
+    return files
+
+
+def hive_of(files: Sequence[str]) -> dict[str, list[Any]]:
+    """The columns that the folders of files name, as in `year=2026/a.parquet`: for each file a value, a number where
+    all are.
+    """
+    told = [dict(_HIVE.findall(os.path.dirname(file))) for file in files]
+    found: dict[str, list[Any]] = {}
+    for name in told[0] if told else ():
+        if all(name in mine for mine in told):
+            texts = [unquote(mine[name]) for mine in told]
+            numbers = all(re.fullmatch(r"-?\d{1,18}", x) for x in texts)
+            found[unquote(name)] = [int(x) for x in texts] if numbers else texts
+    return found
+
+
+def at_once(call: Callable[[Item], Made], files: Sequence[Item]) -> Iterator[Made]:
+    """The results of call(file), in order; so many files at once as an object store serves."""
+    if len(files) < 2:
+        yield from map(call, files)
+        return
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for at in range(0, len(files), 64 * AT_ONCE):
+            yield from pool.map(call, files[at : at + 64 * AT_ONCE])
+
+
+def opened(path: str, size: int = _WHOLE + 1, *, buffered: bool = False, few: Sequence[str] = ()) -> Any:
+    """A Parquet file of so many bytes. buffered: its columns are read piece by piece. few: columns that are read as
+    dictionaries.
+    """
+    pa = arrow()
+    from pyarrow.parquet import ParquetFile
+
+    remote = is_url(path)
+    source: Any = _Object(path) if remote else path
+    if size <= _WHOLE:
+        with source if remote else open(path, "rb") as file:
+            source, remote = pa.BufferReader(file.read()), False
+    return ParquetFile(
+        source,
+        buffer_size=_BUFFER if buffered else 0,
+        pre_buffer=remote and not buffered,
+        read_dictionary=list(few) or None,
+    )
+
+
+class Reader:
+    """A row group, read from its beginning a batch at a time."""
+
+    def __init__(self, path: str, group: int, columns: Sequence[str]) -> None:
+        self.at = 0  # the first row that has not been given
+        self._file, self._rest = opened(path, buffered=True), None
+        self.there = set(self._file.schema_arrow.names)
+        self._batches: Iterator[Any] = self._file.iter_batches(
+            _BATCH, row_groups=[group], columns=[x for x in columns if x in self.there], use_threads=False
+        )
+
+    def rows(self, skip: int, count: int) -> Iterator[Any]:
+        """Rows from `skip` on, in batches. Precondition: they are not behind `at`."""
+        done = 0
+        while done < count:
+            batch = next(self._batches) if self._rest is None else self._rest
+            over = min(skip - self.at, len(batch))
+            part = batch[over : over + count - done]
+            behind = over + len(part)
+            self._rest = batch[behind:] if behind < len(batch) else None
+            self.at, skip = self.at + behind, skip + len(part)
+            done += len(part)
+            if len(part):
+                yield part
+
+
+class _Object(Ranges):
+    """An object in a store, as the file that pyarrow reads: each read is one request."""
+
+    def __init__(self, url: str) -> None:
+        self._read, self._place = obstore_module().get_range, bucket_of(url)
+        super().__init__(asked(obstore_module().head, *self._place)["size"])
+
+    def read(self, size: int = -1) -> bytes:
+        count = self._size - self._at if size < 0 else min(size, self._size - self._at)
+        if count < 1:
+            return b""
+        found = bytes(asked(self._read, *self._place, start=self._at, length=count))
+        self._at += len(found)
+        return found
