@@ -13,7 +13,9 @@ from ..arrays import Array
 from ..errors import ArrayError, BinsparseError, OptionError, Problem, needing
 from .bad_rows import NOT_WHOLE, NULL, int64_of
 
-_POSITIVE, _NEGATIVE = r"^\s*\+?[0-9]{1,19}(\.0*)?\s*$", r"^\s*-[0-9]+(\.0*)?\s*$"  # whole numbers in texts
+_POSITIVE = r"^\s*\+?[0-9]{1,19}(\.0*)?\s*$"  # whole numbers in texts
+_NEGATIVE, _LARGE = r"^\s*-[0-9]+(\.0*)?\s*$", r"^\s*\+?[0-9]{20,}(\.0*)?\s*$"
+_MOST = 2**63 - 1
 
 
 def within(place: str, error: ArrayError | BinsparseError) -> BinsparseError:
@@ -78,8 +80,10 @@ def coordinates_of(column: Any, name: str, *, cast: bool = False) -> Array:
         whole = np.ones(len(found), bool)
     elif types.is_floating(kind):
         found = numbers_of(without_nulls(column), name).astype(float, copy=False)
-        whole = (np.floor(found) == found) & (np.abs(found) < 2.0**63)
-        found = np.where(whole, found, 0)
+        whole = (np.floor(found) == found) & np.isfinite(found)
+        large = whole & (found >= 2.0**63)
+        found = np.maximum(np.where(whole & ~large, found, 0), -1).astype(np.int64)
+        found[large] = _MOST
     else:
         found, whole = _numbers_in(column.cast(pa.large_string()), name)
     made = int64_of(found)
@@ -89,14 +93,17 @@ def coordinates_of(column: Any, name: str, *, cast: bool = False) -> Array:
 
 
 def _numbers_in(texts: Any, name: str) -> tuple[Array, Array]:
-    """Numbers in texts, -1 for all that are negative, and which texts have one."""
+    """Numbers in texts, -1 for all that are negative, the greatest for those that are larger; which texts have one."""
     from pyarrow import compute
 
-    negative, positive = (compute.match_substring_regex(texts, x).fill_null(False) for x in (_NEGATIVE, _POSITIVE))
+    negative, positive, large = (
+        compute.match_substring_regex(texts, x).fill_null(False) for x in (_NEGATIVE, _POSITIVE, _LARGE)
+    )
     digits = compute.if_else(positive, compute.replace_substring_regex(texts, r"\.0*\s*$|[\s+]", ""), "0")
     found = int64_of(numbers_of(digits.cast(arrow().uint64()), name))
-    below, whole = (x.to_numpy(zero_copy_only=False) for x in (negative, positive))
-    return np.where(below, -1, found), whole | below
+    below, whole, above = (x.to_numpy(zero_copy_only=False) for x in (negative, positive, large))
+    found[below], found[above] = -1, _MOST
+    return found, whole | below | above
 
 
 def cast_types(given: Any, columns: Sequence[str | None] | None) -> tuple[npt.DTypeLike | None, dict[str, str]]:
