@@ -232,7 +232,9 @@ def _write_chunks(
     told: Callable[[], tuple[Labels | None, str | None]],
     value: Array | None = None,
 ) -> BadRows:
-    """Write the entries of all chunks; the bad rows that were left out. told: the labels and the structure, which are known behind the last chunk.
+    """Write the entries of all chunks. Returns the bad rows that were left out.
+
+    told: the labels and the structure, which are known behind the last chunk.
 
     value: that all entries share. rest: of the parameters of `write_from`.
     """

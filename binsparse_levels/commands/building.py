@@ -54,8 +54,8 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
         raise WrongCall("a table needs --columns: the names of the coordinates by dimension, and of the values last")
     *dims, values = options.columns
     format = options.format or coordinates(len(dims))
-    given: dict[str, Any] = {"map": options.map, "overwrite": options.overwrite, "limits": limits_of(options)}
-    given |= {
+    chosen: dict[str, Any] = {"map": options.map, "overwrite": options.overwrite, "limits": limits_of(options)}
+    chosen |= {
         "bad": options.bad or "raise",
         "duplicates": options.duplicates or "error",
         "dims": dims,
@@ -65,7 +65,7 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
     with progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
         shape = options.shape or _least_shape(options.path, dims, options.bad)
         tables = file_tables(options.path, options.columns)
-        bad = write_from(tables, out, shape, format, memory=options.memory, progress=bars, **given)
+        bad = write_from(tables, out, shape, format, memory=options.memory, progress=bars, **chosen)
     if bad.counts:
         say(f"{out}{_lines(bad)}")
 
@@ -111,12 +111,12 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
         "memory",
         "overwrite",
     )
-    given = {name: getattr(options, name) for name in wanted if getattr(options, name) is not None}
-    given["shape"] = options.shape
+    arguments = {name: getattr(options, name) for name in wanted if getattr(options, name) is not None}
+    arguments["shape"] = options.shape
     if options.columns is not None:
-        given["columns"] = [name or None for name in options.columns]
-    given["limits"] = limits_of(options)
-    return {"source": options.source if len(options.source) > 1 else options.source[0], **given}
+        arguments["columns"] = [name or None for name in options.columns]
+    arguments["limits"] = limits_of(options)
+    return {"source": options.source if len(options.source) > 1 else options.source[0], **arguments}
 
 
 @contextlib.contextmanager
