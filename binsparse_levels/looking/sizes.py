@@ -84,7 +84,7 @@ def sizes_of(tensor: Tensor, has_values: bool, orders: Sequence[tuple[int, ...]]
     listed = tensor.convert(in_order(listing(tensor.ndim), own), limits=limits)
     tree = listed._tree
     columns, positions = packing.unpack_tree(tree, index_dtype(tree.dims, len(tree.values)))
-    entries = len(positions)
+    entries = len(positions) if tensor.ndim else tensor.nnz  # a list without coordinates would always have an entry
     counts = {0: min(entries, 1)}
     for order in (
         orders if orders is not None else [tuple(own[k] for k in part) for part in covering_orders(tensor.ndim)]
