@@ -30,7 +30,7 @@ def matlab(path, matrix, name="A"):
 
 def cooler(path, matrix, mode="symmetric-upper", group="/"):
     """Contacts of bins of 10 bases on two chromosomes, in version 3. Of a symmetric matrix, the upper triangle."""
-    kept = sp.csr_array(sp.triu(matrix) if mode != "square" else matrix)
+    kept = sp.csr_array(sp.triu(sp.coo_array(matrix)) if mode != "square" else matrix)
     kept.sort_indices()
     size, first = len(kept.indptr) - 1, (len(kept.indptr) - 1) // 2
     starts = np.concatenate([np.arange(first), np.arange(size - first)]).astype("i4") * 10
