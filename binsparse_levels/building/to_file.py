@@ -234,9 +234,8 @@ def _write_chunks(
 ) -> BadRows:
     """Write the entries of all chunks. Returns the bad rows that were left out.
 
-    told: the labels and the structure, which are known behind the last chunk.
-
-    value: that all entries share. rest: of the parameters of `write_from`.
+    told: the labels and the structure, which are known behind the last chunk. value: that all entries share. rest: of
+    the parameters of `write_from`.
     """
     bad = Told(plan)
     blocks = _blocks(plan, bad, chunks)

@@ -18,9 +18,9 @@ from ..formats.index_map import MapLike
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.changing import expanded
 from ..tensors.foreign import qualified
+from ..tensors.listing import entries
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
-from ..tensors.validation import coordinate_type
 
 if TYPE_CHECKING:
     import pyarrow
@@ -128,7 +128,7 @@ def to_table(
     if len(names) != tensor.ndim + 1 or len(set(names)) != len(names):
         raise OptionError(Problem("dims", f"expected {tensor.ndim} different names, got {names[:-1]!s:.60}"))
     whole = expanded(tensor)
-    coords, stored = whole._held.entries(whole._pad(), coordinate_type(dtype, index_dtype(whole.shape, 0)))
+    coords, stored = entries(whole, dtype, index_dtype(whole.shape, 0))
     columns = []
     for name, x in zip(own, coords, strict=True):
         if known is None or name not in known.columns:

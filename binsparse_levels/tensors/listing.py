@@ -1,4 +1,4 @@
-"""All cells of a tensor, and its entries in the order of its coordinates."""
+"""All cells of a tensor, and its entries in stored order and in that of its coordinates."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..engine import packing
 from ..engine.dense import scatter_tree
 from ..engine.tree import same
-from ..errors import LimitError, Problem
+from ..errors import LimitError, OptionError, Problem
 from ..formats.format import coordinates
 from ..formats.structure import expand
 from ..levels.base import Array
@@ -42,6 +43,13 @@ def to_dense(tensor: Tensor, rest: Any, limits: Limits) -> Array:
     return scatter_tree(tree, steps, tensor.shape, blank)
 
 
+def entries(tensor: Tensor, dtype: str | None, own: npt.DTypeLike = np.int64) -> Listed:
+    """`Tensor.unpack`. own: the type of coordinates that are not asked for as they are stored. Raises OptionError."""
+    if dtype not in (None, "stored"):
+        raise OptionError(Problem("dtype", f"{dtype!r:.40} is no type of coordinates; pass 'stored', or leave it out"))
+    return tensor._held.entries(tensor._pad(), own if dtype is None else None)
+
+
 def in_order(tensor: Tensor) -> Listed:
     """All entries in lexicographic order, the structure expanded."""
     if not tensor.ndim:  # a list without coordinates would always have one entry
@@ -50,8 +58,8 @@ def in_order(tensor: Tensor) -> Listed:
     if tensor.structure is None:
         return tensor.without_map(listed).unpack()
     coords, values = expand(tensor.structure, *tensor.unpack())
-    entries = entries_of(listed, tensor.shape, coords, values, False)
-    tree = packing.pack_entries(listed.levels, entries, tensor._pad(), "error", tensor.limits)
+    unsorted = entries_of(listed, tensor.shape, coords, values, False)
+    tree = packing.pack_entries(listed.levels, unsorted, tensor._pad(), "error", tensor.limits)
     return tuple(packing.unpack_tree(tree)[0]), tree.values
 
 

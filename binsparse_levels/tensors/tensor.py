@@ -27,15 +27,7 @@ from .naming import Dimension
 from .refusing import Refusals
 from .report import Report
 from .trees import tree_of, writable
-from .validation import (
-    checked_fill,
-    checked_format,
-    checked_json,
-    checked_places,
-    checked_type,
-    coordinate_type,
-    pad_of,
-)
+from .validation import checked_fill, checked_format, checked_json, checked_places, checked_type, pad_of
 
 
 @within_memory
@@ -496,7 +488,7 @@ class Tensor(Refusals):
         >>> [x.tolist() for x in coords], values.tolist()
         ([[0, 1], [1, 0]], [2, 3])
         """
-        return self._held.entries(self._pad(), coordinate_type(dtype, np.int64))
+        return listing.entries(self, dtype)
 
     def to_dense(self, fill: Any = None, *, limits: Limits | None = None) -> Array:
         """A numpy array of the tensor's shape and type. A structure is expanded.

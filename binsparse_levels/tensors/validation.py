@@ -67,13 +67,6 @@ def checked_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
         raise OptionError(Problem("dtype", f"{dtype!r:.40} is no type of numpy; pass one, such as 'float32'")) from None
 
 
-def coordinate_type(dtype: str | None, own: npt.DTypeLike) -> npt.DTypeLike | None:
-    """The type of coordinates: `own`, or None for those that are stored. Raises OptionError."""
-    if dtype not in (None, "stored"):
-        raise OptionError(Problem("dtype", f"{dtype!r:.40} is no type of coordinates; pass 'stored', or leave it out"))
-    return own if dtype is None else None
-
-
 def checked_dimension(dimension: int, ndim: int) -> int:
     """A dimension, counted from the end where it is negative. Raises TypeError, IndexError."""
     number = as_integer(dimension)
