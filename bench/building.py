@@ -27,7 +27,8 @@ from dask.utils import parse_bytes
 from distributed import Client, LocalCluster
 
 import binsparse_levels as bl
-from binsparse_levels.building import planning, store
+from binsparse_levels.building import planning
+from binsparse_levels.containers.objects import stores
 
 from .data import csf, zipf
 from .measure import resident
@@ -185,7 +186,7 @@ def _serve(pipe: Any, workers: int, memory: int) -> None:
 
 def _tell() -> dict[str, float]:
     """What a worker has used."""
-    return {"cpu": time.process_time(), "peak": resident("VmHWM"), "process": os.getpid(), **store.moved}
+    return {"cpu": time.process_time(), "peak": resident("VmHWM"), "process": os.getpid(), **stores.moved}
 
 
 class Watch:

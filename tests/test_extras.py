@@ -16,13 +16,13 @@ REQUIRED = {"google_crc32c", "h5py", "llvmlite", "numba", "numcodecs", "numpy", 
 
 # These stand behind an import that has named the extra.
 BEHIND = {
-    ("building/asking.py", "obstore"),  # where a store has answered
     ("building/columns.py", "pyarrow"),  # of columns that are its own
     ("building/parquet.py", "pyarrow"),
     ("building/parquet_files.py", "pyarrow"),
     ("building/running.py", "distributed"),  # the client is one of its objects
-    ("building/store.py", "obstore"),
     ("building/tables.py", "pyarrow"),
+    ("containers/objects/asking.py", "obstore"),  # where a store has answered
+    ("containers/objects/bucket.py", "obstore"),
     ("containers/zarr_stores.py", "obstore"),  # a method of the store that it made
     ("interop/anndata.py", "sparse"),  # where it is installed
     ("interop/dask.py", "dask"),

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..arrays import Array
+from ..containers.objects.asking import side_by_side
 from ..errors import ArrayError, OptionError, Problem
-from .store import AT_ONCE
 
 if TYPE_CHECKING:
     from .planning import Plan
@@ -172,9 +171,7 @@ def kept(work: Work) -> BadRows:
     """The bad rows of all chunks that have been read, also of a build that is done."""
     if work.done("skipped"):
         return _loaded(work, "skipped/0")
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        numbers = sorted(work.done("bad"))
-        return together(pool.map(lambda k: _loaded(work, f"bad/{k}"), numbers))
+    return together(side_by_side(lambda k: _loaded(work, f"bad/{k}"), sorted(work.done("bad"))))
 
 
 def _loaded(work: Work, key: str) -> BadRows:

@@ -10,11 +10,12 @@ import numpy as np
 
 from ..arrays import Array
 from ..containers.base import touching
+from ..containers.objects.asking import side_by_side
 from ..errors import ArrayError, OptionError, Problem
 from ..tensors.labels import TEXT
 from .columns import arrow, cast_to, coordinates_of, flags_of, numbers_of, refuse_nulls, within, without_nulls
 from .footers import Footer, Greatest, footer_of, told_by
-from .parquet_files import Reader, at_once, hive_of, opened
+from .parquet_files import Reader, hive_of, opened
 from .states import state_of, unchanged
 
 Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dimension, and the values
@@ -43,7 +44,7 @@ class Parquet:
         labels: Sequence[str | None] | None = None,
     ) -> None:
         self._files, self._columns, self._rows = list(files), list(columns), rows
-        self._states = list(at_once(state_of, self._files)) if states is None else states
+        self._states = list(side_by_side(state_of, self._files)) if states is None else states
         self._casts = dict(casts or {})
         self._type: np.dtype[Any] | None = None
         self._greatest: list[Greatest] = []
@@ -78,7 +79,7 @@ class Parquet:
             size = self._states[number][0]
             return footer_of(self._files[number], size, self._columns, more, hive, self._casts)
 
-        return at_once(of, range(len(self._files)))
+        return side_by_side(of, range(len(self._files)))
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
         """The columns that are read for these: those of the filters too."""

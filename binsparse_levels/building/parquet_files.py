@@ -5,17 +5,15 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from ..containers.base import is_url, touching
+from ..containers.objects.asking import asked, bucket_at, bucket_of, obstore_module
 from ..containers.remote import Ranges
 from ..errors import PathMissingError, Problem
-from .asking import asked, bucket_at, bucket_of, obstore_module
 from .columns import arrow
-from .store import AT_ONCE
 
 _BATCH = 2**16  # rows of a row group that is larger than a chunk, read at once
 _BUFFER = 2**20  # bytes of a column that are read at once there
@@ -62,16 +60,6 @@ def hive_of(files: Sequence[str]) -> dict[str, list[Any]]:
             numbers = all(re.fullmatch(r"-?\d{1,18}", x) for x in texts)
             found[unquote(name)] = [int(x) for x in texts] if numbers else texts
     return found
-
-
-def at_once(call: Callable[[Item], Made], files: Sequence[Item]) -> Iterator[Made]:
-    """The results of call(file), in order; so many files at once as an object store serves."""
-    if len(files) < 2:
-        yield from map(call, files)
-        return
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for at in range(0, len(files), 64 * AT_ONCE):
-            yield from pool.map(call, files[at : at + 64 * AT_ONCE])
 
 
 def opened(path: str, size: int = _WHOLE + 1, *, buffered: bool = False, few: Sequence[str] = ()) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
@@ -13,12 +12,13 @@ import numpy as np
 
 from .. import kernels, parallel
 from ..arrays import Array
+from ..containers.objects.asking import side_by_side
+from ..containers.objects.stores import Range
 from ..errors import ArrayError, Problem
 from .bad_rows import Found, find, keep
 from .labelling import chunk_of, sampled_of
 from .parquet import Chunk
 from .planning import Plan, check_joined
-from .store import AT_ONCE, Range
 from .values import cast
 from .work import Work
 
@@ -166,10 +166,9 @@ def table(work: Work, number: int) -> None:
     plan, runs = work.plan, len(work.source)
     partitions = len(work.load("split/0")["cuts"]) + 1
     index = np.empty((partitions, 3, runs), np.int64)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = pool.map(lambda k: _places_of(work, f"partition/{k}", partitions), range(runs))
-        for k, places in enumerate(found):
-            index[:, :, k] = places.T
+    found = side_by_side(lambda k: _places_of(work, f"partition/{k}", partitions), range(runs))
+    for k, places in enumerate(found):
+        index[:, :, k] = places.T
     work.put("index", [x.data for x in index])
     sizes = (index[:, 1] - index[:, 0]).sum(axis=1)
     if plan.duplicates == "error":  # else they may become fewer

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..containers.base import is_url
+from ..containers.objects.stores import moved
 from ..errors import ArrayError, BinsparseError, ContainerError, OptionError, Problem
 from ..io.writing import Progress
 from ..levels.registry import Travelling, arrive, travelling
@@ -42,7 +43,6 @@ from .bad_rows import BadRows, Told
 from .columns import within
 from .planning import Plan
 from .sources import Source
-from .store import moved
 from .work import Work
 
 _RETRIES = 3  # of a task, after a worker's death

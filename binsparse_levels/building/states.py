@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..containers.base import is_url, split_path, touching
+from ..containers.objects.asking import asked, bucket_of, obstore_module
 from ..errors import ContainerError, PathMissingError, Problem
 from ..io.kinds import Place
-from .asking import asked, bucket_of, obstore_module
 
 _HEADERS = "zarr.json", ".zattrs", "binsparse.json", "values.ra"
 

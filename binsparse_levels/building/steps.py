@@ -13,9 +13,8 @@ from ..limits import as_integer
 from . import running
 from .bad_rows import BadRows, kept
 from .sources import SOURCES
-from .store import store_at
 from .to_store import _begun, _end, _folder, _resumed, _target
-from .work import Work, stored_plan
+from .work import Work, store_at, stored_plan
 
 
 class Stage(NamedTuple):

@@ -16,14 +16,14 @@ from ..arrays import Array, Sliceable, in_pieces
 from ..containers import zarr
 from ..containers.base import Storage, is_url
 from ..containers.objects.chunks import Chunks, described
+from ..containers.objects.stores import Store
 from ..engine.joining import AT_ONCE
 from ..errors import ContainerError, IncompleteError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode
 from ..tensors.encoding import encode_pieces, hold_header
 from . import labelling
-from .store import Store, store_at
 from .trees import join_heads, joint
-from .work import Work
+from .work import Work, store_at
 
 _SHARD = 2**20  # items, at least
 _MOST_SHARDS = 2**12  # of an array

@@ -39,8 +39,7 @@ from .columns import cast_types
 from .parquet import Chunk
 from .planning import Plan, check_joined, planned, rows_within
 from .sources import Tensors, pair_of, picked
-from .store import scratch
-from .work import Work, begin
+from .work import Work, begin, scratch
 
 
 @within_memory

@@ -38,8 +38,7 @@ from .columns import cast_types
 from .parquet import Parquet
 from .planning import Plan, check_joined, planned
 from .sources import Source, Tensors, source_of
-from .store import scratch, store_at
-from .work import Work, begin, stored_plan
+from .work import Work, begin, scratch, store_at, stored_plan
 
 _SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
 _WORKER = 5 * 2**25  # bytes of a worker before it does anything

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
+import os
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,15 +18,46 @@ import numpy as np
 
 from ..arrays import Array
 from ..containers.base import is_url
+from ..containers.objects.asking import side_by_side
+from ..containers.objects.bucket import Bucket
+from ..containers.objects.folder import Folder
+from ..containers.objects.stores import Range, Store
+from ..containers.replacing import part_of, remove
 from ..errors import BinsparseError, ContainerError, OptionError, Problem, UnsafeError, refuse_memory
 from ..formats.json import load_json
+from ..io.kinds import Place, split_place
 from ..limits import DEFAULT_LIMITS
 from ..tensors.validation import checked_format, checked_sizes
 from .planning import VERSION, Plan, check
 from .sources import SOURCES, Source
-from .store import AT_ONCE, Range, Store, store_at
 
 _TAIL = 2**14  # bytes at the end of an object that are read first
+
+
+@lru_cache(8)
+def store_at(address: str) -> Store:
+    """The store at the path of a folder, which is made, or at a URL."""
+    return Bucket(address) if is_url(address) else Folder(os.path.realpath(os.path.expanduser(address)))
+
+
+@contextlib.contextmanager
+def scratch(target: Place) -> Iterator[str]:
+    """A folder beside the target, or for a URL or an open object a temporary one; removed at the end."""
+    path, _ = split_place(target)
+    try:
+        if not isinstance(path, str) or is_url(path):
+            folder = tempfile.mkdtemp()
+        else:
+            folder = f"{part_of(os.path.realpath(path))}.d"
+            os.mkdir(folder)
+    except OSError as error:
+        raise ContainerError(
+            Problem(path, f"no folder for scratch files can be made here: {error.strerror}")
+        ) from error
+    try:
+        yield folder
+    finally:
+        remove(folder)
 
 
 class Seal(NamedTuple):
@@ -91,12 +124,7 @@ class Work(NamedTuple):
             wanted = seal.range(key, len(seal.ends) - 1, len(seal.ends)), int(seal.sums[-1])
             return seal, next(iter(self.ranges([wanted])))
 
-        if len(keys) < 2:
-            yield from map(last, keys)
-            return
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for at in range(0, len(keys), AT_ONCE):
-                yield from pool.map(last, keys[at : at + AT_ONCE])
+        return side_by_side(last, keys)
 
     def _checked(self, key: str, raw: bytes) -> memoryview:
         seal = _unsealed(raw, len(raw))
@@ -150,9 +178,8 @@ class Work(NamedTuple):
     def slices(self, wanted: Sequence[tuple[str, int, int]]) -> list[Array]:
         """`slice` of each of these, side by side."""
         if len(wanted) < 2 or not is_url(self.address):
-            return [self.slice(*one) for one in wanted]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            return list(pool.map(lambda one: self.slice(*one), wanted))
+            return [self.slice(*place) for place in wanted]
+        return list(side_by_side(lambda place: self.slice(*place), wanted))
 
     def save(self, key: str, **arrays: Any) -> None:
         """Leave an object of arrays by name."""

@@ -32,11 +32,11 @@ from ..limits import DEFAULT_LIMITS, Limits
 from .base import Storage, asked_for, bounded_chunk, named_by, touching
 from .checksums import of_header
 from .direct import DIRECT, refuse_links
+from .objects import folder
 from .objects.chunks import chunks_of
 from .objects.reading import ObjectArray, Objects
-from .objects.stores import Folder as Files
-from .objects.stores import Requests
-from .objects.stores import Store as ObjectStore
+from .objects.requests import Requests
+from .objects.stores import Parts as ObjectParts
 from .zarr_internals import members_of, sync
 from .zarr_stores import Far, Folder, is_near, opened
 
@@ -58,9 +58,9 @@ _CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "bl
 _TEXTS = {"vlen-utf8"}  # in groups without a header, such as those of AnnData
 
 
-def objects_in(store: Store) -> ObjectStore:
+def objects_in(store: Store) -> ObjectParts:
     """The objects of a store of zarr's."""
-    return Files(str(store.root)) if isinstance(store, Folder) and DIRECT else Requests(store)
+    return folder.Folder(str(store.root)) if isinstance(store, Folder) and DIRECT else Requests(store)
 
 
 def _prefix(array: zarr.Array[Any]) -> str:

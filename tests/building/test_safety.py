@@ -30,8 +30,9 @@ from binsparse_levels import (
     write,
     write_from,
 )
-from binsparse_levels.building import parquet, parquet_files, partitions, planning, store, target, trees, values, work
+from binsparse_levels.building import parquet, parquet_files, partitions, planning, target, trees, values, work
 from binsparse_levels.containers.base import Storage
+from binsparse_levels.containers.objects.bucket import Bucket
 
 SHAPE = (9, 8)
 SAMPLED = partitions.sampled
@@ -431,7 +432,7 @@ class Losing:
 
 def test_a_lease_whose_answer_is_lost_is_held(s3):
     for lost in ([True], [True, True], [False, True, True, False, True]):
-        one, other = (store._Bucket(f"{s3}/work") for _ in range(2))
+        one, other = (Bucket(f"{s3}/work") for _ in range(2))
         one._calls = Losing(one._calls, lost)
         with one.held():
             with pytest.raises(ContainerError, match="another process"), other.held():

@@ -33,9 +33,10 @@ from binsparse_levels import (
     write,
     write_from,
 )
-from binsparse_levels.building import store, to_file
+from binsparse_levels.building import to_file
 from binsparse_levels.building.planning import Rows
 from binsparse_levels.cli import main
+from binsparse_levels.containers.objects.folder import Folder
 from binsparse_levels.formats.format import coordinates
 from binsparse_levels.io.files import text_tables
 
@@ -299,7 +300,7 @@ def test_what_pieces_do_not_take_is_refused_before_anything_is_done(tmp_path, op
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file on which nothing can be written")
 def test_scratch_files_on_a_full_disk(tmp_path, monkeypatch):
-    part_of = store._Folder._part
+    part_of = Folder._part
 
     def on_a_full_disk(self, path):
         part = part_of(self, path)
@@ -308,7 +309,7 @@ def test_scratch_files_on_a_full_disk(tmp_path, monkeypatch):
             os.symlink("/dev/full", part)
         return part
 
-    monkeypatch.setattr(store._Folder, "_part", on_a_full_disk)
+    monkeypatch.setattr(Folder, "_part", on_a_full_disk)
     write(tmp_path / "a.h5", pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
     for format in ("CSR", "CSC"):
         with pytest.raises(ContainerError, match="cannot be written"):

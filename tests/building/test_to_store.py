@@ -29,7 +29,8 @@ from binsparse_levels import (
     read,
     write,
 )
-from binsparse_levels.building import planning, running, store, target, trees
+from binsparse_levels.building import planning, running, target, trees
+from binsparse_levels.containers.objects.folder import Folder
 
 SHAPE = (50, 60, 70)
 NAMES = ["i", "j", "k", "v"]
@@ -476,19 +477,19 @@ def test_an_unfinished_target(tmp_path):
 @contextlib.contextmanager
 def failing(at):
     """Where this object is written, a step fails."""
-    put = store._Folder.put
+    put = Folder.put
 
     def made(self, key, pieces, **options):
         if key == at:
             raise ZeroDivisionError
         put(self, key, pieces, **options)
 
-    store._Folder.put = made
+    Folder.put = made
     try:
         with pytest.raises(ZeroDivisionError):
             yield
     finally:
-        store._Folder.put = put
+        Folder.put = put
 
 
 # Again
@@ -532,9 +533,9 @@ def test_a_build_goes_on_where_it_failed(tmp_path, monkeypatch, stage):
         build(folder, tmp_path / "a.zarr", SHAPE, "sparse(3)", **options)
     before = objects(tmp_path)
     assert any(f"/{name}/" in path for path in before for name in STAGES) or stage == "sample"
-    seen, put = [], store._Folder.put
+    seen, put = [], Folder.put
     monkeypatch.setattr(
-        store._Folder,
+        Folder,
         "put",
         lambda self, key, *rest, **o: (seen.append(f"{self._root}/{key}"), put(self, key, *rest, **o)),
     )
@@ -692,7 +693,7 @@ build(source, target, SHAPE, "sparse(3)", columns=NAMES, duplicates="sum", work=
 
     build(folder, tmp_path / "a.zarr", SHAPE, "sparse(3)", progress=other, **options)
     assert "ContainerError" in refused[0]
-    assert "another process is building here" in refused[0]
+    assert "another process writes here" in refused[0]
     alike(read(tmp_path / "a.zarr"), pack(*entries(), SHAPE, "sparse(3)", duplicates="sum"))
 
 
@@ -715,14 +716,14 @@ def test_a_biased_source_keeps_memory_and_bytes(tmp_path, monkeypatch):
         return packed(plan, levels, columns, *rest)
 
     monkeypatch.setattr(trees, "packed", counted)
-    written, put = {}, store._Folder.put
+    written, put = {}, Folder.put
 
     def noted(self, key, pieces, **options):
         pieces = [bytes(x) for x in pieces]
         written[key] = sum(map(len, pieces))
         put(self, key, pieces, **options)
 
-    monkeypatch.setattr(store._Folder, "put", noted)
+    monkeypatch.setattr(Folder, "put", noted)
     build(folder, tmp_path / "a.zarr", SHAPE, "sparse(3)", columns=NAMES, duplicates="last")
     alike(read(tmp_path / "a.zarr"), pack(coords, values, SHAPE, "sparse(3)", duplicates="last"))
     assert max(most) <= 500

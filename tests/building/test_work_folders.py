@@ -40,9 +40,12 @@ from binsparse_levels import (
     step,
     write,
 )
-from binsparse_levels.building import asking, partitions, planning, running, steps, store, target
+from binsparse_levels.building import partitions, planning, running, steps, target
 from binsparse_levels.building.work import _sealed
 from binsparse_levels.containers.base import Storage
+from binsparse_levels.containers.objects import asking, bucket
+from binsparse_levels.containers.objects.bucket import Bucket
+from binsparse_levels.containers.objects.folder import Folder
 from binsparse_levels.engine import joining
 from binsparse_levels.formats.format import parse_format
 from binsparse_levels.limits import DEFAULT_LIMITS
@@ -396,9 +399,9 @@ def test_sources_with_anything_in_them(tmp_path):
 @pytest.fixture(params=["folder", "s3"])
 def any_store(request, tmp_path):
     if request.param == "folder":
-        return store._Folder(str(tmp_path / "work"))
+        return Folder(str(tmp_path / "work"))
     pytest.importorskip("obstore")
-    return store._Bucket(f"{request.getfixturevalue('s3')}/some/work")
+    return Bucket(f"{request.getfixturevalue('s3')}/some/work")
 
 
 def test_objects_of_a_store(any_store):
@@ -438,7 +441,7 @@ def test_a_store_is_held_by_one(any_store):
             return True
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        with any_store.held(), pytest.raises(ContainerError, match="another process is building here"):
+        with any_store.held(), pytest.raises(ContainerError, match="another process writes here"):
             pool.submit(held).result()
         assert pool.submit(held).result()
         with pytest.raises(ZeroDivisionError), any_store.held():
@@ -448,8 +451,8 @@ def test_a_store_is_held_by_one(any_store):
 
 @pytest.mark.slow
 def test_a_lease_of_the_dead_is_taken_over_once(s3, monkeypatch):
-    monkeypatch.setattr(store, "_LEASE", 3.0)
-    one, taken = store._Bucket(f"{s3}/work"), []
+    monkeypatch.setattr(bucket, "_LEASE", 3.0)
+    one, taken = Bucket(f"{s3}/work"), []
     one.put("lease", [b"dead"])
     with pytest.raises(ContainerError, match="died less than 3 seconds ago"), one.held():
         pass
@@ -457,7 +460,7 @@ def test_a_lease_of_the_dead_is_taken_over_once(s3, monkeypatch):
 
     def take(number):
         try:
-            with store._Bucket(f"{s3}/work").held():
+            with Bucket(f"{s3}/work").held():
                 taken.append(number)
                 time.sleep(5)
         except ContainerError:
@@ -471,8 +474,8 @@ def test_a_lease_of_the_dead_is_taken_over_once(s3, monkeypatch):
 
 
 def test_who_has_lost_a_lease_leaves_it(s3, monkeypatch):
-    monkeypatch.setattr(store, "_LEASE", 1.0)
-    one = store._Bucket(f"{s3}/work")
+    monkeypatch.setattr(bucket, "_LEASE", 1.0)
+    one = Bucket(f"{s3}/work")
     with one.held():
         one.put("lease", [b"another"])
         time.sleep(0.6)
@@ -489,7 +492,7 @@ def test_builds_in_object_stores(tmp_path, s3, places):
     work = f"{s3}/work" if places != "target" else tmp_path / "work"
     source = folder
     if places == "all":
-        inside = store._Bucket(f"{s3}/in")
+        inside = Bucket(f"{s3}/in")
         for path in sorted(folder.iterdir()):
             inside.put(path.name, [path.read_bytes()])
         source = f"{s3}/in"
@@ -497,10 +500,10 @@ def test_builds_in_object_stores(tmp_path, s3, places):
     build(source, place, SHAPE, "dense, sparse(2)", **options)
     alike(read(place), whole())
     if places != "target":
-        assert store._Bucket(f"{s3}/work").names("") == {"plan", "commit/0"}
+        assert Bucket(f"{s3}/work").names("") == {"plan", "commit/0"}
     build(source, place, SHAPE, "dense, sparse(2)", **options)
     if places == "all":
-        store._Bucket(f"{s3}/in").put("1.parquet", [(folder / "0.parquet").read_bytes()])
+        Bucket(f"{s3}/in").put("1.parquet", [(folder / "0.parquet").read_bytes()])
         with pytest.raises(ContainerError, match="differs in source"):
             build(source, place, SHAPE, "dense, sparse(2)", **options)
         with pytest.raises(FileExistsError):
@@ -508,7 +511,7 @@ def test_builds_in_object_stores(tmp_path, s3, places):
         more = {**options, "work": f"{s3}/another", "overwrite": True, "chunks": 100, "shards": 100}
         build(source, place, SHAPE, "sparse(3)", **more)
         assert read(place).format == parse_format("sparse(3)")
-        assert not [name for name in store._Bucket(place).names("") if "pointers" in name]
+        assert not [name for name in Bucket(place).names("") if "pointers" in name]
 
 
 @pytest.mark.slow
@@ -536,7 +539,7 @@ def test_an_unfinished_target_in_an_object_store(tmp_path, s3):
 def faulty_build(tmp_path, counted_s3, work):
     """Build with source, work and target behind a proxy; the URL of the target."""
     _, bucket = counted_s3
-    inside = store._Bucket(f"{bucket}/in")
+    inside = Bucket(f"{bucket}/in")
     for path in sorted(parquet(tmp_path / "in").iterdir()):
         asking.asked(inside.put, path.name, [path.read_bytes()])
     options = {"columns": list("ijkv"), "duplicates": "sum", "chunks": 256, "shards": 4096, "work": f"{bucket}/{work}"}
@@ -561,7 +564,7 @@ def test_a_build_ends_though_a_server_fails_now_and_then(tmp_path, counted_s3, w
         target = faulty_build(tmp_path, counted_s3, f"work{k}")
         proxy.fault = lambda: None
         alike(read(target), whole())
-        assert store._Bucket(target.replace(".zarr", "")).names("") == {"plan", "commit/0"}
+        assert Bucket(target.replace(".zarr", "")).names("") == {"plan", "commit/0"}
     assert len(faults) > 5
 
 
@@ -570,7 +573,7 @@ def test_a_build_ends_though_a_server_fails_now_and_then(tmp_path, counted_s3, w
 def test_a_server_that_denies_for_good_is_named(tmp_path, counted_s3, status, behind):
     proxy, bucket = counted_s3
     proxy.fault = lambda: status if len(proxy.requests) >= behind else None
-    with pytest.raises(ContainerError, match=rf"{bucket}/.*(check the address, the rights|start the build again)"):
+    with pytest.raises(ContainerError, match=rf"{bucket}/.*(check the address|run again|start the build again)"):
         faulty_build(tmp_path, counted_s3, "work")
 
 

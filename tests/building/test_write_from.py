@@ -28,7 +28,8 @@ from binsparse_levels import (
     write,
     write_from,
 )
-from binsparse_levels.building import partitions, planning, store, trees
+from binsparse_levels.building import partitions, planning, trees
+from binsparse_levels.containers.objects.folder import Folder
 from binsparse_levels.engine import joining
 
 NUMBERS = ["bool", "int8", "int64", "uint8", "uint64", "float32", "float64", "complex64", "complex128"]
@@ -49,13 +50,13 @@ def rows(number):
 @pytest.fixture
 def kept(monkeypatch):
     """The keys of all objects that a local store was given."""
-    keys, put = [], store._Folder.put
+    keys, put = [], Folder.put
 
     def noted(self, key, pieces, **options):
         keys.append(key)
         put(self, key, pieces, **options)
 
-    monkeypatch.setattr(store._Folder, "put", noted)
+    monkeypatch.setattr(Folder, "put", noted)
     return keys
 
 

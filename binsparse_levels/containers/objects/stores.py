@@ -1,29 +1,18 @@
-"""Objects by key: those of a local folder, by threads; those of any store of zarr's, by requests."""
+"""What a store of objects answers: parts of objects, which arrays are read by, and whole objects by key."""
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import os
-import uuid
+import contextlib
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-import numpy as np
-from zarr.abc.store import RangeByteRequest, SuffixByteRequest
-from zarr.abc.store import Store as ZarrStore
-
-from ...parallel import each, get_threads
-from ..direct import opened, read_in_steps, read_into, refuse_links
-from ..replacing import remove
-from ..zarr_internals import default_buffer_prototype, sync
+from ...errors import ContainerError, PathMissingError, Problem
+from ..base import touching
 from .codecs import Bytes
 
-_GAP = 2**15  # bytes between two parts that one request fetches, rather than two
-_AT_ONCE = 2**6  # requests
-_BATCH = 2**26  # bytes that are fetched before they are used, or made before they are sent
-_GRAIN = 2**18  # bytes that a thread reads and uses at least
-_FEW_OBJECTS = 16  # so many files are opened to see whether they are there; for more, the folder is listed
+Range: TypeAlias = tuple[str, int, int]  # a key, the first byte, and how many
 
 
 class Part(NamedTuple):
@@ -52,219 +41,82 @@ class Part(NamedTuple):
 # object is missing, or the error of reading it. It is called in any order, and in any thread.
 Use: TypeAlias = Callable[[int, "Bytes | Exception | None", Bytes], None]
 
-_NOTHING = np.empty(0, np.uint8)
 
-
-class Store(Protocol):
-    """Objects by key. far: whether a request takes time worth counting."""
+class Parts(Protocol):
+    """Objects that are read by parts. far: whether a request takes time worth counting."""
 
     far: bool
 
     def each(self, parts: Sequence[Part], use: Use) -> None:
         """Call `use` for each part. Parts of one object follow each other. Raises what `use` raises."""
 
-    def put(self, objects: Sequence[tuple[str, Callable[[], Iterable[Any]]]]) -> None:
+    def put_all(self, objects: Sequence[tuple[str, Callable[[], Iterable[Any]]]]) -> None:
         """Write objects by key, each whole, from a function that makes buffers of bytes."""
 
 
-class Folder:
-    """A local folder, in which no link is followed. Bytes are read into the buffers where they belong."""
+class Kept(NamedTuple):
+    """What a store tells of an object. time: when it was written, in seconds."""
 
-    far = False
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self._sound: set[str] = set()  # folders without a link above them
-
-    def each(self, parts: Sequence[Part], use: Use) -> None:
-        objects = [list(run) for _, run in itertools.groupby(range(len(parts)), lambda k: parts[k].key)]
-        for numbers in objects:
-            folder = parts[numbers[0]].key.rpartition("/")[0]
-            if folder not in self._sound:
-                refuse_links(self._root, folder)
-                self._sound.add(folder)
-        if len(objects) > _FEW_OBJECTS:
-            objects = self._there(objects, parts, use)
-        total = sum(part.bound for part in parts)
-        shares = list(_shared(objects, parts, max(total // (2 * get_threads()), _GRAIN)))
-        alone = len(shares) < get_threads()
-
-        def read(share: list[list[int]]) -> None:
-            for run in share:
-                self._read([(k, parts[k]) for k in run], use, alone)
-
-        each(read, shares)
-
-    def put(self, objects: Sequence[tuple[str, Callable[[], Iterable[Any]]]]) -> None:
-        each(lambda item: self._put(*item), objects)
-
-    def _put(self, key: str, make: Callable[[], Iterable[Any]]) -> None:
-        path = os.path.join(self._root, key)
-        part = f"{path}.{uuid.uuid4().hex[:12]}.part"
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(part, "xb") as file:
-                file.writelines(make())
-            os.replace(part, path)
-        except BaseException:
-            remove(part)
-            raise
-
-    def _there(self, objects: list[list[int]], parts: Sequence[Part], use: Use) -> list[list[int]]:
-        """The objects that are there. For parts of the others, `use` is called."""
-        names: dict[str, set[str]] = {}
-        there = []
-        for numbers in objects:
-            folder, _, name = parts[numbers[0]].key.rpartition("/")
-            if folder not in names:
-                try:
-                    names[folder] = set(os.listdir(os.path.join(self._root, folder)))
-                except FileNotFoundError:
-                    names[folder] = set()
-            if name in names[folder]:
-                there.append(numbers)
-            else:
-                for k in numbers:
-                    use(k, None, _NOTHING)
-        return there
-
-    def _read(self, run: list[tuple[int, Part]], use: Use, alone: bool) -> None:
-        """Read parts of one object. alone: no other thread has work."""
-        try:
-            with opened(os.path.join(self._root, run[0][1].key)) as (handle, size):
-                for k, part in run:
-                    use(k, *_read_part(handle, size, part, alone))
-        except FileNotFoundError:
-            for k, _ in run:
-                use(k, None, _NOTHING)
+    size: int
+    time: float
 
 
-def _read_part(handle: int, size: int, part: Part, alone: bool) -> tuple[Bytes | Exception, Bytes]:
-    start = part.start if part.start >= 0 else size + part.start
-    count = size - start if part.length is None else part.length
-    if part.whole not in (None, size):
-        return ValueError(f"expected an object of {part.whole} bytes, got {size}"), _NOTHING
-    if start < 0 or start + count > size or not part.tail <= count <= part.most:
-        return ValueError(f"{count} bytes at {start} of an object of {size}, at most {part.most}"), _NOTHING
-    payload = count - part.tail
-    raw = np.empty(payload, np.uint8) if part.into is None else part.into()
-    if raw.size != payload:
-        return ValueError(f"a chunk of {raw.size} bytes is stored in {payload}"), _NOTHING
-    (read_in_steps if alone else read_into)(handle, raw, start)
-    tail = np.empty(part.tail, np.uint8) if part.tail else _NOTHING
-    if part.tail:
-        read_into(handle, tail, start + payload)
-    return raw, tail
+class Store(Protocol):
+    """Whole objects by key: an object is there whole or not at all, and to put it again replaces it.
+
+    Every method raises ContainerError where the disk or the server fails.
+    """
+
+    def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
+        """Write an object whole, from buffers of bytes. flush: to the disk, before the object gets its name."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write an object unless there is one; whether it is this one."""
+
+    def get(self, key: str) -> bytes:
+        """An object. Raises PathMissingError."""
+
+    def ranges(self, wanted: Sequence[Range]) -> Iterator[Bytes]:
+        """Ranges of objects, in order. Raises ContainerError for a range that is not there."""
+
+    def size(self, key: str) -> int:
+        """The bytes of an object. Raises PathMissingError."""
+
+    def names(self, prefix: str) -> set[str]:
+        """The keys below `prefix/`, without it."""
+
+    def listed(self, prefix: str) -> list[Kept]:
+        """What the objects below `prefix/` are."""
+
+    def delete(self, prefix: str) -> None:
+        """Remove all objects below `prefix/`."""
+
+    def held(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the store alone within the block. Raises ContainerError where another process holds it."""
 
 
-def _shared(objects: list[list[int]], parts: Sequence[Part], step: int) -> Iterator[list[list[int]]]:
-    """Runs of parts of the same object, in shares of about `step` bytes."""
-    share: list[list[int]] = []
-    held = 0
-    for numbers in objects:
-        share.append([])
-        for k in numbers:
-            if held >= step:
-                yield [run for run in share if run]
-                share, held = [[]], 0
-            share[-1].append(k)
-            held += parts[k].bound
-    yield [run for run in share if run]
+moved: Counter[str] = Counter()  # what this process has put and got: `puts` and `gets`, and the bytes, `put` and `got`
+_counting = threading.Lock()
 
 
-class Requests:
-    """Any store of zarr's. Parts that are close to each other are fetched by one request."""
-
-    far = True
-
-    def __init__(self, store: ZarrStore) -> None:
-        self._store = store
-
-    def each(self, parts: Sequence[Part], use: Use) -> None:
-        batch: list[list[int]] = []
-        size = 0
-        for run in _runs(parts):
-            batch.append(run)
-            size += sum(parts[k].bound for k in run)
-            if size >= _BATCH:
-                self._use(batch, parts, use)
-                batch, size = [], 0
-        if batch:
-            self._use(batch, parts, use)
-
-    def put(self, objects: Sequence[tuple[str, Callable[[], Iterable[Any]]]]) -> None:
-        bytes_of = default_buffer_prototype().buffer.from_bytes
-        made = each(lambda item: (item[0], bytes_of(b"".join(item[1]()))), objects)
-        turn = asyncio.Semaphore(_AT_ONCE)
-
-        async def put(key: str, data: Any) -> None:
-            async with turn:
-                await self._store.set(key, data)
-
-        async def put_all() -> None:
-            await _all(put(key, data) for key, data in made)
-
-        sync(put_all())
-
-    def _use(self, runs: list[list[int]], parts: Sequence[Part], use: Use) -> None:
-        """Fetch runs of parts, and use each part."""
-
-        async def fetch() -> list[Any]:
-            turn = asyncio.Semaphore(_AT_ONCE)
-            return await asyncio.gather(*(self._get(run, parts, turn) for run in runs), return_exceptions=True)
-
-        def give(k: int, run: list[int], raw: Any) -> None:
-            part = parts[k]
-            if not isinstance(raw, np.ndarray):
-                use(k, raw, _NOTHING)
-                return
-            begin = part.start - parts[run[0]].start
-            mine = raw if part.length is None or part.start < 0 else raw[begin : begin + part.length]
-            wanted = mine.size if part.length is None else part.length
-            if mine.size != wanted or not part.tail <= mine.size <= part.most:
-                use(k, EOFError(f"got {mine.size} bytes of {part.key}, expected {wanted}"), _NOTHING)
-                return
-            use(k, mine[: mine.size - part.tail], mine[mine.size - part.tail :])
-
-        fetched = sync(fetch())
-        each(lambda one: give(*one), [(k, run, raw) for run, raw in zip(runs, fetched, strict=True) for k in run])
-
-    async def _get(self, run: list[int], parts: Sequence[Part], turn: asyncio.Semaphore) -> Bytes | None:
-        """The bytes of a run of parts; None for a missing object."""
-        first = parts[run[0]]
-        asked: Any = None
-        if first.start < 0:
-            asked = SuffixByteRequest(-first.start)
-        elif first.length is not None:
-            asked = RangeByteRequest(first.start, max(parts[k].start + (parts[k].length or 0) for k in run))
-        async with turn:
-            found = await self._store.get(first.key, default_buffer_prototype(), asked)
-        return None if found is None else np.asarray(found.as_numpy_array()).view(np.uint8)
+def count(kind: str, size: int) -> None:
+    """Count a `put` or a `get` of so many bytes."""
+    with _counting:
+        moved.update({f"{kind}s": 1, "put" if kind == "put" else "got": size})
 
 
-async def _all(calls: Iterable[Any]) -> None:
-    """Wait for all calls, then raise the first error: none of them is left behind."""
-    for outcome in await asyncio.gather(*calls, return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
+@contextlib.contextmanager
+def touching_object(place: str) -> Iterator[None]:
+    """`touching` of an object; PathMissingError where it is not there."""
+    try:
+        with touching(place):
+            yield
+    except ContainerError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise PathMissingError(Problem(place, "is not there; run again what writes it")) from None
+        raise
 
 
-def _runs(parts: Sequence[Part]) -> Iterator[list[int]]:
-    """The parts that one request fetches each: those of an object that are close to each other."""
-    run: list[int] = []
-    end = 0
-    for k in sorted(range(len(parts)), key=lambda k: (parts[k].key, parts[k].start)):
-        part = parts[k]
-        first = parts[run[0]] if run else None
-        joins = (
-            first is not None and first.key == part.key and first.start >= 0 and None not in (first.length, part.length)
-        )
-        if joins and part.start - end <= _GAP:
-            run.append(k)
-        else:
-            if run:
-                yield run
-            run, end = [k], 0
-        end = max(end, part.start + (part.length or 0))
-    if run:
-        yield run
+def shorter(place: str) -> ContainerError:
+    """The error for an object that ends before the bytes that are wanted."""
+    return ContainerError(Problem(place, "is shorter than it was; run again what writes it"))
