@@ -36,7 +36,7 @@ def sampled(work: Work) -> list[int]:
     return np.unique(np.linspace(0, chunks - 1, min(chunks, _SAMPLED)).astype(np.int64)).tolist() if chunks else []
 
 
-def columns_of(plan: Plan, chunk: Chunk, tell: Callable[[Found], None]) -> list[Array]:
+def checked_columns(plan: Plan, chunk: Chunk, tell: Callable[[Found], None]) -> list[Array]:
     """The columns of entries: their coordinates by stored dimension, and the values, checked.
 
     tell: called with the rows that are bad, if any, which are left out.
@@ -103,7 +103,7 @@ def sample(work: Work, number: int) -> None:
     plan, chunk = work.plan, sampled(work)[number]
     rows, coords = sampled_of(work, chunk, _KEYS)
     count = len(coords[0]) if coords else 0
-    *columns, _ = columns_of(plan, (coords, np.zeros(count, plan.dtype)), lambda _: None)
+    *columns, _ = checked_columns(plan, (coords, np.zeros(count, plan.dtype)), lambda _: None)
     work.save(f"sample/{number}", keys=keys_of(columns, plan.dims), rows=rows)
 
 
@@ -122,7 +122,7 @@ def _pieces(plan: Plan, rows: int) -> int:
 
 
 def partition(work: Work, number: int) -> None:
-    columns = columns_of(work.plan, chunk_of(work, number), partial(keep, work, number))
+    columns = checked_columns(work.plan, chunk_of(work, number), partial(keep, work, number))
     keys = keys_of(columns[:-1], work.plan.dims)
     work.put(f"partition/{number}", _scattered(columns, keys, work.load("split/0")["cuts"]))
 

@@ -176,7 +176,7 @@ def at_once(plan: Plan, source: Source) -> tuple[Tensor, BadRows] | None:
         return trees.whole(plan, [np.empty(0, dtype) for dtype in plan.column_types]), BadRows({}, [])
     bad = Told(plan, partial(source.places, 0))
     with _naming(source, 0, "the only chunk"):
-        tensor = trees.whole(plan, partitions.columns_of(plan, source.read(0), bad.tell))
+        tensor = trees.whole(plan, partitions.checked_columns(plan, source.read(0), bad.tell))
     return tensor, bad.all
 
 

@@ -327,7 +327,7 @@ def _blocks(plan: Plan, bad: Told, chunks: Iterable[Chunk]) -> Iterator[list[Arr
     held: list[list[Array]] = []
     most = room = max(plan.rows // 2, 1)
     for chunk in chunks:
-        columns = partitions.columns_of(plan, chunk, bad.tell)
+        columns = partitions.checked_columns(plan, chunk, bad.tell)
         bad.before += len(chunk[1])
         while len(columns[-1]):
             held.append([x[:room] for x in columns])

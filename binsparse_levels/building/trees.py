@@ -22,7 +22,7 @@ from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
 from .bad_rows import keep
 from .labelling import chunk_of
-from .partitions import Piece, bounds, columns_of, cut_table, cuts_of, gathered, pieces_of, row_bytes, runs_of
+from .partitions import Piece, bounds, checked_columns, cut_table, cuts_of, gathered, pieces_of, row_bytes, runs_of
 from .planning import FEW, Plan, check_joined
 from .work import Work
 
@@ -33,7 +33,7 @@ _KIND = 2**32  # what the kind of an array's type is multiplied by, where a numb
 def pack(work: Work, number: int) -> None:
     plan = work.plan
     if plan.sorted:
-        pack_columns(work, "pack", number, columns_of(plan, chunk_of(work, number), partial(keep, work, number)))
+        pack_columns(work, "pack", number, checked_columns(plan, chunk_of(work, number), partial(keep, work, number)))
         return
     found = cut_table(work)
     b, piece = found["packs"][number].tolist()

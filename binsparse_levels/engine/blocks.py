@@ -75,7 +75,7 @@ def read_block(tree: Tree, block: Block, dtype: Any = np.int64) -> tuple[list[Ar
     for level in levels:
         pointers = np.append(0, np.cumsum(np.broadcast_to(level.counts, len(level.fibers))))
         parts.append((level.coords, pointers))
-    return packing.columns_of(parts, len(positions), dtype), values
+    return packing.coords_of_entries(parts, len(positions), dtype), values
 
 
 def read_blocks(tree: Tree, size: int, dtype: Any = np.int64) -> Iterator[tuple[list[Array], Array]]:

@@ -267,19 +267,21 @@ def unpack_tree(tree: Tree, dtype: Any = np.int64, window: Window | None = None)
     levels = list(expand_levels(tree, window))
     positions = levels[-1][3] if levels else range(1)
     parts = [(coords if dtype else narrowest(coords, place.dims), pointers) for place, coords, pointers, _ in levels]
-    return columns_of(parts, len(positions), dtype), positions
+    return coords_of_entries(parts, len(positions), dtype), positions
 
 
-def columns_of(levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtype: Any = np.int64) -> list[Array]:
+def coords_of_entries(
+    levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtype: Any = np.int64
+) -> list[Array]:
     """The coordinates of `count` entries, from the coordinates of each level and pointers to those of each fiber."""
-    columns = columns_in_runs(levels, count, dtype)
+    columns = coords_in_runs(levels, count, dtype)
     return [x if pointers is None else repeat_to(x, pointers, count) for x, pointers in columns]
 
 
-def columns_in_runs(
+def coords_in_runs(
     levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtype: Any
 ) -> list[tuple[Array, Array | None]]:
-    """`columns_of` by run, each with pointers to the entries of each item, or None where each has one entry."""
+    """`coords_of_entries` by run, each with pointers to the entries of each item, or None where each has one entry."""
     columns: list[tuple[Array, Array | None]] = []
     below: Array | None = None  # where the entries of each child of the level begin
     for coords, pointers in reversed(levels):
@@ -316,7 +318,7 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     parts = list(expand_levels(tree))
     positions = parts[-1][3] if parts else range(1)
     count = len(positions)
-    columns = columns_in_runs([(coords, pointers) for _, coords, pointers, _ in parts], count, dtype)
+    columns = coords_in_runs([(coords, pointers) for _, coords, pointers, _ in parts], count, dtype)
     iso = tree.iso and bool(columns or count)  # a scalar without an entry has no value
     if iso:
         values = tree.values[:1] if len(tree.values) else np.zeros(1, tree.values.dtype)

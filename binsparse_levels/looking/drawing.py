@@ -216,7 +216,7 @@ def _density(tree: Tree, stored: Sequence[int], steps: Sequence[int], bins: Sequ
         kept += [place.depth + k for k in here]
         levels.append(([coords[k] for k in here], pointers))
         count = len(positions)
-    columns = packing.columns_of(levels, count)
+    columns = packing.coords_of_entries(levels, count)
     chosen = [columns[kept.index(k)] for k in stored]
     counts = np.zeros(cells(bins), np.int64)
     for begin in range(0, count, _AT_ONCE):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -379,11 +380,9 @@ def _operands(spec: str, tensor: Tensor, random: np.random.Generator) -> list[An
 def _record(seed: int, rounds: int) -> dict[str, Any]:
     import numba
 
-    from .. import __version__
-
     return {
         "processor": processor_name(), "system": platform.platform(), "python": platform.python_version(),
-        "numpy": np.__version__, "numba": numba.__version__, "binsparse_levels": __version__,
+        "numpy": np.__version__, "numba": numba.__version__, "binsparse_levels": version("binsparse-levels"),
         "threads": get_threads(), "seed": seed, "rounds": rounds,
     }  # fmt: skip
 

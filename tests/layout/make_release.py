@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import binsparse_levels as bl
-from binsparse_levels.conformance import (
+from binsparse_levels.compliance.conformance import (
     DTYPES,
     KINDS,
     MAPS,

@@ -17,7 +17,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
-from binsparse_levels import conformance, testing
+from binsparse_levels import testing
+from binsparse_levels.compliance import conformance
 from binsparse_levels.formats.dtypes import CODECS
 from binsparse_levels.io.writing import write_arrays
 from binsparse_levels.levels import OURS

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .containers.base import Storage
-from .errors import OptionError, needing
-from .formats.format import parse_format
-from .interop.arrow import from_table
-from .io import describe, write, write_arrays
-from .tensors.changing import expanded
-from .tensors.packing import pack
-from .tensors.tensor import Tensor
+from ..containers.base import Storage
+from ..errors import OptionError, needing
+from ..formats.format import parse_format
+from ..interop.arrow import from_table
+from ..io import describe, write, write_arrays
+from ..tensors.changing import expanded
+from ..tensors.packing import pack
+from ..tensors.tensor import Tensor
 
 KINDS = [
     "DVEC", "CVEC", "DMATR", "DMATC", "CSR", "CSC", "DCSR", "DCSC", "COOR", "COOC", "element", "bitmap(0)",

@@ -21,17 +21,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .arrays import Array
-from .errors import FormatError, Problem
-from .formats.dtypes import data_type_of, encode, parse_dtype
-from .formats.format import Format, named, parse_custom
-from .io import open_reader, write_arrays
-from .io.decoding import Loading
-from .limits import DEFAULT_LIMITS
-from .tensors.encoding import encode_tensor
-from .tensors.packing import pack
-from .tensors.tensor import Tensor
-from .tensors.validation import pad_of
+from ..arrays import Array
+from ..errors import FormatError, Problem
+from ..formats.dtypes import data_type_of, encode, parse_dtype
+from ..formats.format import Format, named, parse_custom
+from ..io import open_reader, write_arrays
+from ..io.decoding import Loading
+from ..limits import DEFAULT_LIMITS
+from ..tensors.encoding import encode_tensor
+from ..tensors.packing import pack
+from ..tensors.tensor import Tensor
+from ..tensors.validation import pad_of
 
 Program: TypeAlias = Callable[[], int]
 
@@ -150,10 +150,3 @@ def export(folder: str) -> None:
     from .conformance import export
 
     export(folder)
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] != ["export"]:
-        sys.exit("usage: python -m binsparse_levels.compliance export FOLDER")
-    del sys.argv[1]
-    sys.exit(export())
