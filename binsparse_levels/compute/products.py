@@ -166,7 +166,7 @@ def _parse(spec: str, operands: int, at: int) -> _Spec:
     left, out = spec.replace(" ", "").split("->")
     parsed = _Spec(tuple(left.split(",")), at, out)
     if len(parsed.operands) != operands:
-        what = f"{spec!r:.60} has {len(parsed.operands)} operands, and {operands} were given; give as many"
+        what = f"{spec!r:.60} has {len(parsed.operands)} operands, got {operands}; pass as many"
         raise FormatError(Problem("spec", what))
     strange = sorted(set(out) - set("".join(parsed.operands)))
     if strange or len(set(out)) != len(out):
@@ -178,7 +178,7 @@ def _parse(spec: str, operands: int, at: int) -> _Spec:
 def _checked_operand(operand: Any, k: int) -> Array:
     if not isinstance(operand, np.ndarray | list | tuple | float | int | complex | np.generic):
         name = type(operand).__name__
-        what = f"expected a dense array of numpy, got {name}; make it one by numpy.asarray or its own toarray()"
+        what = f"expected a dense array of numpy, got {name}; convert it by numpy.asarray or its own toarray()"
         raise OptionError(Problem(f"operands[{k}]", what))
     try:
         array = np.asarray(operand)

@@ -31,7 +31,7 @@ Cells: TypeAlias = Literal["all", "stored"]
 
 
 class Reduction(NamedTuple):
-    """How values are reduced to one.
+    """How values are reduced to a number.
 
     step: the statement that takes a `value` into the `total`, from the kind of the values' type. join: makes one total
     of two. repeat: the total of so many cells with the fill value. neutral: the total of no cells, from the type of the
@@ -213,7 +213,7 @@ def statistics(
 
 
 class _Total(NamedTuple):
-    """A number that is kept for each cell of a result. Reductions with equal ones share them."""
+    """A number that is kept for each cell of a result. Reductions that need the same number share it."""
 
     step: str
     dtype: np.dtype[Any]

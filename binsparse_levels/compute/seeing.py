@@ -1,9 +1,9 @@
 """What nests run over: the trees of any tensor, and how its coordinates come from theirs.
 
-A tensor in memory is its stored tree. One in a file is read in blocks, each a list of entries. An index map, padding
-and a view change neither: they are statements, which assign the coordinates of the tensor and skip what is not in it.
-They stand where the coordinates that they need are known, outside of all loops and sums that follow. For padded blocks
-of 4 × 4, in which x0 … x3 are the coordinates of `0/4, 1/4, 0%4, 1%4`:
+A tensor in memory is its stored tree. A tensor in a file is read in blocks, each a list of entries. An index map,
+padding and a view change neither: they are statements, which assign the coordinates of the tensor and skip what is not
+in it. They stand where the coordinates that they need are known, outside of all loops and sums that follow. For
+padded blocks of 4 × 4, in which x0 … x3 are the coordinates of `0/4, 1/4, 0%4, 1%4`:
 
     y0d0p0 = x0 * u8(4)                behind the loop over x0
     y0d0 = y0d0p0 + x2                 behind the loop over x2, which ends where the sum would reach the size
@@ -62,7 +62,7 @@ _Layer: TypeAlias = "IndexMap | Selection | _Window"  # from a tree to a tensor:
 
 
 def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
-    """The trees of a tensor, of which each entry is in one. memory: bytes, of which the result takes `used`.
+    """The trees of a tensor: each entry is in one tree. memory: bytes, of which the result takes `used`.
 
     Raises LimitError where the memory does not hold one entry.
     """
@@ -324,7 +324,10 @@ def _placed(wraps: list[Wrap], kind: str, name: str, below: _Known) -> _Known:
 def _followed(
     wraps: list[Wrap], n: int, k: int, summands: dict[int, list[Part]], stored: Sequence[_Known], pads: bool
 ) -> _Known:
-    """Coordinate k that a map makes of stored ones. The sum grows as these are known. pads: it may be too large."""
+    """Coordinate k that a map makes of stored coordinates. The sum grows as these are known.
+
+    pads: the sum may be too large.
+    """
     *most, last = sorted(summands, key=lambda s: stored[s].by)
     base, early = "", 0
     for s in most:

@@ -71,7 +71,7 @@ def run(
 ) -> tuple[Any, ...]:
     """Run a leaf over a tree, and return `outs`, which it changes. The leaf's arguments are inputs and outs.
 
-    merge: makes one of the outs of two parts. The outs for a whole tree are neutral then: each part begins with a copy.
+    merge: joins the outs of two parts. The outs for a whole tree are neutral then: each part begins with a copy.
     Without it, a tree is cut only where parts may share the outs. kept: as for `compiled`.
     """
     tree, entries = walk.tree, len(walk.tree.values)
@@ -143,8 +143,9 @@ def foreach(
     ----------
     body : a function compiled by `numba.njit`. It changes `state` and returns nothing.
     state : an array, or a tuple of arrays.
-    merge : a function of two states that returns one for both. With it, threads share a large tensor: each part begins
-        with a copy of `state`, which must be neutral for `merge`. Parts depend on the size of the tensor alone.
+    merge : a function that joins two states, and returns the joined state. With it, threads share a large tensor:
+        each part begins with a copy of `state`, which must be neutral for `merge`. Parts depend on the size of the
+        tensor alone.
     threads : by default as many as `get_threads` returns.
     memory : bytes for blocks that are read from a file.
 

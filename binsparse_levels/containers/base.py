@@ -42,7 +42,7 @@ class Reader(Protocol):
     def array(self, name: str) -> LazyArray | None:
         """An array as it is stored, read where it is sliced while the container is open; None for an unknown name.
 
-        An array of another number of dimensions than one has its shape, and must not be sliced. Raises ContainerError
+        An array that is not one-dimensional tells its shape, and must not be sliced. Raises ContainerError
         for an object that is not an array, UnsafeError for an array that must not be read.
         """
 
@@ -80,13 +80,13 @@ class Storage:
     def __post_init__(self) -> None:
         wanted: dict[str, Any] = {"compression": str, "chunks": int, "shards": int}
         for field, kind in wanted.items():
-            given = getattr(self, field)
-            if kind is int and given is not None:
-                by_name = isinstance(given, Mapping)
-                numbers = as_integers(given.values() if by_name else [given])
-                given = dict(zip(given, numbers, strict=True)) if by_name else numbers[0]
-                object.__setattr__(self, field, given)
-            for value in given.values() if isinstance(given, Mapping) else [given]:
+            option = getattr(self, field)
+            if kind is int and option is not None:
+                by_name = isinstance(option, Mapping)
+                numbers = as_integers(option.values() if by_name else [option])
+                option = dict(zip(option, numbers, strict=True)) if by_name else numbers[0]
+                object.__setattr__(self, field, option)
+            for value in option.values() if isinstance(option, Mapping) else [option]:
                 if value is not None and (type(value) is not kind or (kind is int and value < 1)):
                     raise OptionError(
                         Problem(field, f"expected {kind.__name__}{' >= 1' * (kind is int)}, got {value!r:.40}")
@@ -97,8 +97,8 @@ class Storage:
     def check_names(self, names: Collection[str]) -> None:
         """Raise OptionError for a mapping with a name that no array has."""
         for field in fields(self):
-            given = getattr(self, field.name)
-            unknown = set(given) - set(names) if isinstance(given, Mapping) else set()
+            option = getattr(self, field.name)
+            unknown = set(option) - set(names) if isinstance(option, Mapping) else set()
             if unknown:
                 raise OptionError(Problem(field.name, f"no array of the name {min(map(str, unknown))!r:.40}"))
 

@@ -47,7 +47,7 @@ def summed(name: str, pieces: Pieces, sums: dict[str, int]) -> Pieces:
     return pieces._replace(plan=plan)
 
 
-def opened(header: Any) -> tuple[Any, dict[str, int]]:
+def unsealed(header: Any) -> tuple[Any, dict[str, int]]:
     """The header without its seal, and the checksums of the arrays. Raises ContainerError for a changed header."""
     if not isinstance(header, dict) or not {SEAL, _MARK} & set(header):
         return header, {}
@@ -59,7 +59,7 @@ def opened(header: Any) -> tuple[Any, dict[str, int]]:
 
 
 def check_array(name: str, array: npt.NDArray[Any], sums: Mapping[str, int]) -> None:
-    """Raise ContainerError for an array that differs from its checksum, if it has one."""
+    """Raise ContainerError for an array that differs from its checksum, if it has a checksum."""
     if sums and sums.get(name) != _of_array(array):
         raise ContainerError(Problem(name, "checksum mismatch"))
 

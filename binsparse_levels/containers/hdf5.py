@@ -215,7 +215,7 @@ def others(path: str) -> set[str]:
 
 @contextlib.contextmanager
 def _aside(place: h5py.Group, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[HDF5Writer]:
-    """A new group within an open group. When the block ends well, the tensor moves from the new group to the open one.
+    """A new group within an open group. When the block ends well, the tensor moves from there to the open group.
 
     Where the block fails, the open group keeps its content.
     """
@@ -279,7 +279,7 @@ def writing(
     *,
     beside: Others = others,
 ) -> Iterator[HDF5Writer]:
-    """A group of a new file, or of a copy of the file. The new file replaces the old one when the block ends well.
+    """A group of a new file, or of a copy of the file. The new file replaces the old file when the block ends well.
 
     Without a group, the whole file is replaced; with a group, and in an open group, only the tensor in it.
     beside: lists what the file holds beside what is written. Raises OptionError, and PathExistsError as
@@ -309,7 +309,7 @@ def make_room(writer: HDF5Writer, place: str, overwrite: Overwrite, limits: Limi
 def changing(
     path: str, overwrite: Overwrite, others: Others | None = None, *, keep: bool, head: bytes = b"", **options: Any
 ) -> Iterator[h5py.File]:
-    """A new file, or with `keep` a copy of the old one. It replaces the old file when the block ends well.
+    """A new file, or with `keep` a copy of the old file. It replaces the old file when the block ends well.
 
     overwrite, others: as for `replacing`. head: 512 bytes before those of HDF5 in a new file, or none. options: of
     h5py, for a new file. Raises ContainerError.
@@ -377,18 +377,18 @@ class _Disk(io.FileIO):
 def opened(
     path: str | IO[bytes] | h5py.Group, mode: str = "r", disk: _Disk | None = None, **options: Any
 ) -> contextlib.AbstractContextManager[h5py.Group]:
-    """A file, which the block closes; or the given group, which stays open. path: a stream is read through Python.
+    """A file, which the block closes; or the group that was passed, which stays open.
 
-    Raises ContainerError, PathMissingError.
+    path: a stream is read through Python. Raises ContainerError, PathMissingError.
     """
     if isinstance(path, h5py.Group):
         if not path:
             raise ContainerError(Problem("h5py.Group", "its file is closed; open it again"))
         return contextlib.nullcontext(path)
     try:
-        found: contextlib.AbstractContextManager[h5py.Group]
-        found = h5py.File(path) if disk is None else h5py.File(disk, mode, **{**_ALIGNED, **options})
-        return found
+        file: contextlib.AbstractContextManager[h5py.Group]
+        file = h5py.File(path) if disk is None else h5py.File(disk, mode, **{**_ALIGNED, **options})
+        return file
     except FileNotFoundError:
         raise PathMissingError(Problem(str(path), "no such file")) from None
     except OSError as error:
@@ -439,11 +439,11 @@ def marks(path: str | h5py.Group, group: str | None) -> set[str]:
 def list_groups(
     path: str | h5py.Group, limits: Limits, claims: Sequence[Callable[[h5py.Group], bool]] = ()
 ) -> list[str]:
-    """The groups with a header, or that one of `claims` accepts, in a file or an open group.
+    """The groups with a header, or that a function of `claims` accepts, in a file or an open group.
 
     The root is an empty string. Links are not followed.
     """
-    found = []
+    names = []
     with opened(path) as file:
         todo = [("", file)]
         seen = set()
@@ -455,9 +455,9 @@ def list_groups(
                     continue
                 seen.add(address)
                 if ATTRIBUTE in group.attrs or any(claim(group) for claim in claims):
-                    found.append(name)
+                    names.append(name)
                 for child in sorted(group.keys(), reverse=True):
                     link = group.get(child, getlink=True)
                     if isinstance(link, h5py.HardLink) and isinstance(group[child], h5py.Group):
                         todo.append((f"{name}/{child}".lstrip("/"), group[child]))
-    return found
+    return names

@@ -102,9 +102,9 @@ def check(dataset: h5py.Dataset) -> None:
 
 def _read_chunks(dataset: h5py.Dataset, filters: list[int]) -> Array | None:
     length, (chunk,), item = dataset.size, dataset.chunks, dataset.dtype.itemsize
-    found: list[Any] = []
-    dataset.id.chunk_iter(found.append)
-    places = {info.chunk_offset[0]: (info.byte_offset, info.size) for info in found if info.filter_mask == 0}
+    infos: list[Any] = []
+    dataset.id.chunk_iter(infos.append)
+    places = {info.chunk_offset[0]: (info.byte_offset, info.size) for info in infos if info.filter_mask == 0}
     if len(places) * chunk < length or sorted(places) != list(range(0, length, chunk)):
         return None  # some were never written, or are not filtered
     sizes = {size for _, size in places.values()}
@@ -146,10 +146,10 @@ def write(dataset: h5py.Dataset, at: int, array: Array) -> None:
     Precondition: `at` is where a chunk begins.
     """
     (chunk,) = dataset.chunks
-    given = np.ascontiguousarray(array, dataset.dtype)
+    items = np.ascontiguousarray(array, dataset.dtype)
 
     def compress(start: int) -> tuple[int, bytes]:
-        part = given[start : start + chunk]
+        part = items[start : start + chunk]
         if len(part) < chunk:
             part = np.concatenate([part, np.zeros(chunk - len(part), part.dtype)])
         shuffled = np.ascontiguousarray(part.view(np.uint8).reshape(chunk, -1).T)
@@ -159,4 +159,4 @@ def write(dataset: h5py.Dataset, at: int, array: Array) -> None:
         start, stored = made
         dataset.id.write_direct_chunk((at + start,), stored)
 
-    in_turn(compress, store, range(0, len(given), chunk))
+    in_turn(compress, store, range(0, len(items), chunk))

@@ -34,9 +34,9 @@ _CANDIDATES = 2**16  # one of them is no item, or a 16-bit array has every item
 
 def next_dimension(file: h5py.File) -> int:
     """The number of the next dimension of a file."""
-    found = [-1]
-    file.visititems(lambda _, item: found.append(int(item.attrs.get("_Netcdf4Dimid", -1))))
-    return max(found) + 1
+    used = [-1]
+    file.visititems(lambda _, item: used.append(int(item.attrs.get("_Netcdf4Dimid", -1))))
+    return max(used) + 1
 
 
 class NetCDFWriter(HDF5Writer):

@@ -47,8 +47,8 @@ class DirectoryReader:
                 return self._in_file(file, name)[start:stop]
 
         with open_file(path) as file:
-            found = self._in_file(file, name)
-        return lazy(found.shape, found.dtype, read, nbytes=found.nbytes)
+            stored = self._in_file(file, name)
+        return lazy(stored.shape, stored.dtype, read, nbytes=stored.nbytes)
 
     def _in_file(self, file: IO[bytes], name: str) -> LazyArray:
         """The array in an open file."""
@@ -102,7 +102,7 @@ def writing(
     *,
     by: type[DirectoryWriter] = DirectoryWriter,
 ) -> Iterator[DirectoryWriter]:
-    """A new folder, which replaces the old one when the block ends well.
+    """A new folder, which replaces the old folder when the block ends well.
 
     The root as the group keeps the files that are not the tensor's. Raises PathExistsError, ContainerError.
     """

@@ -58,8 +58,8 @@ def text_in(array: Array) -> str | bytes:
         codes = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(-1).view(np.uint32)
         if codes.size and codes.max() > sys.maxunicode:
             raise DescriptorError(Problem(KEY, f"no character has the number {codes.max():#x}; write the file again"))
-    found: str | bytes = array.reshape(()).item()
-    return found
+    text: str | bytes = array.reshape(()).item()
+    return text
 
 
 def write_npy(file: IO[bytes], pieces: Pieces) -> None:
@@ -158,7 +158,10 @@ class NPZWriter:
 
 
 def opened(path: str | zipfile.ZipFile) -> contextlib.AbstractContextManager[zipfile.ZipFile]:
-    """An open zip file, which the block closes; or the given file, which stays open. Raises ContainerError."""
+    """An open zip file, which the block closes; or the file that was passed, which stays open.
+
+    Raises ContainerError.
+    """
     return contextlib.nullcontext(path) if isinstance(path, zipfile.ZipFile) else open_zip(path)
 
 
@@ -175,7 +178,7 @@ def reading(path: str | zipfile.ZipFile, group: str | None, limits: Limits) -> I
 def writing(
     path: str, group: str | None, overwrite: Overwrite, limits: Limits, storage: Storage
 ) -> Iterator[NPZWriter]:
-    """A new zip file, which replaces the old one when the block ends well. Raises PathExistsError, OptionError.
+    """A new zip file, which replaces the old file when the block ends well. Raises PathExistsError, OptionError.
 
     The root as the group keeps the members that are not the tensor's.
     """

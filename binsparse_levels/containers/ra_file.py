@@ -151,11 +151,11 @@ def element_type(header: Header, name: str, dtype: npt.DTypeLike | None = None) 
                 name, f"eltype {header.eltype} has no elbyte {header.elbyte}; dtype='V{header.elbyte}' reads it"
             )
         return own
-    given = np.dtype(dtype).newbyteorder("=")
+    element = np.dtype(dtype).newbyteorder("=")
     width = 1 if header.flags & BITS else header.elbyte
-    if given.hasobject or given.itemsize != width or given.subdtype:
-        raise OptionError(Problem(name, f"the items have {width} bytes, which are no {given}"))
-    return given
+    if element.hasobject or element.itemsize != width or element.subdtype:
+        raise OptionError(Problem(name, f"the items have {width} bytes, which are no {element}"))
+    return element
 
 
 def _bfloat16() -> np.dtype[Any]:
@@ -164,8 +164,8 @@ def _bfloat16() -> np.dtype[Any]:
         import ml_dtypes
     except ImportError:
         return np.dtype("V2")
-    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return found
+    brain: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return brain
 
 
 class ArrayFile(LazyArray):
@@ -321,7 +321,7 @@ def write_array(
 ) -> None:
     """Write an array in C order, so that the dimensions of the file are its own reversed.
 
-    eltype: where it is not the obvious one, of bool (0 and 2 besides 5) and of raw bytes. Raises FormatError for a type
+    eltype: where the type does not tell it, of bool (0 and 2 besides 5) and of raw bytes. Raises FormatError for a type
     that would not be read back, OptionError.
     """
     kind, width = codes_of(cells.dtype, eltype, name)

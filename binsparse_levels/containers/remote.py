@@ -89,15 +89,15 @@ class RemoteFile(Ranges):
 
     def _joined(self, start: int, stop: int) -> bytes:
         wanted = range(start // _BLOCK, (stop - 1) // _BLOCK + 1)
-        found = {k: self._blocks[k] for k in wanted if k in self._blocks}
-        while left := {k for k in wanted if k not in found}:
-            found |= self._fetched(*self._around(left))
-        for k in [*found][-_HELD:]:
-            self._blocks[k] = found[k]
+        blocks = {k: self._blocks[k] for k in wanted if k in self._blocks}
+        while left := {k for k in wanted if k not in blocks}:
+            blocks |= self._fetched(*self._around(left))
+        for k in [*blocks][-_HELD:]:
+            self._blocks[k] = blocks[k]
             self._blocks.move_to_end(k)
         while len(self._blocks) > _HELD:
             self._blocks.popitem(last=False)
-        joined = b"".join(found[k] for k in wanted)
+        joined = b"".join(blocks[k] for k in wanted)
         return joined[start - wanted[0] * _BLOCK : stop - wanted[0] * _BLOCK]
 
     def _around(self, left: set[int]) -> tuple[int, int]:
@@ -125,7 +125,7 @@ class RemoteFile(Ranges):
         return {first + k // _BLOCK: octets[k : k + _BLOCK] for k in range(0, len(octets), _BLOCK)}
 
 
-def opened(url: str) -> Any:
+def file_at(url: str) -> Any:
     """The file at a URL: through obstore of web servers and clouds, else through fsspec.
 
     A server that sends no ranges is asked for the whole file. Raises ContainerError, PathMissingError.
@@ -145,8 +145,8 @@ def opened(url: str) -> Any:
 
         def fetch(start: int, stop: int) -> bytes:
             _same(url, version, system.ukey(path))
-            found: bytes = system.cat_file(path, start, stop)
-            return found
+            octets: bytes = system.cat_file(path, start, stop)
+            return octets
 
         return RemoteFile(url, size, version, fetch)
 

@@ -287,29 +287,29 @@ def clean_folder(folder: str) -> list[tuple[str, str]]:
     Files of a running process of this machine are kept. A tensor that was set aside returns to its empty place.
     Raises ContainerError for a path that is not a folder.
     """
-    found = []
+    outcomes = []
     try:
         names = sorted(os.listdir(folder))
     except (OSError, ValueError) as error:
         raise ContainerError(Problem(ascii(folder), f"cannot be cleaned: {error}")) from None
     for name in names:
         if name.startswith(".") and name.endswith(_LOCK):
-            found.append((os.path.join(folder, name), _clean_lock(os.path.join(folder, name[1 : -len(_LOCK)]))))
+            outcomes.append((os.path.join(folder, name), _clean_lock(os.path.join(folder, name[1 : -len(_LOCK)]))))
             continue
         match = _LEFTOVER.fullmatch(name)
         if match is None:
             continue
         path, target = os.path.join(folder, name), os.path.join(folder, match[1])
         if is_running(int(match[2])):
-            found.append((path, f"kept, process {match[2]} is writing it"))
+            outcomes.append((path, f"kept, process {match[2]} is writing it"))
         elif match[3] == ".old" and len(os.fsencode(match[1])) > _LONGEST - 4:
-            found.append((path, "kept, its own name was cut short"))
+            outcomes.append((path, "kept, its own name was cut short"))
         else:
             try:
-                found.append((path, _clean_up(path, target if match[3] == ".old" else None)))
+                outcomes.append((path, _clean_up(path, target if match[3] == ".old" else None)))
             except OSError as error:
-                found.append((path, f"kept: {error}"))
-    return found
+                outcomes.append((path, f"kept: {error}"))
+    return outcomes
 
 
 def _clean_lock(target: str) -> str:

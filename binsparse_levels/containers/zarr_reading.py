@@ -209,8 +209,8 @@ def _attributes(text: bytes | None, newer: bool, limits: Limits) -> dict[str, An
 
     Metadata may list all arrays of the store, so they have a larger limit.
     """
-    found = {} if text is None else load_json(text, replace(limits, header_bytes=max(limits.header_bytes, _METADATA)))
-    return dict(found.get("attributes", {}) if newer else found)
+    told = {} if text is None else load_json(text, replace(limits, header_bytes=max(limits.header_bytes, _METADATA)))
+    return dict(told.get("attributes", {}) if newer else told)
 
 
 def _stored_size(array: zarr.Array[Any], name: str) -> int:
@@ -331,8 +331,8 @@ def marks(path: Any, group: str | None) -> set[str]:
     """The names of the attributes of a group; none for a group that is missing, damaged, or has a header."""
     with opened(path) as store, contextlib.suppress(BinsparseError), touching(str(path)):
         text, version = _head(store, group) or (None, 3)
-        found = _attributes(text, version == 3, DEFAULT_LIMITS)
-        return set() if ATTRIBUTE in found else set(found)
+        attributes = _attributes(text, version == 3, DEFAULT_LIMITS)
+        return set() if ATTRIBUTE in attributes else set(attributes)
     return set()
 
 
@@ -357,11 +357,11 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
 
 
 def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group], bool]] = ()) -> list[str]:
-    """The groups of a store that have a header, or that one of `claims` accepts. The root is an empty string."""
+    """The groups of a store that have a header, or that a function of `claims` accepts. The root is an empty string."""
     with opened(path) as store, touching(str(path)):
         root = zarr.open_group(store, mode="r", use_consolidated=False)
         if not root.store.supports_listing:
-            raise ContainerError(Problem(str(path), "a web server lists no groups; name one, as in URL:GROUP"))
+            raise ContainerError(Problem(str(path), "a web server lists no groups; name a group, as in URL:GROUP"))
         groups = [("", root)]
         for path, group in groups:  # it grows
             inner = [(f"{path}/{name}".lstrip("/"), x) for name, x in members(group) if isinstance(x, zarr.Group)]
@@ -377,12 +377,12 @@ def members(group: zarr.Group) -> list[tuple[str, Any]]:
     zarr's own listing warns of the latter, and leaves tasks behind when one of many fails.
     """
 
-    async def found() -> list[Any]:
+    async def listed() -> list[Any]:
         names = [name async for name in group.store.list_dir(group.path)]
         names = [name for name in names if name not in NAMES]
         return list(zip(names, await members_of(group, names), strict=True))
 
-    nodes = sync(found())
+    nodes = sync(listed())
     for _, node in nodes:
         if isinstance(node, BaseException) and not isinstance(node, KeyError):
             raise node

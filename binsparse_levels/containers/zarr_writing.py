@@ -1,4 +1,4 @@
-"""Write Zarr: a new store beside the old one, or in place with the header last."""
+"""Write Zarr: a new store beside the old store, or in place with the header last."""
 
 from __future__ import annotations
 
@@ -236,10 +236,10 @@ def new_metadata(
 def extend(
     path: Any, group: str | None, header: Callable[[], Mapping[str, Any]], pieces: Mapping[str, Pieces], limits: Limits
 ) -> bool:
-    """Extend the arrays of a group in a local folder to longer ones with the same beginning. False where it cannot.
+    """Extend the arrays of a group in a local folder to longer arrays with the same beginning. False where it cannot.
 
     header: is called after the arrays are written. Files of whole chunks or shards are not written again: hard links
-    to them are put into a new folder, which replaces the old one atomically.
+    to them are put into a new folder, which replaces the old folder atomically.
     """
     if not isinstance(path, str) or not os.path.isdir(path):
         return False
@@ -247,27 +247,27 @@ def extend(
         place = zarr.open_group(store, path=group or "", mode="r", use_consolidated=False)
         if place.metadata.zarr_format != 3:
             return False
-        for name, given in pieces.items():
+        for name, grown in pieces.items():
             array = place.get(name)
-            if not isinstance(array, zarr.Array) or array.dtype != given.dtype or not array.attrs.get(COMPLETE):
+            if not isinstance(array, zarr.Array) or array.dtype != grown.dtype or not array.attrs.get(COMPLETE):
                 return False
             chunks = chunks_of(array)
-            if chunks is None or array.size > given.length:
+            if chunks is None or array.size > grown.length:
                 return False
-            if chunks.per_file < SHARD and given.length > _MOST_FILES * chunks.per_file:
+            if chunks.per_file < SHARD and grown.length > _MOST_FILES * chunks.per_file:
                 return False  # chunks as small as the first tensor was: as many files, if it goes on
     with replacing_folder(path, True, keep=True) as part, _settled(), touching(path):
         root = zarr.open_group(Folder(part), mode="r+", use_consolidated=False)
         place = root.require_group(group) if group else root
         arrays: dict[str, Any] = {name: place[name] for name in pieces}
         for name, array in arrays.items():
-            old, given = array.size, pieces[name]
-            if old == given.length:  # the fill value, or the one value of all
+            old, grown = array.size, pieces[name]
+            if old == grown.length:  # the fill value, or the value that stands for all
                 continue
-            array.resize((given.length,))
+            array.resize((grown.length,))
             chunks = chunks_of(array)
             assert chunks is not None
-            extend_array(objects_in(array.store), chunks, old, given)
+            extend_array(objects_in(array.store), chunks, old, grown)
         _commit(place, header(), arrays)
     return True
 

@@ -153,7 +153,9 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
 def _split(
     levels: Sequence[Level], dims: Sequence[int], coords: Sequence[Array], limits: Limits
 ) -> tuple[dict[str, Array], Array | None]:
-    """The arrays of levels by name, and pointers to the entries of each position of the last; None: each has one.
+    """The arrays of levels by name, and pointers to the entries of each position of the last level.
+
+    None stands for pointers where each position has one entry.
 
     Precondition: the entries are sorted and unique, and there is at least one level; each has a fused pass.
     """
@@ -345,7 +347,7 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
 def _around_shared_levels(
     tree: Tree, levels: tuple[Level, ...], order: Sequence[int], limits: Limits, dtype: Any
 ) -> Tree | None:
-    """Convert the levels above the last ones, which do not change, and share the arrays of these and the values.
+    """Convert the upper levels. The last levels do not change: their arrays and the values are shared.
 
     The fibers of the first level that does not change become entries of the levels above, and their lengths the values.
     None where the last level changes, or is not sparse.

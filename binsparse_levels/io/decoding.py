@@ -174,7 +174,7 @@ class Loading:
         self._limits = limits
         self._lenient = lenient
         self._unreplaced = unreplaced
-        header, self._sums = checksums.opened(reader.read_header())
+        header, self._sums = checksums.unsealed(reader.read_header())
         self.sealed = bool(self._sums)
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
         self.keep = Keep(self.descriptor)

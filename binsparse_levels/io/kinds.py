@@ -327,7 +327,7 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
         usual = _by_suffix(path.partition("?")[0])
         if usual is None or KINDS[usual].remote:
             return [_remote()], path
-        return _streamed(path, closing.enter_context(remote.opened(path)), closing)
+        return _streamed(path, closing.enter_context(remote.file_at(path)), closing)
     if os.path.isdir(path):
         return _marked(path, "folder", os.listdir(path)), path
     head = _head(path)

@@ -60,7 +60,7 @@ class Owners(NamedTuple):
 OWN = __name__.partition(".")[0]  # the name of this package
 MAX_RANK = 2**16  # an upper bound of `Limits.rank`: some objects are made for each dimension
 
-# What the fused pass does with a dimension: of a dense level, the first of a sparse level, a further one of it.
+# What the fused pass does with a dimension: of a dense level, the first of a sparse level, a further dimension of it.
 DENSE, SPARSE, CONTINUED = range(3)
 INTEGERS = ("index", "pointer", "integer")  # the classes of arrays that are of any integer type
 
@@ -123,8 +123,8 @@ class Level(ABC):
 
     def __post_init__(self) -> None:
         names = [field.name for field in fields(self)]
-        for name, given in zip(names, as_integers(getattr(self, name) for name in names), strict=True):
-            object.__setattr__(self, name, given)
+        for name, number in zip(names, as_integers(getattr(self, name) for name in names), strict=True):
+            object.__setattr__(self, name, number)
         if type(self.rank) is not int or self.rank < self.min_rank:
             what = f"a {self.kind} level needs an integer >= {self.min_rank}, got {self.rank!r:.40}"
             raise FormatError(Problem("rank", what))
@@ -243,7 +243,7 @@ class Level(ABC):
         return None
 
     def join(self) -> Literal["cells", "lists"] | None:
-        """How a level in parts becomes one, array by array, without listing entries. None: through the entries.
+        """How parts of a level are joined array by array, without listing entries. None: through the entries.
 
         "cells": it has no arrays, and child positions are numbers of cells. "lists": it has an index for each
         dimension, and below the root a pointer; children follow each other in the order of the entries.
@@ -300,9 +300,9 @@ class Level(ABC):
         at = np.repeat(fibers, np.diff(as_pointers(counts, len(fibers))))
         columns = zip([at, *listed], [positions, *coords], strict=True)
         _, row = np.unique([np.concatenate(both) for both in columns], axis=1, return_inverse=True)
-        found = np.full(row.size, -1)
-        found[row.ravel()[: len(child)]] = as_array(child)
-        return found[row.ravel()[len(child) :]]
+        children = np.full(row.size, -1)
+        children[row.ravel()[: len(child)]] = as_array(child)
+        return children[row.ravel()[len(child) :]]
 
     def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
         """`locate` for one entry: a function of a position and its coordinates, which returns the child position or -1.
@@ -318,8 +318,8 @@ class Level(ABC):
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Positions:
         """The child positions of the fibers at `positions` inside `window`, each once."""
-        found = self.expand(arrays, dims, positions, window)[2]
-        return as_array(found)[np.sort(np.unique(found, return_index=True)[1])] if self.shares else found
+        children = self.expand(arrays, dims, positions, window)[2]
+        return as_array(children)[np.sort(np.unique(children, return_index=True)[1])] if self.shares else children
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
         """The number of entries below each of the n fibers, from the number below each child.
@@ -355,19 +355,19 @@ class Level(ABC):
         """
         whole = {role: array[:] for role, array in arrays.items()}
         raise_if(ArrayError, self.check(whole, dims, n))
-        counts, coords, found = self.expand(whole, dims, range(n), [range(size) for size in dims])
-        order = np.argsort(as_array(found), kind="stable")
-        child, owner = as_array(found)[order], np.repeat(np.arange(n), np.diff(as_pointers(counts, n)))[order]
+        counts, coords, below = self.expand(whole, dims, range(n), [range(size) for size in dims])
+        order = np.argsort(as_array(below), kind="stable")
+        child, owner = as_array(below)[order], np.repeat(np.arange(n), np.diff(as_pointers(counts, n)))[order]
         if not len(child):
             return Owners(range(1), len(children), [np.zeros(len(children), np.int64) for _ in dims], 0)
         first, behind = (np.searchsorted(child, as_array(children), side) for side in ("left", "right"))
-        owners = owner[np.maximum(behind - 1, 0)]  # a child without an entry belongs to the fiber of the one before
+        owners = owner[np.maximum(behind - 1, 0)]  # a child without an entry belongs to the fiber of the child before
         fibers = range(int(owners.min()), int(owners.max()) + 1)
         numbers = owners - fibers.start
         at = order[np.minimum(first, len(child) - 1)]
-        given = np.bincount(numbers), [x[at] for x in coords], behind - first
+        owned = np.bincount(numbers), [x[at] for x in coords], behind - first
         ascend = bool((numbers[1:] >= numbers[:-1]).all())
-        return Owners(fibers, *given, None if ascend else numbers)
+        return Owners(fibers, *owned, None if ascend else numbers)
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
         """`check` for arrays in a file, with about `size` items in memory at a time. The default reads them whole."""
@@ -451,7 +451,7 @@ def places(levels: Sequence[Level], dims: Sequence[int]) -> tuple[Place, ...]:
 
 @functools.lru_cache(256)  # every operation asks several times
 def _places(levels: tuple[Level, ...], dims: tuple[int, ...]) -> tuple[Place, ...]:
-    found: list[Place] = []
+    places: list[Place] = []
     depth = 0
     taken: set[str] = set()
     for level in levels:
@@ -460,16 +460,16 @@ def _places(levels: tuple[Level, ...], dims: tuple[int, ...]) -> tuple[Place, ..
             below = "below_" * len(taken)
             arrays = {role: spec._replace(name=below + spec.name) for role, spec in arrays.items()}
         taken = set() if level.rank else taken | {spec.name for spec in arrays.values()}
-        found.append(Place(level, dims[depth : depth + level.rank], depth, arrays))
+        places.append(Place(level, dims[depth : depth + level.rank], depth, arrays))
         depth += level.rank
-    return tuple(found)
+    return tuple(places)
 
 
 LEVELS: dict[str, type[Level]] = {}  # the known kinds by name in the notation
 
 
 def notation(kind: type[Level], known: Iterable[type[Level]]) -> str:
-    """The name of a kind in the notation, beside the known ones."""
+    """The name of a kind in the notation, beside the known names."""
     return kind.level_desc() if sum(other.kind == kind.kind for other in known) > 1 else kind.kind
 
 

@@ -48,8 +48,8 @@ class Marked(Cells):
         flags = self.there(arrays, range(n * self.width(dims))).reshape(n, self.width(dims))
         if isinstance(below, int):
             return times(flags.sum(axis=1), below)
-        found: Array = np.where(flags, below.reshape(flags.shape), 0).sum(axis=1)
-        return found
+        child: Array = np.where(flags, below.reshape(flags.shape), 0).sum(axis=1)
+        return child
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         numbers = cells_of(self.width(dims), positions)
@@ -142,5 +142,5 @@ def loop_cells(rank: int, condition: str = "") -> str:
     for k in range(rank):
         lines.append("    " * k + f"for i{k} in range(size{k}):")
         number = f"({number}) * size{k} + i{k}" if k else f"p * size{k} + i{k}"
-    found = [f"q = {number}", *([f"if {condition}:", "    yield"] if condition else ["yield"])]
-    return "\n".join(lines + ["    " * rank + line for line in found])
+    statements = [f"q = {number}", *([f"if {condition}:", "    yield"] if condition else ["yield"])]
+    return "\n".join(lines + ["    " * rank + line for line in statements])

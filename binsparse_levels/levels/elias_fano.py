@@ -177,10 +177,10 @@ class EliasFano(Pointed):
                 yield Problem(f"{role}[{len(words) - 1}]", f"bits behind those of the last of {count} numbers are set")
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        found = np.empty(len(positions), np.int64)
+        child = np.empty(len(positions), np.int64)
         wanted = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
-        kernels.words.find_numbers(*self._words(arrays, dims), *wanted, found)
-        return found
+        kernels.words.find_numbers(*self._words(arrays, dims), *wanted, child)
+        return child
 
     def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
         return functools.partial(kernels.words.find_number, *self._words(arrays, dims))

@@ -68,8 +68,8 @@ class Hashed(Pointed):
         pointers = np.zeros(n + 1, np.int64)
         np.cumsum(np.where(counts > 0, 1 << bits, 0), out=pointers[1:])
         keys, slots = np.zeros(pointers[-1], np.int64), np.empty(int(new.sum()), np.int64)
-        given = kernels.readable(pointers), kernels.readable(parent[new]), kernels.readable(x[new])
-        kernels.hashing.insert(*given, keys, slots)
+        entries = kernels.readable(pointers), kernels.readable(parent[new]), kernels.readable(x[new])
+        kernels.hashing.insert(*entries, keys, slots)
         before = _before(keys != 0)
         return {"ptr": pointers, "key": keys, "before": before}, before[slots][np.cumsum(new) - 1]
 
@@ -111,11 +111,11 @@ class Hashed(Pointed):
         # The slots before which so many are taken; the last of those with the same number is the taken slot.
         lo = bisect(before, children.start, 0, len(before))
         hi = bisect(before, children.stop, lo, len(before))
-        found = keys[lo:hi].astype(np.int64)
-        (taken,) = found.nonzero()
+        stored = keys[lo:hi].astype(np.int64)
+        (taken,) = stored.nonzero()
         if not np.array_equal(before[lo:hi][taken], as_array(children)):
             raise ArrayError(Problem("before", f"does not ascend to its children {children.start} … {children.stop}"))
-        x = found[taken] - 1
+        x = stored[taken] - 1
         if ((x < 0) | (x >= dims[0])).any():
             raise ArrayError(Problem("key", f"a coordinate is outside its dimension of size {dims[0]}"))
         slots = range(lo + int(taken[0]), lo + int(taken[-1]) + 1)
@@ -134,8 +134,8 @@ class Hashed(Pointed):
                 slots = slice(int(bounds[0]), int(bounds[fibers]))
                 keys, before = arrays["key"][slots], arrays["before"][slots].astype(np.int64)
                 part = {"ptr": bounds[: fibers + 1] - bounds[0], "key": keys, "before": before - taken}
-                found = self.check(part, dims, fibers)
-                problems = [moved(x, first if x.path.startswith("ptr") else slots.start) for x in found]
+                problems_there = self.check(part, dims, fibers)
+                problems = [moved(x, first if x.path.startswith("ptr") else slots.start) for x in problems_there]
                 taken += int(np.count_nonzero(keys))
             yield from problems
             if problems:
@@ -163,17 +163,17 @@ class Hashed(Pointed):
         if len(bad) or len(wrong) or len(full):
             return
         owners = np.repeat(np.arange(n), slots)[taken]
-        found = self.locate(arrays, dims, owners, [keys[taken] - 1])
-        (lost,) = (found != np.arange(len(found))).nonzero()
+        located = self.locate(arrays, dims, owners, [keys[taken] - 1])
+        (lost,) = (located != np.arange(len(located))).nonzero()
         for k in np.flatnonzero(taken)[lost][:1].tolist():
             yield Problem(f"key[{k}]", f"{keys[k] - 1} is not where it is looked for, or is there twice")
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        found = np.empty(len(positions), np.int64)
-        given = kernels.alike([arrays[role] for role in ("ptr", "key", "before")])
+        child = np.empty(len(positions), np.int64)
+        table = kernels.alike([arrays[role] for role in ("ptr", "key", "before")])
         wanted = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
-        kernels.hashing.find(*given, *wanted, found)
-        return found
+        kernels.hashing.find(*table, *wanted, child)
+        return child
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> None:
         return None
@@ -181,5 +181,5 @@ class Hashed(Pointed):
 
 def _before(taken: Array) -> Array:
     """For every slot the number of taken slots before it."""
-    found: Array = np.cumsum(taken) - taken
-    return found
+    before: Array = np.cumsum(taken) - taken
+    return before

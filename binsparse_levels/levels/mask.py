@@ -138,12 +138,12 @@ class Mask(Pointed):
             yield Problem(f"ptr[{n}]", f"expected 0, since fibers have no cells, got {count}")
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        found = np.empty(len(positions), np.int64)
+        child = np.empty(len(positions), np.int64)
         cell = number_cells(dims, np.zeros(len(positions), np.int64), coords)
         at, pointers = kernels.readable(positions, np.int64), kernels.readable(arrays["ptr"])
         octets = kernels.readable(arrays["bits"])
-        kernels.words.rank_bits(octets, _width(dims), pointers, at, kernels.readable(cell), found)
-        return found
+        kernels.words.rank_bits(octets, _width(dims), pointers, at, kernels.readable(cell), child)
+        return child
 
     def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
         octets, pointers = (kernels.readable(arrays[role]) for role in ("bits", "ptr"))

@@ -45,9 +45,9 @@ class NOfM(Marked):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, least, most in (("m", 1, 255), ("n", 1, self.m)):
-            given = getattr(self, name)
-            if type(given) is not int or not least <= given <= most:
-                raise FormatError(Problem(name, f"expected an integer of {least} … {most}, got {given!r:.40}"))
+            number = getattr(self, name)
+            if type(number) is not int or not least <= number <= most:
+                raise FormatError(Problem(name, f"expected an integer of {least} … {most}, got {number!r:.40}"))
 
     @classmethod
     def samples(cls) -> tuple[Level, ...]:
@@ -133,18 +133,16 @@ class NOfM(Marked):
         # Slots are filled from the first, in order.
         wrong[:, 1:] |= (slots[:, 1:] <= slots[:, :-1]) & ~((slots[:, 1:] == self.m) & (slots[:, :-1] == self.m))
         for k in np.flatnonzero(wrong)[:1].tolist():
-            what = (
-                f"{slots.ravel()[k]} is no place behind the one before it in a block of {self.m}, nor {self.m} for none"
-            )
+            what = f"{slots.ravel()[k]} is neither a later place in a block of {self.m}, nor {self.m} for none"
             yield Problem(f"slot[{start + k}]", what)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         x = coords[0].astype(np.int64)
         first = (positions * -(-dims[0] // self.m) + x // self.m) * self.n
-        found = np.full(len(x), -1)
+        child = np.full(len(x), -1)
         for k in range(self.n) if len(arrays["slot"]) else ():
-            found = np.where(arrays["slot"][first + k] == x % self.m, first + k, found)
-        return found
+            child = np.where(arrays["slot"][first + k] == x % self.m, first + k, child)
+        return child
 
     def width(self, dims: Sequence[int]) -> int:
         """How many slots a fiber has, which are its cells."""

@@ -106,8 +106,8 @@ class Lists(Pointed):
         items = {role: x[start : children.stop] for role, x in columns.items()}
         if not in_memory:
             read = {"ptr": np.append(0, ends - start)} | items
-            found = self.check(read, dims, len(ends))
-            raise_if(ArrayError, [_behind(problem, start, fibers.start) for problem in found])
+            problems = self.check(read, dims, len(ends))
+            raise_if(ArrayError, [_behind(problem, start, fibers.start) for problem in problems])
             items = {role: x[children.start - start :] for role, x in items.items()}
         return fibers, np.diff(ends, prepend=children.start), list(items.values())
 

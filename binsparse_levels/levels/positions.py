@@ -66,11 +66,11 @@ def items_at(array: Array, positions: Positions) -> Array:
         return array[positions.start : positions.stop : positions.step]
     lazy: Any = array
     if isinstance(lazy, np.ndarray):
-        if lazy.strides == (0,):  # one for all, of which numpy would first make as many as there are
+        if lazy.strides == (0,):  # an item that stands for all, which numpy would first repeat
             return np.broadcast_to(lazy[0], len(positions)) if len(positions) else lazy[:0]
         return lazy.take(positions, mode="clip")  # a third faster than to look again whether they are in range
-    found: Array = lazy[positions]
-    return found
+    items: Array = lazy[positions]
+    return items
 
 
 def ranges(starts: Array, counts: Array) -> Array:
@@ -83,8 +83,8 @@ def ranges(starts: Array, counts: Array) -> Array:
         raise MemoryError(f"{counts.sum(dtype=object)} coordinates")
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
-    found: Array = np.arange(total) + np.repeat(starts - ends + counts, counts)
-    return found
+    numbers: Array = np.arange(total) + np.repeat(starts - ends + counts, counts)
+    return numbers
 
 
 def children_of(pointers: Array, at: Array) -> tuple[Array, Array]:
@@ -209,8 +209,8 @@ def below_fibers(bounds: Array, below: int | Array) -> Array:
     """
     if isinstance(below, int):
         return times(np.diff(bounds.astype(np.int64, copy=False)), below)
-    found: Array = np.diff(np.append(0, np.cumsum(below))[bounds.astype(np.int64, copy=False)])
-    return found
+    sums: Array = np.diff(np.append(0, np.cumsum(below))[bounds.astype(np.int64, copy=False)])
+    return sums
 
 
 def covered(window: Positions, starts: Array, ends: Array) -> tuple[Array, Array]:
@@ -242,7 +242,7 @@ def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array
 
 
 def in_ranges(starts: Array, counts: Array) -> Positions:
-    """`ranges`, as a range where each begins where the one before ends.
+    """`ranges`, as a range where each begins at the end of the range before.
 
     >>> in_ranges(np.array([2, 4]), np.array([2, 3]))
     range(2, 7)

@@ -19,7 +19,7 @@ from .base import LEVELS, OWN, Level, layout, notation
 
 ENTRY_POINTS = "binsparse_levels.levels"  # the group in which packages name their kinds
 ALLOWED = "BINSPARSE_LEVELS_PLUGINS"  # an environment variable: packages that worker processes may import
-_away: dict[str, str] = {}  # the packages of kinds that another process knows, and this one may not load
+_away: dict[str, str] = {}  # the packages of kinds that another process knows, and this process may not load
 _RESERVED = ("level", "level_desc", "version")  # keys of a level in a file
 
 
@@ -121,7 +121,7 @@ def travelling() -> tuple[Travelling, ...]:
 
 
 def arrive(kinds: Iterable[Travelling]) -> None:
-    """Make the kinds of another process known in this one, as far as this one may import their packages.
+    """Make the kinds of another process known in this process, as far as it may import their packages.
 
     It imports what an installed package names as an entry point, and packages that the environment variable
     BINSPARSE_LEVELS_PLUGINS lists, with commas between. Who needs another kind is told what to do.
@@ -132,9 +132,9 @@ def arrive(kinds: Iterable[Travelling]) -> None:
         if f"{package}:{kind}" in known:
             continue
         for point in _points(package):
-            found = point.load()
-            if isinstance(found, type) and issubclass(found, Level) and found.kind == kind:
-                register(found)
+            loaded = point.load()
+            if isinstance(loaded, type) and issubclass(loaded, Level) and loaded.kind == kind:
+                register(loaded)
         if package in allowed:
             with contextlib.suppress(ModuleNotFoundError):
                 importlib.import_module(package)

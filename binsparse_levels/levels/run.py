@@ -57,8 +57,8 @@ class Run(Lists):
     shares: ClassVar[bool] = True
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
-        found = {} if root else {"ptr": ArraySpec.pointers(depth)}
-        return found | {role: ArraySpec(f"run_{role}s_{depth}", "index", 0) for role in ("start", "end")}
+        specs = {} if root else {"ptr": ArraySpec.pointers(depth)}
+        return specs | {role: ArraySpec(f"run_{role}s_{depth}", "index", 0) for role in ("start", "end")}
 
     def build(
         self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int, same: Array | None = None
@@ -150,13 +150,13 @@ class Run(Lists):
         order = np.lexsort((x, positions))
         low = np.empty(len(x), np.int64)
         low[order] = _count_up_to(fibers, arrays["start"], positions[order], x[order]) - 1
-        found = low >= pointers[positions].astype(np.int64)
+        inside = low >= pointers[positions].astype(np.int64)
         q = np.maximum(low, 0)
-        return np.where(found & (x < arrays["end"][q]), q, -1)
+        return np.where(inside & (x < arrays["end"][q]), q, -1)
 
     def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
-        given = (self.pointers(arrays), arrays["start"], arrays["end"])
-        pointers, starts, ends = (kernels.readable(x).data for x in given)  # whose items come as integers, quickly
+        stored = (self.pointers(arrays), arrays["start"], arrays["end"])
+        pointers, starts, ends = (kernels.readable(x).data for x in stored)  # whose items come as integers, quickly
 
         def find(position: int, x: int) -> int:
             first = pointers[position]
@@ -176,5 +176,5 @@ def _count_up_to(fibers: Array, starts: Array, wanted: Array, x: Array) -> Array
     asked = np.repeat([0, 1], [len(starts), len(x)])  # of equal pairs, those of the list come first
     order = np.lexsort((asked, keys, owners))
     listed = np.cumsum(asked[order] == 0)
-    found: Array = listed[asked[order] == 1]
-    return found
+    children: Array = listed[asked[order] == 1]
+    return children

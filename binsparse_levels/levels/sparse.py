@@ -64,10 +64,10 @@ class Sparse(Lists):
         return "lists"
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
-        found = {} if root else {"ptr": ArraySpec.pointers(depth)}
+        specs = {} if root else {"ptr": ArraySpec.pointers(depth)}
         for k in range(self.rank):
-            found[f"idx{k}"] = ArraySpec(f"indices_{depth + k}", "index", k)
-        return found
+            specs[f"idx{k}"] = ArraySpec(f"indices_{depth + k}", "index", k)
+        return specs
 
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         dtype = coords[0].dtype
@@ -95,9 +95,9 @@ class Sparse(Lists):
             return _named(pointers, [x[starts] for x in coords]), below
         pointers, below = np.empty(len(entries), entries.dtype), np.empty(count + 1, entries.dtype)
         firsts = [np.empty(count, x.dtype) for x in coords]
-        given = words(entries), tuple(map(words, coords)), slots(pointers), tuple(map(slots, firsts)), slots(below)
-        children = int(kernels.fibers.split(*given))
-        del given  # so that the arrays may change their size
+        arguments = words(entries), tuple(map(words, coords)), slots(pointers), tuple(map(slots, firsts)), slots(below)
+        children = int(kernels.fibers.split(*arguments))
+        del arguments  # so that the arrays may change their size
         below.resize(children + 1, refcheck=False)
         for x in firsts:
             x.resize(children, refcheck=False)
@@ -152,13 +152,13 @@ class Sparse(Lists):
             reach = range(int(wanted[0]), int(wanted[-1]) + 1)
             kept = int(isinstance(wanted, range) and wanted.step == 1)
             if in_memory:
-                given = *map(kernels.readable, (starts, ends, column)), reach.start, reach.stop
+                arguments = *map(kernels.readable, (starts, ends, column)), reach.start, reach.stop
                 if len(starts) > _FEW_FIBERS:
                     child, counts = np.empty(int((ends - starts).sum()) + 1, np.int64), np.empty(len(starts), np.int64)
-                    total = int(kernels.fibers.list_within(*given, counts, child))
+                    total = int(kernels.fibers.list_within(*arguments, counts, child))
                     return child[:total], counts, kept
                 narrowed = np.empty((2, len(starts)), np.int64)
-                kernels.fibers.narrow(*given, narrowed)
+                kernels.fibers.narrow(*arguments, narrowed)
                 starts, ends = narrowed
             else:
                 bounds = list(zip(starts.tolist(), ends.tolist(), strict=True))
@@ -199,8 +199,8 @@ class Sparse(Lists):
                 yield problem
         outside = descents = 1
         if counted:
-            given = tuple(unsigned[f"idx{k}"] for k in range(self.rank))
-            outside, descents = _bad_entries(unsigned.get("ptr") if sound else None, given, dims)
+            listed = tuple(unsigned[f"idx{k}"] for k in range(self.rank))
+            outside, descents = _bad_entries(unsigned.get("ptr") if sound else None, listed, dims)
         for k in range(self.rank) if outside else ():
             for problem in _range_problems(f"idx{k}", columns[k], dims[k], pointers):
                 in_range = False
@@ -249,8 +249,8 @@ class Sparse(Lists):
         """Selecting in the first dimension reads all pointers, searches each fiber, and reads the indices it finds."""
         whole = dims[k] * self.nbytes(dims, n, children, root=root, itemsize=itemsize)
         searched = n * (children // n).bit_length() if n else 0
-        found = dims[k] * ((0 if root else n + 1) + searched) + self.rank * children
-        return min(found * itemsize, whole) if k == 0 else whole
+        items_read = dims[k] * ((0 if root else n + 1) + searched) + self.rank * children
+        return min(items_read * itemsize, whole) if k == 0 else whole
 
     def _columns(self, arrays: Arrays) -> list[Array]:
         return [arrays[f"idx{k}"] for k in range(self.rank)]
@@ -275,8 +275,8 @@ def _bad_entries(pointers: Array | None, columns: tuple[Array, ...], dims: Seque
     """The number of entries out of range, and the number out of order in their fibers."""
     sizes = tuple(map(np.uint64, dims))
     parts = parallel.shares(len(columns[0]))
-    found = parallel.each(lambda share: kernels.check.count_bad_entries(pointers, columns, sizes, *share), parts)
-    return sum(int(outside) for outside, _ in found), sum(int(descents) for _, descents in found)
+    faults = parallel.each(lambda share: kernels.check.count_bad_entries(pointers, columns, sizes, *share), parts)
+    return sum(int(outside) for outside, _ in faults), sum(int(descents) for _, descents in faults)
 
 
 def _range_problems(role: str, indices: Array, size: int, pointers: Array) -> Iterator[Problem]:

@@ -103,7 +103,7 @@ def _faults_of_arrays(place: Place, limits: Limits) -> Iterator[Problem]:
         if location.kind.tensors:  # a file of another system, which has no arrays of levels
             return
         reader = stack.enter_context(open_reader(location, limits=limits))
-        header, sums = checksums.opened(reader.read_header())
+        header, sums = checksums.unsealed(reader.read_header())
         descriptor = parse_descriptor(header, limits)
         arrays: dict[str, Array] = {}
 

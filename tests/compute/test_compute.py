@@ -374,7 +374,7 @@ FAULTS = [
     (lambda: einsum("ij,j", MATRIX, np.ones(3)), FormatError, "'ij,j->i'"),
     (lambda: einsum("ij->k", MATRIX), FormatError, "'k' has no size"),
     (lambda: einsum("ij->ii", MATRIX), FormatError, "twice"),
-    (lambda: einsum("ij,j->i", MATRIX), FormatError, "2 operands, and 1"),
+    (lambda: einsum("ij,j->i", MATRIX), FormatError, "2 operands, got 1"),
     (lambda: einsum("ijk->i", MATRIX), ArrayError, "has 2 dimensions"),
     (lambda: einsum("ij,k->ijk", MATRIX, np.ones(9), limits=Limits(dense_bytes=100)), LimitError, "dense_bytes=100"),
     (lambda: einsum("ij,j->i", MATRIX, np.ones(3, "M8[s]")), ArrayError, "astype"),

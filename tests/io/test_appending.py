@@ -292,7 +292,7 @@ def test_what_is_appended_to_stays_stored_as_it_was(tmp_path_factory, data):
             key = [slice(None)] * whole.ndim
             key[outer] = slice(start, start + part.shape[outer])
             assert told(last[tuple(key)]) == told(part)
-    header, sums = checksums.opened(header_of(place))
+    header, sums = checksums.unsealed(header_of(place))
     assert bool(sums) == (options["checksum"] is True)
     assert header["binsparse"]["number_of_stored_values"] == read(place).number_of_stored_values
     assert not [name for name in os.listdir(folder) if name.startswith(".")]

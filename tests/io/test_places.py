@@ -175,7 +175,7 @@ def test_users_queries_and_addresses_of_a_web_server(served, tmp_path):
         assert all(path.startswith("/a.zarr/x/y/") and path.endswith("?key=a:b&c=%2F") for path, _ in asked)
         convert(f"http://localhost:{port}/a.zarr", tmp_path / "a.h5", "COO")
         assert read(tmp_path / "a.h5").convert("CSR").equals(small(1))
-        with pytest.raises(ContainerError, match="lists no groups; name one"):
+        with pytest.raises(ContainerError, match="lists no groups; name a group"):
             list_tensors(f"http://127.0.0.1:{port}/a.zarr")
         with pytest.raises(ContainerError, match="for reading only"):
             write(f"http://127.0.0.1:{port}/c.zarr", small())

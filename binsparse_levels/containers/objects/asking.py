@@ -36,7 +36,7 @@ def bucket_of(url: str) -> tuple[Any, str]:
     return bucket_at(folder), name
 
 
-def asked(call: Callable[..., Any], *given: Any, **options: Any) -> Any:
+def asked(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """The answer to a request that may be sent again.
 
     obstore repeats what a server under load refuses. It repeats neither an answer that is cut, nor a write on a
@@ -49,7 +49,7 @@ def asked(call: Callable[..., Any], *given: Any, **options: Any) -> Any:
     for pause in (0.0, *_PAUSES):
         time.sleep(pause)
         try:
-            return call(*given, **options)
+            return call(*arguments, **options)
         except (AlreadyExistsError, PreconditionError):
             raise
         except Exception as error:

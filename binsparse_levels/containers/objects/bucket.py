@@ -140,7 +140,7 @@ class Bucket:
         return False
 
     def _leased(self, holder: str, then: Any) -> bool:
-        """Write the lease where there is none, or over one that is as it was `then`; whether the holder has it.
+        """Write the lease where there is none, or over a lease that is as it was `then`; whether the holder has it.
 
         The answer to the request may be lost, and the request be sent again, so the object is asked.
         """

@@ -290,13 +290,13 @@ class _Fetch:
         for array, number in wanted:
             if array._chunks.indexed:
                 shards.setdefault((array._name, number // array._chunks.per_index), []).append((array, number))
-        found = {}
+        wholes = {}
         for (name, file), members in shards.items():
             chunks = members[0][0]._chunks
             there = -(-min(chunks.length - file * chunks.per_file, chunks.per_file) // chunks.chunk)
             if 2 * len(members) >= there and self._asking._objects.known(name, -1 - file) is None:
-                found[name, file] = members
-        return found
+                wholes[name, file] = members
+        return wholes
 
     def _plan(
         self,
@@ -377,24 +377,24 @@ _NOTHING = np.empty(0, np.uint8)
 
 def _indexes(objects: Objects, wanted: Sequence[_Wanted]) -> dict[tuple[str, int], Index | Exception | None]:
     """The indexes of the shards of these chunks, by name of the array and number of the object."""
-    found: dict[tuple[str, int], Index | Exception | None] = {}
+    indexes: dict[tuple[str, int], Index | Exception | None] = {}
     todo: list[_Wanted] = []
     for array, number in wanted:
         file = number // array._chunks.per_index
-        if array._chunks.indexed and (array._name, file) not in found:
-            found[array._name, file] = known = objects.known(array._name, -1 - file)
+        if array._chunks.indexed and (array._name, file) not in indexes:
+            indexes[array._name, file] = known = objects.known(array._name, -1 - file)
             if known is None:
                 todo.append((array, file))
 
     def use(k: int, raw: Bytes | Exception | None, _: Bytes) -> None:
         array, file = todo[k]
-        found[array._name, file] = _parsed(array, file, raw) if isinstance(raw, np.ndarray) else raw
+        indexes[array._name, file] = _parsed(array, file, raw) if isinstance(raw, np.ndarray) else raw
 
     if todo:
         sizes = [array._chunks.index_bytes for array, _ in todo]
         keys = [array._chunks.key(file * array._chunks.per_index) for array, file in todo]
         objects.store.each([Part(key, -size, size, size) for key, size in zip(keys, sizes, strict=True)], use)
-    return found
+    return indexes
 
 
 def _parsed(array: ObjectArray, file: int, raw: Bytes) -> Index | Exception:

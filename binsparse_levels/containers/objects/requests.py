@@ -87,8 +87,8 @@ class Requests:
         elif first.length is not None:
             asked = RangeByteRequest(first.start, max(parts[k].start + (parts[k].length or 0) for k in run))
         async with turn:
-            found = await self._store.get(first.key, default_buffer_prototype(), asked)
-        return None if found is None else np.asarray(found.as_numpy_array()).view(np.uint8)
+            buffer = await self._store.get(first.key, default_buffer_prototype(), asked)
+        return None if buffer is None else np.asarray(buffer.as_numpy_array()).view(np.uint8)
 
 
 async def _all(calls: Iterable[Any]) -> None:

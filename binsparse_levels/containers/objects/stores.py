@@ -71,7 +71,7 @@ class Store(Protocol):
         """Write an object whole, from buffers of bytes. flush: to the disk, before the object gets its name."""
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write an object unless there is one; whether it is this one."""
+        """Write an object where there is none. Returns whether the object there is this one."""
 
     def get(self, key: str) -> bytes:
         """An object. Raises PathMissingError."""

@@ -22,7 +22,7 @@ def _expand(raw: Bytes, out: Bytes) -> None:
     if _frame_size(raw) == out.size:
         decode(raw, out)
         return
-    # Several frames, or one that does not tell its size. The decoder refuses to write more than fits, but does not
+    # Several frames, or a frame that does not tell its size. The decoder refuses to write more than fits, but does not
     # tell that it wrote less. Bytes that it did not write keep what a buffer held before: 0 here, 255 in the other.
     other = np.full(out.size, 255, np.uint8)
     out[:] = 0
