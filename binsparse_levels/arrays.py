@@ -152,13 +152,13 @@ def cut(array: Sliceable, start: int, length: int) -> LazyArray:
     return lazy(length, array.dtype, lambda a, b: array[start + a : start + b])
 
 
-def repeated(array: Sliceable, length: int, keep: object = None) -> LazyArray:
+def repeated(array: Sliceable, length: int) -> LazyArray:
     """The first item of an array, `length` times.
 
     >>> repeated(np.array([2.5]), 3)[:].tolist()
     [2.5, 2.5, 2.5]
     """
-    return lazy(length, array.dtype, lambda start, stop: repeat_one(array[:1], stop - start), keep=keep)
+    return lazy(length, array.dtype, lambda start, stop: repeat_one(array[:1], stop - start))
 
 
 def repeat_one(values: Array, count: int) -> Array:

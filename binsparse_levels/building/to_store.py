@@ -12,6 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from ..containers.base import Storage, is_url
+from ..containers.objects.codecs import CODECS
 from ..containers.replacing import Overwrite, refuse_losing
 from ..engine.emission import Duplicates
 from ..errors import (
@@ -201,7 +202,7 @@ def _planned(
     """The plan of a build, and its source. kept: the plan that a folder has. given: the source, and what names its
     chunks.
     """
-    storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=("zstd", "gzip", "none"))
+    storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=CODECS)
     threads, limit = running.workers(client) if running.is_dask(client) else (None, None)
     share = memory if memory is not None or limit is None else int(limit * _SHARE) // (threads or 1)
     source, named = given

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import fields
 from typing import Any
 
+from ..containers.objects.codecs import CODECS
 from ..errors import FormatError
 from ..formats.format import parse_format, with_map
 from ..io.kinds import KINDS
@@ -78,7 +79,7 @@ OVERWRITE_FILE = argument(
     const="file",
 )  # fmt: skip
 STORAGE: tuple[Any, ...] = (
-    argument("--compression", "of the arrays; the kind of file says the default", choices=["zstd", "gzip", "none"]),
+    argument("--compression", "of the arrays; the kind of file says the default", choices=list(CODECS)),
     argument("--chunks", "items of a chunk", type=int),
     argument("--shards", "items of a shard", type=int),
 )

@@ -58,20 +58,10 @@ def unsealed(header: Any) -> tuple[Any, dict[str, int]]:
     return rest, seal["arrays"]
 
 
-def check_array(name: str, array: npt.NDArray[Any], sums: Mapping[str, int]) -> None:
-    """Raise ContainerError for an array that differs from its checksum, if it has a checksum."""
-    if sums and sums.get(name) != _of_array(array):
-        raise ContainerError(Problem(name, "checksum mismatch"))
-
-
-def check_pieces(name: str, pieces: Iterable[npt.NDArray[Any]], sums: Mapping[str, int]) -> None:
-    """`check_array` for an array in one piece or more."""
+def check_array(name: str, pieces: Iterable[npt.NDArray[Any]], sums: Mapping[str, int]) -> None:
+    """Raise ContainerError for an array, in pieces, that differs from its checksum, if it has a checksum."""
     if sums and sums.get(name) != _of_pieces(pieces):
         raise ContainerError(Problem(name, "checksum mismatch"))
-
-
-def _of_array(array: npt.NDArray[Any]) -> int:
-    return _of_pieces([array])
 
 
 def _of_pieces(pieces: Iterable[npt.NDArray[Any]]) -> int:

@@ -34,6 +34,7 @@ from .checksums import of_header
 from .direct import DIRECT, refuse_links
 from .objects import folder
 from .objects.chunks import chunks_of
+from .objects.codecs import CODECS
 from .objects.reading import ObjectArray, Objects
 from .objects.requests import Requests
 from .objects.stores import Parts as ObjectParts
@@ -54,7 +55,7 @@ _MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
 _AT_ONCE = 2**6  # requests to a web server
 
 # The codecs that may run; those of version 2 by their numcodecs names.
-_CODECS = {"bytes", "transpose", "sharding_indexed", "zstd", "gzip", "zlib", "blosc", "lz4", "crc32c", "shuffle"}
+_CODECS = {*CODECS, "bytes", "transpose", "sharding_indexed", "zlib", "blosc", "lz4", "crc32c", "shuffle"}
 _TEXTS = {"vlen-utf8"}  # in groups without a header, such as those of AnnData
 
 
@@ -180,7 +181,7 @@ class ZarrReader:
         newer = array.metadata.zarr_format == 3
         codecs: Sequence[Any] = array.compressors
         names = {str(x.to_dict()["name"]) if newer else _version_2_name(x) for x in codecs}
-        known = [compression for compression in ("zstd", "gzip") if compression in names]
+        known = [compression for compression in CODECS if compression in names]
         compression = known[0] if known else None if names - {"crc32c"} else "none"
         chunks = asked_for(array.chunks[0], array.size, usual_chunk(array.store) if newer else SHARD)
         shards = asked_for(array.shards[0], array.size, SHARD) if array.shards else None

@@ -30,6 +30,7 @@ from .base import Storage, is_url, names_in, touching
 from .checksums import of_header
 from .direct import open_zip
 from .objects.chunks import chunks_of
+from .objects.codecs import CODECS
 from .objects.writing import extend as extend_array
 from .objects.writing import write as write_array
 from .replacing import Others, Overwrite, keeps, remove, replacing, replacing_folder
@@ -106,21 +107,18 @@ class ZarrWriter:
         _commit(self._group, header, self._made)
 
     def _version_2(self, name: str, length: int, compression: str) -> dict[str, Any]:
-        import numcodecs
-
         chunk = self._storage.of("chunks", name) or SHARD
-        compressors = {"zstd": numcodecs.Zstd(level=1), "gzip": numcodecs.GZip(level=5), "none": None}
-        return {"chunks": (min(chunk, max(length, 1)),), "compressors": compressors[compression]}
+        codec = None if compression == "none" else {"id": compression, **CODECS[compression].settings}
+        return {"chunks": (min(chunk, max(length, 1)),), "compressors": codec}
 
     def _version_3(self, name: str, length: int, compression: str) -> dict[str, Any]:
-        from zarr.codecs import Crc32cCodec, GzipCodec, ZstdCodec
-
         chunk = min(self._storage.of("chunks", name) or usual_chunk(self._group.store), max(length, 1))
         shard = self._storage.of("shards", name)
-        known: dict[str, list[Any]] = {"zstd": [ZstdCodec(level=1)], "gzip": [GzipCodec(level=5)], "none": []}
-        codecs = known[compression]
+        codecs: list[dict[str, Any]] = []
+        if compression != "none":
+            codecs.append({"name": compression, "configuration": dict(CODECS[compression].settings)})
         if self._storage.checksum is not False:
-            codecs = [*codecs, Crc32cCodec()]
+            codecs.append({"name": "crc32c"})
         options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
         options["dimension_names"] = [f"dim_{name}"]  # without a name xarray refuses the group
         if shard or length > chunk:
@@ -184,9 +182,7 @@ def writing(
     if NAMES & set((group or "").split("/")):
         raise ContainerError(Problem(str(group), "no group has the name of what Zarr keeps"))
     more = ("shards",) if zarr_format == 3 else ()
-    storage.refuse(
-        f"Zarr {zarr_format}", but=("compression", "chunks", "checksum", *more), compressions=("zstd", "gzip", "none")
-    )
+    storage.refuse(f"Zarr {zarr_format}", but=("compression", "chunks", "checksum", *more), compressions=CODECS)
     if type(path) is LocalStore and not path.read_only:
         path = str(path.root)
     if not isinstance(path, str) or is_url(path):

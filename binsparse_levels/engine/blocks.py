@@ -78,10 +78,10 @@ def read_block(tree: Tree, block: Block, dtype: Any = np.int64) -> tuple[list[Ar
     return packing.coords_of_entries(parts, len(positions), dtype), values
 
 
-def read_blocks(tree: Tree, size: int, dtype: Any = np.int64) -> Iterator[tuple[list[Array], Array]]:
+def read_blocks(tree: Tree, size: int) -> Iterator[tuple[list[Array], Array]]:
     """All entries of a tree, at most `size` at a time, in at least one block; see `read_block`."""
     for block in blocks_of(tree, size) if len(tree.values) else [Block(range(0))]:
-        yield read_block(tree, block, dtype)
+        yield read_block(tree, block)
 
 
 def _owners(tree: Tree, positions: range) -> list[Owners]:

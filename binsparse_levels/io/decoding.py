@@ -364,12 +364,12 @@ class Loading:
             def part(start: int, stop: int) -> Array:
                 items = unchecked(start, stop)
                 if stop - start == length:
-                    checksums.check_array(name, items, sums)
+                    checksums.check_array(name, [items], sums)
                 return items
 
             def verify() -> None:
                 pieces = (held[start : start + _AT_ONCE] for start in range(0, max(length, 1), _AT_ONCE))
-                checksums.check_pieces(name, pieces, sums)
+                checksums.check_array(name, pieces, sums)
 
         return lazy(length, dtype, part, at=at, verify=verify, chunk=held.chunk, keep=self.keep)
 
@@ -430,7 +430,7 @@ class Loading:
         if name not in self._held:
             return np.empty(0, self.infos[name].dtype)
         array = self._held[name][:]
-        checksums.check_array(name, array, self._sums)
+        checksums.check_array(name, [array], self._sums)
         wanted = self.descriptor.data_types[name].stored
         if array.dtype.newbyteorder("=") != wanted:
             with np.errstate(all="ignore"):

@@ -111,7 +111,7 @@ def _faults_of_arrays(place: Place, limits: Limits) -> Iterator[Problem]:
             data_type, held = descriptor.data_types[name], reader.array(name)
             if held is not None and len(held.shape) == 1 and held.dtype.newbyteorder("=") == data_type.stored:
                 stored = held[:]
-                checksums.check_array(name, stored, sums)
+                checksums.check_array(name, [stored], sums)
                 if not data_type.wrapper and len(stored) % data_type.parts == 0:
                     arrays[name] = decode(stored.astype(data_type.stored, copy=False), data_type, name)
             return ()

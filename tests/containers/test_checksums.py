@@ -72,7 +72,7 @@ def test_the_byte_order_of_memory_does_not_matter():
     array = np.arange(5.0)
     sums = {}
     checksums.summed("values", one_piece(array), sums).whole()
-    checksums.check_array("values", array.astype(">f8"), sums)
+    checksums.check_array("values", [array.astype(">f8")], sums)
 
 
 # Cases that hostile use found

@@ -5,6 +5,6 @@ from __future__ import annotations
 from . import gzip, none, zstd
 from .base import Bytes, Codec
 
-CODECS: dict[str, Codec] = {"none": none.CODEC, "zstd": zstd.CODEC, "gzip": gzip.CODEC}
+CODECS: dict[str, Codec] = {"zstd": zstd.CODEC, "gzip": gzip.CODEC, "none": none.CODEC}  # by the name that Zarr has
 
 __all__ = ["CODECS", "Bytes", "Codec"]

@@ -17,8 +17,10 @@ class Codec(NamedTuple):
     encode: the stored bytes of a chunk, with the settings that the metadata of its array name.
     expand: fills a buffer with the bytes of a chunk, and expands no more. Raises any error for damaged bytes.
     most: the bytes that so many take at most where they are stored. A larger chunk is not read.
+    settings: those of new arrays, in the words of Zarr.
     """
 
     encode: Callable[[Bytes, Mapping[str, Any]], Any]
     expand: Callable[[Bytes, Bytes], None]
     most: Callable[[int], int]
+    settings: Mapping[str, Any]

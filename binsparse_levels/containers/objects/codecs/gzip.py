@@ -21,4 +21,4 @@ def _expand(raw: Bytes, out: Bytes) -> None:
     out[:] = inflate(raw, out.size, _GZIP)
 
 
-CODEC = Codec(_encode, _expand, most_stored)
+CODEC = Codec(_encode, _expand, most_stored, {"level": 5})

@@ -17,4 +17,4 @@ def _expand(raw: Bytes, out: Bytes) -> None:
         out[:] = raw
 
 
-CODEC = Codec(_encode, _expand, lambda size: size)
+CODEC = Codec(_encode, _expand, lambda size: size, {})
