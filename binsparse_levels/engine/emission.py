@@ -84,6 +84,9 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     columns = sorting.unsigned(entries.coords, entries.dims)
     low_bits = plan.layout.low_bits(entries.ordered_dims)
     in_order = not low_bits and not entries.runs and sorting.in_order(columns, plan.layout)
+    is_list = codes[:2] == (DENSE, SPARSE) and set(codes[2:]) <= {CONTINUED}
+    if is_list and not in_order and sorting.are_placed(entries, plan.layout):
+        return _placed(plan, entries, columns, pad, limits)
     stays = in_order and codes[-1] != DENSE  # an entry a position, in the order that they have
     summed = duplicates == "sum" and not in_order
     cargo = None if values is None or stays else _Cargo(values, summed)
@@ -117,6 +120,23 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     chain = writing.finish()
     if stays and values is not None:
         chain.values = values.copy()
+    return chain
+
+
+def _placed(plan: _Plan, entries: Entries, columns: tuple[Array, ...], pad: Any, limits: Limits) -> Chain:
+    """`emit` for lists of entries that are in order but for the first dimension. No fiber needs to be sorted."""
+    layout, rank = plan.layout, len(plan.codes)
+    cargo = None if entries.iso else _Cargo(entries.values, False)
+    payload = cargo.words() if cargo else None
+    chain = _allocate(plan, [entries.count] * rank, limits)
+    chain.entries, out = entries.count, cargo.room(entries.count, False, pad) if cargo else None
+    word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
+    read = sorting.Columns(columns, entries.runs, layout)
+    low, fields = np.uint64(layout.ends[0]), layout.fields_of(range(1, rank))
+    place = chain.pointers[1].view(word), tuple(x.view(word) for x in chain.indices[1:]), out
+    kernels.placing.place(read.full, payload, read.fields, read.runs, read.runs_at(0), low, fields, *place)
+    if cargo and out is not None:
+        chain.values = cargo.unloaded(out, pad)
     return chain
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from .. import kernels, parallel
 from ..levels.base import Array
 from ..limits import INT32_MAX
+from ..system import cache_size
 
 Words: TypeAlias = tuple[tuple[np.uint64, ...], ...]  # for each word, a number for each dimension
 # The records of a run, or None for the coordinates themselves; how many they are; whether keys repeat.
@@ -32,6 +33,8 @@ _BUCKET = 3_000  # records that a bucket should have at least
 _RUN = 2**15  # records that are sorted and emitted together: 512 KiB, which stay in the L2 cache
 _HEAVY = 2**17  # records of a bucket that is partitioned once more, since it would leave the cache
 _COUNTED = 2**30  # records of a bucket that offsets of 32 bits reach
+_SAMPLE = 4096  # entries that tell whether few fibers have most entries
+_PLACE = 136  # bytes of cache for each such fiber: a pointer and two lines
 MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, and compile for longer with each
 MAX_RUNS = 4  # columns in runs: with six, the compiler does not unroll the loop over them, and a key takes 200 ns
 
@@ -163,7 +166,25 @@ def in_order(coords: tuple[Array, ...], keys: Layout) -> bool:
     return not descents and not repeats
 
 
-class _Columns:
+def are_placed(entries: Entries, keys: Layout) -> bool:
+    """Whether entries are best written at once to the places of their first coordinates, without sorting.
+
+    All others are in order, half of the entries belong to so few fibers that their places stay in L2, and all of the
+    output stays in the last cache (1 M skewed entries: 7.0 ms against 9.9; uniform ones 17 against 11).
+    """
+    column, size, bits = entries.coords[0], entries.dims[0], keys.low_bits(entries.ordered_dims)
+    in_runs = bool(entries.runs) and entries.runs[0] is not None
+    if in_runs or not entries.trusted or keys.words > 1 or bits != keys.ends[0]:
+        return False
+    if len(column) * 8 * len(entries.dims) > cache_size(3) // 2:
+        return False
+    shift = max(size.bit_length() - 9, 0)  # to 512 groups of neighbours, or fewer
+    groups = np.bincount((column[:: -(-len(column) // _SAMPLE)] >> shift).astype(np.intp))
+    fitting = cache_size(2) // _PLACE >> shift
+    return fitting > 0 and bool(2 * np.sort(groups)[-fitting:].sum() >= groups.sum())
+
+
+class Columns:
     """The first columns as kernels take them, full columns and columns in runs, with the fields of the key."""
 
     def __init__(self, coords: Sequence[Array], runs: Sequence[Array | None], keys: Layout) -> None:
@@ -206,7 +227,7 @@ class Sorting:
         self._unique = trusted
         self._keep = keep
         self._scratch = threading.local()
-        everything = _Columns(coords, runs, keys)
+        everything = Columns(coords, runs, keys)
         n = len(everything.full[0])
         upper = keys.bits - keys.spill  # bits of the first word
         splits = max(min(_SPLITS, (n // _BUCKET).bit_length(), keys.bits - low_bits, upper), upper - 63)
@@ -214,7 +235,7 @@ class Sorting:
         records = np.empty(n * (keys.words + 1), np.uint64)
         # Only the first dimensions have bits in the number of a bucket.
         leading = max(sum(end > upper - splits for end in (keys.bits, *keys.ends[:-1])), 1)
-        heads = _Columns(coords[:leading], runs, keys)
+        heads = Columns(coords[:leading], runs, keys)
 
         def count(begin: int, end: int, counts: Array) -> None:
             arguments = heads.full or None, heads.fields, heads.runs, heads.runs_at(begin)

@@ -324,13 +324,14 @@ def test_the_index_type_is_the_narrowest_of_two():
 
 @pytest.fixture
 def small_steps(monkeypatch):
-    """Three threads even for few entries; short runs, and buckets that are soon too heavy."""
+    """Three threads even for few entries; short runs, and buckets that are soon too heavy. All are sorted."""
     for module, name, value in [
         (parallel, "_threads", 3),
         (parallel, "_GRAIN", 50),
         (sorting, "_BUCKET", 20),
         (sorting, "_RUN", 64),
         (sorting, "_HEAVY", 100),
+        (sorting, "_PLACE", 2**60),
     ]:
         monkeypatch.setattr(module, name, value)
 
@@ -367,6 +368,21 @@ def assert_same_entries(tensor, expected, padded):
     for found, column in zip(coords, expected.coords, strict=True):
         np.testing.assert_array_equal(found[there], column[wanted])
     np.testing.assert_array_equal(values[there], expected.values[wanted])
+
+
+@pytest.mark.parametrize("values", [np.float64, np.int8, np.complex128, None], ids=str)
+@pytest.mark.parametrize("target", ["dense, sparse @ 1, 0", "dense, sparse(2) @ 2, 0, 1"])
+def test_entries_are_placed_as_they_are_sorted(target, values):
+    """Of few columns: they need no sorting."""
+    dims = (50, 3000, 70)[: 1 + target.count(",", 0, target.index("@")) + target.count("(2)")]
+    generator = np.random.default_rng(2)
+    flat = np.unique(generator.zipf(1.2, 5000) % np.prod(dims))
+    numbers = generator.integers(1, 100, len(flat)).astype(values) if values else np.ones(len(flat))
+    coords = np.unravel_index(flat, dims)
+    tensor = pack(coords, numbers, dims, "sparse" + ", sparse" * (len(dims) - 1))
+    turned = tensor.convert(target)
+    turned.check()
+    assert entries_of(turned) == pairs([x.tolist() for x in coords], numbers.tolist())
 
 
 def test_errors_of_threads_come_in_the_order_of_the_entries(small_steps):
