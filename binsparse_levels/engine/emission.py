@@ -340,7 +340,7 @@ class _Writing:
         reached = [int(at) + 1 if code != DENSE else 0 for at, code in zip(self.state.tolist(), codes, strict=False)]
         for d in range(1, len(codes)):
             if codes[d] == SPARSE and codes[d - 1] == DENSE:
-                kernels.emission.fill_gaps(self.pointers[d])
+                kernels.fibers.fill_gaps(self.pointers[d])
         self.pointers = self.indices = ()  # so that the arrays may change their size
         n = 0  # entries of the sparse level right above
         for d, code in enumerate(codes):

@@ -48,7 +48,7 @@ def emit(records, coords, payload, typed, count, fields, chain, state, pointers,
     Every entry stores an index and a pointer at the cursor of each level. A cursor moves only where the key changes in
     the level's bits `keep`, so an entry of the same fiber writes the same slot again, without a branch. A further
     dimension of a sparse level has the same bits and cursor. Its pointers all go to slot 0, by `holds`: a third case
-    in the loop cost a quarter of the speed for CSR and half for COO. `fill_gaps` closes gaps of pointers below a dense
+    in the loop cost a quarter of the speed for CSR and half for COO. `fibers.fill_gaps` closes gaps of pointers below a dense
     level.
 
     state: the cursor of each dimension, then the words of the last key. payload: one word per entry, if keys come from
@@ -109,15 +109,3 @@ def emit(records, coords, payload, typed, count, fields, chain, state, pointers,
         state[d] = at[d]
     state[dims] = high
     state[dims + 1] = low
-
-
-@kernel
-def fill_gaps(pointers):
-    """Replace each pointer that is still 0 by the previous pointer: a running maximum, without a branch."""
-    m, zero, one = u8(0), u8(0), u8(1)
-    p, n = zero, u8(pointers.size)
-    while p < n:
-        x = u8(pointers[p])
-        m = (m & (zero - u8(x == zero))) | x
-        pointers[p] = m
-        p += one

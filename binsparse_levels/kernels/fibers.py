@@ -170,6 +170,18 @@ def join_halves(lower, upper, drop_lower, pointers, indices, values):
 
 
 @kernel
+def fill_gaps(pointers):
+    """Replace each pointer that is still 0 by the previous pointer: a running maximum, without a branch."""
+    m, zero, one = u8(0), u8(0), u8(1)
+    p, n = zero, u8(pointers.size)
+    while p < n:
+        x = u8(pointers[p])
+        m = (m & (zero - u8(x == zero))) | x
+        pointers[p] = m
+        p += one
+
+
+@kernel
 def count_into_pointers(owners, pointers):
     """pointers[p + 1] = how many owners are at most p.
 
@@ -179,12 +191,7 @@ def count_into_pointers(owners, pointers):
     while i < n:
         pointers[u8(owners[i]) + one] = i + one
         i += one
-    last = pointers[0]
-    p, end = one, u8(pointers.size)
-    while p < end:
-        last = max(last, pointers[p])
-        pointers[p] = last
-        p += one
+    fill_gaps(pointers)
 
 
 @kernel
