@@ -48,8 +48,8 @@ def emit(records, coords, payload, typed, count, fields, chain, state, pointers,
     Every entry stores an index and a pointer at the cursor of each level. A cursor moves only where the key changes in
     the level's bits `keep`, so an entry of the same fiber writes the same slot again, without a branch. A further
     dimension of a sparse level has the same bits and cursor. Its pointers all go to slot 0, by `holds`: a third case
-    in the loop cost a quarter of the speed for CSR and half for COO. `fibers.fill_gaps` closes gaps of pointers below a dense
-    level.
+    in the loop cost a quarter of the speed for CSR and half for COO. `fibers.fill_gaps` closes gaps of pointers below
+    a dense level.
 
     state: the cursor of each dimension, then the words of the last key. payload: one word per entry, if keys come from
     `coords`. values: None, or the output for payloads; the last of equal keys stays. typed: None, or a view of the
