@@ -18,16 +18,30 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from . import bitpacking, compute, convert, files, growth, labels, machine, pack, process, results, select, table
+from . import (
+    bitpacking,
+    compute,
+    convert,
+    files,
+    growth,
+    labels,
+    machine,
+    pack,
+    process,
+    results,
+    select,
+    stores,
+    table,
+)
 from .against import Other
-from .gates import gated
 from .measure import KEEPING, RELEASING, THREADS, environment, give_back, measured, peak, restart, touch
 from .moved import moved
 from .picture import growth_picture, picture
-from .row import BEFORE, OURS, Call, Row, verdict
+from .row import BEFORE, OURS, Call, Row, summary, verdict
 
 _LIBRARIES = (
     "numpy", "numba", "h5py", "zarr", "scipy", "sparse", "python-graphblas", "torch", "polars", "pyarrow", "binsparse",
+    "duckdb", "tiledb", "anndata",
 )  # fmt: skip
 _BYTES = 240  # that the largest row touches for each of its entries
 _FEW = 10**6  # entries, up to which a call before that of the peak takes no time
@@ -37,7 +51,7 @@ def main() -> None:
     warnings.simplefilter("ignore", UserWarning)  # of peers, on what they are given
     options = _parsed(sys.argv[1:])
     if options.results:
-        print(*results.side_by_side(results.kept(Path(options.results)), options.rows), sep="\n")
+        print(*results.page(results.kept(Path(options.results)), options.rows), sep="\n")
         return
     rows = chosen(sys.argv[1:])
     if options.memory:
@@ -62,40 +76,43 @@ def main() -> None:
     if other is not None:
         other.close()
     give_back()
-    for row, peaks in zip(found, _peaks_elsewhere(), strict=True):
+    for row, peaks in zip(found, [{}] * len(found) if options.quick else _peaks_elsewhere(), strict=True):
         row["peaks"] = peaks
     _print(options, head, found, absent)
 
 
 def _print(options: argparse.Namespace, head: dict[str, Any], found: list[dict[str, Any]], absent: set[str]) -> None:
-    draw, tabulate = (growth_picture, table.growth) if options.growth else (picture, table.board)
+    tabulate = table.growth if options.growth else table.board
     lines = [_introduction(head, growing=options.growth), *tabulate(found)]
     if absent:
         lines.append(f"\nNot installed, and left out: {', '.join(sorted(absent))}.")
+    if not options.growth:
+        lines += ["", *summary(found)]
+    drawn = growth_picture(found) if options.growth else picture([results.condensed(row) for row in found])
     if options.picture:
-        Path(options.picture).write_text(draw(found), encoding="utf-8")
+        Path(options.picture).write_text(drawn, encoding="utf-8")
     if options.keep and options.growth:
         place = Path(options.keep, f"growth-{machine.slug(head['processor'])}")
-        place.with_suffix(".svg").write_text(draw(found), encoding="utf-8")
+        place.with_suffix(".svg").write_text(drawn, encoding="utf-8")
         place.with_suffix(".md").write_text("\n".join([f"![Growth]({place.name}.svg)", "", *lines]), encoding="utf-8")
     elif options.keep:
         print(f"kept in {results.keep(head, found, Path(options.keep))}", file=sys.stderr)
     if options.json:
         json.dump({**head, "absent": sorted(absent), "rows": found}, sys.stdout, indent=1)
     else:
-        print(*lines, sep="\n")
+        print(*lines, sep="\n", flush=True)
 
 
 def chosen(arguments: list[str]) -> list[Row]:
-    """The rows that a command line asks for, with the gates of this processor."""
-    options, slug = _parsed(arguments), machine.slug(machine.processor())
-    return [gated(row, slug) for row in _rows(options) if options.rows in row.name]
+    """The rows that a command line asks for."""
+    options = _parsed(arguments)
+    return [row for row in _rows(options) if options.rows in row.name]
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="1 million entries and 2 rounds")
-    parser.add_argument("--entries", type=int, help="of each tensor, in place of 10 million, and some 1 and 40 million")
+    parser.add_argument("--quick", action="store_true", help="1 million entries, 2 rounds, no memory")
+    parser.add_argument("--entries", type=int, help="of each tensor, in place of 10 and of 1 million")
     parser.add_argument("--rounds", type=int, help="of timing, after one to warm up (5)")
     parser.add_argument("--rows", default="", metavar="TEXT", help="only rows whose name has this text")
     parser.add_argument(
@@ -116,20 +133,11 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def _rows(options: argparse.Namespace) -> list[Row]:
-    one = options.entries or (10**6 if options.quick else None)
     if options.growth:
-        return growth.rows(one or growth.MOST)
-    n, others = (one, []) if one else (10**7, [10**6, 4 * 10**7])
-    return [
-        *pack.rows(n, others),
-        *convert.rows(n, others),
-        *select.rows(n),
-        *files.rows(n),
-        *bitpacking.rows(n),
-        *labels.rows(n),
-        *compute.rows(n),
-        *process.rows(),
-    ]
+        return growth.rows(options.entries or (10**6 if options.quick else growth.MOST))
+    sizes = [options.entries] if options.entries else [10**6] if options.quick else [10**7, 10**6]
+    parts = pack, convert, select, compute, files, stores, bitpacking, labels
+    return [row for n in sizes for part in parts for row in part.rows(n)] + process.rows()
 
 
 def _calls(row: Row, folder: str, absent: set[str]) -> tuple[dict[str, Call], Any]:
@@ -155,7 +163,9 @@ def _timed(row: Row, rounds: int, absent: set[str], copy: float, other: Other | 
         size = moved(data, row.ours(data)) if row.threaded else None
     judged = verdict(row, {name: found["minimum"] for name, found in times.items()})
     ratio = "" if judged.ratio is None else f"{judged.ratio:.2f} × {judged.against}, "
-    print(f"{row.name}, {row.entries}: {1e3 * times[OURS]['minimum']:.3g} ms, {ratio}{judged.word}", file=sys.stderr)
+    behind = f", behind {judged.behind}" if judged.behind else ""
+    told = f"{1e3 * times[OURS]['minimum']:.3g} ms, {ratio}{judged.word}{behind}"
+    print(f"{row.name}, {row.entries}: {told}", file=sys.stderr)
     limits = [name for name in row.limits if name in times]
     found = {"row": row.name, "entries": row.entries, "times": times, "limits": limits, "verdict": judged._asdict()}
     if size is None:
@@ -206,12 +216,13 @@ def _introduction(head: dict[str, Any], *, growing: bool) -> str:
             "cell in a thousand is stored.\n"
         )
     return (
-        f"{where} Times in ms, the minimum of {head['rounds']} rounds. Ratio: time of the other / ours with one "
-        "thread, on which the gate is judged, in gzip with two. ² runs on two threads. Coordinates are int64, for "
-        "scipy int32. "
+        f"{where} Times in ms, the minimum of {head['rounds']} rounds. Ratio: time of the other / ours, both with one "
+        "thread. Coordinates are int64, for scipy int32. "
         "Of the copy: the time of a copy that moves as many bytes as the input and the new output have / ours.\n"
     )
 
 
 if __name__ == "__main__":
     main()
+    gc.unfreeze()
+    gc.collect()

@@ -14,6 +14,7 @@ import binsparse_levels as bl
 from binsparse_levels import Tensor, pack, pack_dense, write
 
 from . import peers
+from .data import REGIMES, tree
 from .row import BEST, TIME, Call, Maker, Row, Targets
 
 _WIDTH = 32  # columns of dense operands
@@ -40,8 +41,13 @@ def _dense(*shape: int) -> Any:
     return np.random.default_rng(0).integers(0, 4, shape).astype(np.float64)
 
 
-def _matrix(n: int, rows: int, columns: int, width: int, folder: Path) -> Held:
-    return Held(_tensor((rows, columns), n, "CSR"), [_dense(columns, width) if width else _dense(columns)])
+def _matrix(kind: str, n: int, width: int, folder: Path) -> Held:
+    tensor = tree(kind, n, "CSR")
+    return Held(tensor, [_dense(tensor.shape[1], width) if width else _dense(tensor.shape[1])])
+
+
+def _square(n: int, side: int, width: int, folder: Path) -> Held:
+    return Held(_tensor((side, side), n, "CSR"), [_dense(side, width) if width else _dense(side)])
 
 
 def _cube(n: int, suffix: str, folder: Path) -> Held:
@@ -115,8 +121,16 @@ def _graphblas_sum(matrix: Any, *_: Any) -> Any:
 
 
 def _reduceat(held: Held) -> Call:
-    pointers = held.tensor.arrays["pointers_to_1"][:-1]
-    return lambda: np.add.reduceat(held.tensor.values, pointers)
+    """The sums of rows that are not empty, which is less than what is asked for."""
+    pointers = held.tensor.arrays["pointers_to_1"]
+    rows = np.flatnonzero(pointers[1:] > pointers[:-1])
+    starts, out = pointers[rows], np.zeros(held.tensor.shape[0])
+
+    def call() -> Any:
+        out[rows] = np.add.reduceat(held.tensor.values, starts)
+        return out
+
+    return call
 
 
 def _in_blocks(held: Held) -> tuple[Any, list[slice]]:
@@ -234,17 +248,37 @@ def _cold() -> None:
 
 
 def rows(n: int) -> list[Row]:
-    side = min(10**6, max(n // 10, 10))
     small = max(n * 3 // 10, 1000)
-    spmv: Targets = {"scipy": (0.95, 1.1)}
+    side = max(small // 10, 10)
     once: Targets = {BEST: (1, 1.5)}
     many: Targets = {"scipy": (5, 15), "torch": (5, 15)}
     deep: Targets = {BEST: (5, 15)}
-    square = partial(_matrix, n, side, side)
     products = {
         "scipy": _of(_scipy, lambda m, x: m @ x),
         "torch": _of(peers.torch_csr, _torch_product),
     }
+    by_row: dict[str, Maker] = {
+        "scipy": _of(_scipy, lambda m, _: m.sum(1)),
+        "GraphBLAS": _of(peers.graphblas_csr, _graphblas_sum),
+        "numpy": _reduceat,
+    }
+    # Name, columns of the dense operand, ours, peers.
+    regimes: tuple[tuple[str, int, Callable[[Held], Any], dict[str, Maker]], ...] = (
+        (
+            "SpMV, CSR",
+            0,
+            lambda h: h.tensor @ h.dense[0],
+            products | {"GraphBLAS": _of(peers.graphblas_csr, _graphblas_product)},
+        ),
+        ("row sums, CSR", 0, lambda h: bl.reduce(h.tensor, 1), by_row),
+        ("column sums, CSR", 0, lambda h: bl.reduce(h.tensor, 0), {"scipy": _of(_scipy, lambda m, _: m.sum(0))}),
+        (
+            "count, sum, squares, maximum by column",
+            0,
+            lambda h: bl.foreach(h.tensor, _body(), np.zeros((h.tensor.shape[1], 4)))[:, :3],
+            {"numpy": _bincounts},
+        ),
+    )
 
     def along(axes: Any) -> dict[str, Maker]:
         def torch_sum(t: Any, *_: Any) -> Any:
@@ -259,22 +293,13 @@ def rows(n: int) -> list[Row]:
         }
 
     return [
-        Row("SpMV, CSR", n, partial(square, 0), lambda h: h.tensor @ h.dense[0],
-            products | {"GraphBLAS": _of(peers.graphblas_csr, _graphblas_product)}, spmv),
-        Row("SpMM, CSR, 32 columns", n, partial(square, _WIDTH), lambda h: h.tensor @ h.dense[0], products, spmv),
-        Row("row sums, CSR", n, partial(square, 0), lambda h: bl.reduce(h.tensor, 1),
-            {"scipy": _of(_scipy, lambda m, _: m.sum(1)), "GraphBLAS": _of(peers.graphblas_csr, _graphblas_sum)},
-            once),
-        Row("row sums, CSR, 1,000 entries in a row", small, partial(_matrix, small, small // 1000, side, 0),
-            lambda h: bl.reduce(h.tensor, 1), {"scipy": _of(_scipy, lambda m, _: m.sum(1)), "numpy": _reduceat}, once),
-        Row("column sums, CSR", n, partial(square, 0), lambda h: bl.reduce(h.tensor, 0),
-            {"scipy": _of(_scipy, lambda m, _: m.sum(0))}, once),
-        Row("sampled product (SDDMM), 32 columns", small, partial(_matrix, small, side, side, _WIDTH),
+        *(Row(f"{name}, {kind}", n, partial(_matrix, kind, n, width), ours, others, once)
+          for kind in REGIMES for name, width, ours, others in regimes),
+        Row("SpMM, CSR, 32 columns", n, partial(_matrix, "10 a fiber", n, _WIDTH), lambda h: h.tensor @ h.dense[0],
+            products, once),
+        Row("sampled product (SDDMM), 32 columns", small, partial(_square, small, side, _WIDTH),
             lambda h: bl.einsum("ij,ir,jr->ij", h.tensor, h.dense[0], h.dense[0]).values,
             {"numpy": _numpy_sampled}, once),
-        Row("count, sum, squares, maximum by column", n // 2, partial(_matrix, n // 2, side, side, 0),
-            lambda h: bl.foreach(h.tensor, _body(), np.zeros((h.tensor.shape[1], 4)))[:, :3],
-            {"numpy": _bincounts}, once),
         *(Row(f"sum of {name}, three dimensions", small, partial(_cube, small, ""),
               lambda h, x=axes: bl.reduce(h.tensor, x), along(axes), deep)
           for name, axes in (("axis 0", 0), ("axis 2", 2), ("axes 1 and 2", (1, 2)))),
@@ -288,7 +313,7 @@ def rows(n: int) -> list[Row]:
             lambda h: bl.reduce(bl.open(h.path), (0, 1)), {"h5py": _by_hand}, {"h5py": (0.4, 1)}),
         Row("MTTKRP from HDF5, in blocks", n, partial(_cube, n, ".h5"),
             lambda h: bl.einsum("ijk,jr,kr->ir", bl.open(h.path), *h.dense), {}, {}),
-        Row("a product of 3 entries, 1,000 times", _CALLS, partial(_matrix, 3, 3, 3, 0),
+        Row("a product of 3 entries, 1,000 times", _CALLS, partial(_square, 3, 3, 0),
             lambda h: [bl.einsum("ij,j->i", h.tensor, h.dense[0]) for _ in range(_CALLS)], {}, {TIME: (0.05, 0.03)}),
         Row("a nest that is compiled for the first time", 3, lambda _: None, lambda _: _cold(), {}, {TIME: (0.6, 0.3)},
             threaded=False),

@@ -11,11 +11,10 @@ import numpy as np
 from binsparse_levels import Tensor, pack, pack_dense
 
 from . import peers
-from .data import Data, csf, draw, packed
-from .peers import SORTING, directly, graphblas_csr, listed, on, pydata_csr, scipy_csr, torch_csr, using
+from .data import COO_3, CSF, FIBERS, REGIMES, Data, draw, short, tree
+from .peers import SORTING, directly, graphblas_csr, listed, on, pydata_csr, scipy_csr, torch_csr, using, widened
 from .row import BEST, Maker, Row, Targets
 
-_CSF, _COO = csf(3), "sparse(3)"
 _DENSITIES = (0.001, 0.01, 0.1, 0.5)
 
 _ROWS: dict[str, Maker] = {"numpy": directly(peers.numpy_rows), "GraphBLAS": on(graphblas_csr, lambda m: m.to_coo())}
@@ -27,7 +26,7 @@ TURNED: dict[str, Maker] = {
     "torch": on(torch_csr, lambda m: m.to_sparse_csc()),
     "pydata": on(pydata_csr, lambda m: m.change_compressed_axes((1,))),
 }
-_PERMUTED: dict[str, Maker] = {name: SORTING[name] for name in ("numpy", "torch", "pydata")}
+_PERMUTED: dict[str, Maker] = {name: SORTING[name] for name in ("numpy", "torch")}
 _TO_COO: dict[str, Maker] = {
     "scipy": on(scipy_csr, lambda m: m.tocoo(copy=False)),
     "torch": on(torch_csr, lambda m: m.to_sparse_coo()),
@@ -41,6 +40,8 @@ _FROM_COO: dict[str, Maker] = {
     "scipy": on(peers.scipy_sorted, lambda m: m.tocsr()),
     "GraphBLAS": lambda tensor: peers.graphblas_build(listed(tensor)),
     "torch": on(lambda tensor: peers.torch_coo(listed(tensor)).coalesce(), lambda m: m.to_sparse_csr()),
+    "numpy": directly(peers.numpy_counts),
+    "numpy, searching": directly(peers.numpy_searches),
 }
 _FROM_DENSE: dict[str, Maker] = {
     "scipy": using("scipy.sparse", lambda sparse, x: sparse.csr_array(x)),
@@ -62,29 +63,57 @@ _WHOLE: dict[str, Maker] = {
 }
 
 
-def rows(n: int, others: list[int]) -> list[Row]:
-    kept: Targets = {BEST: (2, 3)}
-    turned: Targets = {"GraphBLAS": (1.5, 2.2), "scipy": (2.4, 3.5)}
-    permuted: Targets = {"torch": (15, 30)}
-    even: Targets = {BEST: (1, None)}
+# Source, target, peers, gates, data.
+_CONVERSIONS: tuple[tuple[str, str, Mapping[str, Maker], Targets, tuple[str, ...]], ...] = (
+    ("CSR", "CSC", TURNED, {BEST: (2, 3.5)}, tuple(FIBERS)),
+    ("CSR", "CSC", TURNED, {BEST: (1.3, 2)}, ("skewed",)),
+    ("CSR", "COO", _TO_COO, {"numpy": (2, 3)}, REGIMES),
+    ("CSR", "DCSR", _TO_DCSR, {"numpy": (2, 3)}, REGIMES),
+    ("DCSR", "CSR", {"numpy": directly(peers.numpy_csr)}, {"numpy": (2, 3)}, REGIMES),
+    ("COO", "CSR", _FROM_COO, {"numpy": (2, 5)}, REGIMES),
+    (COO_3, CSF, {"numpy": directly(peers.numpy_tree)}, {"numpy": (2, 3)}, REGIMES),
+    (CSF, COO_3, _LISTED, {"numpy": (2, 3)}, REGIMES),
+)
+_EVEN: Targets = {BEST: (1, None)}
+
+
+def _scipy_entries(matrix: Any) -> Any:
+    coo = matrix.tocoo(copy=False)
+    return widened((coo.coords, coo.data))
+
+
+_UNPACKED: tuple[tuple[str, str | None, Mapping[str, Maker]], ...] = (
+    (
+        "CSR",
+        None,
+        {
+            "scipy": on(scipy_csr, _scipy_entries),
+            "numpy": directly(lambda tensor: widened(peers.numpy_rows(tensor))),
+        },
+    ),
+    (CSF, None, {"numpy": directly(lambda tensor: widened(peers.numpy_list(tensor)))}),
+    ("CSR", "stored", {"scipy": _TO_COO["scipy"], "numpy": _ROWS["numpy"]}),
+    (CSF, "stored", _LISTED),
+)
+_CHECKS: tuple[tuple[str, Mapping[str, Maker], float, tuple[str, ...]], ...] = (
+    ("CSR", _CHECKED, 0.5, REGIMES),
+    (COO_3, {"numpy": directly(peers.numpy_check_list)}, 0.5, ("1 a fiber", "skewed")),
+    (CSF, {"numpy": directly(peers.numpy_check)}, 0.3, REGIMES),
+)
+
+
+def rows(n: int) -> list[Row]:
+    orders = [order for order in permutations(range(3)) if order != (0, 1, 2)]
+    found = []
+    for kind in REGIMES:  # outermost, for the trees are kept from row to row
+        found += [_convert(kind, n, *what) for *what, kinds in _CONVERSIONS if kind in kinds]
+        found += [_permute(kind, n, order, {"torch": (10, 20)}) for order in orders]
+        found += [_unpack(kind, n, *how) for how in _UNPACKED]
+        found += [_check(kind, n, *what) for *what, kinds in _CHECKS if kind in kinds]
     return [
-        *(_convert("uniform", m, "CSR", "CSC", TURNED, turned) for m in [n, *others]),
-        _convert("skewed", n, "CSR", "CSC", TURNED, turned),
-        _convert("uniform", n, "CSR", "COO", _TO_COO, kept),
-        _convert("uniform", n, "CSR", "DCSR", _TO_DCSR, kept),
-        _convert("uniform", n, "DCSR", "CSR", {"numpy": directly(peers.numpy_csr)}, kept),
-        _convert("uniform", n, "COO", "CSR", _FROM_COO, {BEST: (2, 5)}),
-        _convert("uniform", n, _COO, _CSF, {"numpy": directly(peers.numpy_tree)}, even),
-        _convert("uniform", n, _CSF, _COO, _LISTED, even),
-        *(_permute(n, order, permuted) for order in permutations(range(3)) if order != (0, 1, 2)),
+        *found,
         *(_from_dense(n, density) for density in _DENSITIES),
         *(_to_dense(n, density) for density in _DENSITIES),
-        _unpack(n, "CSR", {"scipy": on(scipy_csr, peers.scipy_unpack), **_ROWS}, even),
-        _unpack(n, _CSF, _LISTED, even),
-        _check("uniform", n, "CSR", _CHECKED),
-        _check("skewed", n, "CSR", _CHECKED),
-        _check("uniform", n, _COO, {"numpy": directly(peers.numpy_check_list)}),
-        _check("uniform", n, _CSF, {"numpy": _CHECKED["numpy"]}),
         Row(
             "expand structure, symmetric, CSR",
             n,
@@ -96,29 +125,21 @@ def rows(n: int, others: list[int]) -> list[Row]:
     ]
 
 
-def _short(format: str) -> str:
-    return {_CSF: "CSF", _COO: "COO of rank 3"}.get(format, format)
-
-
-def _tensor(kind: str, n: int, format: str) -> Tensor:
-    return packed(draw(kind, 3 if format in (_CSF, _COO) else 2, n), format)
-
-
 def _convert(kind: str, n: int, source: str, target: str, makers: Mapping[str, Maker], targets: Targets) -> Row:
-    name = f"convert, {kind}, {_short(source)} → {_short(target)}"
-    return Row(name, n, lambda _: _tensor(kind, n, source), lambda t: t.convert(target), makers, targets)
+    name = f"convert, {kind}, {short(source)} → {short(target)}"
+    return Row(name, n, lambda _: tree(kind, n, source), lambda t: t.convert(target), makers, targets)
 
 
-def _permute(n: int, order: tuple[int, ...], targets: Targets) -> Row:
-    target = f"{_CSF} @ {', '.join(map(str, order))}"
+def _permute(kind: str, n: int, order: tuple[int, ...], targets: Targets) -> Row:
+    target = f"{CSF} @ {', '.join(map(str, order))}"
 
     def turned(tensor: Tensor) -> Data:
         coords, values, shape = listed(tensor)
         return Data([coords[k] for k in order], values, tuple(shape[k] for k in order))
 
     makers: dict[str, Maker] = {name: lambda t, make=make: make(turned(t)) for name, make in _PERMUTED.items()}
-    name = f"convert, uniform, CSF (0, 1, 2) → {order}"
-    return Row(name, n, lambda _: _tensor("uniform", n, _CSF), lambda t: t.convert(target), makers, targets)
+    name = f"convert, {kind}, CSF (0, 1, 2) → {order}"
+    return Row(name, n, lambda _: tree(kind, n, CSF), lambda t: t.convert(target), makers, targets)
 
 
 def _matrix(n: int, density: float) -> Any:
@@ -141,21 +162,21 @@ def _to_dense(n: int, density: float) -> Row:
     return Row(name, 4 * n, lambda _: pack_dense(_matrix(n, density), "CSR"), Tensor.to_dense, _TO_DENSE, targets)
 
 
-def _unpack(n: int, format: str, makers: Mapping[str, Maker], targets: Targets) -> Row:
-    name = f"unpack, uniform, {_short(format)}"
-    return Row(name, n, lambda _: _tensor("uniform", n, format), Tensor.unpack, makers, targets)
+def _unpack(kind: str, n: int, format: str, dtype: Any, makers: Mapping[str, Maker]) -> Row:
+    name = f"unpack, {kind}, {short(format)}" + (", as stored" if dtype else "")
+    return Row(name, n, lambda _: tree(kind, n, format), lambda t: t.unpack(dtype), makers, _EVEN)
 
 
-def _check(kind: str, n: int, format: str, makers: Mapping[str, Maker]) -> Row:
-    name, targets = f"check, {kind}, {_short(format)}", {BEST: (2, None), "sum": (0.5, 0.8)}
+def _check(kind: str, n: int, format: str, makers: Mapping[str, Maker], gate: float) -> Row:
+    name, targets = f"check, {kind}, {short(format)}", {BEST: (2, None), "sum": (gate, 0.8)}
     limits: dict[str, Maker] = {"sum": directly(lambda t: [x.sum(dtype=x.dtype) for x in t.arrays.values()])}
-    return Row(name, n, lambda _: _tensor(kind, n, format), Tensor.check, makers, targets, limits)
+    return Row(name, n, lambda _: tree(kind, n, format), Tensor.check, makers, targets, limits)
 
 
 def _lower(n: int) -> Tensor:
-    (i, j), values, shape = draw("uniform", 2, n)
+    (i, j), values, shape = draw("10 a fiber", 2, n)
     coords = [np.maximum(i, j), np.minimum(i, j)]
-    return pack(coords, values, shape, "CSR", duplicates="sum", structure="symmetric_lower")
+    return pack(coords, values, (max(shape),) * 2, "CSR", duplicates="sum", structure="symmetric_lower")
 
 
 def _bare(half: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ import numpy as np
 from binsparse_levels import set_threads
 
 from .fingerprint import fingerprint
-from .row import OURS, OURS_2, Call, Row
+from .row import BELOW, OURS, OURS_2, Call, Row, verdict
 
 # The first touch of a page costs more than most calls, in a virtual machine up to seconds for each GiB: memory that was
 # touched once is kept, in huge pages.
@@ -36,11 +36,12 @@ RELEASING = {
     "MALLOC_TRIM_THRESHOLD_": "0",
     "_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0",  # the allocator of polars
 }
-# Peers with threads have two; idle ones do not spin.
-THREADS = {"OMP_NUM_THREADS": "2", "POLARS_MAX_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
-PEERS_WITH_THREADS = ("GraphBLAS", "polars", "torch")
+# One thread against one thread: peers that start threads by themselves have none.
+_COUNTS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS", "ZARR_THREADING__MAX_WORKERS"
+THREADS = dict.fromkeys(_COUNTS, "1")
 
-_SLOW, _FAR = 0.2, 3.0  # a peer that takes more seconds than that, and times the best peer, is timed once
+_SLOW, _FAR = 0.05, 3.0  # a peer that takes more seconds than that, and times the best peer, is timed once
+_AGAIN, _MORE = 3, 0.5  # what is below or behind has up to so many times the rounds, while they took less seconds
 _COMPARED = 2_000_000  # entries, up to which results are compared: of more it would take longer than the calls
 
 
@@ -91,10 +92,10 @@ def timed(call: Call, calls: int = 1) -> tuple[Timing, Any]:
     """One timing, without the collector, and the last result."""
     gc.disable()
     try:
-        faults, cpu, wall = _faults(), time.process_time(), time.perf_counter()
+        faults, cpu, wall = _faults(), _processor(), time.perf_counter()
         for _ in range(calls):
             result = call()
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        wall, cpu = time.perf_counter() - wall, _processor() - cpu
         return Timing(wall / calls, cpu / calls, _faults() - faults), result
     finally:
         gc.enable()
@@ -107,18 +108,30 @@ def measured(
 
     A busy machine takes the processor away: then its time tells more than the clock, and the lesser of both is used.
     """
+    if row.bytes:
+        return {name: _sized(call()) for name, call in calls.items()}
     calls = {OURS: calls[OURS], OURS_2: calls[OURS], **calls} if row.threaded else calls
     first = _warmed_up(row, calls) if row.threaded else {}  # what starts a process is never warm
     best = min((timing.wall for name, timing in first.items() if name in row.peers), default=0.0)
     slow = {name for name in row.peers if name in first and first[name].wall > max(_SLOW, _FAR * best)}
     timings: dict[str, list[Timing]] = {name: [] for name in (*calls, *elsewhere)}
-    for k in range(rounds):
+    spent = 0.0
+    for k in range(_AGAIN * rounds):
+        if k >= rounds and (spent > _MORE or not _doubtful(row, timings)):
+            break
         for name in [name for name in calls if k == 0 or name not in slow]:
             set_threads(2 if name == OURS_2 else 1)
             timings[name].append(timed(calls[name], row.calls)[0])
+            spent += row.calls * timings[name][-1].wall
         for name, time_it in elsewhere.items():
             timings[name].append(time_it())
     return {name: _summary(found, row.waits) for name, found in timings.items()}
+
+
+def _doubtful(row: Row, timings: Mapping[str, list[Timing]]) -> bool:
+    """Whether more rounds may change the verdict for the better. Both sides get them."""
+    judged = verdict(row, {name: _summary(found, row.waits)["minimum"] for name, found in timings.items()})
+    return judged.word == BELOW or bool(judged.behind)
 
 
 def _warmed_up(row: Row, calls: Mapping[str, Call]) -> dict[str, Timing]:
@@ -140,12 +153,26 @@ def _summary(timings: list[Timing], waits: bool) -> dict[str, Any]:
     return {"minimum": min(seconds), "median": statistics.median(seconds), **asdict(fastest), "rounds": len(timings)}
 
 
+def _processor() -> float:
+    """Seconds of the processor that this process and those that it started and awaited have used."""
+    return time.process_time() + _used("RUSAGE_CHILDREN", "ru_utime") + _used("RUSAGE_CHILDREN", "ru_stime")
+
+
+def _sized(size: int) -> dict[str, Any]:
+    """A size in GB, where a time in seconds is expected: what is shown as ms are MB."""
+    return {"minimum": size / 1e9, "median": size / 1e9, **asdict(Timing(0, 0, 0)), "rounds": 1}
+
+
 def _faults() -> int:
+    return int(_used("RUSAGE_SELF", "ru_minflt"))
+
+
+def _used(whose: str, field: str) -> float:
     try:
         import resource
-    except ImportError:
+    except ImportError:  # a system without it
         return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    return float(getattr(resource.getrusage(getattr(resource, whose)), field))
 
 
 def peak(call: Call) -> int | None:

@@ -7,51 +7,44 @@ from typing import Any
 
 import numpy as np
 
-from .data import KINDS, Data, csf, draw, packed
+from .data import FIBERS, REGIMES, Data, csf, draw, packed
 from .peers import SORTING, SORTING_MATRICES, directly, graphblas_build, numpy_lexsort, polars_sort
 from .row import BEST, Call, Maker, Row, Targets
 
+# Ranks, data, gates.
+_TABLE: tuple[tuple[tuple[int, ...], tuple[str, ...], Targets], ...] = (
+    ((2,), REGIMES, {"scipy": (3, 5)}),
+    ((2,), tuple(f"sorted, {kind}" for kind in FIBERS), {"GraphBLAS": (1.3, None)}),
+    ((3,), tuple(FIBERS), {BEST: (5, 10)}),
+    ((4,), ("1 a fiber",), {BEST: (5, 10)}),
+    ((3, 4), ("skewed",), {BEST: (4, 8)}),
+    ((3, 4), ("sorted, 1 a fiber",), {BEST: (1, None)}),
+    ((2, 3, 4), ("hypersparse",), {BEST: (4, 6)}),
+)
 
-def rows(n: int, others: list[int]) -> list[Row]:
-    """Of every kind with n entries; of uniform ones also with others."""
-    found = [_row(kind, rank, n) for rank in (2, 3, 4) for kind in KINDS]
-    return found + [_row("uniform", rank, m) for m in others for rank in (2, 3, 4)]
+
+def rows(n: int) -> list[Row]:
+    return [_row(kind, rank, n, gates) for ranks, kinds, gates in _TABLE for rank in ranks for kind in kinds]
 
 
-def _row(kind: str, rank: int, n: int) -> Row:
+def _row(kind: str, rank: int, n: int, gates: Targets) -> Row:
     format = "COO" if (kind, rank) == ("hypersparse", 2) else "CSR" if rank == 2 else csf(rank)
     return Row(
         f"pack, rank {rank}, {kind} → {format if rank == 2 else 'CSF'}",
         n,
         lambda _: draw(kind, rank, n),
         lambda data: packed(data, format),
-        _peers(kind, rank, n),
-        _targets(kind, rank, n),
+        _peers(kind, rank),
+        gates,
         {"copy": copying},
     )
 
 
-def _targets(kind: str, rank: int, n: int) -> Targets:
-    if kind == "sorted":
-        return {BEST: (1.3, None) if rank == 2 else (1, None)}
-    if kind == "hypersparse":
-        return {BEST: (4, 6)}
-    if kind == "skewed":
-        return {BEST: (3.5, 5) if rank == 2 else (6, 10)}
-    if n < 10**7:
-        return {BEST: (3, 4)}
-    if rank == 2:
-        return {BEST: (3.5, 5) if n < 4 * 10**7 else (4, 6)}
-    return {BEST: (10, 16) if rank == 3 else (8, 13)}
-
-
-def _peers(kind: str, rank: int, n: int) -> Mapping[str, Maker]:
+def _peers(kind: str, rank: int) -> Mapping[str, Maker]:
     if kind == "hypersparse":  # the others want a linear key of 63 bits
         more = {"GraphBLAS": graphblas_build} if rank == 2 else {}
         return {"numpy": directly(numpy_lexsort), "polars": polars_sort, **more}
-    found = SORTING_MATRICES if rank == 2 else SORTING
-    slow = {"torch", "pydata"} if n > 10**7 else {}
-    return {name: make for name, make in found.items() if name not in slow}
+    return SORTING_MATRICES if rank == 2 else SORTING
 
 
 def copying(data: Data) -> Call:

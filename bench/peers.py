@@ -133,11 +133,6 @@ def scipy_sorted(tensor: Tensor) -> Any:
     return matrix
 
 
-def scipy_unpack(matrix: Any) -> Any:
-    coo = matrix.tocoo(copy=False)
-    return [x.astype(np.int64) for x in coo.coords], coo.data
-
-
 def scipy_check(tensor: Tensor) -> None:
     matrix = scipy_csr(tensor)  # a new one each time, for it remembers what it found
     matrix.check_format(full_check=True)
@@ -154,7 +149,13 @@ def listed(tensor: Tensor) -> Data:
 
 def numpy_rows(tensor: Tensor) -> Any:
     values, columns, pointers = parts(tensor)
-    return [np.repeat(np.arange(len(pointers) - 1), np.diff(pointers)), columns], values
+    return [np.repeat(np.arange(len(pointers) - 1, dtype=columns.dtype), np.diff(pointers)), columns], values
+
+
+def widened(listed: tuple[list[Any], Any]) -> Any:
+    """With coordinates of int64, as `unpack` gives them."""
+    coords, values = listed
+    return [x.astype(np.int64) for x in coords], values
 
 
 def numpy_dcsr(tensor: Tensor) -> list[Any]:
@@ -168,6 +169,15 @@ def numpy_csr(tensor: Tensor) -> list[Any]:
     pointers = np.zeros(tensor.shape[0] + 1, short.dtype)
     pointers[tensor.arrays["indices_0"] + 1] = np.diff(short)
     return [np.cumsum(pointers, out=pointers)]
+
+
+def numpy_counts(tensor: Tensor) -> list[Any]:
+    return [np.append(0, np.bincount(tensor.arrays["indices_0"], minlength=tensor.shape[0])).cumsum()]
+
+
+def numpy_searches(tensor: Tensor) -> list[Any]:
+    rows = tensor.arrays["indices_0"]
+    return [np.searchsorted(rows, np.arange(tensor.shape[0] + 1, dtype=rows.dtype))]
 
 
 def numpy_tree(tensor: Tensor) -> list[Any]:

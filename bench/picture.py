@@ -66,11 +66,14 @@ def growth_picture(found: Sequence[dict[str, Any]]) -> str:
 
 
 def picture(found: Sequence[dict[str, Any]]) -> str:
-    """An SVG, 800 wide, for light and dark pages."""
-    rows = [row for row in found if row["verdict"]["ratio"] is not None]
-    marks = [row["verdict"][key] for row in rows for key in ("ratio", "gate", "aim") if row["verdict"][key]]
-    low, high = 0.8 * min([0.5, *marks]), 1.2 * max([2.0, *marks])
-    height = _HEIGHT * len(rows) + 50
+    """An SVG, 800 wide, for light and dark pages: for each operation a line, on it a dot for each row."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in found:
+        if row["ratio"] is not None:
+            groups.setdefault(row["row"].partition(",")[0], []).append(row)
+    ratios = [row["ratio"] for rows in groups.values() for row in rows]
+    low, high = 0.8 * min([0.5, *ratios]), 1.2 * max([2.0, *ratios])
+    height = _HEIGHT * len(groups) + 50
 
     def x(ratio: float) -> float:
         return round(_LEFT + (_RIGHT - _LEFT) * math.log(ratio / low) / math.log(high / low), 1)
@@ -82,18 +85,14 @@ def picture(found: Sequence[dict[str, Any]]) -> str:
             if low < tick < high:
                 yield f'<line class="tick" x1="{x(tick)}" x2="{x(tick)}" y1="20" y2="{height - 26}"/>'
                 yield f'<text x="{x(tick)}" y="14" text-anchor="middle">{tick} ×</text>'
-        for k, row in enumerate(rows):
-            y, verdict = 24 + _HEIGHT * k, row["verdict"]
-            name = f"{row['row']}, {row['entries']:,}" if row["entries"] else row["row"]
-            yield f'<text x="{_LEFT - 6}" y="{y + 11}" text-anchor="end">{escape(name)}</text>'
-            begin, end = sorted((x(1), x(verdict["ratio"])))
-            size = f'width="{end - begin:.1f}" height="{_HEIGHT - 6}"'
-            yield f'<rect x="{begin}" y="{y + 2}" {size} fill="{_COLOURS[verdict["word"]]}"/>'
-            yield f'<text x="{_RIGHT + 6}" y="{y + 11}">{verdict["ratio"]:.2g} × {escape(verdict["against"])}</text>'
-            for mark in ("gate", "aim"):
-                if at := verdict[mark]:
-                    yield f'<line class="{mark}" x1="{x(at)}" x2="{x(at)}" y1="{y}" y2="{y + _HEIGHT - 2}"/>'
-        legend = "Time of the other / ours with one thread. Line: gate; dashed: aim; red: below the gate."
+        for k, (name, rows) in enumerate(groups.items()):
+            y = 30 + _HEIGHT * k
+            yield f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">{escape(name)}</text>'
+            for row in rows:
+                told = escape(f"{row['row']}, {row['entries']:,}: {row['ratio']:.2g} × {row['against']}")
+                place = f'cx="{x(row["ratio"])}" cy="{y}" r="4" fill="{_COLOURS[row["word"]]}"'
+                yield f'<circle {place} fill-opacity="0.7"><title>{told}</title></circle>'
+        legend = "Time of the other / ours, one thread each. Red: below its gate; green: ahead of its aim."
         yield f'<text x="{_WIDTH - 6}" y="{height - 8}" text-anchor="end">{legend}</text></svg>'
 
     return "\n".join(lines()) + "\n"

@@ -38,7 +38,7 @@ def rows() -> list[Row]:
         Row(
             "overhead, pack → CSR",
             100,
-            lambda _: draw("uniform", 2, 100),
+            lambda _: draw("10 a fiber", 2, 100),
             lambda data: packed(data, "CSR"),
             few,
             {TIME: (40e-6, 20e-6)},
@@ -47,7 +47,7 @@ def rows() -> list[Row]:
         Row(
             "overhead, convert, CSR → CSC",
             100,
-            lambda _: packed(draw("uniform", 2, 100), "CSR"),
+            lambda _: packed(draw("10 a fiber", 2, 100), "CSR"),
             lambda tensor: tensor.convert("CSC"),
             TURNED,
             {BEST: (1, None)},
@@ -58,7 +58,7 @@ def rows() -> list[Row]:
 
 def _process(name: str, n: int, ours: Call, peers: Mapping[str, Maker], targets: Targets) -> Row:
     limits = {"numpy": lambda _: _run("import numpy")}
-    return Row(name, n, lambda folder: folder, lambda _: ours(), peers, targets, limits, waits=True, threaded=False)
+    return Row(name, n, lambda folder: folder, lambda _: ours(), peers, targets, limits, threaded=False)
 
 
 def _run(code: str, **variables: str) -> Call:

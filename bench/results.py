@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from .machine import described, slug
-from .row import OURS, OURS_2
+from .picture import picture
+from .row import BEFORE, OURS, OURS_2
 
 FOLDER = Path(__file__).parent / "results"
+PAGE = "README.md"
 
 
 def keep(head: dict[str, Any], found: Sequence[dict[str, Any]], folder: Path) -> Path:
@@ -23,6 +26,8 @@ def keep(head: dict[str, Any], found: Sequence[dict[str, Any]], folder: Path) ->
     rows |= {(row["row"], row["entries"]): condensed(row) | {"commit": here} for row in found}
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(as_text({**head, "rows": list(rows.values())}), encoding="utf-8")
+    (folder / PAGE).write_text("\n".join(page(kept(folder))), encoding="utf-8")
+    path.with_suffix(".svg").write_text(picture(list(rows.values())), encoding="utf-8")
     return path
 
 
@@ -37,7 +42,9 @@ def as_text(found: dict[str, Any]) -> str:
 
 def condensed(row: dict[str, Any]) -> dict[str, Any]:
     """Of a measured row: ours, the peers and the limits in seconds, the verdict, bytes, the part of the copy limit."""
-    times = {name: {key: told[key] for key in ("minimum", "median")} for name, told in row["times"].items()}
+    times = {
+        name: {key: told[key] for key in ("minimum", "median")} for name, told in row["times"].items() if name != BEFORE
+    }
     ours = {name: times.pop(name) for name in (OURS, OURS_2) if name in times}
     limits = {name: times.pop(name) for name in row["limits"]}
     rest = {key: row[key] for key in ("moved", "of_copy") if row.get(key) is not None}
@@ -66,12 +73,21 @@ def kept(folder: Path = FOLDER) -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
 
 
-def side_by_side(processors: Sequence[dict[str, Any]], text: str = "") -> Iterable[str]:
+def page(processors: Sequence[dict[str, Any]], text: str = "") -> Iterable[str]:
+    """What is kept, for people: the rows with that text."""
+    yield from ("# What was measured on each processor", "", "`python -m bench --keep` writes this page.", "")
+    yield from side_by_side(processors, text)
+    yield ""
+
+
+def side_by_side(processors: Sequence[dict[str, Any]], text: str) -> Iterable[str]:
     """A table: for each processor the time, the ratio, its share of the copy limit, the verdict."""
     for number, one in enumerate(processors, 1):
         yield f"{number}. {described(one['processor'], one['speeds'])}; {one['date']}, commit {one['commit']}."
-        if "note" in one:
-            yield f"   {one['note']}"
+        words = Counter(row["word"] for row in one["rows"])
+        behind = sum(bool(row.get("behind")) for row in one["rows"])
+        counted = ", ".join(f"{count} {word}" for word, count in words.items())
+        yield f"   {len(one['rows'])} rows: {counted}; {behind} behind a peer. {one.get('note', '')}".rstrip()
     yield ""
     heads = [f"{number}: {name}" for number in range(1, len(processors) + 1) for name in ("ms", "ratio", "copy", "")]
     yield f"| operation | entries | {' | '.join(heads)} |"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +15,11 @@ import binsparse_levels
 from binsparse_levels import Tensor, write
 
 from . import peers
-from .data import draw, packed
-from .row import BEST, Maker, Row, Targets
+from .data import FIBERS, tree
+from .row import Maker, Row, Targets
 
 _CALLS = 1000  # in each timing of what takes microseconds
+_FEW, _MANY = 100, 10_000  # entries of a slice
 
 
 class Queries(NamedTuple):
@@ -31,17 +32,22 @@ class Queries(NamedTuple):
     path: Path
 
 
-def _made(n: int, suffix: str, folder: Path) -> Queries:
-    tensor = packed(draw("uniform", 2, n), "CSR")
+def _made(kind: str, n: int, suffix: str, folder: Path) -> Queries:
+    tensor = tree(kind, n, "CSR")
     generator = np.random.default_rng(1)
     (i, j), _ = tensor.unpack()
     some = generator.integers(0, len(i), n // 20)
     rows, columns = (generator.integers(0, size, n // 20) for size in tensor.shape)
-    starts = generator.integers(0, max(tensor.shape[0] - 1000, 1), _CALLS).tolist()
+    starts = generator.integers(0, max(tensor.shape[0] - _rows_for(tensor, _MANY), 1), _CALLS).tolist()
     path = folder / f"a{suffix}"
     if suffix:
         write(path, tensor)
     return Queries(tensor, np.concatenate([rows, i[some]]), np.concatenate([columns, j[some]]), starts, path)
+
+
+def _rows_for(tensor: Tensor, entries: int) -> int:
+    """How many rows have so many entries, about."""
+    return max(round(entries * tensor.shape[0] / max(len(tensor.values), 1)), 1)
 
 
 def _peers(ask: Callable[[Any, Queries], Any]) -> dict[str, Maker]:
@@ -65,34 +71,52 @@ def _block(tensor: Any) -> Any:
     return tensor[rows // 10 : 3 * rows // 10, columns // 4 : columns // 2]
 
 
-def _loaded(tensor: Tensor, queries: Queries) -> list[Any]:
-    return [tensor[start : start + 1000].load() for start in queries.starts]
+def _load(tensor: Any) -> Any:
+    """What a peer copies at once."""
+    return tensor.load() if isinstance(tensor, Tensor) else tensor
 
 
-def _graphblas(ask: Callable[[Any], Any]) -> Maker:
+def _slices(matrix: Any, queries: Queries) -> list[Any]:
+    many = _rows_for(queries.tensor, _MANY)
+    return [_load(matrix[start : start + many]) for start in queries.starts]
+
+
+def _single_rows(matrix: Any, queries: Queries) -> list[Any]:
+    return [_load(matrix[start : start + 1]) for start in queries.starts]
+
+
+def _scattered(matrix: Any, queries: Queries) -> Any:
+    """A tenth of the rows, in order."""
+    return _load(matrix[np.arange(3, matrix.shape[0], 10)])
+
+
+def _blocks(matrix: Any, _: Queries) -> Any:
+    return _load(_block(matrix))
+
+
+def _graphblas(ask: Callable[[Any, Queries], Any]) -> Maker:
     def make(queries: Queries) -> Callable[[], Any]:
         import graphblas  # noqa: F401 (tells whether it is there)
 
-        matrix = peers.graphblas_csr(queries.tensor)
-        return lambda: ask(matrix)
+        return partial(ask, peers.graphblas_csr(queries.tensor), queries)
 
     return make
 
 
 def _from_file(path: Path, queries: Queries) -> float:
-    """Ten rows from a thousand places, and the sum of their values."""
-    tensor = binsparse_levels.open(path)
-    return float(sum(tensor[start : start + 10].load().values.sum() for start in queries.starts))
+    """Rows of a hundred entries from a thousand places, and the sum of their values."""
+    tensor, few = binsparse_levels.open(path), _rows_for(queries.tensor, _FEW)
+    return float(sum(tensor[start : start + few].load().values.sum() for start in queries.starts))
 
 
 def _by_hand(opened: Callable[[Path], Any], queries: Queries) -> Callable[[], float]:
     """The same with three arrays of a library."""
 
     def read() -> float:
-        group, total = opened(queries.path), 0.0
+        group, few, total = opened(queries.path), _rows_for(queries.tensor, _FEW), 0.0
         pointers, indices, values = (group[name] for name in ("pointers_to_1", "indices_1", "values"))
         for start in queries.starts:
-            bounds = pointers[start : start + 11]
+            bounds = pointers[start : start + few + 1]
             indices[int(bounds[0]) : int(bounds[-1])]
             total += values[int(bounds[0]) : int(bounds[-1])].sum()
         return total
@@ -100,47 +124,53 @@ def _by_hand(opened: Callable[[Path], Any], queries: Queries) -> Callable[[], fl
     return read
 
 
+# Name, the question, its peers besides scipy, gates.
+_QUESTIONS: tuple[tuple[str, Callable[[Any, Queries], Any], Mapping[str, Maker], Targets], ...] = (
+    ("look up one entry, 1,000 times", _one_by_one, {}, {"scipy": (8, 15)}),
+    ("look up a tenth as many entries", _many, {}, {"scipy": (1.5, 3)}),
+    ("one row, 1,000 times", _single_rows, {}, {"scipy": (2, 4)}),
+    (
+        f"rows of {_MANY:,} entries, 1,000 times",
+        _slices,
+        {"GraphBLAS": _graphblas(lambda m, q: [m[s : s + _rows_for(q.tensor, _MANY), :].new() for s in q.starts])},
+        {"scipy": (2, 4)},
+    ),
+    ("a tenth of the rows, scattered", _scattered, {}, {"scipy": (2, 4)}),
+    (
+        "block, a fifth of rows, a quarter of columns",
+        _blocks,
+        {"GraphBLAS": _graphblas(lambda m, _: _block(m).new())},
+        {"scipy": (2, 3)},
+    ),
+)
+
+
 def rows(n: int) -> list[Row]:
-    one: Targets = {"scipy": (8, 15)}
-    many: Targets = {"scipy": (1.5, 3)}
-    slices: Targets = {"scipy": (4, 8)}
-    block: Targets = {"scipy": (1.8, 3)}
-    hand: Targets = {BEST: (0.5, 1)}
-    made = partial(_made, n, "")
-    return [
-        Row("look up one entry, 1,000 times", n, made, lambda q: _one_by_one(q.tensor, q), _peers(_one_by_one), one),
-        Row("look up a tenth as many entries", n, made, lambda q: _many(q.tensor, q), _peers(_many), many),
+    in_memory = [
         Row(
-            "slice of 1,000 rows, 1,000 times",
+            f"{name}, {kind}",
             n,
-            made,
-            lambda q: _loaded(q.tensor, q),
-            _peers(lambda matrix, q: [matrix[start : start + 1000] for start in q.starts])
-            | {"GraphBLAS": lambda q: _graphblas(lambda m: [m[s : s + 1000, :].new() for s in q.starts])(q)},
-            slices,
-        ),
+            partial(_made, kind, n, ""),
+            lambda q, ask=ask: ask(q.tensor, q),
+            _peers(ask) | more,
+            gates,
+        )
+        for kind in FIBERS
+        for name, ask, more, gates in _QUESTIONS
+    ]
+    opened: tuple[tuple[str, str, Callable[[Path], Any], float], ...] = (
+        (".h5", "h5py", h5py.File, 0.6),
+        (".zarr", "zarr", partial(zarr.open_group, mode="r"), 1),
+    )
+    return in_memory + [
         Row(
-            "block, a fifth of rows, a quarter of columns",
+            f"open {suffix[1:]}, 1,000 slices of {_FEW} entries, {kind}",
             n,
-            made,
-            lambda q: _block(q.tensor).load(),
-            _peers(lambda matrix, _: _block(matrix)) | {"GraphBLAS": _graphblas(lambda m: _block(m).new())},
-            block,
-        ),
-        Row(
-            "open HDF5, 1,000 slices of 10 rows",
-            n,
-            partial(_made, n, ".h5"),
+            partial(_made, kind, n, suffix),
             lambda q: _from_file(q.path, q),
-            {"h5py": partial(_by_hand, h5py.File)},
-            hand,
-        ),
-        Row(
-            "open Zarr, 1,000 slices of 10 rows",
-            n,
-            partial(_made, n, ".zarr"),
-            lambda q: _from_file(q.path, q),
-            {"zarr": partial(_by_hand, partial(zarr.open_group, mode="r"))},
-            hand,
-        ),
+            {peer: partial(_by_hand, opener)},
+            {peer: (gate, 1)},
+        )
+        for suffix, peer, opener, gate in opened
+        for kind in FIBERS
     ]

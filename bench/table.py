@@ -6,14 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .growth import OPERATIONS, RANKS
-from .measure import PEERS_WITH_THREADS
-from .row import BEFORE, OURS, OURS_2
+from .row import BEFORE, BELOW, OURS, OURS_2
 
 JUMP = "▲"
 JUMPS = 1.5  # times the ns an entry of the next smaller size: more of it is marked
 
 _HEAD = (
-    "operation", "entries", "ours", "median", "2 threads", "peers", "against", "ratio", "2 threads", "gate", "aim",
+    "operation", "entries", "ours", "median", "2 threads", "peers", "against", "ratio", "gate", "aim",
     "verdict", "of the copy", "of the limit", "peak, MB", "its peak", "faults",
 )  # fmt: skip
 
@@ -49,10 +48,11 @@ def _cells(row: dict[str, Any]) -> Iterable[str]:
     yield _ms(ours)
     yield _ms(times[OURS]["median"])
     yield _ms(times[OURS_2]["minimum"]) if OURS_2 in times else ""
-    yield ", ".join(f"{_named(name)} {_ms(seconds)}" for seconds, name in peers)
-    yield _named(verdict["against"])
-    yield from (_number(verdict[key]) for key in ("ratio", "ratio_2", "gate", "aim"))
-    yield f"**{verdict['word']}**" if verdict["word"] == "below gate" else verdict["word"]
+    yield ", ".join(f"{name} {_ms(seconds)}" for seconds, name in peers)
+    yield verdict["against"]
+    yield from (_number(verdict[key]) for key in ("ratio", "gate", "aim"))
+    behind = f", behind {verdict['behind']}" if verdict["behind"] else ""
+    yield (f"**{verdict['word']}**" if verdict["word"] == BELOW else verdict["word"]) + behind
     yield f"{100 * row['of_copy']:.0f} %" if "of_copy" in row else ""
     yield ", ".join(f"{ours / times[name]['minimum']:.1f} × {name}" for name in row["limits"])
     yield _megabytes(peaks.get(OURS))
@@ -104,10 +104,6 @@ def _head(names: Sequence[str]) -> Iterable[str]:
 
 def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _named(peer: str) -> str:
-    return f"{peer}²" if peer in PEERS_WITH_THREADS else peer
 
 
 def _ms(seconds: float) -> str:
