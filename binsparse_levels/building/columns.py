@@ -145,6 +145,8 @@ def cast_to(column: Any, wanted: str | None, name: str) -> Any:
 
 def numbers_of(column: Any, name: str) -> Array:
     """A column of Arrow's as an array. Raises ArrayError for nulls, and for a column without numbers."""
+    if arrow().types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     dtype = type_of(column.type, name)
     refuse_nulls(column, f"columns.{name}")
     if hasattr(column, "combine_chunks"):
@@ -158,7 +160,7 @@ def type_of(kind: Any, name: str) -> np.dtype[Any]:
     """The numpy type of a column of this type of Arrow's. Raises ArrayError for columns without numbers."""
     try:
         found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
-    except NotImplementedError:
+    except (NotImplementedError, TypeError):  # a time with a zone is a type of pandas
         found = np.dtype(object)
     if found.kind not in "biuf":
         raise ArrayError(

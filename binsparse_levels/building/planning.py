@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..containers.base import Storage
 from ..containers.replacing import Overwrite
-from ..engine.emission import Duplicates
+from ..engine.emission import Duplicates, hold_dense
 from ..engine.joining import by_arrays, levels_of_parts
 from ..engine.tree import index_dtype
 from ..errors import FormatError, LimitError, OptionError, Problem
@@ -290,6 +290,11 @@ def check_joined(plan: Plan, entries: int = 0) -> None:
             f"{plan.parsed} is joined through all entries at once; {entries} or more take {short} bytes more than fit"
         )
         raise LimitError(Problem("memory", f"{what}; pass so much more, or take levels that CSF or CSR has"))
+
+
+def check_size(plan: Plan, entries: int) -> None:
+    """Raise LimitError where dense levels make more positions for all entries than `limits` lets them."""
+    hold_dense(_most_positions(plan, entries), entries, plan.bounds)
 
 
 def _most_positions(plan: Plan, entries: int) -> int:

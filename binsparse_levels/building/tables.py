@@ -185,7 +185,7 @@ class _Numbers:
         types = pa.types
         if types.is_dictionary(kind):
             return self._plain(kind.value_type)
-        if types.is_string(kind) or types.is_string_view(kind) or types.is_large_string(kind):
+        if types.is_string(kind) or types.is_string_view(kind) or types.is_large_string(kind) or types.is_decimal(kind):
             return pa.large_string()
         if types.is_date(kind):
             return pa.date32()

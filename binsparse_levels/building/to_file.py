@@ -21,7 +21,7 @@ from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
-from ..formats.structure import diagonal_problems
+from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
 from ..io.files.text_tables import Stream
 from ..io.kinds import Place, in_memory, name_of
@@ -209,12 +209,13 @@ def _convert_stream(
     )
     plan = wanted.reading(spilled := Spilled(stream.dtype))
     if stream.structure is not None:
+        raise_if(FormatError, list(structure_problems(stream.structure, stream.shape, stream.dtype)))
         raise_if(FormatError, mirror_problems(stream.structure, plan.parsed, plan.pad))
 
     def chunks() -> Iterator[Chunk]:
         for chunk in stream.chunks:
             coords, values = pair_of(chunk, len(stream.shape))
-            if stream.structure is not None:
+            if stream.structure is not None and plan.parsed.padded:
                 raise_if(ArrayError, list(diagonal_problems(stream.structure, coords, values)))
             yield coords, values
 

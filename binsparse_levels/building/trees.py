@@ -23,7 +23,7 @@ from ..tensors.views import Mapped
 from .bad_rows import keep
 from .labelling import chunk_of
 from .partitions import Piece, bounds, checked_columns, cut_table, cuts_of, gathered, pieces_of, row_bytes, runs_of
-from .planning import FEW, Plan, check_joined
+from .planning import FEW, Plan, check_joined, check_size
 from .work import Work
 
 _PAGE = 2**18  # bytes of arrays that are read and checked at once, at least
@@ -249,8 +249,10 @@ def joint(
 
     by_name = {name: lengths[:, k] for k, name in enumerate(names)}
     parts = Parts(plan.part_levels, sizes, origin, first, last, by_name, read)
-    dtype = index_dtype(plan.dims, int(lengths[:, -1].sum()))
+    entries = int(lengths[:, -1].sum())
+    dtype = index_dtype(plan.dims, entries)
     if levels is None:
-        check_joined(plan, int(lengths[:, -1].sum()))
+        check_joined(plan, entries)
+        check_size(plan, entries)
     wanted = plan.parsed.levels if levels is None else levels
     return joined(wanted, plan.dims, parts, plan.pad, dtype, values, plan.bounds)

@@ -13,7 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binsparse_levels import ArrayError, ContainerError, OptionError, build, commit, plan, progress, read, reduce, step
+from binsparse_levels import (
+    ArrayError,
+    ContainerError,
+    OptionError,
+    build,
+    commit,
+    from_table,
+    plan,
+    progress,
+    read,
+    reduce,
+    step,
+)
 from binsparse_levels.building import labelling, planning, running, target
 from binsparse_levels.building import work as works
 from binsparse_levels.building.steps import _work_at as works_at
@@ -234,3 +246,57 @@ def test_columns_that_are_no_labels(tmp_path):
     pyarrow.parquet.write_table(table.set_column(0, "a", table["v"]), tmp_path / "in" / "z.parquet")
     with pytest.raises(ArrayError, match=r"z\.parquet: columns\.a: has integers, and .* has text"):
         build(tmp_path / "in", tmp_path / "b.zarr", None, "CSR", columns=NAMES)
+
+
+@pytest.mark.parametrize(
+    "type",
+    [
+        "int8", "uint64", "float32", "float64", "bool", "string", "large_string", "string_view", "date32",
+        pyarrow.timestamp("us", "UTC"), pyarrow.duration("s"), pyarrow.decimal128(21, 2), "binary", "time32[s]", "null",
+        pyarrow.list_(pyarrow.int8()), *(pyarrow.dictionary("int8", x) for x in ("int64", "float64", "string")),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_table_is_as_its_file(tmp_path, type):
+    """Each column of either is coordinates, labels or values, or is refused."""
+    type = pyarrow.type_for_alias(type) if isinstance(type, str) else type
+    plain = type.value_type if pyarrow.types.is_dictionary(type) else type
+    numbers = [0, 2, 1, 2]
+    if plain == "null":
+        column = pyarrow.nulls(4)
+    elif pyarrow.types.is_list(plain):
+        column = pyarrow.array([[x] for x in numbers], plain)
+    elif plain in ("string", "large_string", "string_view", "binary"):
+        column = pyarrow.array(map(str, numbers), plain)
+    else:
+        number = pyarrow.array(numbers, "int32" if plain in ("date32", "time32[s]") else "int64")
+        column = number.cast(plain)
+    column = column.dictionary_encode().cast(type) if plain != type else column
+    other = pyarrow.array([1, 0, 3, 2])
+    tables = [[pyarrow.array(numbers), other, column]]
+    if plain == type or plain == "string":  # a dictionary of numbers is labels in a table; Parquet has no such type
+        tables.append([column, other, other])
+    for columns in tables:
+        table = pyarrow.table(columns, NAMES_OF_COLUMNS)
+        assert described(from_table, table, NAMES_OF_COLUMNS[:2], "v", "COO") == described(built, tmp_path, table)
+
+
+NAMES_OF_COLUMNS = ["i", "j", "v"]
+
+
+def built(folder, table):
+    pyarrow.parquet.write_table(table, folder / "a.parquet")
+    build(folder / "a.parquet", folder / "a.zarr", None, "COO", columns=NAMES_OF_COLUMNS, overwrite=True)
+    return read(folder / "a.zarr")
+
+
+def described(make, *args):
+    """The entries by label and whether there are labels; None for a column that is refused."""
+    try:
+        tensor = make(*args)
+    except ArrayError:
+        return None
+    labels = None if tensor.dims is None else tensor.labels("i")
+    (i, j), values = tensor.unpack()
+    entries = sorted(zip(map(str, i if labels is None else labels[i]), j.tolist(), values.tolist(), strict=True))
+    return entries, labels is not None

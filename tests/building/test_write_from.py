@@ -556,3 +556,11 @@ def test_rows_without_entries_are_counted_where_trees_are_joined_through_entries
     with rows(100), pytest.raises(LimitError, match="memory"):
         write_from([([[5, 10**8 - 1], [0, 1]], [1.0, 2.0])], tmp_path / "a.h5", (10**8, 3), format, memory=1)
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.zarr"])
+def test_more_fibers_than_dense_levels_may_make(tmp_path, name):
+    for format in ("CSR", "DMATR"):
+        with pytest.raises(LimitError, match="dense_bytes"):
+            write_from([([[3], [1]], [1.0])], tmp_path / name, (2**62, 4), format)
+        assert os.listdir(tmp_path) == []

@@ -23,6 +23,7 @@ from binsparse_levels import (
     FormatError,
     LimitError,
     Limits,
+    convert,
     pack,
     pack_dense,
     read,
@@ -338,3 +339,31 @@ def test_a_file_that_is_cut_within_a_line_is_told(tmp_path, data, name):
         warnings.simplefilter("error", DialectWarning)
         with pytest.raises((BinsparseError, DialectWarning)):
             read(tmp_path / name)
+
+
+@given(
+    st.sampled_from(["real", "integer", "unsigned-integer", "complex", "pattern"]),
+    st.sampled_from(["general", "symmetric", "skew-symmetric", "hermitian"]),
+    st.dictionaries(st.tuples(st.integers(1, 3), st.integers(1, 3)), st.integers(0, 9), max_size=3),
+    st.sampled_from(["CSR", "dense, band", "COO"]),
+)
+def test_a_stream_is_converted_as_a_whole_text(tmp_path_factory, field, symmetry, entries, format):
+    path = str(tmp_path_factory.mktemp("mtx") / "a.mtx")
+    ends = {"pattern": "", "complex": " {0} {0}"}.get(field, " {0}")
+    rows = "".join(f"{i} {j}{ends.format(x)}\n" for (i, j), x in entries.items())
+    text = f"%%MatrixMarket matrix coordinate {field} {symmetry}\n3 3 {len(entries)}\n{rows}"
+    with builtins.open(path, "w") as file:
+        file.write(text)
+    made = []
+    for options in ({}, {"memory": 2**34}):
+        place = {}
+        try:
+            convert(path, place, format, **options)
+            made.append(read(place))
+        except BinsparseError:
+            made.append(None)
+    if None in made:
+        assert made == [None, None]
+    else:
+        assert made[0].equals(made[1])
+        assert made[0].structure == made[1].structure
