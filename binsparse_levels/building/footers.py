@@ -8,11 +8,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..containers.base import touching
 from ..errors import ArrayError, BinsparseError, Problem
 from .columns import arrow, arrow_type, check_names, type_of, within
 from .label_types import kind_of
-from .parquet_files import opened
+from .parquet_files import known_file
 from .values import common_type
 
 Greatest: TypeAlias = int | str  # the greatest coordinate, -1 without rows, or where the statistics are missing
@@ -49,17 +48,18 @@ class Told(NamedTuple):
 
 def footer_of(
     path: str,
-    size: int,
+    state: Any,
     columns: Sequence[str | None],
     more: Sequence[str],
     hive: Mapping[str, Any],
     casts: Mapping[str, str],
 ) -> Footer:
-    """What a file of so many bytes tells. more: columns that filters need. hive: what its folders say.
+    """What a file in a known state tells. more: columns that filters need. hive: what its folders say.
 
     Raises ArrayError, OptionError.
     """
-    with touching(path), opened(path, size) as file:
+    with known_file(path, state) as opened:
+        file = opened()
         schema, told = file.schema_arrow, file.metadata
         here = {name: x for name, x in hive.items() if name not in schema.names}
         check_names([*schema.names, *here], [*(x for x in columns if x is not None), *more])

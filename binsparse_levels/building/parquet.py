@@ -15,7 +15,7 @@ from ..errors import ArrayError, OptionError, Problem
 from ..tensors.labels import TEXT
 from .columns import arrow, cast_to, coordinates_of, flags_of, numbers_of, refuse_nulls, within, without_nulls
 from .footers import Footer, Greatest, footer_of, told_by
-from .parquet_files import Reader, hive_of, opened
+from .parquet_files import TURN, Reader, hive_of, known_file
 from .states import state_of, unchanged
 
 Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dimension, and the values
@@ -44,7 +44,7 @@ class Parquet:
         labels: Sequence[str | None] | None = None,
     ) -> None:
         self._files, self._columns, self._rows = list(files), list(columns), rows
-        self._states = list(side_by_side(state_of, self._files)) if states is None else states
+        self._states = list(side_by_side(state_of, self._files, turn=TURN)) if states is None else states
         self._casts = dict(casts or {})
         self._type: np.dtype[Any] | None = None
         self._greatest: list[Greatest] = []
@@ -76,10 +76,9 @@ class Parquet:
 
         def of(number: int) -> Footer:
             hive = {name: x[number] for name, x in self._hive.items()}
-            size = self._states[number][0]
-            return footer_of(self._files[number], size, self._columns, more, hive, self._casts)
+            return footer_of(self._files[number], self._states[number], self._columns, more, hive, self._casts)
 
-        return side_by_side(of, range(len(self._files)))
+        return side_by_side(of, range(len(self._files)), turn=TURN)
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
         """The columns that are read for these: those of the filters too."""
@@ -136,8 +135,9 @@ class Parquet:
             before += len(kept)
             if len(mine):
                 path, first = self._files[piece[0]], piece[1]
-                with touching(path), opened(path) as file:
-                    sizes = [file.metadata.row_group(k).num_rows for k in range(first, piece[2])]
+                with known_file(path, self._states[piece[0]]) as opened:
+                    told = opened().metadata
+                    sizes = [told.row_group(k).num_rows for k in range(first, piece[2])]
                 begins = np.append(0, np.cumsum(sizes))
                 for row in (kept[mine] + max(piece[3], 0)).tolist():
                     group = int(np.searchsorted(begins, row, side="right")) - 1
@@ -180,7 +180,7 @@ class Parquet:
         """Arrays of the rows of these pieces: coordinates by dimension; behind these the values, and their flags."""
         if not wanted:
             return {}
-        found = [self._piece(piece, wanted) for piece in pieces]
+        found = list(side_by_side(lambda piece: self._piece(piece, wanted), pieces, turn=TURN))
         columns = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
         return dict(zip(wanted, columns, strict=True))
 
@@ -188,13 +188,18 @@ class Parquet:
         """Which label each row of a chunk has, below zero for a null, and the labels, an array of Arrow's: one for each
         at least.
         """
-        pa, name, parts = arrow(), str(self._columns[column]), []
-        for piece in self._of(number):
+        pa, name = arrow(), str(self._columns[column])
+
+        def of(piece: Sequence[int]) -> list[Any]:
+            found = []
             for part in self._parts(piece, [name]):
                 with self._naming(piece):
-                    found = cast_to(part.column(name), self._casts.get(name), name)
-                chunks = found.chunks if hasattr(found, "chunks") else [found]
-                parts += [x if pa.types.is_dictionary(x.type) else x.dictionary_encode() for x in chunks]
+                    texts = cast_to(part.column(name), self._casts.get(name), name)
+                chunks = texts.chunks if hasattr(texts, "chunks") else [texts]
+                found += [x if pa.types.is_dictionary(x.type) else x.dictionary_encode() for x in chunks]
+            return found
+
+        parts = [x for found in side_by_side(of, self._of(number), turn=TURN) for x in found]
         if not parts:
             return np.empty(0, np.int64), pa.array([], pa.large_string())
         plain = parts[0].type.value_type
@@ -210,19 +215,21 @@ class Parquet:
         numbers.
         """
         which, first, stop, skip, count = piece
-        path, size, done = self._files[which], self._states[which][0], 0
+        path, state, done = self._files[which], self._states[which], 0
         constant = {name: x[which] for name, x in self._hive.items()}
-        with unchanged(path, self._states[which], state_of), touching(path):
-            needed = self._needed(columns)
+        needed = self._needed(columns)
+        with contextlib.ExitStack() as around:
             if skip < 0:
-                with contextlib.ExitStack() as stack:
-                    file = stack.enter_context(opened(path, size))
-                    there = file.schema_arrow.names
-                    if few := self._few(file, range(first, stop), columns):
-                        file = stack.enter_context(opened(path, size, few=few))
-                    names = [x for x in needed if x in there]
-                    parts: Any = [file.read_row_groups(range(first, stop), columns=names, use_threads=False)]
+                opened = around.enter_context(known_file(path, state))
+                file = opened()
+                there = file.schema_arrow.names
+                if few := self._few(file, range(first, stop), columns):
+                    file = opened(few)
+                names = [x for x in needed if x in there]
+                parts: Any = [file.read_row_groups(range(first, stop), columns=names, use_threads=False)]
             else:
+                around.enter_context(unchanged(path, state, state_of))
+                around.enter_context(touching(path))
                 key = which, first, tuple(needed)
                 reader = self._held.pop(key, None)
                 if reader is None or reader.at > skip:
@@ -237,10 +244,11 @@ class Parquet:
 
     def _few(self, file: Any, groups: range, columns: Sequence[str]) -> list[str]:
         """The columns of labels that Parquet keeps as dictionaries, as they are many rows of few labels."""
-        told = file.metadata
-        leaves = [told.schema.column(k).path for k in range(told.num_columns)]
         texts = [x for x, kind in zip(self._columns, self.kinds, strict=False) if kind == TEXT and x in columns]
-        found = []
+        if not texts:
+            return []
+        told, found = file.metadata, []
+        leaves = [told.schema.column(k).path for k in range(told.num_columns)]
         for name in texts:
             if name in leaves:
                 at = leaves.index(name)

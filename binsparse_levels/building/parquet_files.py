@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from ..containers.base import is_url, touching
-from ..containers.objects.asking import asked, bucket_at, bucket_of, obstore_module
+from ..containers.objects.asking import asked, asked_for, bucket_at, bucket_of, obstore_module
 from ..containers.remote import Ranges
 from ..errors import PathMissingError, Problem
 from .columns import arrow
+from .states import bytes_of, state_of, unchanged
 
 _BATCH = 2**16  # rows of a row group that is larger than a chunk, read at once
 _BUFFER = 2**20  # bytes of a column that are read at once there
 _WHOLE = 2**20  # bytes of a file that is read whole, by one request
+TURN = 16  # files that a thread takes at once
 _HIVE = re.compile(r"([^/\\=]+)=([^/\\]*)")
 
 Item = TypeVar("Item")
@@ -62,20 +65,35 @@ def hive_of(files: Sequence[str]) -> dict[str, list[Any]]:
     return found
 
 
-def opened(path: str, size: int = _WHOLE + 1, *, buffered: bool = False, few: Sequence[str] = ()) -> Any:
-    """A Parquet file of so many bytes. buffered: its columns are read piece by piece. few: columns that are read as
-    dictionaries.
+@contextlib.contextmanager
+def known_file(path: str, state: Any) -> Iterator[Callable[..., Any]]:
+    """A function that opens a file, which has to be as it was known; few: columns that are read as dictionaries.
+
+    A small file is read whole, by one request.
     """
-    pa = arrow()
+    raw = arrow().py_buffer(bytes_of(path, state)) if state[0] <= _WHOLE else None
+    with contextlib.ExitStack() as ending:
+        if raw is None:
+            ending.enter_context(unchanged(path, state, state_of))
+        ending.enter_context(touching(path))
+
+        def file(few: Sequence[str] = ()) -> Any:
+            source = path if raw is None else arrow().BufferReader(raw)
+            return ending.enter_context(opened(source, state[0], few=few))
+
+        yield file
+
+
+def opened(source: Any, size: int | None = None, *, buffered: bool = False, few: Sequence[str] = ()) -> Any:
+    """A Parquet file at a path, at a URL or in memory. size: of an object, where it is known. buffered: its columns are
+    read piece by piece. few: columns that are read as dictionaries.
+    """
+    arrow()
     from pyarrow.parquet import ParquetFile
 
-    remote = is_url(path)
-    source: Any = _Object(path) if remote else path
-    if size <= _WHOLE:
-        with source if remote else open(path, "rb") as file:
-            source, remote = pa.BufferReader(file.read()), False
+    remote = is_url(source)
     return ParquetFile(
-        source,
+        _Object(source, size) if remote else source,
         buffer_size=_BUFFER if buffered else 0,
         pre_buffer=remote and not buffered,
         read_dictionary=list(few) or None,
@@ -111,14 +129,14 @@ class Reader:
 class _Object(Ranges):
     """An object in a store, as the file that pyarrow reads: each read is one request."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, size: int | None) -> None:
         self._read, self._place = obstore_module().get_range, bucket_of(url)
-        super().__init__(asked(obstore_module().head, *self._place)["size"])
+        super().__init__(asked_for(obstore_module().head, *self._place)["size"] if size is None else size)
 
     def read(self, size: int = -1) -> bytes:
         count = self._size - self._at if size < 0 else min(size, self._size - self._at)
         if count < 1:
             return b""
-        found = bytes(asked(self._read, *self._place, start=self._at, length=count))
+        found = bytes(asked_for(self._read, *self._place, start=self._at, length=count))
         self._at += len(found)
         return found

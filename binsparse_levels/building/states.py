@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..containers.base import is_url, split_path, touching
-from ..containers.objects.asking import asked, bucket_of, obstore_module
+from ..containers.objects.asking import asked_for, bucket_of, get_bytes, obstore_module
 from ..errors import ContainerError, PathMissingError, Problem
 from ..io.kinds import Place
 
@@ -18,11 +18,14 @@ _HEADERS = "zarr.json", ".zattrs", "binsparse.json", "values.ra"
 @contextlib.contextmanager
 def unchanged(place: Any, known: Any, state: Callable[[Any], Any]) -> Iterator[None]:
     """Raise ContainerError where a place is not as it was known, before the block or behind it."""
-    for again in (False, True):
-        if state(place) != known:
-            raise ContainerError(Problem(str(place), "has changed since the build began; pass another work="))
-        if not again:
-            yield
+    _refuse_changed(place, known, state(place))
+    yield
+    _refuse_changed(place, known, state(place))
+
+
+def _refuse_changed(place: Any, known: Any, state: Any) -> None:
+    if state != known:
+        raise ContainerError(Problem(str(place), "has changed since the build began; pass another work="))
 
 
 def state_of_tensor(place: Place) -> Any:
@@ -54,10 +57,35 @@ def state_of(path: str) -> list[Any]:
     """What changes where a file or an object changes: its size, and its time or tag."""
     if is_url(path):
         with touching(path):
-            told = asked(obstore_module().head, *bucket_of(path))
-        return [told["size"], told["e_tag"] or str(told["last_modified"])]
+            return _of_object(asked_for(obstore_module().head, *bucket_of(path)))
+    with _there(path):
+        return _of_file(os.stat(path))
+
+
+def bytes_of(path: str, known: Any) -> Any:
+    """All bytes of a file or an object, by one request. Raises ContainerError where it is not as it was known."""
+    if is_url(path):
+        with touching(path):
+            told, raw = asked_for(get_bytes, *bucket_of(path))
+        _refuse_changed(path, known, _of_object(told))
+        return raw
+    with _there(path), open(path, "rb") as file:
+        found = file.read()
+        _refuse_changed(path, known, _of_file(os.fstat(file.fileno())))
+    return found
+
+
+@contextlib.contextmanager
+def _there(path: str) -> Iterator[None]:
     try:
-        status = os.stat(path)
+        yield
     except FileNotFoundError:
         raise PathMissingError(Problem(path, "no such file")) from None
+
+
+def _of_file(status: os.stat_result) -> list[Any]:
     return [status.st_size, status.st_mtime_ns]
+
+
+def _of_object(told: Any) -> list[Any]:
+    return [told["size"], told["e_tag"] or str(told["last_modified"])]

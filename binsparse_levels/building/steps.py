@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..containers.base import DEFAULT_STORAGE, Storage
+from ..containers.objects.stores import Kept
 from ..errors import IncompleteError, OptionError, Problem, UnsafeError, within_memory
 from ..formats.format import FormatLike
 from ..limits import as_integer
@@ -82,7 +83,7 @@ def plan(
     with store_at(folder).held():
         made = _resumed(folder, (source, named), place, shape, format, storage, None, memory=memory, **options)
         begun = _begun(folder, *made)
-    return _timed(begun)
+    return _stages(begun, timed=True)
 
 
 @within_memory
@@ -104,7 +105,7 @@ def progress(work: str | os.PathLike[str]) -> list[Stage]:
     ...     bl.progress(work) == stages, stages[0].name, stages[0].done
     (True, 'pack', 0)
     """
-    return _timed(_work_at(work))
+    return _stages(_work_at(work), timed=True)
 
 
 @within_memory
@@ -229,27 +230,21 @@ def _work_at(address: str | os.PathLike[str]) -> Work:
     return Work(folder, digest)
 
 
-def _stages(work: Work) -> list[Stage]:
-    """The stages of a build. Those behind the first that is not done have no total yet, but where there is one step."""
+def _stages(work: Work, *, timed: bool = False) -> list[Stage]:
+    """The stages of a build. Those behind the first that is not done have no total yet, but where there is one step.
+
+    timed: with sizes and times of the objects that their steps have left.
+    """
     found = []
     finished = bool(work.done("commit"))
     known = True
     for name in running.stages(work):
-        if finished:
-            found.append(Stage(name, 1, 1))
-            continue
+        kept = work.store.listed(name) if timed else dict.fromkeys(work.store.names(name), Kept(0, 0.0))
         stage = running.stage_of(name)
-        total = stage.count(work) if known else 1 if stage.alone else None
-        found.append(Stage(name, sum(total is None or k < total for k in work.done(name)), total))
-        known = known and found[-1].done == total
-    return found
-
-
-def _timed(work: Work) -> list[Stage]:
-    """The stages, with sizes and times of the objects that their steps have left."""
-    found = []
-    for stage in _stages(work):
-        kept = work.store.listed(stage.name) if stage.done else []
-        times = [one.time for one in kept] or [0.0]
-        found.append(stage._replace(size=sum(one.size for one in kept), seconds=max(times) - min(times)))
+        total = 1 if finished or (not known and stage.alone) else stage.count(work) if known else None
+        there = [x for key, x in kept.items() if key.isdecimal() and (total is None or int(key) < total)]
+        times = [one.time for one in there] or [0.0]
+        done = 1 if finished else len(there)
+        found.append(Stage(name, done, total, sum(one.size for one in there), max(times) - min(times)))
+        known = known and done == total
     return found

@@ -536,6 +536,27 @@ def test_an_unfinished_target_in_an_object_store(tmp_path, s3):
     alike(read(f"{s3}/a.zarr"), whole())
 
 
+def test_requests_to_plan_and_to_look(counted_s3):
+    """A file takes two requests, a plan that is not there two, and the list of a stage one."""
+    proxy, bucket = counted_s3
+    inside, files = Bucket(f"{bucket}/in"), 20
+    for k in range(files):
+        raw = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.table({"i": [k], "v": [1.0]}), raw)
+        inside.put(f"{k}.parquet", [raw.getvalue()])
+    options = {"columns": ["i", "v"], "work": f"{bucket}/work"}
+    with proxy.counting() as planned:
+        stages = plan(f"{bucket}/in", f"{bucket}/a.zarr", (files,), "sparse", **options)
+    with proxy.counting() as looked:
+        assert progress(f"{bucket}/work") == stages
+    with proxy.counting() as done:
+        step(f"{bucket}/work", "pack", 0)
+    assert sum(f"{bucket[4:]}/in/" in x.path for x in planned) == 2 * files
+    assert [x.status for x in planned if x.path.endswith("/work/plan")] == [404, 200, 200]
+    assert len(looked) == len(stages) + 2
+    assert sum("/in/" in x.path for x in done) == files
+
+
 def faulty_build(tmp_path, counted_s3, work):
     """Build with source, work and target behind a proxy; the URL of the target."""
     _, bucket = counted_s3

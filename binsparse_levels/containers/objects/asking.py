@@ -36,6 +36,12 @@ def bucket_of(url: str) -> tuple[Any, str]:
     return bucket_at(folder), name
 
 
+def get_bytes(store: Any, key: str) -> tuple[Any, Any]:
+    """What a store tells of an object, and all its bytes."""
+    answer = obstore_module().get(store, key)
+    return answer.meta, answer.bytes()
+
+
 def asked(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """The answer to a request that may be sent again.
 
@@ -43,30 +49,55 @@ def asked(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     condition. Servers and proxies also deny access, or what was just written, for a moment. So all of these are asked
     again, with growing pauses. Raises the error that came most often; at once that a condition does not hold.
     """
+    return _asked(lambda: call(*arguments, **options), lambda: False)
+
+
+def asked_for(call: Callable[..., Any], store: Any, key: str, **options: Any) -> Any:
+    """As `asked`, for what reads an object. Raises FileNotFoundError at once where a listing says so too."""
+    return _asked(lambda: call(store, key, **options), lambda: _is_missing(store, key))
+
+
+def _asked(call: Callable[[], Any], missing: Callable[[], bool]) -> Any:
     from obstore.exceptions import AlreadyExistsError, PreconditionError
 
     errors: list[Exception] = []
     for pause in (0.0, *_PAUSES):
         time.sleep(pause)
         try:
-            return call(*arguments, **options)
+            return call()
         except (AlreadyExistsError, PreconditionError):
             raise
         except Exception as error:
+            if isinstance(error, FileNotFoundError) and missing():
+                raise
             errors.append(error)
     raise max(errors, key=lambda error: sum(type(other) is type(error) for other in errors))
 
 
-def side_by_side(call: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
-    """The results of call(item), in order. So many calls run, or wait with their results, as a store serves at once."""
+def _is_missing(store: Any, key: str) -> bool:
+    """Whether a listing that begins just before an object does not have it."""
+    before = f"{key[:-1]}{chr(ord(key[-1]) - 1)}z"
+    try:
+        page: Any = next(iter(obstore_module().list(store, key.rpartition("/")[0] or None, offset=before)), [])
+    except Exception:  # what fails too tells nothing
+        return False
+    return key not in [entry["path"] for entry in page]
+
+
+def side_by_side(call: Callable[[Item], Made], items: Sequence[Item], *, turn: int = 1) -> Iterator[Made]:
+    """The results of call(item), in order. So many calls run, or wait with their results, as a store serves at once.
+
+    turn: so many items a thread takes at once, where to hand one over takes as long as the call.
+    """
     if len(items) < 2:
         yield from map(call, items)
         return
+    turn = min(turn, -(-len(items) // _AT_ONCE))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        begun: deque[Future[Made]] = deque()
-        for item in items:
+        begun: deque[Future[list[Made]]] = deque()
+        for at in range(0, len(items), turn):
             if len(begun) == _AT_ONCE:
-                yield begun.popleft().result()
-            begun.append(pool.submit(call, item))
+                yield from begun.popleft().result()
+            begun.append(pool.submit(lambda some: [call(item) for item in some], items[at : at + turn]))
         while begun:
-            yield begun.popleft().result()
+            yield from begun.popleft().result()

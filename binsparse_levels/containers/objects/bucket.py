@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import ContainerError, PathMissingError, Problem
 from ..base import touching
-from .asking import asked, bucket_at, obstore_module, side_by_side
+from .asking import asked, asked_for, bucket_at, get_bytes, obstore_module, side_by_side
 from .codecs import Bytes
 from .stores import Kept, Range, count, shorter, touching_object
 
@@ -51,7 +51,7 @@ class Bucket:
 
     def get(self, key: str) -> bytes:
         with self._touching(key):
-            octets = bytes(asked(lambda: self._calls.get(self._store, key).bytes()))
+            octets = bytes(asked_for(get_bytes, self._store, key)[1])
         count("get", len(octets))
         return octets
 
@@ -61,7 +61,7 @@ class Bucket:
             if not size:
                 return np.empty(0, np.uint8)
             with self._touching(key):
-                octets = asked(self._calls.get_range, self._store, key, start=start, length=size)
+                octets = asked_for(self._calls.get_range, self._store, key, start=start, length=size)
             if len(octets) != size:
                 raise shorter(f"{self._url}/{key}")
             count("get", size)
@@ -71,18 +71,19 @@ class Bucket:
 
     def size(self, key: str) -> int:
         with self._touching(key):
-            return int(asked(self._calls.head, self._store, key)["size"])
-
-    def _entries(self, prefix: str) -> list[Any]:
-        with self._touching(prefix):
-            pages: Any = asked(lambda: list(self._calls.list(self._store, prefix=prefix)))
-            return [entry for page in pages for entry in page]
+            return int(asked_for(self._calls.head, self._store, key)["size"])
 
     def names(self, prefix: str) -> set[str]:
-        return {entry["path"].removeprefix(f"{prefix}/") for entry in self._entries(prefix)}
+        return set(self.listed(prefix))
 
-    def listed(self, prefix: str) -> list[Kept]:
-        return [Kept(entry["size"], entry["last_modified"].timestamp()) for entry in self._entries(prefix)]
+    def listed(self, prefix: str) -> dict[str, Kept]:
+        with self._touching(prefix):
+            pages: Any = asked(lambda: list(self._calls.list(self._store, prefix=prefix)))
+        return {
+            entry["path"].removeprefix(f"{prefix}/"): Kept(entry["size"], entry["last_modified"].timestamp())
+            for page in pages
+            for entry in page
+        }
 
     def delete(self, prefix: str) -> None:
         with self._touching(prefix):
@@ -131,7 +132,7 @@ class Bucket:
     def _told(self, key: str) -> Any:
         """Time and tag of an object, or None."""
         with self._touching(key), contextlib.suppress(FileNotFoundError):
-            return asked(self._calls.head, self._store, key)
+            return asked_for(self._calls.head, self._store, key)
 
     def _holds(self, holder: str) -> bool:
         """Whether the lease is that of this holder."""

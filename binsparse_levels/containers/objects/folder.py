@@ -154,12 +154,12 @@ class Folder:
             return {name for name in os.listdir(path) if not name.endswith(".part")}
         return set()
 
-    def listed(self, prefix: str) -> list[Kept]:
+    def listed(self, prefix: str) -> dict[str, Kept]:
         path = self._path(prefix)
         with touching(path), contextlib.suppress(FileNotFoundError), os.scandir(path) as there:
-            known = [entry.stat() for entry in there if not entry.name.endswith(".part")]
-            return [Kept(status.st_size, status.st_mtime) for status in known]
-        return []
+            known = {entry.name: entry.stat() for entry in there if not entry.name.endswith(".part")}
+            return {name: Kept(status.st_size, status.st_mtime) for name, status in known.items()}
+        return {}
 
     def delete(self, prefix: str) -> None:
         remove(self._path(prefix))

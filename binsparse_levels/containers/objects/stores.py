@@ -85,8 +85,8 @@ class Store(Protocol):
     def names(self, prefix: str) -> set[str]:
         """The keys below `prefix/`, without it."""
 
-    def listed(self, prefix: str) -> list[Kept]:
-        """What the objects below `prefix/` are."""
+    def listed(self, prefix: str) -> dict[str, Kept]:
+        """What the objects below `prefix/` are, by `names`."""
 
     def delete(self, prefix: str) -> None:
         """Remove all objects below `prefix/`."""
