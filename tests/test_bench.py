@@ -157,6 +157,11 @@ def test_building(tmp_path):
     assert len([line for line in lines if line.startswith("|")]) == 2 + len(stages) + 2 + 3
 
 
+def test_a_stream():
+    told = run("bench.stream", "--rows", "3e5", "--chunk", "7e4", "--dtype", "int16", "--suffix", ".zarr")
+    assert told.startswith("300,000 entries in 5 chunks to .zarr: ")
+
+
 def test_object_stores():
     pytest.importorskip("moto")
     assert "| s3fs | read |" in run("bench.objects", "--rows", "5", "--latency", "0")

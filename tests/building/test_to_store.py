@@ -603,40 +603,6 @@ def test_a_plan_in_a_relative_folder_is_found_by_others(tmp_path, monkeypatch, c
 
 # Killed
 
-CALL = """
-import os, signal, sys
-sys.path[:0] = {paths!r}
-from test_to_store import *
-planning.rows_within = lambda *_, **__: 500
-target._SHARD, target._WRITTEN = 128, 4096
-
-def kill(stage, done, total):
-    if stage == {stage!r} and done >= total // 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-build({source!r}, {target!r}, SHAPE, "sparse(3)", columns=NAMES, work={work!r}, progress=kill, duplicates="sum",
-    **STORAGE)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_caller_that_is_killed(tmp_path, stage):
-    folder = parquet(tmp_path / "in", *entries())
-    places = {"source": str(folder), "target": str(tmp_path / "a.zarr"), "work": str(tmp_path / "work")}
-    here = os.path.dirname(__file__)
-    code = CALL.format(paths=[here, os.path.dirname(here)], stage=stage, **places)
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.PIPE)
-    assert done.returncode == -9, done.stderr
-    before = {path: x for path, x in objects(tmp_path).items() if "/work/" in path and ".part" not in path}
-    during = {}
-    build(
-        folder, tmp_path / "a.zarr", SHAPE, "sparse(3)", columns=NAMES, duplicates="sum", work=tmp_path / "work",
-        **STORAGE, progress=lambda name, *_: during.update(objects(tmp_path)) if name == "commit" else None,
-    )  # fmt: skip
-    assert before.items() <= {**during, **({} if during else before)}.items()
-    alike(read(tmp_path / "a.zarr"), pack(*entries(), SHAPE, "sparse(3)", duplicates="sum"))
-
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
