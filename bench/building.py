@@ -2,6 +2,9 @@
 
 The dataset is made where there is none yet: coordinates of rank 3 in random order, half of them skewed, so that many
 repeat. Values of equal coordinates are summed, and at the end the sums of source and target are compared.
+
+--ids takes other rows: two columns are ids, of which the first has so many, as texts and as numbers. The texts are made
+labels, with --numbers the numbers are coordinates. At the end, the labels are those that polars finds.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from .data import csf, zipf
 from .measure import resident
 
 _COLUMNS = ("i", "j", "k", "v")
+_TEXTS = ("user", "item", "k", "v")  # in place of i and j
 _SIDE = 10_000
 _GROUP = 2**20  # rows of a row group
 _FILE = 8 * _GROUP  # rows of a file
@@ -63,7 +67,7 @@ def main() -> None:
         source = options.source or f"{folder}/source"
         with ProcessPoolExecutor(options.workers, _SPAWN) as pool:
             if not options.source or not any(Path(source).glob("*.parquet")):
-                list(pool.map(partial(_make, source), *_files(options.rows)))
+                list(pool.map(partial(_make, source, options.ids), *_files(options.rows)))
             files = sorted(map(str, Path(source).glob("*.parquet")))
             counted = list(pool.map(_counted, files))
         rows, total = sum(rows for rows, _ in counted), sum(total for _, total in counted)
@@ -71,10 +75,12 @@ def main() -> None:
         client = stack.enter_context(Client(address))
         watch = Watch(client, options.kill)
         target, work = f"{folder}/building-{os.getpid()}.zarr", f"{folder}/building-{os.getpid()}.work"
-        shape = (_SIDE,) * 3
+        labelled = options.ids and not options.numbers
+        shape = (None, None, _SIDE) if labelled else (options.ids or _SIDE, _SIDE, _SIDE)
+        columns = _TEXTS if labelled else _COLUMNS
         begin = time.perf_counter()
         bl.build(
-            source, target, shape, options.format, client=client, work=work, columns=_COLUMNS, duplicates="sum",
+            source, target, shape, options.format, client=client, work=work, columns=columns, duplicates="sum",
             progress=watch,
         )  # fmt: skip
         seconds = time.perf_counter() - begin
@@ -85,6 +91,8 @@ def main() -> None:
         found = sum(values[k : k + _GROUP].sum() for k in range(0, len(values), _GROUP))
         if found != total:
             raise AssertionError(f"the values of the target sum up to {found}, those of the source to {total}")
+        if labelled:
+            _compare_labels(tensor, files)
         read = sum(os.path.getsize(file) for file in files)
         told = {
             "rows": rows,
@@ -109,6 +117,8 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--client", metavar="ADDRESS", help="a Dask scheduler, in place of workers on this machine")
     parser.add_argument("--source", metavar="DIR", help="a folder with the dataset; it is made there if it is empty")
     parser.add_argument("--folder", metavar="DIR", help="for target and work, a folder or a URL; a temporary one")
+    parser.add_argument("--ids", type=lambda text: int(float(text)), help="rows with so many different texts")
+    parser.add_argument("--numbers", action="store_true", help="the numbers of these in place of the texts")
     parser.add_argument("--kill", action="store_true", help="kill a worker when half of the partitions are packed")
     parser.add_argument("--json", action="store_true", help="what was measured, in place of the tables")
     options = parser.parse_args()
@@ -128,24 +138,51 @@ def _files(rows: int) -> tuple[range, list[int]]:
     return numbers, [min(_FILE, rows - k * _FILE) for k in numbers]
 
 
-def _make(folder: str, number: int, rows: int) -> None:
+def _make(folder: str, ids: int | None, number: int, rows: int) -> None:
     """Write a file of the dataset, a row group at a time."""
     import pyarrow
     from pyarrow.parquet import ParquetWriter
 
     os.makedirs(folder, exist_ok=True)
     generator = np.random.default_rng(number)
-    schema = pyarrow.schema([(name, pyarrow.int32()) for name in _COLUMNS[:-1]] + [("v", pyarrow.float64())])
+    texts = [(name, pyarrow.string()) for name in _TEXTS[:2]] if ids else []
+    schema = pyarrow.schema([*((name, pyarrow.int32()) for name in _COLUMNS[:-1]), ("v", pyarrow.float64()), *texts])
     with ParquetWriter(f"{folder}/{number:06}.parquet", schema) as file:
         for start in range(0, rows, _GROUP):
             count = min(_GROUP, rows - start)
             columns = []
-            for _ in _COLUMNS[:-1]:
-                x = generator.integers(0, _SIDE, count, np.int32)
-                x[::2] = zipf(generator, _SIDE, len(x[::2]))
+            for name in _COLUMNS[:-1]:
+                x = generator.integers(0, ids if ids and name == "i" else _SIDE, count, np.int32)
+                if not ids:
+                    x[::2] = zipf(generator, _SIDE, len(x[::2]))
                 columns.append(x)
             columns.append(generator.integers(1, 100, count).astype(np.float64))
+            columns += [_text_of(x) for x in columns[: len(texts)]]
             file.write_table(pyarrow.table(columns, schema=schema), row_group_size=_GROUP)
+
+
+def _text_of(numbers: Any) -> Any:
+    """For each number a text of 24 hexadecimal digits in another order, an array of Arrow's."""
+    import pyarrow
+
+    mixed = numbers.astype(np.uint64)
+    for factor in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9):
+        mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(factor) + np.uint64(1)
+    octets = np.concatenate([mixed[:, None].view(np.uint8), numbers.astype(np.int32)[:, None].view(np.uint8)], 1)
+    digits = np.frombuffer(b"0123456789abcdef", np.uint8)
+    text = np.stack([digits[octets >> 4], digits[octets & 15]], 2)
+    ends = np.arange(0, 24 * len(numbers) + 1, 24, dtype=np.int32)
+    return pyarrow.StringArray.from_buffers(len(numbers), pyarrow.py_buffer(ends), pyarrow.py_buffer(text))
+
+
+def _compare_labels(tensor: bl.Tensor, files: Sequence[str]) -> None:
+    """Raise AssertionError where the labels are not those that polars finds."""
+    import polars
+
+    for name in _TEXTS[:2]:
+        known = polars.scan_parquet(files).select(polars.col(name).unique().sort()).collect(engine="streaming")
+        if not np.array_equal(tensor.labels(name), known[name].to_numpy()):
+            raise AssertionError(f"the labels of {name} are not those that polars finds")
 
 
 def _counted(file: str) -> tuple[int, float]:

@@ -37,7 +37,7 @@ from .work import Seal, Work
 _PAGE = 2**16  # labels or rows that stand in a piece
 _LONGEST = 2**20  # bytes of a label
 _SHARE = 16  # bytes of labels that a merge has for each entry that fits
-_BLOCKS = 2**10, 2**16  # bytes of a block, at least and at most
+_BLOCKS = 2**10, 2**18  # bytes of a block, at least and at most
 
 
 def columns(plan: Plan) -> list[int]:
@@ -146,62 +146,84 @@ def _block(work: Work) -> int:
     return int(np.clip(_share(work.begun) // (4 * max(len(work.source), 1)), least, most))
 
 
-def _fences_of(tail: Array) -> list[bytes]:
-    """The fences in the last piece of an object."""
-    count = int(tail[16:24].view(np.int64)[0])
-    ends = _ends(tail[24 : 24 + 8 * count].view(np.int64))
-    text = tail[24 + 8 * count :].tobytes()
-    return [text[a:b] for a, b in itertools.pairwise(ends.tolist())]
+class _Fences(NamedTuple):
+    """The first labels of all blocks of a column, chunk by chunk, and the bytes and the checksum of each block.
+
+    chunks: where those of each chunk begin, and where the last end.
+    """
+
+    octets: Array
+    begins: Array
+    sizes: Array
+    sums: Array
+    chunks: Array
+
+    def text(self, k: int) -> bytes:
+        found: bytes = self.octets[self.begins[k] : self.begins[k + 1]].tobytes()
+        return found
+
+
+def _fences_of(work: Work, keys: Sequence[str]) -> _Fences:
+    texts, lengths, sizes, sums, counts = [], [], [], [], []
+    for seal, tail in work.last_pieces(keys):
+        count = int(tail[16:24].view(np.int64)[0])
+        lengths.append(tail[24 : 24 + 8 * count].view(np.int64))
+        texts.append(tail[24 + 8 * count :])
+        sizes.append(np.diff(seal.ends[:count], prepend=0))
+        sums.append(seal.sums[:count])
+        counts.append(count)
+    none = [np.empty(0, np.int64)]
+    octets = np.concatenate([np.empty(0, np.uint8), *texts])
+    begins, chunks = _ends(np.concatenate(none + lengths)), _ends(np.array(counts, np.int64))
+    return _Fences(octets, begins, np.concatenate(none + sizes), np.concatenate(none + sums), chunks)
 
 
 def fences(work: Work, number: int) -> None:
-    plan, chunks = work.begun, len(work.source)
-    share, count = _share(plan), len(columns(plan))
+    plan, chunks, coded = work.begun, len(work.source), len(columns(work.begun))
     dims: list[int] = []
-    lows: list[bytes] = []
-    highs: list[bytes | None] = []  # None is the end
-    spans: list[Array] = []
-    for which in range(count):
-        found = list(work.last_pieces([f"labels/{k * count + which}" for k in range(chunks)]))
-        texts = [_fences_of(tail) for _, tail in found]
-        sizes = [np.diff(seal.ends[: len(mine)], prepend=0) for (seal, _), mine in zip(found, texts, strict=True)]
-        weights = np.concatenate([np.empty(0, np.int64), *sizes]).tolist()
-        listed = sorted(zip(itertools.chain(*texts), weights, strict=True))
-        total = np.cumsum([size for _, size in listed], dtype=np.int64)
-        parts = max(-(-int(total[-1]) // share), 1) if listed else 1
-        at = np.searchsorted(total, total[-1] * np.arange(1, parts) / parts).tolist() if listed else []
-        cuts = sorted({listed[k][0] for k in at} - {b""})
-        for low, high in itertools.pairwise([b"", *cuts, None]):
-            assert low is not None
-            dims.append(which)
-            lows.append(low)
-            highs.append(high)
-            spans.append(_span([seal for seal, _ in found], texts, low, high))
-    work.put("spans", [x.data for x in spans])
-    edges = [x for pair in zip(lows, highs, strict=True) for x in (pair[0], pair[1] or b"")]
+    edges: list[bytes] = []  # where each merge begins and ends
+    ended: list[bool] = []  # the last merge of a column has no end
+
+    def spans() -> Iterator[Any]:
+        for which in range(coded):
+            found = _fences_of(work, [f"labels/{k * coded + which}" for k in range(chunks)])
+            numbers, firsts = _numbered_texts(found.octets, found.begins)
+            total = np.cumsum(np.bincount(numbers, found.sizes, len(firsts)))
+            parts = -(-int(total[-1]) // _share(plan)) if len(total) else 1
+            cuts = np.searchsorted(total, total[-1] * np.arange(1, parts) / parts) if parts > 1 else []
+            cuts = np.unique(np.append(0, cuts)).astype(np.int64)
+            texts = [b"", *(found.text(k) for k in firsts[cuts[1:]].tolist()), b""]
+            for pair in itertools.pairwise(texts):
+                dims.append(which)
+                edges.extend(pair)
+                ended.append(True)
+            ended[-1] = False
+            yield from (x.data for x in _spans(found, numbers, cuts))
+
+    work.put("spans", spans())
     made = {
         "dims": np.array(dims, np.int64),
-        "ended": np.array([high is not None for high in highs], bool),
+        "ended": np.array(ended, bool),
         "ends": _ends(np.array(list(map(len, edges)), np.int64)),
         "octets": np.frombuffer(b"".join(edges), np.uint8),
     }
     work.save(f"fences/{number}", **made)
 
 
-def _span(seals: Sequence[Seal], texts: Sequence[list[bytes]], low: bytes, high: bytes | None) -> Array:
-    """Which blocks of each chunk may have labels of a range: where they begin and how many, then the bytes and the
-    checksum of each.
+def _spans(found: _Fences, numbers: Array, cuts: Array) -> Iterator[Array]:
+    """For each merge, which blocks of each chunk may have its labels: where they begin and how many, then the bytes and
+    the checksum of each. numbers: of the fences in their order. cuts: the numbers at which merges begin.
     """
-    places, sizes, sums = [], [], []
-    for seal, mine in zip(seals, texts, strict=True):
-        first = max(bisect_left(mine, low) - 1, 0)
-        stop = len(mine) if high is None else bisect_left(mine, high)
-        stop = max(stop, first)
-        ends = np.append(0, seal.ends)
-        places += [int(ends[first]), stop - first]
-        sizes.append(np.diff(ends[first : stop + 1]))
-        sums.append(seal.sums[first:stop])
-    return np.concatenate([np.array(places, np.int64), *sizes, *sums]).astype(np.int64)
+    parts = [numbers[a:b] for a, b in itertools.pairwise(found.chunks.tolist())]
+    first = np.array([np.searchsorted(x, cuts, "right") for x in parts], np.int64).reshape(-1, len(cuts))
+    first = np.maximum(first - 1, 0)
+    stop = np.array([np.append(np.searchsorted(x, cuts[1:]), len(x)) for x in parts], np.int64).reshape(first.shape)
+    counts, ends = np.maximum(stop - first, 0), _ends(found.sizes)
+    first += found.chunks[:-1, None]
+    begins = ends[first] - ends[found.chunks[:-1, None]]
+    for mine, at, count in zip(begins.T, first.T, counts.T, strict=True):
+        rows = np.arange(count.sum()) + np.repeat(at - _ends(count)[:-1], count)
+        yield np.concatenate([np.stack([mine, count], 1).reshape(-1), found.sizes[rows], found.sums[rows]])
 
 
 def merge(work: Work, number: int) -> None:
@@ -255,23 +277,21 @@ def _before(text: Array, ends: Array, edge: bytes) -> int:
 
 
 def _blocks(work: Work, number: int, which: int, count: int) -> Iterator[list[Array]]:
-    """For each chunk, the blocks of one merge."""
+    """For each chunk, the blocks of one merge, which lie behind each other."""
     seal = _seal_of_spans(work)
     (raw,) = work.ranges([(seal.range("spans", number, number + 1), int(seal.sums[number]))])
     chunks, span = len(work.source), raw.view(np.int64)
     places = span[: 2 * chunks].reshape(chunks, 2)
     sizes, sums = span[2 * chunks :].reshape(2, -1)
-    behind = _ends(places[:, 1])
-    wanted = []
-    for k, (begin, _) in enumerate(places.tolist()):
-        ends = _ends(sizes[behind[k] : behind[k + 1]]) + begin
-        for a, b, known in zip(
-            ends[:-1].tolist(), ends[1:].tolist(), sums[behind[k] : behind[k + 1]].tolist(), strict=True
-        ):
-            wanted.append(((f"labels/{k * count + which}", a, b - a), known))
-    found = work.ranges(wanted)
-    for n in places[:, 1].tolist():
-        yield list(itertools.islice(found, n))
+    behind, ends = _ends(places[:, 1]), _ends(sizes)
+    bounds = ends[behind].tolist()
+    wanted = [
+        (f"labels/{k * count + which}", begin, b - a)
+        for k, (begin, a, b) in enumerate(zip(places[:, 0].tolist(), bounds[:-1], bounds[1:], strict=True))
+    ]
+    for k, octets in enumerate(work.store.ranges(wanted)):
+        mine = slice(behind[k], behind[k + 1])
+        yield work.pieces_in(wanted[k][0], octets, ends[mine.start + 1 : mine.stop + 1] - bounds[k], sums[mine])
 
 
 @lru_cache(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import itertools
 import json
 import os
 import tempfile
@@ -131,11 +132,7 @@ class Work(NamedTuple):
         if seal is None:
             raise self.damaged(key)
         body = memoryview(raw)[: int(seal.ends[-1]) if len(seal.ends) else 0]
-        begin = 0
-        for end, known in zip(seal.ends.tolist(), seal.sums.tolist(), strict=True):
-            if _sum_of([body[begin:end]]) != known:
-                raise self.damaged(key)
-            begin = end
+        self.pieces_in(key, body, seal.ends, seal.sums)
         return body
 
     def seal(self, key: str) -> Seal:
@@ -167,13 +164,16 @@ class Work(NamedTuple):
         if not 0 <= start < stop or last >= len(seal.ends):
             raise self.damaged(key)
         (block,) = self.store.ranges([seal.range(key, first, last + 1)])
-        begin = origin = int(seal.ends[first - 1]) if first else 0
-        for k in range(first, last + 1):
-            end = int(seal.ends[k])
-            if _sum_of([block[begin - origin : end - origin]]) != int(seal.sums[k]):
-                raise self.damaged(key)
-            begin = end
+        origin = int(seal.ends[first - 1]) if first else 0
+        self.pieces_in(key, block, seal.ends[first : last + 1] - origin, seal.sums[first : last + 1])
         return block[start - origin : stop - origin]
+
+    def pieces_in(self, key: str, block: Any, ends: Array, sums: Array) -> list[Any]:
+        """Pieces of an object that lie behind each other in a block of its bytes. Raises ContainerError."""
+        found = [block[a:b] for a, b in itertools.pairwise([0, *ends.tolist()])]
+        if any(_sum_of([piece]) != known for piece, known in zip(found, sums.tolist(), strict=True)):
+            raise self.damaged(key)
+        return found
 
     def slices(self, wanted: Sequence[tuple[str, int, int]]) -> list[Array]:
         """`slice` of each of these, side by side."""
