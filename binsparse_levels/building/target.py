@@ -159,5 +159,6 @@ def commit(work: Work, number: int) -> None:
             Problem("write", f"{len(missing)} things are missing, such as {missing[0]}; run the steps")
         )
     text = found[f"text:{zarr.ROOT}"].tobytes()
+    target.sweep()
     target.put(zarr.ROOT, [text])
     work.put(f"commit/{number}", [hashlib.sha256(text).digest()])

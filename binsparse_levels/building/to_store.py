@@ -334,4 +334,5 @@ def _end(work: Work) -> BadRows:
     for stage in (*running.LABELS, *running.STAGES, "index", "spans", "source"):
         if stage != "commit":
             work.store.delete(stage)
+    work.store.sweep()
     return keep_all(work)

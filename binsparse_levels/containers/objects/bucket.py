@@ -92,6 +92,9 @@ class Bucket:
             if keys := [f"{prefix}/{name}" for name in self.names(prefix)]:
                 asked(self._calls.delete, self._store, keys)
 
+    def sweep(self) -> None:
+        """A PUT leaves a whole object or nothing."""
+
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """A lease, which is renewed while the block runs. What is older than a minute is taken over.

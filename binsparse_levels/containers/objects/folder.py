@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from .stores import Kept, Part, Range, Use, count, shorter, touching_object
 _GRAIN = 2**18  # bytes that a thread reads and uses at least
 _FEW_OBJECTS = 16  # so many files are opened to see whether they are there; for more, the folder is listed
 _NOTHING = np.empty(0, np.uint8)
+_PART = re.compile(r"\.[0-9a-f]{12}\.part$")  # how a file ends before it gets its name
 
 
 class Folder:
@@ -163,6 +165,12 @@ class Folder:
 
     def delete(self, prefix: str) -> None:
         remove(self._path(prefix))
+
+    def sweep(self) -> None:
+        for folder, _, names in os.walk(self._root):
+            for name in names:
+                if _PART.search(name):
+                    remove(os.path.join(folder, name))
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

@@ -91,6 +91,9 @@ class Store(Protocol):
     def delete(self, prefix: str) -> None:
         """Remove all objects below `prefix/`."""
 
+    def sweep(self) -> None:
+        """Remove what is left of writes whose process has died. Precondition: no other process writes."""
+
     def held(self) -> contextlib.AbstractContextManager[None]:
         """Hold the store alone within the block. Raises ContainerError where another process holds it."""
 
