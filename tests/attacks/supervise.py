@@ -10,6 +10,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,16 +58,26 @@ def watch(module: str, arguments: Sequence[str], *, patience: float = 60) -> Ite
         first = at + 1
 
 
+def _processor(process: int) -> float:
+    """The seconds of a processor that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _lines(process: "subprocess.Popen[bytes]", patience: float) -> Iterator[str | None]:
-    """What it prints, line by line; None where nothing comes for a while."""
+    """What it prints, line by line; None where nothing comes in so many seconds of a processor, or 20 times so many."""
     assert process.stdout
+    begin, end = 0.0, time.monotonic() + 20 * patience
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         rest = b""
         while True:
             if not selector.select(patience):
+                if _processor(process.pid) < begin + patience and time.monotonic() < end:
+                    continue  # it waits for a processor
                 yield None
                 return
+            begin, end = _processor(process.pid), time.monotonic() + 20 * patience
             data = os.read(process.stdout.fileno(), 2**16)
             if not data:
                 return

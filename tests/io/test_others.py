@@ -1,5 +1,6 @@
 """Files of other programs: what they wrote is opened in place, and damage is told."""
 
+import contextlib
 import os
 
 import h5py
@@ -162,17 +163,30 @@ def test_damage_to_a_file_of_petsc_is_told(tmp_path, at, number, message):
             bl.read(path)
 
 
-@given(st.integers(0, 99), st.sampled_from(["bool", "float64", "complex128"]))
-def test_matrices_of_matlab_5(tmp_path_factory, seed, dtype):
+@given(st.integers(0, 99), st.sampled_from(["bool", "float64", "complex128"]), st.booleans())
+def test_matrices_of_matlab_5(tmp_path_factory, seed, dtype, packed):
     path = tmp_path_factory.getbasetemp() / "five.mat"
     dense = drawn(seed, (3, 4), dtype)
-    assume(dense.any())
-    scipy.io.savemat(path, {"A": sp.csc_array(dense), "x": np.ones(3)})
+    others = {"x": np.ones(3), "c": np.array([dense, "a"], object), "s": {"b": dense}, "full": dense}
+    scipy.io.savemat(path, {**others, "A": sp.csc_array(dense)}, do_compression=packed)
     agrees(path, dense)
     agrees(f"{path}:A", dense)
     assert bl.list_tensors(path) == ["A"]
     with pytest.raises(bl.ContainerError, match="expected x, got A; open PATH:NAME"):
         bl.read(f"{path}:x")
+    with pytest.raises(bl.LimitError, match="array_bytes"):
+        bl.read(path, limits=bl.Limits(array_bytes=64))
+
+
+@given(st.integers(0, 99), st.integers(0, 2**16), st.integers(0, 255), st.booleans())
+def test_damage_to_a_file_of_matlab_5_is_told(tmp_path_factory, seed, at, byte, packed):
+    path = tmp_path_factory.getbasetemp() / "damaged.mat"
+    scipy.io.savemat(path, {"A": sp.csc_array(drawn(seed, (3, 4), "float64"))}, do_compression=packed)
+    data = bytearray(path.read_bytes())
+    data[at % len(data)] = byte
+    path.write_bytes(data if byte % 5 else data[: at % len(data)])
+    with contextlib.suppress(bl.BinsparseError):
+        bl.read(path).check()
 
 
 @pytest.mark.parametrize("packed", [False, True])
