@@ -37,7 +37,7 @@ from .objects.chunks import chunks_of
 from .objects.codecs import CODECS
 from .objects.reading import ObjectArray, Objects
 from .objects.requests import Requests
-from .objects.stores import Parts as ObjectParts
+from .objects.stores import PartStore
 from .zarr_internals import members_of, sync
 from .zarr_stores import Far, Folder, is_near, opened
 
@@ -59,7 +59,7 @@ _CODECS = {*CODECS, "bytes", "transpose", "sharding_indexed", "zlib", "blosc", "
 _TEXTS = {"vlen-utf8"}  # in groups without a header, such as those of AnnData
 
 
-def objects_in(store: Store) -> ObjectParts:
+def objects_in(store: Store) -> PartStore:
     """The objects of a store of zarr's."""
     return folder.Folder(str(store.root)) if isinstance(store, Folder) and DIRECT else Requests(store)
 

@@ -79,8 +79,8 @@ def concatenate(
         if any(stored.options.get("checksum") for stored in (first, *others)):
             inherited = {**inherited, "checksum": True}
         header, pieces = _joined(tensors, list(map(name_of, sources)), first.wrappers, limits, values=in_place(target))
-        given = {**inherited, **options}
-        write_pieces(target, header, pieces, progress=progress, overwrite=overwrite, limits=limits, **given)
+        asked = {**inherited, **options}
+        write_pieces(target, header, pieces, progress=progress, overwrite=overwrite, limits=limits, **asked)
 
 
 @within_memory
@@ -125,9 +125,9 @@ def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **optio
         grows = grows and by_arrays(there.format.levels)
         header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers, limits, values=grows)
         if not grows or not _extend(location, header, pieces, stored.options["checksum"], limits):
-            given = {**stored.options, **options}
-            target = replace(target_at(path, given.pop("kind", None)), group=location.group or "")
-            write_pieces(target, header, pieces, overwrite=True, limits=limits, **given)
+            kept = {**stored.options, **options}
+            target = replace(target_at(path, kept.pop("kind", None)), group=location.group or "")
+            write_pieces(target, header, pieces, overwrite=True, limits=limits, **kept)
 
 
 def _apart(tensor: Tensor, source: Place, target: Place) -> Tensor:

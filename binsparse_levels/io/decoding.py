@@ -54,27 +54,27 @@ class FileTensor(NamedTuple):
     map: IndexMap | None = None
 
 
-def lazy_tensor(found: FileTensor, keep: object = None, limits: Limits = DEFAULT_LIMITS) -> Tensor:
+def lazy_tensor(source: FileTensor, keep: object = None, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     """The tensor, whose arrays are read where they are sliced. keep: an object that lives as long as its arrays.
 
     Raises ArrayError for lengths that do not fit, FormatError.
     """
-    format, shape = checked_format(found.format, found.shape, limits)
+    format, shape = checked_format(source.format, source.shape, limits)
     arrays: dict[str, Any] = {
-        name: lazy(len(x), x.dtype, partial(_items, x), keep=keep) for name, x in found.arrays.items()
+        name: lazy(len(x), x.dtype, partial(_items, x), keep=keep) for name, x in source.arrays.items()
     }
-    values, iso = found.values, not found.values.shape
+    values, iso = source.values, not source.values.shape
     if iso:
         values = np.asarray(values).reshape(1)
     values = lazy(len(values), values.dtype, partial(_values, values), keep=keep)
-    labels = None if found.labels is None else found.labels.around(partial(_Kept, keep=keep))
-    fill = checked_fill(found.fill_value, values.dtype)
-    if found.structure is not None:
-        raise_if(FormatError, structure_problems(found.structure, shape, values.dtype))
-    metadata = Metadata(fill, attributes=dict(found.attributes), labels=labels)
+    labels = None if source.labels is None else source.labels.around(partial(_Kept, keep=keep))
+    fill = checked_fill(source.fill_value, values.dtype)
+    if source.structure is not None:
+        raise_if(FormatError, structure_problems(source.structure, shape, values.dtype))
+    metadata = Metadata(fill, attributes=dict(source.attributes), labels=labels)
     dims = tuple(shape[k] for k in format.order)
     count = count_positions(format.levels, dims, arrays, None if iso else len(values))
-    place = (limits, found.structure, found.map)
+    place = (limits, source.structure, source.map)
     return _lazy_tensor(format, dims, count, arrays, values, iso, metadata, *place)
 
 
@@ -127,20 +127,20 @@ class _Kept(LazyArray):
         self._closed = self._array._closed
 
 
-def described(found: FileTensor) -> tuple[Descriptor, dict[str, ArrayInfo]]:
+def described(source: FileTensor) -> tuple[Descriptor, dict[str, ArrayInfo]]:
     """The descriptor that Binsparse would have for the tensor, and the metadata of its arrays. No array is read."""
-    tensor, beside = lazy_tensor(found), {} if found.labels is None else {labels.KEY: found.labels.header()}
-    stored = {**found.arrays, "values": found.values}
+    tensor, beside = lazy_tensor(source), {} if source.labels is None else {labels.KEY: source.labels.header()}
+    stored = {**source.arrays, "values": source.values}
     types = {name: DataType(x.dtype) for name, x in stored.items()}
-    types["values"] = DataType(found.values.dtype, not found.values.shape)
+    types["values"] = DataType(source.values.dtype, not source.values.shape)
     infos = {
         name: ArrayInfo((math.prod(x.shape) * types[name].parts,), types[name].stored, x.nbytes)
         for name, x in stored.items()
     }
-    if found.fill_value is not None:
-        types["fill_value"] = DataType(found.values.dtype)
-    metadata = Descriptor(tensor.format, found.shape, len(tensor._source.values), types, user=dict(found.attributes))
-    return replace(metadata, structure=found.structure, map=found.map, beside=beside), infos
+    if source.fill_value is not None:
+        types["fill_value"] = DataType(source.values.dtype)
+    metadata = Descriptor(tensor.format, source.shape, len(tensor._source.values), types, user=dict(source.attributes))
+    return replace(metadata, structure=source.structure, map=source.map, beside=beside), infos
 
 
 def _items(stored: Sliceable, start: int, stop: int) -> Array:

@@ -214,19 +214,19 @@ class Location:
         names = [name for name, other in KINDS.items() if not there.isdisjoint(getattr(other, kind.inner))]
         return replace(self, group=group, name=[*names, self.name][0])
 
-    def options(self, given: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    def options(self, asked: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
         """The options that are not None, with the group or the object's name from the path. Raises OptionError for one
         that is not known.
         """
         if not self.kind.named:
-            given = {"group": self.group, **given}
-        elif self.group is not None and given.get("name") is not None:
-            what = f"names the object {self.group!r:.40}, and name={given['name']!r:.40}; leave one out"
+            asked = {"group": self.group, **asked}
+        elif self.group is not None and asked.get("name") is not None:
+            what = f"names the object {self.group!r:.40}, and name={asked['name']!r:.40}; leave one out"
             raise OptionError(Problem(self.path, what))
         else:
-            given = {**given, "name": self.group or given.get("name")}
-        refuse(self.path, **{name: value for name, value in given.items() if name not in known})
-        return {name: value for name, value in given.items() if value is not None}
+            asked = {**asked, "name": self.group or asked.get("name")}
+        refuse(self.path, **{name: value for name, value in asked.items() if name not in known})
+        return {name: value for name, value in asked.items() if value is not None}
 
 
 def refuse(path: Any, **options: Any) -> None:
@@ -287,8 +287,8 @@ def target_at(place: Place, name: str | None) -> Location:
 
 def _of_parent(path: str) -> str | None:
     """The kind of the file at a path, if groups in it have to be written as that kind, else None."""
-    with contextlib.suppress(BinsparseError), resolved(path) as found:
-        return found.name if found.kind.tensors and "group" in found.kind.writes else None
+    with contextlib.suppress(BinsparseError), resolved(path) as location:
+        return location.name if location.kind.tensors and "group" in location.kind.writes else None
     return None
 
 

@@ -83,9 +83,9 @@ def read(
     with _place(path, limits) as location:
         kind = location.kind
         if kind.tensors:
-            given = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
-            given |= {"check": check if check != "full" else None}
-            tensor: Tensor = kind.part("read")(location.handle, limits=limits, **location.options(given, kind.reads))
+            asked = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
+            asked |= {"check": check if check != "full" else None}
+            tensor: Tensor = kind.part("read")(location.handle, limits=limits, **location.options(asked, kind.reads))
             return tensor
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
         with same_folder(location.path) as unreplaced:
@@ -132,9 +132,9 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         if location.kind.tensors and location.kind.part("looking") is None:
             return read(location, limits=limits)
         if location.kind.tensors:
-            found = stack.enter_context(_looking(location, limits))
-            keep = Keep((str(found.format), found.shape, found.values.shape))
-            tensor = lazy_tensor(found, keep, limits)
+            source = stack.enter_context(_looking(location, limits))
+            keep = Keep((str(source.format), source.shape, source.values.shape))
+            tensor = lazy_tensor(source, keep, limits)
         else:
             unreplaced = stack.enter_context(same_folder(location.path))
             loading = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
@@ -187,15 +187,15 @@ def streamed(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Stream
         if streaming is None:
             yield None
             return
-        with streaming(location.handle, limits=limits) as found:
-            yield found
+        with streaming(location.handle, limits=limits) as stream:
+            yield stream
 
 
 def _looking(location: Location, limits: Limits) -> contextlib.AbstractContextManager[FileTensor]:
     """Open a tensor in another system's file; the file stays open within the block."""
-    given = location.options({}, location.kind.reads)
+    options = location.options({}, location.kind.reads)
     looking: Callable[..., contextlib.AbstractContextManager[FileTensor]] = location.kind.part("looking")
-    return looking(location.handle, limits=limits, **given)
+    return looking(location.handle, limits=limits, **options)
 
 
 def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Reader]:
@@ -308,8 +308,8 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
     with _place(path, limits) as location:
         if location.kind.part("looking") is not None:
             refuse(location.path, lenient=lenient or None)
-            with _looking(location, limits) as found:
-                return Description(*described(found), fill_value=found.fill_value)
+            with _looking(location, limits) as source:
+                return Description(*described(source), fill_value=source.fill_value)
         if location.kind.tensors:
             tensor = read(location, lenient=lenient, limits=limits)
             header, arrays = encode_tensor(tensor)

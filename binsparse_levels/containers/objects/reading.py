@@ -19,7 +19,7 @@ from ...parallel import each
 from ..base import bounded_chunk, touching
 from .chunks import Chunks
 from .codecs import Bytes
-from .stores import Part, Parts
+from .stores import Part, PartStore
 
 _SMALL_READ = 4  # chunks: of so few, the arrays of the same length are fetched too
 _KEPT = 8  # a read of more than this part of the cache is not kept: it would push everything else out
@@ -73,7 +73,7 @@ _owners = itertools.count()
 class Objects:
     """The store of a tensor, and what its arrays share: their part of the cache, and each other by name."""
 
-    def __init__(self, store: Parts, limits: Limits) -> None:
+    def __init__(self, store: PartStore, limits: Limits) -> None:
         self.store = store
         self.limits = limits
         self.arrays: weakref.WeakValueDictionary[str, ObjectArray] = weakref.WeakValueDictionary()

@@ -42,13 +42,13 @@ class Part(NamedTuple):
 Use: TypeAlias = Callable[[int, "Bytes | Exception | None", Bytes], None]
 
 
-class Parts(Protocol):
-    """Objects that are read by parts. far: whether a request takes time worth counting."""
+class PartStore(Protocol):
+    """A store whose objects are read by parts. far: whether a request takes time worth counting."""
 
     far: bool
 
     def each(self, parts: Sequence[Part], use: Use) -> None:
-        """Call `use` for each part. Parts of one object follow each other. Raises what `use` raises."""
+        """Call `use` for each part. Parts of an object follow each other. Raises what `use` raises."""
 
     def put_all(self, objects: Sequence[tuple[str, Callable[[], Iterable[Any]]]]) -> None:
         """Write objects by key, each whole, from a function that makes buffers of bytes."""

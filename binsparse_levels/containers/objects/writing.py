@@ -6,12 +6,12 @@ from functools import partial
 
 from ...arrays import Pieces
 from .chunks import Chunks
-from .stores import Parts
+from .stores import PartStore
 
 _BATCH = 2**26  # bytes of items that are encoded before they are sent
 
 
-def write(store: Parts, chunks: Chunks, pieces: Pieces, start: int = 0) -> None:
+def write(store: PartStore, chunks: Chunks, pieces: Pieces, start: int = 0) -> None:
     """Write the objects of an array from item `start` on. Precondition: there an object begins."""
     step = max(_BATCH // (chunks.per_file * chunks.dtype.itemsize), 1)
     number = start // chunks.per_index // chunks.chunk
@@ -23,6 +23,6 @@ def write(store: Parts, chunks: Chunks, pieces: Pieces, start: int = 0) -> None:
         number += len(parts)
 
 
-def extend(store: Parts, chunks: Chunks, old: int, pieces: Pieces) -> None:
+def extend(store: PartStore, chunks: Chunks, old: int, pieces: Pieces) -> None:
     """Extend an array of `old` items: write the new items, and again the object in which the old ones end."""
     write(store, chunks, pieces, old // chunks.per_file * chunks.per_file)

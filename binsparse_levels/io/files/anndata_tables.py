@@ -33,8 +33,8 @@ AXES: dict[str, Axes] = {
 def opened(path: Any, group: str | None, limits: Limits) -> Iterator[Group]:
     """A group of an HDF5 file or a Zarr store."""
     if isinstance(path, h5py.Group) or (isinstance(path, str) and not os.path.isdir(path)):
-        with hdf5.reading(path, group, limits) as found:
-            yield Group(found, limits)
+        with hdf5.reading(path, group, limits) as inner:
+            yield Group(inner, limits)
         return
     from ...containers import zarr  # HDF5 does without
     from .zarr_group import ZarrGroup

@@ -126,7 +126,7 @@ def _arrays_of(matrix: Tensor) -> dict[str, Array]:
 
 def _known_names(matrix: Tensor, axes: Axes, options: Mapping[str, Iterable[str] | None]) -> Names:
     """The names along obs and var that the options, or the labels of the matrix, say."""
-    found: dict[str, list[str]] = {}
+    texts_of: dict[str, list[str]] = {}
     sizes: dict[str, int] = {}
     for k, (axis, size) in enumerate(zip(axes, matrix.shape, strict=True)):
         if axis is None:
@@ -134,11 +134,11 @@ def _known_names(matrix: Tensor, axes: Axes, options: Mapping[str, Iterable[str]
         if sizes.setdefault(axis, size) != size:
             raise FormatError(Problem("shape", f"expected as many rows as columns, got {matrix.shape}"))
         if names := to_write(matrix, k):
-            found[axis] = names
-    for axis, given in options.items():
-        if given is not None:
-            found[axis] = _texts(given, f"{axis}_names", sizes.get(axis))
-    return found
+            texts_of[axis] = names
+    for axis, texts in options.items():
+        if texts is not None:
+            texts_of[axis] = _texts(texts, f"{axis}_names", sizes.get(axis))
+    return texts_of
 
 
 def _texts(names: Any, path: str, size: int | None) -> list[str]:
@@ -193,10 +193,10 @@ def _check_file(root: Any, place: str, shape: Sequence[int], axes: Axes, names: 
         if table is not None and len(there[table]) != shape[dimension]:
             what = f"{table} has {len(there[table])} names, and dimension {dimension} size {shape[dimension]}"
             raise FormatError(Problem(place, f"{what}; write a matrix that fits"))
-    for axis, given in names.items():
-        if given != there[axis]:
-            pairs = zip(given, there[axis], strict=False)
-            at = next((k for k, (name, other) in enumerate(pairs) if name != other), min(len(given), len(there[axis])))
+    for axis, texts in names.items():
+        if texts != there[axis]:
+            pairs = zip(texts, there[axis], strict=False)
+            at = next((k for k, (name, other) in enumerate(pairs) if name != other), min(len(texts), len(there[axis])))
             what = f"the names of {axis} in the file differ at {at}; bring the matrix into the order of the file"
             raise FormatError(Problem(place, what))
 
@@ -243,10 +243,10 @@ def _folder(parent: Any, name: str) -> Any:
     """The group of that name, which is made where it is missing."""
     there = name in parent.keys()  # noqa: SIM118 (`in parent` follows links)
     with touching(f"{parent.name}/{name}"):
-        found = hdf5.walk(parent, name, make=True) if isinstance(parent, h5py.Group) else parent.require_group(name)
-    said = found.attrs.get("encoding-type", "dict")
+        place = hdf5.walk(parent, name, make=True) if isinstance(parent, h5py.Group) else parent.require_group(name)
+    said = place.attrs.get("encoding-type", "dict")
     if not there:
-        found.attrs.update(_DICT)
+        place.attrs.update(_DICT)
     elif said != "dict":
-        raise ContainerError(Problem(found.name, f"is a {said!s:.40}, which holds no matrices; choose another name"))
-    return found
+        raise ContainerError(Problem(place.name, f"is a {said!s:.40}, which holds no matrices; choose another name"))
+    return place

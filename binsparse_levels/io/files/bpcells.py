@@ -145,10 +145,10 @@ def _stream(source: Folder | Group, name: str, codec: int, count: int, version: 
         wraps = _wraps(source.numbers(f"{name}_idx_offsets", "uint64"), f"{name}_idx_offsets", len(idx), len(words))
 
     def offsets(first: int, last: int) -> Array:
-        found = idx[first:last].astype(np.int64)
+        positions = idx[first:last].astype(np.int64)
         if len(wraps):
-            found += _WRAP * np.searchsorted(wraps, np.arange(first, first + len(found)), side="right")
-        return found
+            positions += _WRAP * np.searchsorted(wraps, np.arange(first, first + len(positions)), side="right")
+        return positions
 
     return Stream(name, codec, count, words, offsets, starts)
 
@@ -158,10 +158,10 @@ def _wraps(stored: Sliceable, name: str, chunks: int, words: int) -> Array:
     if not 2 <= len(stored) <= 2 + words // _WRAP:
         most = f"2 … {2 + words // _WRAP}"
         raise ArrayError(Problem(name, f"expected a length of {most} for {words} words, got {len(stored)}"))
-    found = stored[:]
-    if found[0] != 0 or found[-1] != chunks or (found[1:] < found[:-1]).any():
+    places = stored[:]
+    if places[0] != 0 or places[-1] != chunks or (places[1:] < places[:-1]).any():
         raise ArrayError(Problem(name, f"expected to go from 0 to {chunks} without a decrease"))
-    return found[1:-1].astype(np.int64)
+    return places[1:-1].astype(np.int64)
 
 
 # Writing
@@ -310,8 +310,8 @@ def _write_group(
             what = "is there already, and is no array of a matrix of BPCells; choose another group"
             raise PathExistsError(Problem(f"{target.name}/{min(taken)}", what))
         for name, array in arrays.items():
-            given = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            target.create_dataset(name, data=given, maxshape=(None,), **options)
+            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            target.create_dataset(name, data=little, maxshape=(None,), **options)
         for name, lines in texts.items():
             target.create_dataset(name, shape=(len(lines),), dtype=h5py.string_dtype())[...] = lines
         target.attrs["version"] = version

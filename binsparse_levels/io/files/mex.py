@@ -34,8 +34,8 @@ def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAUL
 @contextlib.contextmanager
 def streaming(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[text_tables.Stream | None]:
     """As that of Matrix Market, with labels, which are in memory."""
-    with matrix_market.streaming(_there(path, [_MATRIX]), limits=limits) as found:
-        yield found and replace(found, labels=_names(path, found.shape, limits))
+    with matrix_market.streaming(_there(path, [_MATRIX]), limits=limits) as stream:
+        yield stream and replace(stream, labels=_names(path, stream.shape, limits))
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
@@ -63,12 +63,12 @@ def others(path: str) -> set[str]:
 def _there(path: str, names: Sequence[str]) -> str:
     """The path of the first file that is there. Raises ContainerError."""
     paths = [os.path.join(path, name + end) for name in names for end in ("", ".gz")]
-    found = next((file for file in paths if os.path.isfile(file)), None)
-    if found is None:
+    there = next((file for file in paths if os.path.isfile(file)), None)
+    if there is None:
         raise ContainerError(Problem(path, f"has no {names[0]}, which stands beside a matrix; put it there"))
-    if os.path.islink(found):
-        raise UnsafeError(Problem(found, "a symbolic link is not followed; name the folder that it leads to"))
-    return found
+    if os.path.islink(there):
+        raise UnsafeError(Problem(there, "a symbolic link is not followed; name the folder that it leads to"))
+    return there
 
 
 def _names(path: str, shape: Sequence[int], limits: Limits) -> Labels | None:

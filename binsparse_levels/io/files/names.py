@@ -118,12 +118,12 @@ def to_write(tensor: Tensor, dimension: int) -> list[str]:
     Raises FormatError for labels that are no texts, and for another number of them.
     """
     name: Any = _ATTRIBUTES[dimension]
-    path, given = f"attributes.{name}", tensor.attributes.get(name, [])
+    path, texts = f"attributes.{name}", tensor.attributes.get(name, [])
     if tensor.dims is not None and (labels := tensor.labels(tensor.dims[dimension])) is not None:
-        path, given = f"labels of {tensor.dims[dimension]}", labels.tolist() if labels.dtype.kind == "T" else labels
-    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
-        raise FormatError(Problem(path, f"expected a list of texts, got {given!r:.60}"))
-    if len(given) not in (0, tensor.shape[dimension]):
-        what = f"expected none or {tensor.shape[dimension]} texts for dimension {dimension}, got {len(given)}"
+        path, texts = f"labels of {tensor.dims[dimension]}", labels.tolist() if labels.dtype.kind == "T" else labels
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise FormatError(Problem(path, f"expected a list of texts, got {texts!r:.60}"))
+    if len(texts) not in (0, tensor.shape[dimension]):
+        what = f"expected none or {tensor.shape[dimension]} texts for dimension {dimension}, got {len(texts)}"
         raise FormatError(Problem(path, what))
-    return given
+    return texts

@@ -119,12 +119,12 @@ class Group:
             return self._numbers(name, "biuf", "numbers")
         wanted = np.dtype(dtype)
         kinds = "u" if unsigned else "iu" if wanted.kind in "iu" else wanted.kind
-        found = self._numbers(name, kinds, f"{'unsigned ' * unsigned}{wanted}")
-        if found.dtype == wanted:
-            return found
+        array = self._numbers(name, kinds, f"{'unsigned ' * unsigned}{wanted}")
+        if array.dtype == wanted:
+            return array
         if wanted.kind == "f":
-            raise ArrayError(Problem(name, f"expected {wanted}, got {found.dtype}"))
-        return _converted(name, found, wanted)
+            raise ArrayError(Problem(name, f"expected {wanted}, got {array.dtype}"))
+        return _converted(name, array, wanted)
 
     def integers(self, name: str) -> Sliceable:
         """Integers of the type that is stored. Raises as `numbers` does."""
@@ -171,8 +171,8 @@ class Group:
             numbers = np.asarray(self.attributes[name])
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
             raise ContainerError(Problem(name, f"expected integers, got {numbers.dtype} of shape {numbers.shape}"))
-        found: list[int] = numbers.tolist()
-        return found
+        numbers_read: list[int] = numbers.tolist()
+        return numbers_read
 
     def is_array(self, name: str) -> bool:
         """Whether a member is an array, and no group and no link."""
@@ -239,12 +239,12 @@ def _converted(name: str, stored: LazyArray, dtype: np.dtype[Any]) -> LazyArray:
     limits = np.iinfo(dtype)
 
     def read(begin: int, end: int) -> Array:
-        found = stored[begin:end]
-        wrong = (found < limits.min) | (found > limits.max)
+        items = stored[begin:end]
+        wrong = (items < limits.min) | (items > limits.max)
         if wrong.any():
             at = int(np.argmax(wrong))
-            raise ArrayError(Problem(f"{name}[{begin + at}]", f"{found[at]} is out of the range of {dtype}"))
-        return found.astype(dtype)
+            raise ArrayError(Problem(f"{name}[{begin + at}]", f"{items[at]} is out of the range of {dtype}"))
+        return items.astype(dtype)
 
     return lazy(len(stored), dtype, read)
 

@@ -92,17 +92,17 @@ class _Members:
 
     def numbers(self, name: str, kinds: str) -> LazyArray:
         """An array of one dimension. Raises PathMissingError, ArrayError."""
-        found = self._array(name, kinds)
-        if len(found.shape) != 1:
-            raise ArrayError(Problem(name, f"expected numbers of one dimension, got {found.dtype} of {found.shape}"))
-        return found
+        array = self._array(name, kinds)
+        if len(array.shape) != 1:
+            raise ArrayError(Problem(name, f"expected numbers of one dimension, got {array.dtype} of {array.shape}"))
+        return array
 
     def scalar(self, name: str) -> Any:
         """An array without dimensions. Raises PathMissingError, ArrayError."""
-        found = self._array(name)
+        item = self._array(name)
         member = self._archive.getinfo(f"{name}.npy")
-        if found.shape or member.file_size > _SCALAR:
-            raise ArrayError(Problem(name, f"expected one item, got {found.dtype} of shape {found.shape}"))
+        if item.shape or member.file_size > _SCALAR:
+            raise ArrayError(Problem(name, f"expected one item, got {item.dtype} of shape {item.shape}"))
         with touching(name), self._archive.open(member) as file:
             return np.lib.format.read_array(file, allow_pickle=False)
 
@@ -121,10 +121,10 @@ class _Members:
         map = parse_map(f"{digits}, {digits.replace('/', '%')}", shape)
         grid = (shape[0] // block[0], shape[1] // block[1])
         cells = self._array("data", "biufc", flat=True)
-        found = compressed(
+        matrix = compressed(
             "CSR", grid, pointers, _ARRAYS, None, lambda _: (indices, cells), cells=block[0] * block[1], map=map
         )
-        return found._replace(format="dense, sparse, dense(2)", shape=map.stored_shape)
+        return matrix._replace(format="dense, sparse, dense(2)", shape=map.stored_shape)
 
     def _diagonals(self, shape: Sequence[int]) -> FileTensor:
         """Diagonals by column, made a list of what is not zero, as scipy does. They are read whole."""
@@ -136,9 +136,9 @@ class _Members:
         columns = np.broadcast_to(np.arange(data.shape[1]), data.shape)
         rows = columns - offsets[:, None]
         there = (rows >= 0) & (rows < shape[0]) & (data != 0)
-        found = rows[there], columns[there]
-        order = np.lexsort(found[::-1])
-        arrays = {f"indices_{k}": x[order] for k, x in enumerate(found)}
+        coords = rows[there], columns[there]
+        order = np.lexsort(coords[::-1])
+        arrays = {f"indices_{k}": x[order] for k, x in enumerate(coords)}
         return FileTensor("COOR", (shape[0], shape[1]), arrays, data[there][order])
 
     def _listed(self, shape: Sequence[int]) -> FileTensor:
@@ -168,14 +168,14 @@ class _Members:
         map = IndexMap.grouping(shape, [*rows, *rest], [len(rows)])
         return self._filled(self._compressed("CSR", map.stored_shape, map=map))
 
-    def _filled(self, found: FileTensor) -> FileTensor:
+    def _filled(self, tensor: FileTensor) -> FileTensor:
         fill = self.scalar("fill_value")[()] if "fill_value.npy" in self._archive.namelist() else None
-        return found._replace(fill_value=fill)
+        return tensor._replace(fill_value=fill)
 
     def _array(self, name: str, kinds: str | None = None, *, flat: bool = False) -> LazyArray:
-        found = self._reader.array(name, flat=flat)
-        if found is None:
+        array = self._reader.array(name, flat=flat)
+        if array is None:
             raise PathMissingError(Problem(name, "no such member; save the array again"))
-        if kinds is not None and found.dtype.kind not in kinds:
-            raise ArrayError(Problem(name, f"expected numbers, got {found.dtype} of {found.shape}; save it again"))
-        return found
+        if kinds is not None and array.dtype.kind not in kinds:
+            raise ArrayError(Problem(name, f"expected numbers, got {array.dtype} of {array.shape}; save it again"))
+        return array

@@ -55,10 +55,10 @@ def read(
 @contextlib.contextmanager
 def streaming(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[text_tables.Stream]:
     """The samples, which can be read within the block. The text is read twice: first for its targets and its shape."""
-    found, least, last = [np.empty(0)], 1, -1
+    pieces, least, last = [np.empty(0)], 1, -1
     with text_tables.reading(path) as stream:
         for targets, _, features, _ in _parts(stream, path, limits):
-            found.append(targets)
+            pieces.append(targets)
             least, last = int(features.min(initial=least)), int(features.max(initial=last))
     base = int(least > 0)
 
@@ -69,7 +69,7 @@ def streaming(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[text_ta
             row += len(counts)
             yield [rows, features - base], values
 
-    targets = np.concatenate(found)
+    targets = np.concatenate(pieces)
     labels = Labels(_DIMS, {_DIMS[0]: Column("float64", targets)})
     with text_tables.reading(path) as stream:
         shape = len(targets), max(last + 1 - base, 0)

@@ -39,8 +39,8 @@ class ZarrGroup(Group):
         return False
 
     def texts(self, name: str) -> list[str]:
-        found: list[str] = self._strings(name)[:].tolist()
-        return found
+        texts: list[str] = self._strings(name)[:].tolist()
+        return texts
 
     def _strings(self, name: str) -> LazyArray:
         info = self.one_dimension(name)

@@ -64,7 +64,7 @@ def label_of(path: str, name: str | None) -> str:
 
 def groups_of(file: h5py.File) -> dict[str, h5py.Group]:
     """The groups in the root. Raises UnsafeError for a link that leads out of it, or back to it."""
-    found = {}
+    children = {}
     root = h5py.h5o.get_info(file.id).addr
     for name in file.keys():  # noqa: SIM118 (items would follow links)
         link = file.get(name, getlink=True)
@@ -74,8 +74,8 @@ def groups_of(file: h5py.File) -> dict[str, h5py.Group]:
         if isinstance(child, h5py.Group):
             if h5py.h5o.get_info(child.id).addr == root:
                 raise UnsafeError(Problem(name, "is the root of the file once more; delete this link"))
-            found[name] = child
-    return found
+            children[name] = child
+    return children
 
 
 def is_object(group: h5py.Group) -> bool:

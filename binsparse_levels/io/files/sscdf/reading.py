@@ -137,13 +137,13 @@ def _look_json(source: _Source) -> FileTensor:
             source.expect(name, _known(dialects.INTEGER_TYPES, types[name], path), types[name])
     iso = None
     if "iso_value" in described:
-        given = described["iso_value"]
-        if type(given) not in ((bool,) if dtype.kind == "b" else (int, float)):
-            raise ContainerError(Problem("metadata.iso_value", f"expected a value of {dtype}, got {given!r:.60}"))
+        value = described["iso_value"]
+        if type(value) not in ((bool,) if dtype.kind == "b" else (int, float)):
+            raise ContainerError(Problem("metadata.iso_value", f"expected a value of {dtype}, got {value!r:.60}"))
         try:
-            iso = np.asarray(checked_fill(given, dtype))
+            iso = np.asarray(checked_fill(value, dtype))
         except (ArrayError, OverflowError):
-            raise ContainerError(Problem("metadata.iso_value", f"{given!r:.60} is no {dtype}")) from None
+            raise ContainerError(Problem("metadata.iso_value", f"{value!r:.60} is no {dtype}")) from None
     return _compared(source, spelling, tuple(shape), dtype, types["values"], iso, comment)
 
 
