@@ -1,6 +1,7 @@
 """Chunks in any store: decoded once, bounded in number and size, the same numbers whatever lies where."""
 
 import gc
+import itertools
 import os
 import subprocess
 import sys
@@ -15,7 +16,10 @@ from zarr.storage import MemoryStore
 import binsparse_levels as bl
 from binsparse_levels import LimitError, Limits, pack
 from binsparse_levels.containers.objects import codecs
+from binsparse_levels.containers.objects.asking import side_by_side
+from binsparse_levels.containers.objects.folder import Folder
 from binsparse_levels.containers.objects.reading import CACHE
+from binsparse_levels.containers.objects.stores import Part
 
 
 def store_at(kind, folder):
@@ -131,3 +135,30 @@ def test_a_damaged_zip_file_leaves_no_tracebacks_of_tasks(tmp_path, count):
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "never retrieved" not in done.stderr
+
+
+@given(st.lists(st.binary(max_size=40), max_size=30), st.booleans())
+def test_whole_objects_and_parts_of_them_are_the_same_bytes(tmp_path_factory, objects, together):
+    folder = Folder(str(tmp_path_factory.mktemp("store")))
+    if together:
+        folder.put_all([(f"a/{k}", lambda raw=raw: [raw[:3], raw[3:]]) for k, raw in enumerate(objects)])
+    else:
+        for k, raw in enumerate(objects):
+            folder.put(f"a/{k}", [raw[:3], raw[3:]], flush=False)
+    there, parts = {}, [Part(f"a/{k}", 0, len(raw), 40) for k, raw in enumerate([*objects, b"missing"])]
+    folder.each(parts, lambda k, raw, _: there.update({k: raw}))
+    assert there.pop(len(objects)) is None
+    assert [there[k].tobytes() for k in range(len(objects))] == objects
+    assert [folder.get(f"a/{k}") for k in range(len(objects))] == objects
+    assert [x.tobytes() for x in folder.ranges([part[:3] for part in parts[:-1]])] == objects
+    assert folder.names("a") == {str(k) for k in range(len(objects))}
+
+
+def test_calls_go_side_by_side_and_wait_for_who_takes_their_results():
+    begun = []
+    results = side_by_side(lambda k: begun.append(k) or k, range(100))
+    assert list(itertools.islice(results, 3)) == [0, 1, 2]
+    assert len(begun) <= 3 + 16
+    assert list(results) == [*range(3, 100)]
+    with pytest.raises(ZeroDivisionError):
+        list(side_by_side(lambda k: 1 // k, [2, 1, 0, 1]))
