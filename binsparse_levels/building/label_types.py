@@ -12,7 +12,8 @@ import numpy as np
 
 from ..arrays import Array
 from ..errors import ArrayError, Problem
-from ..tensors.labels import TEXT, stored_type
+from ..tensors.labels import TEXT, Column, stored_type
+from .chunks import Texts
 from .columns import arrow
 
 _SIGN = np.uint64(2**63)
@@ -48,7 +49,7 @@ def stored_kind(kind: str) -> str:
     return TEXT if _DECIMAL.fullmatch(kind) else kind
 
 
-def keys_of(labels: Any) -> tuple[Array, Array]:
+def keys_of(labels: Any) -> Texts:
     """The octets of labels, an array of Arrow's, behind each other; where each begins, and where the last ends."""
     pa, kind, count = arrow(), labels.type, len(labels)
     if pa.types.is_decimal(kind):
@@ -68,6 +69,30 @@ def keys_of(labels: Any) -> tuple[Array, Array]:
         return np.frombuffer(octets or b"", np.uint8)[held[0] : held[-1]], held - held[0]
     items = labels.to_numpy(zero_copy_only=False).astype(np.int64)
     return _big(items.view(np.uint64) ^ _SIGN), 8 * np.arange(count + 1)
+
+
+def keys_of_column(column: Column, kind: str) -> Texts:
+    """`keys_of` for stored labels in memory. Raises ArrayError for texts that are no labels of the kind."""
+    items = column.items[:]
+    if column.offsets is not None:
+        begins = column.offsets[:]
+        if (scale := _DECIMAL.fullmatch(kind)) is None:
+            return items, begins
+        pa = arrow()
+        texts = pa.LargeStringArray.from_buffers(len(begins) - 1, pa.py_buffer(begins), pa.py_buffer(items))
+        try:
+            return keys_of(texts.cast(pa.decimal128(38, int(scale[1]))))
+        except pa.ArrowException as error:
+            what = f"a stored label is no {kind}: {error!s:.100}; cast the column to texts, dtype={{…: 'str'}}"
+            raise ArrayError(Problem("labels", what)) from None
+    if items.dtype.kind == "f":
+        bits = items.astype(np.float64).view(np.uint64)
+        words = np.where(bits & _SIGN, ~bits, bits | _SIGN)
+    elif items.dtype.kind == "u" and kind != "bool":
+        words = items.astype(np.uint64)
+    else:
+        words = items.astype(np.int64).view(np.uint64) ^ _SIGN
+    return _big(words), 8 * np.arange(len(items) + 1)
 
 
 def _big(words: Array) -> Array:

@@ -18,20 +18,20 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from .. import kernels
-from ..arrays import Array, LazyArray
+from ..arrays import Array, LazyArray, Sliceable
 from ..engine.joining import of_segments
 from ..errors import ArrayError, Problem
 from ..tensors.labels import TEXT, Column, Labels, stored_type
 from .bad_rows import ELSEWHERE, NULL, as_nulls, find, keep
-from .label_types import keys_of, labels_of, stored_kind
-from .parquet import Chunk, Parquet
+from .chunks import Chunk, Labelled, picked
+from .label_types import labels_of, stored_kind
+from .onto import Onto
 from .planning import Plan
-from .sources import picked
 from .work import Seal, Work
 
 _PAGE = 2**16  # labels or rows that stand in a piece
@@ -43,6 +43,11 @@ _BLOCKS = 2**10, 2**18  # bytes of a block, at least and at most
 def columns(plan: Plan) -> list[int]:
     """The dimensions that have labels."""
     return [k for k, kind in enumerate(plan.labels) if kind is not None]
+
+
+def _source(work: Work) -> Labelled:
+    """The source of a build with labels."""
+    return cast(Labelled, work.source)
 
 
 def _share(plan: Plan) -> int:
@@ -84,19 +89,21 @@ def _ends(lengths: Array) -> Array:
 def labels(work: Work, number: int) -> None:
     plan = work.begun
     chunk, which = divmod(number, len(columns(plan)))
-    assert isinstance(work.source, Parquet)
-    codes, known = work.source.labels(chunk, columns(plan)[which])
-    bad = _bad_rows(work, chunk, which, codes)
+    dimension = columns(plan)[which]
+    codes, (octets, begins) = _source(work).labels(chunk, dimension)
+    there = _source(work).held_labels(chunk, dimension)
+    bad = _bad_rows(work, chunk, which, codes) if there is None else np.empty(0, np.int64)
     fine = codes[bad] >= 0
     codes[bad] = 0  # until they are written
-    octets, begins = keys_of(known)
     if len(begins) > 1 and (longest := int(np.diff(begins).max())) > _LONGEST:
         what = f"a label of {longest} bytes; labels have at most {_LONGEST}; drop such rows"
-        raise ArrayError(Problem(f"columns.{plan.source['columns'][columns(plan)[which]]}", what))
+        raise ArrayError(Problem(f"columns.{plan.column_names[dimension]}", what))
     used = np.zeros(len(begins) - 1, bool)  # a dictionary may have labels that no row has, or the same twice
     used[np.delete(codes, bad)] = True
     numbers, firsts = _numbered_texts(octets, begins, used)
     count = len(firsts)
+    if there is not None and count < len(there):
+        raise _twice(work, dimension)
     lengths = np.diff(begins)[firsts]
     ends = _ends(lengths + 4)
     cuts = np.unique(np.append(np.searchsorted(ends[:-1], np.arange(0, ends[-1], _block(work))), count))
@@ -109,7 +116,8 @@ def labels(work: Work, number: int) -> None:
         for a, b in itertools.pairwise(cuts.tolist()):
             block = _gathered(octets, begins, firsts[a:b])
             fences.append(block[: lengths[a]])
-            yield [np.array([b - a], np.uint32).data, lengths[a:b].astype(np.uint32).data, block.data]
+            held = [] if there is None else [(firsts[a:b] + there.start).astype(np.int64).data]
+            yield [np.array([b - a], np.uint32).data, lengths[a:b].astype(np.uint32).data, block.data, *held]
         for at in range(0, len(codes), _PAGE):
             yield numbers[codes[at : at + _PAGE]].astype(wide).data
         told = [count, len(codes), len(fences), *map(len, fences)]
@@ -125,8 +133,7 @@ def _wide(count: int) -> np.dtype[Any]:
 
 def _bad_rows(work: Work, chunk: int, which: int, codes: Array) -> Array:
     """The bad rows of a chunk, whose labels do not count. codes: of one column of labels. Raises ArrayError."""
-    plan, source, dims = work.begun, work.source, columns(work.begun)
-    assert isinstance(source, Parquet)
+    plan, source, dims = work.begun, _source(work), columns(work.begun)
     coords: list[Array | None] = [None] * len(plan.shape)
     if plan.bad == "skip":
         coords = list(source.read(chunk)[0])
@@ -232,17 +239,21 @@ def merge(work: Work, number: int) -> None:
     low, high = (
         known["octets"][known["ends"][k] : known["ends"][k + 1]].tobytes() for k in (2 * number, 2 * number + 1)
     )
+    dimension = columns(plan)[which]
     lengths, texts, starts = [np.empty(0, np.int64)], [np.empty(0, np.uint8)], [0]
+    held = [np.empty(0, np.int64)]  # coordinates of the labels of a tensor, which come first
     for k, blocks in enumerate(_blocks(work, number, which, len(columns(plan)))):
-        here = 0
+        here, tensor = 0, _source(work).held_labels(k, dimension) is not None
         for block in blocks:
             n = int(block[:4].view(np.uint32)[0])
             sizes = block[4 : 4 + 4 * n].view(np.uint32).astype(np.int64)
-            text, ends = block[4 + 4 * n :], _ends(sizes)
-            if ends[-1] != len(text):
+            ends = _ends(sizes)
+            text, rest = np.split(block[4 + 4 * n :], ends[-1:])
+            if len(text) != ends[-1] or len(rest) != (8 * n if tensor else 0):
                 raise work.damaged(f"labels/{k}")
             first = _before(text, ends, low)
             last = _before(text, ends, high) if known["ended"][number] else n
+            held.append(rest[8 * first : 8 * last].view(np.int64))
             lengths.append(sizes[first:last])
             texts.append(text[ends[first] : ends[last]])
             here += last - first
@@ -250,7 +261,12 @@ def merge(work: Work, number: int) -> None:
     octets, begins = np.concatenate(texts), _ends(np.concatenate(lengths))
     del texts, lengths
     numbers, firsts = _numbered_texts(octets, begins)
-    count, kind = len(firsts), str(plan.labels[columns(plan)[which]])
+    if _held(plan, dimension) is not None:
+        coords = np.concatenate(held)
+        numbers, firsts = _behind(numbers, firsts, coords)
+        if len(np.unique(numbers[: len(coords)])) < len(coords):
+            raise _twice(work, dimension)
+    count, kind = len(firsts), str(plan.labels[dimension])
 
     def pieces() -> Iterator[Any]:
         end, ends = 0, []
@@ -267,6 +283,27 @@ def merge(work: Work, number: int) -> None:
 
     assert len(starts) == chunks + 1
     work.put(f"merge/{number}", pieces())
+
+
+def _held(plan: Plan, dimension: int) -> int | None:
+    """How many labels the tensor has onto which is built; None without such a tensor."""
+    return plan.source["onto"]["labelled"][0][dimension] if "onto" in plan.source else None
+
+
+def _behind(numbers: Array, firsts: Array, coords: Array) -> Numbered:
+    """Number texts anew. The first ones are labels that have coordinates already, and their numbers become those. What
+    else is different gets -1, -2 …, in order.
+    """
+    known = np.full(len(firsts), -1)
+    known[numbers[: len(coords)]] = coords
+    (new,) = np.nonzero(known < 0)
+    known[new] = -1 - np.arange(len(new))
+    return Numbered(known[numbers], firsts[new])
+
+
+def _twice(work: Work, dimension: int) -> ArrayError:
+    name = work.begun.source["onto"]["names"][dimension]
+    return ArrayError(Problem(f"labels.{name}", "a label of the tensor stands at two coordinates; make them different"))
 
 
 def _before(text: Array, ends: Array, edge: bytes) -> int:
@@ -315,7 +352,7 @@ def number(work: Work, number: int) -> None:
     table = np.array(heads, np.int64).reshape(count, len(work.source) + 3)
     sizes, dims = list(plan.shape), _fences(work)["dims"]
     for which, k in enumerate(columns(plan)):
-        there = int(table[dims == which, 0].sum())
+        there = int(table[dims == which, 0].sum()) + (_held(plan, k) or 0)
         if k not in plan.open and there > plan.shape[k]:
             what = f"{there} labels for a size of {plan.shape[k]}; pass None, and the size is their number"
             raise ArrayError(Problem(f"shape[{k}]", what))
@@ -337,16 +374,20 @@ def chunk_of(work: Work, number: int) -> Chunk:
 def _coded(work: Work, number: int, chunk: Chunk) -> Chunk:
     coded = columns(work.begun)
     for which, k in enumerate(coded):
-        chunk[0][k] = _codes(work, number, which, len(coded))
+        if _source(work).held_labels(number, k) is None:
+            chunk[0][k] = _codes(work, number, which, len(coded))
+        elif len(chunk[0][k]) and (most := int(chunk[0][k].max())) >= (_held(work.begun, k) or 0):
+            what = f"coordinate {most} has no label, and other labels come behind; label all coordinates"
+            raise ArrayError(Problem(f"labels.{work.begun.source['onto']['names'][k]}", what))
     return chunk
 
 
 def sampled_of(work: Work, number: int, count: int) -> tuple[int, list[Array]]:
     """How many entries a chunk has, and the coordinates of about `count` of them."""
-    source = work.source
-    if not (isinstance(source, Parquet) and columns(work.begun)):
-        return source.sample(number, count)
-    coords, _ = _coded(work, number, source.coordinates(number))
+    coded = columns(work.begun)
+    if not coded or _source(work).held_labels(number, coded[0]) is not None:
+        return work.source.sample(number, count)
+    coords, _ = _coded(work, number, (_source(work).coordinates(number), np.empty(0)))
     return len(coords[0]), picked((coords, coords[0]), number, count)
 
 
@@ -355,15 +396,19 @@ def _codes(work: Work, chunk: int, which: int, count: int) -> Array:
     table = _numbered(work)
     mine = np.flatnonzero(table["dims"] == which)
     heads, key = table["table"][mine], f"labels/{chunk * count + which}"
-    first = _ends(heads[:, 0])
-    kind = stored_kind(str(work.begun.labels[columns(work.begun)[which]]))
+    dimension = columns(work.begun)[which]
+    kind, before = stored_kind(str(work.begun.labels[dimension])), _held(work.begun, dimension)
+    dtype = np.dtype(np.uint32 if before is None else np.int64)
     wanted = []
     for p, head in zip(mine.tolist(), heads.tolist(), strict=True):
         ranks = head[1] + (8 * head[0] if kind == TEXT else 0)
         a, b = head[2 + chunk : 4 + chunk]
-        wanted.append((f"merge/{p}", ranks + 4 * a, ranks + 4 * b))
-    ranks = [x.view(np.uint32).astype(np.int64) + f for x, f in zip(work.slices(wanted), first.tolist(), strict=False)]
-    of = np.concatenate([np.empty(0, np.int64), *ranks])
+        wanted.append((f"merge/{p}", ranks + dtype.itemsize * a, ranks + dtype.itemsize * b))
+    of = np.empty(0, np.int64)
+    for x, first in zip(work.slices(wanted), _ends(heads[:, 0]).tolist(), strict=False):
+        ranks = x.view(dtype).astype(np.int64)
+        new = ranks + first if before is None else np.where(ranks < 0, before + first - 1 - ranks, ranks)
+        of = np.append(of, new)
     ((seal, tail),) = work.last_pieces([key])
     there, rows, blocks = tail[:24].view(np.int64).tolist()
     wide = _wide(there)
@@ -377,10 +422,11 @@ def _codes(work: Work, chunk: int, which: int, count: int) -> Array:
 
 def kept(work: Work) -> Labels | None:
     """The labels of all dimensions, read where they are sliced."""
-    plan = work.begun
+    plan, onto = work.begun, "onto" in work.begun.source
+    names: Any = (plan.source["onto"]["names"] if onto else None) or plan.source.get("columns")
     if not columns(plan):
-        return None
-    table, names = _numbered(work), plan.source["columns"]
+        return Labels(tuple(names[:-1]), {}, names[-1]) if onto and names else None
+    table = _numbered(work)
     found = {}
     for which, k in enumerate(columns(plan)):
         mine, kind = np.flatnonzero(table["dims"] == which), stored_kind(str(plan.labels[k]))
@@ -390,11 +436,27 @@ def kept(work: Work) -> Labels | None:
         offsets = None
         if kind == TEXT:
             ends = _behind_each_other(work, keys, counts, np.dtype(np.int64), sizes, _ends(sizes))
-            parts = [np.zeros(1, np.int64), ends]
-            sizes = np.array([1, len(ends)])
-            offsets = of_segments(sizes, lambda k, a, b, parts=parts: parts[k][a:b], np.int64)  # type: ignore[misc]
+            parts: list[Sliceable] = [np.zeros(1, np.int64), ends]
+            offsets = _all_of(parts)
         found[names[k]] = Column(kind, items, offsets)
+        if onto:
+            found[names[k]] = _both(cast(Onto, work.source).held_column(k), found[names[k]])
     return Labels(tuple(names[: len(plan.shape)]), found, names[-1] or "count")
+
+
+def _all_of(parts: Sequence[Sliceable]) -> LazyArray:
+    """Several arrays as one, read where it is sliced."""
+    return of_segments(np.array(list(map(len, parts))), lambda k, a, b: parts[k][a:b], parts[0].dtype)
+
+
+def _both(first: Column, more: Column) -> Column:
+    """The labels of two columns behind each other."""
+    offsets = None
+    if first.offsets is not None and more.offsets is not None:
+        begin, ends = len(first.items), more.offsets
+        moved = of_segments(np.array([len(more)]), lambda _, a, b: ends[a + 1 : b + 1] + begin, np.int64)
+        offsets = _all_of([first.offsets, moved])
+    return Column(first.type, _all_of([first.items, more.items]), offsets)
 
 
 def _behind_each_other(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from ..containers.base import touching
 from ..containers.objects.asking import side_by_side
 from ..errors import ArrayError, OptionError, Problem
 from ..tensors.labels import TEXT
+from .chunks import Chunk, Texts
 from .columns import arrow, cast_to, coordinates_of, flags_of, numbers_of, refuse_nulls, within, without_nulls
 from .footers import Footer, Greatest, footer_of, told_by
+from .label_types import keys_of
 from .parquet_files import TURN, Reader, hive_of, known_file
 from .states import state_of, unchanged
-
-Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dimension, and the values
 
 _NUMBER = "\0number"  # a column that no file has
 
@@ -88,25 +88,17 @@ class Parquet:
         nested = self._filters and isinstance(self._filters[0][0], list | tuple)
         return [term for some in self._filters for term in some] if self._filters and nested else self._filters or []
 
-    def sized(self, shape: Sequence[int | None]) -> tuple[tuple[int, ...], list[int]]:
-        """The shape, where None stands for sizes that are not known, and the dimensions whose labels are to be counted.
-
-        Coordinates are bounded by the statistics of the row groups, labels by the number of rows. Raises OptionError
-        where files do not tell them.
+    def least(self, dimension: int) -> int:
+        """A size that holds all coordinates of a dimension, as the statistics of the row groups tell, or all labels,
+        which are no more than the rows. Raises OptionError where files do not tell it.
         """
-        sizes, open = [], []
-        for k, size in enumerate(shape):
-            greatest = self._greatest[k]
-            if size is None and self.kinds[k] is not None:
-                open.append(k)
-                size = max(self.rows, 1)
-            elif size is None and isinstance(greatest, str):
-                what = f"{greatest} has no statistics of {self._columns[k]}; pass the size of the dimension"
-                raise OptionError(Problem("shape", what))
-            elif size is None:
-                size = int(greatest) + 1
-            sizes.append(size)
-        return tuple(sizes), open
+        if self.kinds[dimension] is not None:
+            return max(self.rows, 1)
+        greatest = self._greatest[dimension]
+        if isinstance(greatest, str):
+            what = f"{greatest} has no statistics of {self._columns[dimension]}; pass the size of the dimension"
+            raise OptionError(Problem("shape", what))
+        return int(greatest) + 1
 
     @property
     def rows(self) -> int:
@@ -163,11 +155,10 @@ class Parquet:
         coords: list[Any] = [found.get(k) for k in range(ndim)]
         return coords + ([] if counted else [found[ndim + 1]]), values
 
-    def coordinates(self, number: int) -> Chunk:
-        """The coordinates of a chunk, and no values."""
+    def coordinates(self, number: int) -> list[Any]:
+        """The coordinates of a chunk, without those that are labels."""
         found = self._read(self._of(number), [k for k, kind in enumerate(self.kinds) if kind is None])
-        coords: list[Any] = [found.get(k) for k in range(len(self.kinds))]
-        return coords, np.empty(0)
+        return [found.get(k) for k in range(len(self.kinds))]
 
     def _count(self, number: int) -> int:
         """The rows of a chunk."""
@@ -184,11 +175,12 @@ class Parquet:
         columns = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
         return dict(zip(wanted, columns, strict=True))
 
-    def labels(self, number: int, column: int) -> tuple[Array, Any]:
-        """Which label each row of a chunk has, below zero for a null, and the labels, an array of Arrow's: one for each
-        at least.
-        """
-        pa, name = arrow(), str(self._columns[column])
+    def held_labels(self, number: int, dimension: int) -> None:
+        """Each row says its label."""
+
+    def labels(self, number: int, dimension: int) -> tuple[Array, Texts]:
+        """Which label each row of a chunk has, below zero for a null, and the labels: one for each at least."""
+        pa, name = arrow(), str(self._columns[dimension])
 
         def of(piece: Sequence[int]) -> list[Any]:
             found = []
@@ -201,14 +193,14 @@ class Parquet:
 
         parts = [x for found in side_by_side(of, self._of(number), turn=TURN) for x in found]
         if not parts:
-            return np.empty(0, np.int64), pa.array([], pa.large_string())
+            return np.empty(0, np.int64), keys_of(pa.array([], pa.large_string()))
         plain = parts[0].type.value_type
         parts = [x.cast(pa.dictionary(pa.int32(), plain)) for x in parts]
         joined = pa.chunked_array(parts).unify_dictionaries()
         codes = np.concatenate([x.indices.fill_null(-1).to_numpy(zero_copy_only=False) for x in joined.chunks])
         known = joined.chunk(0).dictionary
         refuse_nulls(known, f"columns.{name}")
-        return codes, known
+        return codes, keys_of(known)
 
     def _parts(self, piece: Sequence[int], columns: Sequence[str], *, numbered: bool = False) -> Iterator[Any]:
         """The rows of a piece that the filters keep, as tables or batches of Arrow's, one or more. numbered: with their

@@ -16,8 +16,8 @@ from ..containers.objects.asking import side_by_side
 from ..containers.objects.stores import Range
 from ..errors import ArrayError, Problem
 from .bad_rows import Found, find, keep
+from .chunks import Chunk
 from .labelling import chunk_of, sampled_of
-from .parquet import Chunk
 from .planning import Plan, check_joined
 from .values import cast
 from .work import Work

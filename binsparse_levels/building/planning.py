@@ -40,9 +40,9 @@ from ..tensors.validation import (
 from .bad_rows import Bad, check_bad
 
 if TYPE_CHECKING:
-    from .sources import Source
+    from .chunks import Source
 
-VERSION = 4
+VERSION = 5
 _ALLOWANCE = 3 * 2**25  # bytes of libraries that are still to be loaded, and pieces of arrays on their way
 _LEAST = 2**14  # entries
 _POSITIONS = 4  # so many entries may have a position more in a tree, where many positions have none
@@ -59,7 +59,8 @@ class Plan:
     shape: of the tensor. format, map: of the stored tensor. dtype: of the values. rows: entries that a step holds in
     memory. sorted: the chunks of the source follow each other in the order of the target, or there is one chunk, so
     that each is a partition. target: a Zarr store that the steps write, or None where the caller joins the parts.
-    threads: of a step, where steps run side by side. fill: the bytes of the fill value.
+    threads: of a step, where steps run side by side. fill: the bytes of the fill value. replaces: the store whose place
+    the target takes when it is complete.
     """
 
     source: dict[str, Any]
@@ -76,6 +77,7 @@ class Plan:
     descriptor_attributes: Mapping[str, Any] = field(default_factory=dict)
     sorted: bool = False
     target: str | None = None
+    replaces: str | None = None
     overwrite: Overwrite = False
     storage: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=lambda: asdict(DEFAULT_LIMITS))
@@ -187,7 +189,8 @@ def check(plan: Plan) -> None:
         raise ValueError("the number of rows")
     if [k for k in plan.open if not 0 <= k < len(plan.shape) or not plan.labels[k]] or plan.mark is not None:
         raise ValueError("open dimensions")
-    if not isinstance(plan.source, dict) or not isinstance(plan.target, str | None):
+    places = plan.target, plan.replaces
+    if not isinstance(plan.source, dict) or not all(isinstance(place, str | None) for place in places):
         raise TypeError("the source and the target")
     Storage(**plan.storage)
     checked_json(plan.attributes, plan.bounds)

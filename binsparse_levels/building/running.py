@@ -40,9 +40,9 @@ from ..system import peak, release
 from ..tensors.tensor import Tensor
 from . import labelling, partitions, trees
 from .bad_rows import BadRows, Told
+from .chunks import Source
 from .columns import within
 from .planning import Plan
-from .sources import Source
 from .work import Work
 
 _RETRIES = 3  # of a task, after a worker's death
@@ -220,6 +220,7 @@ def _refuse_forks(work: Work, client: Any) -> None:
     """Raise OptionError for a pool that forks, where an object store is used: its threads do not survive a fork."""
     known = work.begun.source
     places = [work.address, work.begun.target, *known.get("files", ()), *known.get("places", ())]
+    places += known.get("onto", {}).get("places", ())
     context: Any = client._mp_context if isinstance(client, ProcessPoolExecutor) else None
     if (
         context is not None

@@ -10,11 +10,12 @@ from ..containers.base import DEFAULT_STORAGE, Storage
 from ..containers.objects.stores import Kept
 from ..errors import IncompleteError, OptionError, Problem, UnsafeError, within_memory
 from ..formats.format import FormatLike
+from ..io.kinds import Place
 from ..limits import as_integer
 from . import running
 from .bad_rows import BadRows, kept
 from .sources import SOURCES
-from .to_store import _begun, _end, _folder, _resumed, _target
+from .to_store import _begun, _end, _folder, _resumed, _target, beside, replaced
 from .work import Work, store_at, stored_plan
 
 
@@ -38,9 +39,10 @@ def plan(
     source: Any,
     target: str | os.PathLike[str],
     shape: int | Sequence[int | None] | None,
-    format: FormatLike,
+    format: FormatLike | None,
     *,
     work: str | os.PathLike[str],
+    onto: Place | None = None,
     columns: Sequence[str | None] | None = None,
     filters: Sequence[Any] | None = None,
     memory: int | None = None,
@@ -54,7 +56,7 @@ def plan(
 
     Parameters
     ----------
-    source, target, shape, format, columns : as for `build`; Parquet files, or tensors.
+    source, target, shape, format, onto, columns : as for `build`; Parquet files, or tensors.
     work : the folder or URL of the work. Every process has to reach it.
     memory : bytes that each process may use, as for `build`.
     storage : compression, chunks and shards.
@@ -79,6 +81,9 @@ def plan(
     if callable(source) or hasattr(source, "to_delayed"):
         raise OptionError(Problem("source", "a batch system needs files; pass paths, or call build()"))
     place, folder = _target(target), _folder(work)
+    if (old := replaced(place, onto, options.get("overwrite", False))) is not None:
+        place = beside(place, folder)
+    options |= {"onto": onto, "replaces": old}
     named = {"columns": columns, "count": None, "key": None, "filters": filters, "again": True}
     with store_at(folder).held():
         made = _resumed(folder, (source, named), place, shape, format, storage, None, memory=memory, **options)

@@ -5,8 +5,10 @@ The target says from the beginning which build it belongs to. Every step compare
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 from dataclasses import replace
 from functools import lru_cache
 
@@ -17,11 +19,14 @@ from ..containers import zarr
 from ..containers.base import Storage, is_url
 from ..containers.objects.chunks import Chunks, described
 from ..containers.objects.stores import Store
+from ..containers.replacing import exchange_folders, hold_lock, remove
 from ..engine.joining import AT_ONCE
 from ..errors import ContainerError, IncompleteError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode
+from ..system import to_disk
 from ..tensors.encoding import encode_pieces, hold_header
 from . import labelling
+from .states import state_of_tensor, unchanged
 from .trees import join_heads, joint
 from .work import Work, store_at
 
@@ -43,11 +48,13 @@ def claim(work: Work) -> None:
     hold(work)
 
 
-def hold(work: Work) -> bytes:
-    """The metadata of the target. Raises ContainerError where it is that of another build or program by now."""
-    target = str(work.begun.target)
+def hold(work: Work, place: str | None = None) -> bytes:
+    """The metadata of the target, which may have another place. Raises ContainerError where it is that of another build
+    or program by now.
+    """
+    target = place or str(work.begun.target)
     try:
-        raw = _of(work).get(zarr.ROOT)
+        raw = store_at(target).get(zarr.ROOT)
         found = json.loads(raw)["attributes"][zarr.BUILD]
     except PathMissingError:
         what = f"has been removed since the build in {work.address} began; remove that folder, or pass another work="
@@ -60,11 +67,38 @@ def hold(work: Work) -> bytes:
     return raw
 
 
+def take_place(work: Work) -> None:
+    """Put a target that is complete in the place of the tensor onto which it is built, unless it is there.
+
+    Raises ContainerError where that tensor has changed.
+    """
+    plan, target = work.begun, str(work.begun.target)
+    if plan.replaces is None:
+        return
+    with hold_lock(plan.replaces):
+        if not _left(work, plan.replaces):
+            hold(work)
+            onto = plan.source["onto"]
+            with unchanged(onto["places"][0], onto["states"][0], state_of_tensor):
+                pass
+            exchange_folders(target, plan.replaces)
+            to_disk(os.path.dirname(plan.replaces))
+        remove(target)
+
+
+def _left(work: Work, place: str) -> bool:
+    """Whether a store is as the build has left it."""
+    with contextlib.suppress(PathMissingError):
+        return hashlib.sha256(store_at(place).get(zarr.ROOT)).digest() == bytes(work.get("commit/0"))
+    return False
+
+
 def hold_done(work: Work) -> None:
     """Raise ContainerError where the target of a build that is done is not as it was left."""
-    if hashlib.sha256(hold(work)).digest() != bytes(work.get("commit/0")):
+    place = work.begun.replaces or str(work.begun.target)
+    if hashlib.sha256(hold(work, place)).digest() != bytes(work.get("commit/0")):
         what = f"has changed since the build in {work.address} was done; remove that folder, or pass another work="
-        raise ContainerError(Problem(str(work.begun.target), what))
+        raise ContainerError(Problem(place, what))
 
 
 def join(work: Work, number: int) -> None:

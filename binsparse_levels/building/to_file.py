@@ -35,10 +35,11 @@ from ..tensors.labels import Labels
 from ..tensors.validation import checked_format, mirror_problems
 from . import partitions, running, tables, trees
 from .bad_rows import Bad, BadRows, Told
+from .chunks import Chunk, picked
 from .columns import cast_types
-from .parquet import Chunk
 from .planning import Plan, check_joined, planned, rows_within
-from .sources import Tensors, pair_of, picked
+from .sources import pair_of
+from .stored_tensors import Tensors, pointers_of
 from .work import Work, begin, scratch
 
 
@@ -450,6 +451,6 @@ def _entries(tree: Tree, rows: int) -> int:
 
 def _rows_of(memory: int, tree: Tree) -> int:
     """The number of entries of a tree that may be in memory at a time."""
-    pointers = sum(n for place, _, n in tree.walk() if place.pointer) / max(len(tree.values), 1)
     index = np.dtype(index_dtype(tree.dims, 0)).itemsize
+    pointers = pointers_of(tree)
     return rows_within(memory, len(tree.dims), index, tree.values.dtype.itemsize, used=resident(), pointers=pointers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ..containers.base import Storage, is_url
+from ..containers.base import Storage, is_url, split_path
 from ..containers.objects.codecs import CODECS
 from ..containers.replacing import Overwrite, refuse_losing
 from ..engine.emission import Duplicates
@@ -27,18 +28,23 @@ from ..errors import (
 )
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
-from ..io.kinds import KINDS, target_at
+from ..io import reading
+from ..io.kinds import KINDS, Place, target_at
 from ..io.writing import Progress, write
 from ..limits import DEFAULT_LIMITS, Limits
 from ..parallel import get_threads, set_threads
 from ..system import resident
-from ..tensors.validation import checked_type, mirror_problems
+from ..tensors.tensor import Tensor
+from ..tensors.validation import checked_sizes, checked_type, mirror_problems
 from . import planning, running
 from .bad_rows import Bad, BadRows, keep_all
+from .chunks import Source, sized
 from .columns import cast_types
+from .onto import Onto
 from .parquet import Parquet
 from .planning import Plan, check_joined, planned
-from .sources import Source, Tensors, source_of
+from .sources import absolute, remade_tensors, source_of
+from .stored_tensors import Tensors, pointers_of
 from .work import Work, begin, scratch, store_at, stored_plan
 
 _SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
@@ -50,8 +56,9 @@ def build(
     source: Any,
     target: str | os.PathLike[str],
     shape: int | Sequence[int | None] | None,
-    format: FormatLike,
+    format: FormatLike | None,
     *,
+    onto: Place | None = None,
     client: Any = None,
     work: str | os.PathLike[str] | None = None,
     columns: Sequence[str | None] | None = None,
@@ -83,6 +90,12 @@ def build(
     shape, format, map : as for `pack`. None in place of a size, or of all, is the number of labels, or one more than
         the greatest coordinate that the statistics of Parquet files tell. Levels that are not joined array by array,
         such as those of plug-ins, need the entries in memory at once.
+    onto : the place of a tensor, in any kind of file, into which the entries are merged. `duplicates` says what becomes
+        of entries at the same coordinates, of which the tensor's come first. The tensor's coordinates and labels stay;
+        labels that only the files have come behind, in their order. Where the shape is None, the tensor grows. Its
+        names, attributes and fill value are kept; None in place of `format` is its format and map. A structure is
+        expanded. A cell of a padded level that has the fill value is no entry.
+        The target may be the same place, in a local folder: it is replaced at once, when the new tensor is complete.
     client : a Dask client, or an executor of `concurrent.futures`. By default the steps run in turn, in this process.
     work : a folder or URL for the objects between the steps, about three times as large as the entries. Every worker
         has to reach it. The call can then be repeated after a failure, and goes on where it was. By default it is a
@@ -138,13 +151,18 @@ def build(
         "dtype": dtype,
         "attributes": attributes,
         "map": map,
+        "onto": onto,
     }
     options |= {"fill_value": fill_value, "overwrite": overwrite, "limits": limits, "memory": memory}
     named = {"columns": columns, "count": count, "key": key, "filters": filters, "again": work is not None}
     storage = Storage(compression, chunks, shards)
+    options["replaces"] = replaces = replaced(place, onto, overwrite)
     with contextlib.ExitStack() as ending:
         ending.callback(set_threads, get_threads())
         if work is None:
+            if replaces is not None:
+                folder = ending.enter_context(scratch(place))
+                place = f"{folder}/target"
             _refuse_present(place, overwrite)
             made = _planned(None, (source, named), place, shape, format, storage, client, **options)
             if client is None and (found := running.at_once(*made)) is not None:
@@ -156,11 +174,13 @@ def build(
                 if progress is not None:
                     progress("write", 1, 1)
                 return skipped
-            folder = ending.enter_context(scratch(place))
+            if replaces is None:
+                folder = ending.enter_context(scratch(place))
             ending.enter_context(store_at(folder).held())
             _clear(place, overwrite)
         else:
             folder = _folder(work)
+            place = place if replaces is None else beside(place, folder)
             ending.enter_context(store_at(folder).held())
             made = _resumed(folder, (source, named), place, shape, format, storage, client, **options)
         begun = _begun(folder, *made, sent=not _here(client))
@@ -191,16 +211,18 @@ def _planned(
     given: tuple[Any, Mapping[str, Any]],
     target: str,
     shape: int | Sequence[int | None] | None,
-    format: FormatLike,
+    format: FormatLike | None,
     storage: Storage,
     client: Any,
     *,
+    onto: Place | None = None,
+    known: Mapping[str, Any] | None = None,
     memory: int | None = None,
     fill_value: Any = None,
     **options: Any,
 ) -> tuple[Plan, Source]:
     """The plan of a build, and its source. kept: the plan that a folder has. given: the source, and what names its
-    chunks.
+    chunks. known: what describes the tensor at `onto`, where the target has taken its place.
     """
     storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=CODECS)
     threads, limit = running.workers(client) if running.is_dask(client) else (None, None)
@@ -211,29 +233,45 @@ def _planned(
     options["dtype"] = dtype
     used = None if client is None else _WORKER // (threads or 1)
     rest = {"target": target, "storage": asdict(storage), "threads": None if _here(client) else 1, **options}
-    sizes: list[int | None] = [None] if shape is None else list(shape) if isinstance(shape, Sequence) else [0]
+    limits = options.get("limits", DEFAULT_LIMITS)
+    old = None if onto is None else reading.open(absolute(onto), limits=limits)
+    if old is not None:
+        rest["descriptor_attributes"] = dict(old.descriptor_attributes)
+        rest["attributes"] = options.get("attributes") or dict(old.attributes)
+        if format is None:
+            format, map = old.format, options.get("map")
+            rest["map"] = str(old.map) if map is None and old.map is not None else map
+    if format is None:
+        raise OptionError(Problem("format", "expected levels, such as 'CSR'; only with onto= is it known"))
+    sizes = _sizes(shape, old, named["columns"])
     entries: Source
-    if None in sizes:
-        columns = named["columns"]
-        if columns is None or callable(source) or hasattr(source, "to_delayed"):
-            raise OptionError(Problem("shape", "expected the sizes of the dimensions; only Parquet files tell them"))
-        sizes = [None] * (len(columns) - 1) if shape is None else sizes
+    if None in sizes or old is not None:
         value = 8 if dtype is None else checked_type(dtype).itemsize
         free = resident() if used is None else used
-        rows = kept.rows if kept is not None else planning.rows_within(share, len(sizes), 8, value, used=free)
-        entries = source_of(source, len(sizes), rows, **named)
-        assert isinstance(entries, Parquet)
-        known_sizes, open = entries.sized(sizes)
+        pointers = 0.0 if old is None else pointers_of(old.stored._source)
+        if kept is not None:
+            rows = kept.rows
+        else:
+            rows = planning.rows_within(share, len(sizes), 8, value, used=free, pointers=pointers)
+        entries = source_of(source, len(sizes), rows, **named, merged=old is not None)
+        if onto is not None:
+            if known is None:
+                first = Tensors([absolute(onto)], rows, limits=asdict(limits), merged=True)
+            else:
+                first = remade_tensors(known)
+            entries = Onto(first, entries)
+        known_sizes, open = sized(entries, sizes)
         wanted = planned(known_sizes, format, rows=rows, open=open, **rest)
     else:
         assert shape is not None
-        bound = {"rows": kept.rows} if kept is not None else {"memory": share}
-        wanted = planned(shape, format, used=used, **bound, **rest)  # type: ignore[arg-type]
+        within = {"rows": kept.rows} if kept is not None else {"memory": share}
+        wanted = planned(shape, format, used=used, **within, **rest)  # type: ignore[arg-type]
         entries = source_of(source, len(wanted.shape), wanted.rows, **named)
+    _refuse_own(entries, target)
     structure = None
-    if isinstance(entries, Tensors):
-        known, structure = entries.agreed(wanted.shape)
-        fill_value = known if fill_value is None else fill_value
+    if isinstance(entries, Tensors | Onto):
+        its_fill, structure = entries.agreed(wanted.shape)
+        fill_value = its_fill if fill_value is None else fill_value
     if kept is not None and not wanted.dtype:
         wanted = replace(wanted, dtype=kept.dtype)
     single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory
@@ -247,17 +285,37 @@ def _planned(
     return plan, entries
 
 
+def _sizes(
+    shape: int | Sequence[int | None] | None, old: Tensor | None, columns: Sequence[str | None] | None
+) -> list[int | None]:
+    """The sizes of the dimensions, None where files tell them. Raises OptionError where nothing tells their number."""
+    if shape is not None:
+        return list(shape if isinstance(shape, Sequence) else checked_sizes(shape))
+    if old is None and columns is None:
+        raise OptionError(Problem("shape", "expected the sizes of the dimensions; only Parquet files tell them"))
+    return [None] * (old.ndim if old is not None else len(columns or ()) - 1)
+
+
+def _refuse_own(source: Source, target: str) -> None:
+    """Raise OptionError where the target is a store that the build reads."""
+    told = source.described()
+    places = [*(told["places"] if told.get("kind") == "tensors" else ()), *told.get("onto", {}).get("places", ())]
+    if target in [store_of(place) for place in places]:
+        raise OptionError(Problem(target, "is read by the build; build to another target"))
+
+
 def _resumed(
     folder: str, given: tuple[Any, Mapping[str, Any]], target: str, *options: Any, **more: Any
 ) -> tuple[Plan, Source]:
     """The plan of the build in a folder, begun or gone on with, and its source. Precondition: the folder is held."""
-    try:
-        kept: Plan | None = stored_plan(folder)[0]
-    except PathMissingError:
-        kept = None
-    made = _planned(kept, given, target, *options, **more)
+    kept, known = None, None
+    with contextlib.suppress(PathMissingError):
+        kept, digest = stored_plan(folder)
+        if kept.replaces is not None and Work(folder, digest).done("commit"):
+            known = kept.source.get("onto")
+    made = _planned(kept, given, target, *options, known=known, **more)
     if kept is None:
-        _clear(target, made[0].overwrite)
+        _clear(target, made[0].overwrite if made[0].replaces is None else "file")
     return made
 
 
@@ -287,6 +345,32 @@ def _target(place: str | os.PathLike[str]) -> str:
     if os.path.lexists(path) and not os.path.isdir(path):
         raise PathExistsError(Problem(path, "is a file, and a store is a folder; remove it first"))
     return path
+
+
+def store_of(place: str) -> str:
+    """The URL or real path of the store of a tensor."""
+    path, _ = split_path(place)
+    return path.rstrip("/") if is_url(path) else os.path.realpath(path)
+
+
+def replaced(target: str, onto: Place | None, overwrite: Overwrite) -> str | None:
+    """The target, where it takes the place of the tensor onto which is built. Raises OptionError, PathExistsError."""
+    place = absolute(onto) if onto is not None else None
+    if not isinstance(place, str) or store_of(place) != target.rstrip("/"):
+        return None
+    if is_url(target):
+        what = "a tensor in an object store is not exchanged at once; build to another URL, then remove this one"
+        raise OptionError(Problem(target, what))
+    if split_path(place)[1] is not None:
+        raise OptionError(Problem(place, "is a group of the target, which is built whole; build to another target"))
+    _refuse_present(target, overwrite or True)
+    return target
+
+
+def beside(target: str, folder: str) -> str:
+    """Where a build with this work folder writes what is to take the place of a target."""
+    head, name = os.path.split(target)
+    return os.path.join(head, f".{name}.{hashlib.sha256(folder.encode()).hexdigest()[:8]}.grown")
 
 
 def _refuse_present(target: str, overwrite: Overwrite) -> None:
@@ -328,8 +412,9 @@ def _end(work: Work) -> BadRows:
 
     Returns the rows that were left out. Raises ContainerError where the target is another one by now.
     """
-    from .target import hold_done
+    from .target import hold_done, take_place
 
+    take_place(work)
     hold_done(work)
     for stage in (*running.LABELS, *running.STAGES, "index", "spans", "source"):
         if stage != "commit":

@@ -29,8 +29,9 @@ from ..formats.json import load_json
 from ..io.kinds import Place, split_place
 from ..limits import DEFAULT_LIMITS
 from ..tensors.validation import checked_format, checked_sizes
+from .chunks import Source
 from .planning import VERSION, Plan, check
-from .sources import SOURCES, Source
+from .sources import SOURCES, remade
 
 _TAIL = 2**14  # bytes at the end of an object that are read first
 
@@ -275,12 +276,11 @@ def _loaded(work: Work) -> tuple[Plan, Source]:
 
         sent: Source = pickle.loads(work.get("source"))
         return plan, sent
-    kind = SOURCES.get(plan.source["kind"])
-    if kind is None:
+    if plan.source["kind"] not in SOURCES:
         raise UnsafeError(Problem("plan.source", "is no source that a file can name; call build() in its program"))
     try:
-        return plan, kind(**{key: x for key, x in plan.source.items() if key != "kind"})
-    except (TypeError, ValueError, AttributeError, IndexError) as error:
+        return plan, remade(plan.source)
+    except (TypeError, ValueError, AttributeError, IndexError, KeyError) as error:
         refuse_memory(error)
         if isinstance(error, BinsparseError):
             raise

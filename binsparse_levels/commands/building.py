@@ -100,7 +100,7 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     wanted = (
         "target",
         "shape",
-        "format",
+        "onto",
         "columns",
         "filters",
         "duplicates",
@@ -112,7 +112,9 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
         "overwrite",
     )
     arguments = {name: getattr(options, name) for name in wanted if getattr(options, name) is not None}
-    arguments["shape"] = options.shape
+    arguments |= {"shape": options.shape, "format": options.format}
+    if options.format is None and options.onto is None:
+        raise WrongCall("pass --format, or --onto, whose tensor has a format")
     if options.columns is not None:
         arguments["columns"] = [name or None for name in options.columns]
     arguments["limits"] = limits_of(options)
@@ -235,7 +237,8 @@ _BUILT: tuple[Any, ...] = (
     argument("source", "Parquet files, with --columns: paths, patterns, folders, URLs; or tensors", nargs="+"),
     argument("target", "a Zarr store: a folder or a URL"),
     argument("--shape", "such as 125,?,112765; ? or no --shape is told by Parquet files", type=_sizes),
-    argument("--format", "such as CSR, or 'sparse, sparse, sparse'", type=format_of, required=True),
+    argument("--format", "such as CSR, or 'sparse, sparse, sparse'; with --onto that of the tensor", type=format_of),
+    argument("--onto", "a tensor into which the entries are merged; the target may be the same", metavar="PLACE"),
     COLUMNS,
     argument(
         "--filter",

@@ -144,7 +144,7 @@ def replacing_folder(
             for file in (folder, *(os.path.join(folder, file) for file in files)):
                 if not os.path.islink(file):
                     to_disk(file)
-        place(_exchange)
+        place(exchange_folders)
 
 
 @contextlib.contextmanager
@@ -350,7 +350,7 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _exchange(a: str, b: str) -> None:
+def exchange_folders(a: str, b: str) -> None:
     """Exchange two folders: atomically on Linux, elsewhere by two renames."""
     if exchange(a, b):
         return

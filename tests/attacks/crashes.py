@@ -128,7 +128,7 @@ def stepping(step: Step) -> Iterator[None]:
     ]
     places = [(writer, name) for writer in writers for name in ("write", "write_header")]
     places += [(h5py.Group, "create_dataset"), (h5py.AttributeManager, "create"), (h5py.File, "close"), (os, "fsync")]
-    places += [(replacing, "_exchange"), (text_tables, "format_table")]
+    places += [(replacing, "exchange_folders"), (text_tables, "format_table")]
     with contextlib.ExitStack() as stack:
         for owner, name in places:
             stack.enter_context(mock.patch.object(owner, name, _stepped(getattr(owner, name))))
