@@ -17,7 +17,7 @@ from ..formats.format import Format
 from ..formats.structure import STRUCTURES, in_triangle, read_problems
 from ..levels import Level, Place, places
 from ..levels.base import Built
-from ..levels.positions import Array, Positions, Window, as_array, fitted, items_at
+from ..levels.positions import Array, Positions, Window, as_array, distinct, fitted, items_at
 from ..limits import Limits
 from . import packing
 from .packing import Entries
@@ -207,13 +207,13 @@ def _with_mirrored(view: View, columns: list[Array], values: Array) -> tuple[lis
     return columns, np.concatenate((values, mirrored))
 
 
-def _window(item: Item) -> Positions:
-    """The coordinates of an item, ascending."""
+def _window(item: Item, *, in_order: bool = True) -> Positions:
+    """The coordinates of an item, ascending and each once, or as they stand there."""
     if isinstance(item, int):
         return range(item, item + 1)
-    if isinstance(item, range):
-        return range(0) if not item else item if item.step > 0 else item[::-1]
-    return np.unique(item)
+    if not in_order or _ascends(item):
+        return item
+    return (item[::-1] if item else range(0)) if isinstance(item, range) else distinct(item)
 
 
 def _ascends(item: Item) -> bool:
@@ -231,6 +231,8 @@ def _own_coordinates(item: range | Array, x: Array) -> tuple[Array, Array | None
             return (x.astype(np.int64) - item.start) // item.step, None
         return (x - np.asarray(item.start, x.dtype) if item.start and len(x) else x), None
     x = x.astype(np.int64, copy=False)
+    if _ascends(item):
+        return np.searchsorted(item, x), None
     order = np.argsort(item, kind="stable")
     first = np.searchsorted(item, x, sorter=order)
     counts = np.searchsorted(item, x, side="right", sorter=order) - first
@@ -248,13 +250,18 @@ def _in_window(tree: Tree, window: Window) -> tuple[list[Array], Array]:
 
 
 def _restricted(view: View) -> int | None:
-    """The number of dimensions down to the last that is restricted; None where an item does not ascend."""
+    """The number of dimensions down to the last that is restricted; None where the order of entries changes.
+
+    Fibers in memory are copied in any order, and as often as asked, where the level above them stores nothing.
+    """
     restricted = 0
-    for k, (item, size) in enumerate(zip(view.items, view.tree.dims, strict=True)):
-        if not (isinstance(item, range) and len(item) == size and item.step == 1):
-            if not _ascends(item):
-                return None
-            restricted = k + 1
+    for place in view.tree.places:
+        for k in range(place.depth, place.depth + place.level.rank):
+            item = view.items[k]
+            if not (isinstance(item, range) and len(item) == view.tree.dims[k] and item.step == 1):
+                if not _ascends(item) and (place.arrays or view.tree.lazy):
+                    return None
+                restricted = k + 1
     return restricted
 
 
@@ -284,7 +291,7 @@ def _load_fibers(
         if not (whole or level.padded or below >= restricted):
             return None
         items = view.items[place.depth : below]
-        window: Window = list(map(range, place.dims)) if whole else list(map(_window, items))
+        window: Window = list(map(range, place.dims)) if whole else [_window(x, in_order=not empty) for x in items]
         if empty:
             local, positions = arrays, level.reached(arrays, place.dims, positions, window)
         elif whole or (rank and (level.shares or target.shares)) or (same and type(level).cut is not Level.cut):
