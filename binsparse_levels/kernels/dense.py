@@ -51,7 +51,7 @@ def scatter(starts, pointers, columns, stride, values, begin, end, blank, first,
 
     The cells first … stop become `blank` before, as many as some entries need, so that they stay in the cache until
     their entries come (4000 x 10000, half of it filled: 25 ms; with a test for each entry 37).
-    Precondition: the cells of the entries ascend, unless first = stop.
+    Precondition: the cells of fibers ascend, unless first = stop.
     """
     one, room, step = u8(1), u8(1024), u8(stride)
     k, fibers, filled, last_cell = u8(begin), u8(end), u8(first), u8(stop)
@@ -61,7 +61,10 @@ def scatter(starts, pointers, columns, stride, values, begin, end, blank, first,
         while i < last:
             until = min(i + room, last)
             if ahead:
-                wanted = start + u8(columns[until - one]) * step + one
+                wanted = u8(0)
+                for j in range(i, until):
+                    wanted = max(wanted, u8(columns[j]))
+                wanted = start + wanted * step + one
                 while filled < wanted:
                     out[filled] = blank
                     filled += one
