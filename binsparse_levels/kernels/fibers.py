@@ -196,14 +196,27 @@ def count_into_pointers(owners, pointers):
 
 @kernel
 def fan_ranges(starts, counts, out):
-    """Concatenate the ranges starts[k] … starts[k] + counts[k] - 1."""
-    i = u8(0)
-    for k in range(starts.size):
-        q = starts[k]
-        for _ in range(counts[k]):
-            out[i] = q
-            q += 1
-            i += u8(1)
+    """Concatenate the ranges starts[k] … starts[k] + counts[k] - 1.
+
+    As in `fan_out_by_marks`, the steps between ranges are marked, and summed up.
+    """
+    block = np.zeros(4096, np.int64)
+    item, behind, next_at, one = i8(-1), i8(0), u8(0), u8(1)
+    begin, size, room, k, n = u8(0), u8(out.size), u8(block.size), u8(0), u8(starts.size)
+    while begin < size:
+        stop = min(begin + room, size)
+        while k < n and next_at < stop:
+            block[next_at - begin] += starts[k] - behind
+            behind = starts[k] + counts[k]
+            next_at += u8(counts[k])
+            k += one
+        q = u8(0)
+        while begin < stop:
+            item += i8(1) + block[q]
+            block[q] = 0
+            out[begin] = item
+            q += one
+            begin += one
 
 
 @inlined
