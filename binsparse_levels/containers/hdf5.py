@@ -43,7 +43,9 @@ class HDF5Reader:
     def __init__(self, group: h5py.Group, limits: Limits) -> None:
         self._group = group
         self._limits = limits
-        self._far = group.file.driver == "fileobj"  # read through Python: it may lie on a web server
+        file = group.file
+        self._far = file.driver == "fileobj"  # read through Python: it may lie on a web server
+        self._handle = hdf5_direct.descriptor_of(file)
 
     @property
     def group(self) -> h5py.Group:
@@ -107,8 +109,8 @@ class HDF5Reader:
                 bounded_chunk(name, math.prod(dataset.chunks), dataset.size, dataset.dtype.itemsize, self._limits)
                 if not far:
                     hdf5_direct.check(dataset)
-            if (place := hdf5_direct.contiguous(dataset)) is not None:
-                return parts_of(*place, dataset.dtype, name, self._limits)
+            if self._handle is not None and (at := hdf5_direct.contiguous(dataset, self._handle)) is not None:
+                return parts_of(self._handle, at, dataset.dtype, name, self._limits)
         except Exception as error:
             raise_as_ours(error, name)
 
@@ -119,7 +121,9 @@ class HDF5Reader:
                     if (part := hdf5_direct.read_part(dataset, start, stop)) is not None:
                         return part
                     hdf5_direct.check(dataset)
-                whole = hdf5_direct.read_chunks(dataset) if stop - start == dataset.size else None
+                whole = None
+                if self._handle is not None and stop - start == dataset.size:
+                    whole = hdf5_direct.read_chunks(dataset, self._handle)
                 array: Array = dataset[start:stop] if whole is None else whole
                 return array
 
@@ -411,11 +415,11 @@ def walk(file: h5py.Group, group: str | None, *, make: bool = False, track_order
 def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
     """The object of that kind and name, through a hard link alone, or None."""
     try:
-        link = group.get(name, getlink=True) if name in group.keys() else None  # noqa: SIM118 (`in group` follows links)
-        if link is None:
+        if name not in group.keys():  # noqa: SIM118 (`in group` follows links)
             return None
-        if not isinstance(link, h5py.HardLink):
-            raise UnsafeError(Problem(f"{group.name}/{name}", f"a {type(link).__name__} is not followed"))
+        if group.id.links.get_info(name.encode()).type != h5py.h5l.TYPE_HARD:
+            link = type(group.get(name, getlink=True)).__name__
+            raise UnsafeError(Problem(f"{group.name}/{name}", f"a {link} is not followed"))
         child = group[name]
     except Exception as error:
         raise_as_ours(error, name)

@@ -20,13 +20,19 @@ _DEFLATE, _SHUFFLE = h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE
 LEVEL = 4  # h5py's own
 
 
-def read_chunks(dataset: h5py.Dataset) -> Array | None:
-    """The array of chunks, which threads read and expand; None where only the library can read it.
+def descriptor_of(file: h5py.File) -> int | None:
+    """The descriptor of a file that can be read past the library; None where the library may hold what it has not.
 
-    The file is read through the library's own descriptor: it is the same file even if the path changes.
+    It is the library's own: it is the same file even if the path changes.
     """
-    filters = _filters(dataset) if _is_near(dataset) else None
-    return None if filters is None else _read_chunks(dataset, filters)
+    near = DIRECT and file.mode == "r" and file.driver == "sec2" and not file.userblock_size
+    return file.id.get_vfd_handle() if near else None
+
+
+def read_chunks(dataset: h5py.Dataset, handle: int) -> Array | None:
+    """The array of chunks, which threads read and expand; None where only the library can read it."""
+    filters = _filters(dataset)
+    return None if filters is None else _read_chunks(dataset, filters, handle)
 
 
 def read_part(dataset: h5py.Dataset, start: int, stop: int) -> Array | None:
@@ -63,12 +69,6 @@ def _filters(dataset: h5py.Dataset) -> list[int] | None:
     return numbers
 
 
-def _is_near(dataset: h5py.Dataset) -> bool:
-    """Whether its file can be read past the library, which may hold what is not in the file yet."""
-    file = dataset.file
-    return DIRECT and file.mode == "r" and file.driver == "sec2" and not file.userblock_size
-
-
 def _is_plain(dataset: h5py.Dataset) -> bool:
     """Whether its bytes are those of a numpy array."""
     dtype = dataset.dtype
@@ -77,18 +77,16 @@ def _is_plain(dataset: h5py.Dataset) -> bool:
     return dtype.kind in "iuf" and dtype.isnative and bool(dataset.id.get_type().equal(h5py.h5t.py_create(dtype)))
 
 
-def contiguous(dataset: h5py.Dataset) -> tuple[int, int] | None:
-    """The descriptor of the file, and the offset of the items; None where they are not contiguous."""
-    plain = _is_near(dataset) and _is_plain(dataset)
-    if not plain or dataset.id.get_create_plist().get_layout() != h5py.h5d.CONTIGUOUS:
+def contiguous(dataset: h5py.Dataset, handle: int) -> int | None:
+    """The offset of the items in the file; None where they are not contiguous."""
+    if not _is_plain(dataset) or dataset.id.get_create_plist().get_layout() != h5py.h5d.CONTIGUOUS:
         return None
-    offset = dataset.id.get_offset()  # None: nothing was ever written, or it lies elsewhere
+    offset: int | None = dataset.id.get_offset()  # None: nothing was ever written, or it lies elsewhere
     if offset is None or dataset.id.get_storage_size() != dataset.nbytes:
         return None
-    handle = dataset.file.id.get_vfd_handle()
     if offset + dataset.nbytes > os.fstat(handle).st_size:
         raise EOFError("the file ends before the array does")
-    return handle, offset
+    return offset
 
 
 def check(dataset: h5py.Dataset) -> None:
@@ -100,7 +98,7 @@ def check(dataset: h5py.Dataset) -> None:
         raise ValueError("a chunk is stored in no bytes")
 
 
-def _read_chunks(dataset: h5py.Dataset, filters: list[int]) -> Array | None:
+def _read_chunks(dataset: h5py.Dataset, filters: list[int], handle: int) -> Array | None:
     length, (chunk,), item = dataset.size, dataset.chunks, dataset.dtype.itemsize
     infos: list[Any] = []
     dataset.id.chunk_iter(infos.append)
@@ -110,7 +108,6 @@ def _read_chunks(dataset: h5py.Dataset, filters: list[int]) -> Array | None:
     sizes = {size for _, size in places.values()}
     if max(sizes) > most_stored(chunk * item) or (not filters and sizes != {chunk * item}):
         return None
-    handle = dataset.file.id.get_vfd_handle()
     if max(offset + size for offset, size in places.values()) > os.fstat(handle).st_size:
         raise EOFError("the file ends before the array does")
     array: Array = np.empty(dataset.shape, dataset.dtype)
