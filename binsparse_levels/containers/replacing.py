@@ -153,8 +153,8 @@ def _placing(
 ) -> Iterator[tuple[str, _Signature | None, Callable[[Callable[[str, str], None]], None]]]:
     """The path of a part, the signature of what is at the target, and a function that puts the part there.
 
-    Its argument is the call that replaces a path by another. Errors of the system that tell of the part become
-    ContainerError of the path.
+    Its argument is the call that replaces a path by another. Errors that tell of the part tell of the path; those of
+    the system become ContainerError.
     """
     part = part_of(target)
 
@@ -178,9 +178,14 @@ def _placing(
             if not keep:
                 refuse_existing(path, overwrite, others)
             yield part, before, place
+        except BinsparseError as error:
+            named = [Problem(fault.path.replace(part, path), fault.message) for fault in error.problems]
+            if named == [*error.problems]:
+                raise
+            raise type(error)(named) from error
         except OSError as error:
             about = isinstance(error.filename, str) and (error.filename == target or error.filename.startswith(part))
-            if isinstance(error, BinsparseError) or not (about or error.errno in _DISK):
+            if not (about or error.errno in _DISK):
                 raise
             what = f"cannot be written: {error.strerror}; nothing has changed; make room or choose another path"
             raise ContainerError(Problem(path, what)) from error

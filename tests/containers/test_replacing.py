@@ -64,3 +64,13 @@ def test_what_cannot_be_cleaned_is_told(tmp_path):
     assert sorted(outcomes.values()) == ["kept, its own name was cut short", "removed"]
     with pytest.raises(ContainerError, match="cannot be cleaned"):
         clean_folder("\0")
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.h5ad", "a.zarr.zip"])
+def test_an_error_names_the_path_and_not_its_copy(tmp_path, name):
+    (tmp_path / name).write_bytes(b"hello")
+    with pytest.raises(ContainerError) as told:
+        write(f"{tmp_path / name}:layers/x", pack([[0], [0]], [1.0], (1, 1), "CSR"))
+    assert [fault.path for fault in told.value.problems] == [str(tmp_path / name)]
+    assert os.listdir(tmp_path) == [name]
+    assert (tmp_path / name).read_bytes() == b"hello"
