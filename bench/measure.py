@@ -42,6 +42,7 @@ THREADS = dict.fromkeys(_COUNTS, "1")
 
 _SLOW, _FAR = 0.05, 3.0  # a peer that takes more seconds than that, and times the best peer, is timed once
 _AGAIN, _MORE = 3, 0.5  # what is below or behind has up to so many times the rounds, while they took less seconds
+_ROUND, _MOST = 0.02, 4  # a round has up to so many timings of a call, while they take less seconds
 _COMPARED = 2_000_000  # entries, up to which results are compared: of more it would take longer than the calls
 
 
@@ -121,11 +122,17 @@ def measured(
             break
         for name in [name for name in calls if k == 0 or name not in slow]:
             set_threads(2 if name == OURS_2 else 1)
-            timings[name].append(timed(calls[name], row.calls)[0])
-            spent += row.calls * timings[name][-1].wall
+            for _ in range(_in_a_row(first.get(name))):
+                timings[name].append(timed(calls[name], row.calls)[0])
+                spent += row.calls * timings[name][-1].wall
         for name, time_it in elsewhere.items():
             timings[name].append(time_it())
     return {name: _summary(found, row.waits) for name, found in timings.items()}
+
+
+def _in_a_row(first: Timing | None) -> int:
+    """How many timings a round has. Of short calls several: the first one finds in the caches what others left there."""
+    return 1 if first is None else min(max(int(_ROUND / first.wall), 1), _MOST)
 
 
 def _doubtful(row: Row, timings: Mapping[str, list[Timing]]) -> bool:

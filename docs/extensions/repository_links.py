@@ -15,6 +15,7 @@ COPIES = {
     "ARCHITECTURE.md": "ARCHITECTURE.md",
     "CHANGELOG.md": "CHANGELOG.md",
     "bench/README.md": "explanation/board.md",
+    "bench/results/README.md": "explanation/results.md",
     "notebooks": "notebooks",
 }
 
