@@ -131,7 +131,7 @@ def measured(
 
 
 def _in_a_row(first: Timing | None) -> int:
-    """How many timings a round has. Of short calls several: the first one finds in the caches what others left there."""
+    """How many timings a round has. Of short calls several: the first finds the caches full of other data."""
     return 1 if first is None else min(max(int(_ROUND / first.wall), 1), _MOST)
 
 

@@ -137,6 +137,8 @@ class BitPacked(LazyArray):
     the name of the array. Raises ArrayError, also when it is sliced.
     """
 
+    chunk = 2**14  # items, which are decoded in the time of a call
+
     def __init__(self, stored: Sliceable, wrapper: str, dtype: np.dtype[Any], path: str) -> None:
         self._path = path
         codec = CODECS[wrapper]

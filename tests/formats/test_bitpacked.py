@@ -213,6 +213,10 @@ def test_a_slice_reads_only_its_chunks(wrapper):
     packed = bitpacked.BitPacked(Counting(), wrapper, np.dtype(np.int64), "x")
     assert np.array_equal(packed[70_000:70_100], values[70_000:70_100])
     assert Counting.read < 200
+    Counting.read = 0
+    scattered = np.arange(0, 50_000, 100)
+    assert np.array_equal(packed[scattered], values[scattered])
+    assert Counting.read < 2 * len(stored)  # what lies between positions that are near is read once
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
