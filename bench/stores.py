@@ -133,7 +133,7 @@ def _duckdb_select(opened: Any, key: Key) -> Any:
         where = f"WHERE i{key.dim} IN ({', '.join(map(str, key.coords.tolist()))})"
     elif key.coords is not None:
         where = f"WHERE i{key.dim} BETWEEN {key.bounds()[0]} AND {key.bounds()[1]}"
-    return [], connection.execute(f"SELECT * FROM '{path}' {where}").to_arrow_table()["value"].to_numpy()
+    return [], connection.sql(f"SELECT * FROM '{path}' {where}").to_arrow_table()["value"].to_numpy()
 
 
 def _tiledb_context() -> Any:
