@@ -20,9 +20,9 @@ PAGE = "README.md"
 def keep(head: dict[str, Any], found: Sequence[dict[str, Any]], folder: Path) -> Path:
     """Write the file of this processor. Rows that were not measured now stay as they are; each tells its commit."""
     path = folder / f"{slug(head['processor'])}.json"
-    kept = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    earlier = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
     here = head["commit"]
-    rows = {(row["row"], row["entries"]): row for row in kept}
+    rows = {(row["row"], row["entries"]): row for row in earlier}
     rows |= {(row["row"], row["entries"]): condensed(row) | {"commit": here} for row in found}
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(as_text({**head, "rows": list(rows.values())}), encoding="utf-8")
