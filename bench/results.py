@@ -85,9 +85,10 @@ def side_by_side(processors: Sequence[dict[str, Any]], text: str) -> Iterable[st
     for number, one in enumerate(processors, 1):
         yield f"{number}. {described(one['processor'], one['speeds'])}; {one['date']}, commit {one['commit']}."
         words = Counter(row["word"] for row in one["rows"])
-        behind = sum(bool(row.get("behind")) for row in one["rows"])
         counted = ", ".join(f"{count} {word}" for word, count in words.items())
-        yield f"   {len(one['rows'])} rows: {counted}; {behind} behind a peer. {one.get('note', '')}".rstrip()
+        if all("behind" in row for row in one["rows"]):
+            counted += f"; {sum(bool(row['behind']) for row in one['rows'])} behind a peer"
+        yield f"   {len(one['rows'])} rows: {counted}. {one.get('note', '')}".rstrip()
     yield ""
     heads = [f"{number}: {name}" for number in range(1, len(processors) + 1) for name in ("ms", "ratio", "copy", "")]
     yield f"| operation | entries | {' | '.join(heads)} |"
