@@ -19,6 +19,9 @@ Positions: TypeAlias = range | Array
 Window: TypeAlias = Sequence[Positions]
 
 
+_FEW = 24  # entries of a fiber, up to which a kernel beats numpy's loop for each fiber
+
+
 def is_everything(window: Window, dims: Sequence[int]) -> bool:
     """Whether the window covers the dimensions whole.
 
@@ -145,13 +148,10 @@ def repeat_to(items: Array, pointers: Array, count: int) -> Array:
     >>> repeat_to(np.array([7, 8]), np.array([0, 2, 3]), 3).tolist()
     [7, 7, 8]
     """
-    if not kernels.worth(count):
+    if count > _FEW * len(items) or not kernels.worth(count):
         return np.repeat(items, np.diff(signed(pointers)))
     out = np.empty(count, items.dtype)
-    fan_out = kernels.fibers.fan_out
-    if count < 32 * len(items):
-        fan_out = kernels.fibers.fan_out_by_marks if count < 8 * len(items) else kernels.fibers.fan_out_short
-    fan_out(words(items), words(pointers), slots(out))
+    kernels.fibers.fan_out(words(items), words(pointers), slots(out))
     return out
 
 

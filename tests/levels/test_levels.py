@@ -34,14 +34,24 @@ def test_the_tree_that_a_module_draws_is_that_of_its_matrix(kind):
     assert drawn == {name: array.tolist() for name, array in {**tensor.arrays, "values": tensor.values}.items()}
 
 
-@pytest.mark.parametrize("kernel", [fibers.fan_out, fibers.fan_out_by_marks, fibers.fan_out_short])
-@given(st.lists(st.sampled_from([0, 1, 2, 9, 5000]), max_size=9), st.sampled_from(["u4", "u8"]), st.data())
-def test_items_are_repeated_whatever_the_lengths_of_fibers(kernel, lengths, dtype, data):
+LENGTHS = st.lists(st.sampled_from([0, 1, 2, 9, 5000]), max_size=9)
+
+
+@given(LENGTHS, st.sampled_from(["u4", "u8"]), st.data())
+def test_items_are_repeated_whatever_the_lengths_of_fibers(lengths, dtype, data):
     items = data.draw(st.lists(st.integers(0, 2**32 - 1), min_size=len(lengths), max_size=len(lengths)))
     given = np.array(items, dtype), np.append(0, np.cumsum(lengths)).astype(dtype)
     out = np.empty(sum(lengths), dtype)
-    kernel(*given, out)
+    fibers.fan_out(*given, out)
     assert out.tolist() == np.repeat(given[0], lengths).tolist()
+
+
+@given(LENGTHS, st.data())
+def test_ranges_are_concatenated_in_any_order(lengths, data):
+    starts = data.draw(st.lists(st.integers(0, 2**62), min_size=len(lengths), max_size=len(lengths)))
+    out = np.empty(sum(lengths), np.int64)
+    fibers.fan_ranges(np.array(starts, np.int64), np.array(lengths, np.int64), out)
+    assert out.tolist() == [x for start, n in zip(starts, lengths, strict=True) for x in range(start, start + n)]
 
 
 @given(testing.formats(max_rank=6))
