@@ -115,7 +115,8 @@ def _joined_kinds(old: Tensors, more: Any) -> list[str | None]:
         if (mine and stored_kind(mine)) == (kind and stored_kind(kind)):
             continue
         if kind is None:
-            what = f"has integers, and the tensor has labels of type {mine} there; pass dtype={{{name!r}: 'str'}}"
+            what = f"has integers, and the tensor has labels of type {mine} there"
+            what += f"; name a column of labels in Parquet files, or cast it to labels, dtype={{{name!r}: 'str'}}"
         elif mine is None:
             what = f"has labels of type {kind}, and the tensor has none there; pass dtype={{{name!r}: 'int64'}}"
         else:

@@ -154,6 +154,17 @@ def built(tensor, model, draw, folder):
     return draw_reader(draw)(target), model
 
 
+@way("build", drops="structure iso", pads=True)
+def grown(tensor, model, draw, folder):
+    """Entries that the tensor has already, merged into it."""
+    place, target = stored(tensor, draw, folder), f"{folder}/grown.zarr"
+    coords, values = tensor.expand_structure().unpack()
+    half = len(values) // 2
+    given = {"count": 1, "duplicates": "first", "dtype": model.dtype, "overwrite": True, "onto": place}
+    bl.build(lambda _: ([x[:half] for x in coords], values[:half]), target, model.shape, None, **given)
+    return draw_reader(draw)(target), model
+
+
 @way("to_dask", "from_dask", drops="structure attributes descriptor labels map iso", pads=True)
 def dask(tensor, model, draw, folder):
     import dask as library
