@@ -83,7 +83,8 @@ def page(processors: Sequence[dict[str, Any]], text: str = "") -> Iterable[str]:
 def side_by_side(processors: Sequence[dict[str, Any]], text: str) -> Iterable[str]:
     """A table: for each processor the time, the ratio, its share of the copy limit, the verdict."""
     for number, one in enumerate(processors, 1):
-        yield f"{number}. {described(one['processor'], one['speeds'])}; {one['date']}, commit {one['commit']}."
+        load = f", load {one['load'][0]:.0f}" if "load" in one else ""
+        yield f"{number}. {described(one['processor'], one['speeds'])}; {one['date']}, commit {one['commit']}{load}."
         words = Counter(row["word"] for row in one["rows"])
         counted = ", ".join(f"{count} {word}" for word, count in words.items())
         if all("behind" in row for row in one["rows"]):
