@@ -320,7 +320,7 @@ def _plain_h5py_fails(kind: str, seed: int, patience: float) -> bool:
     command = [sys.executable, "-m", f"{FOLDER.name}.fuzz", "--plain", kind, "--seed", str(seed)]
     try:
         run = subprocess.run(
-            command, env=os.environ | {"PYTHONPATH": str(FOLDER.parent)}, timeout=patience, capture_output=True
+            command, env=os.environ | {"PYTHONPATH": str(FOLDER.parent)}, timeout=20 * patience, capture_output=True
         )
     except subprocess.TimeoutExpired:
         return True
