@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .building import build as build
     from .building import commit as commit
     from .building import convert as convert
+    from .building import estimate as estimate
     from .building import plan as plan
     from .building import progress as progress
     from .building import skipped as skipped
@@ -96,7 +97,7 @@ if TYPE_CHECKING:
     from .tensors.tensor import Tensor as Tensor
 
 _MODULES = {
-    "building": ["build", "commit", "convert", "plan", "progress", "skipped", "step", "write_from"],
+    "building": ["build", "commit", "convert", "estimate", "plan", "progress", "skipped", "step", "write_from"],
     "compute": ["Statistics", "einsum", "foreach", "reduce", "statistics"],
     "errors": [
         "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "DialectWarning", "FormatError",

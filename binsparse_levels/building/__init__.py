@@ -4,6 +4,8 @@ All three run the same steps: split the entries into partitions, pack each, join
 """
 
 from .bad_rows import BadRows as BadRows
+from .estimating import Estimate as Estimate
+from .estimating import estimate as estimate
 from .steps import Stage as Stage
 from .steps import commit as commit
 from .steps import plan as plan

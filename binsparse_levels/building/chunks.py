@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -12,6 +12,16 @@ from ..errors import OptionError, Problem
 
 Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dimension, and the values
 Texts: TypeAlias = tuple[Array, Array]  # octets behind each other; where each text begins, and where the last ends
+
+
+class Volume(NamedTuple):
+    """How much a source holds. size: in bytes. most: the rows of the largest chunk. cut: row groups that are larger."""
+
+    rows: int
+    size: int
+    files: int
+    most: int
+    cut: int = 0
 
 
 class Source(Protocol):

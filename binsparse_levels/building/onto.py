@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import Array
 from ..errors import ArrayError, OptionError, Problem
 from ..tensors.labels import Column
-from .chunks import Chunk, Source, Texts
+from .chunks import Chunk, Source, Texts, Volume
 from .label_types import stored_kind
 from .stored_tensors import Tensors
 from .values import common_type
@@ -24,7 +24,7 @@ class Onto:
     """
 
     def __init__(self, old: Tensors, more: Source) -> None:
-        self.old, self._more = old, more
+        self.old, self._more: Any = old, more
         self.kinds = _joined_kinds(old, more)
         old.kinds = self.kinds  # a decimal is stored as text, and sorted as a number
 
@@ -34,6 +34,12 @@ class Onto:
 
     def __len__(self) -> int:
         return len(self.old) + len(self._more)
+
+    @property
+    def volume(self) -> Volume:
+        old, more = self.old.volume, self._more.volume
+        files = old.files + more.files
+        return Volume(old.rows + more.rows, old.size + more.size, files, max(old.most, more.most), more.cut)
 
     def read(self, number: int) -> Chunk:
         source, at = self._of(number)

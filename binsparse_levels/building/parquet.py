@@ -105,6 +105,12 @@ class Parquet:
         """The rows of all files, whatever filters keep."""
         return sum(piece[4] for piece in self._pieces)
 
+    @property
+    def volume(self) -> Volume:
+        most = max((sum(piece[4] for piece in self._of(k)) for k in range(len(self))), default=0)
+        size = sum(state[0] for state in self._states)
+        return Volume(self.rows, size, len(self._files), most, sum(piece[3] == 0 for piece in self._pieces))
+
     def __len__(self) -> int:
         return len(self._ends) - 1
 

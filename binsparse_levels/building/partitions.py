@@ -32,7 +32,11 @@ _WORD = 63  # bits of a key
 
 def sampled(work: Work) -> list[int]:
     """The numbers of the chunks that are sampled."""
-    chunks = len(work.source)
+    return sampled_among(len(work.source))
+
+
+def sampled_among(chunks: int) -> list[int]:
+    """The numbers of those that are sampled of so many chunks."""
     return np.unique(np.linspace(0, chunks - 1, min(chunks, _SAMPLED)).astype(np.int64)).tolist() if chunks else []
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from ..errors import FormatError, LimitError, OptionError, Problem
 from ..formats.format import Format, FormatLike, parse_format, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..levels import Level, places
+from ..levels.base import Place
 from ..levels.positions import cells
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
@@ -302,10 +303,15 @@ def check_size(plan: Plan, entries: int) -> None:
 
 def _most_positions(plan: Plan, entries: int) -> int:
     """The positions of the level that has most, where counts tell."""
-    n, most = 1, 0
+    return max((children for _, _, children in positions(plan, entries)), default=1)
+
+
+def positions(plan: Plan, entries: int) -> Iterator[tuple[Place, int, int]]:
+    """Each level of a tree of so many entries, its positions, and those of the level below, as far as counts tell."""
+    n = 1
     for place in places(plan.parsed.levels, plan.dims):
         distinct = min(n * cells(place.dims), entries)
         children = place.level.children(place.dims, n, distinct)
-        n = distinct if children is None else children
-        most = max(most, n)
-    return most
+        children = distinct if children is None else children
+        yield place, n, children
+        n = children

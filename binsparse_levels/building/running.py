@@ -95,9 +95,9 @@ STAGES = {
 }
 
 
-def stages(work: Work) -> list[str]:
+def stages(plan: Plan) -> list[str]:
     """The stages of a build, in order."""
-    plan, names = work.begun, list(STAGES)
+    names = list(STAGES)
     names = names[names.index("pack") if plan.sorted else 0 : None if plan.target is not None else names.index("join")]
     return [*(LABELS if labelling.columns(plan) else ()), *names]
 
@@ -192,7 +192,7 @@ def run(work: Work, client: Any = None, progress: Progress | None = None) -> Non
     runner = _runner(client)
     _refuse_forks(work, client)
     kinds = () if isinstance(client, ThreadPoolExecutor | None) else travelling()
-    for stage in stages(work):
+    for stage in stages(work.begun):
         count = stage_of(stage).count(work)
         there = work.done(stage)
         todo = [k for k in range(count) if k not in there]

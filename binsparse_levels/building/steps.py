@@ -151,7 +151,7 @@ def step(
     1
     """
     begun = _work_at(work)
-    if stage not in (names := running.stages(begun)):
+    if stage not in (names := running.stages(begun.begun)):
         raise OptionError(Problem("stage", f"no stage {stage!r:.40}; the stages are {', '.join(names)}"))
     stages = {known.name: known for known in _stages(begun)}
     for name in names[: names.index(stage)]:
@@ -243,7 +243,7 @@ def _stages(work: Work, *, timed: bool = False) -> list[Stage]:
     found = []
     finished = bool(work.done("commit"))
     known = True
-    for name in running.stages(work):
+    for name in running.stages(work.begun):
         kept = work.store.listed(name) if timed else dict.fromkeys(work.store.names(name), Kept(0, 0.0))
         stage = running.stage_of(name)
         total = 1 if finished or (not known and stage.alone) else stage.count(work) if known else None

@@ -22,7 +22,7 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.labels import TEXT, Column
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
-from .chunks import Chunk, Rows, Texts, picked
+from .chunks import Chunk, Rows, Texts, Volume, picked
 from .label_types import keys_of_column
 from .states import state_of_tensor, unchanged
 from .values import common_type
@@ -101,6 +101,13 @@ class Tensors(Rows):
             self._shapes.append(list(tensor.shape if self._merged else tensor.stored.shape))
             self._labelled.append(counts)
             self._steps.append(steps)
+
+    @property
+    def volume(self) -> Volume:
+        stored = [self._opened(k).stored for k in range(len(self._places))]
+        rows = sum(x.number_of_stored_values for x in stored)
+        size = sum(x.number_of_stored_values * (8 * x.ndim + x.dtype.itemsize) for x in stored)
+        return Volume(rows, size, len(stored), min(self._rows, rows))
 
     def __len__(self) -> int:
         return self._starts[-1]

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ..building import BadRows, Stage, build, commit, plan, progress, skipped, step, write_from
+from ..building import BadRows, Stage, build, commit, estimate, plan, progress, skipped, step, write_from
 from ..building.bad_rows import Bad
 from ..building.tables import FILES, Rows, file_tables
 from ..containers.base import Storage
@@ -141,6 +141,13 @@ def _client(options: argparse.Namespace) -> Iterator[Any]:
 def _plan(options: argparse.Namespace) -> int:
     storage = Storage(options.compression, options.chunks, options.shards)
     with wrong_call_if(FormatError, PathExistsError):
+        if options.work is None:
+            told = estimate(storage=storage, **_arguments(options))
+            if options.json:
+                print_json({**told._asdict(), "stages": [stage._asdict() for stage in told.stages]})
+            else:
+                print(told)
+            return OK
         plan(work=options.work, storage=storage, **_arguments(options))
     tell(options, {"work": options.work}, f"planned; run the steps that `progress {options.work}` lists")
     return OK
@@ -268,8 +275,8 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("--processes", "so many processes of this machine run the steps", type=int, metavar="N"),
     ),
     "plan": (
-        _plan, "begin a build whose steps a batch system runs", *_BUILT,
-        argument("--work", "folder or URL between the steps, which every process reaches", required=True),
+        _plan, "begin a build whose steps a batch system runs; without --work, print what it would take", *_BUILT,
+        argument("--work", "folder or URL between the steps, which every process reaches; where the build begins"),
     ),
     "progress": (_progress, "list the stages of a build, how many of their steps are done, and how fast", _WORK),
     "step": (

@@ -21,6 +21,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from blocks import alike
+from hypothesis import given
+from hypothesis import strategies as st
 
 import binsparse_levels
 import binsparse_levels.cli
@@ -33,6 +35,7 @@ from binsparse_levels import (
     UnsafeError,
     build,
     commit,
+    estimate,
     pack,
     plan,
     progress,
@@ -52,7 +55,7 @@ from binsparse_levels.limits import DEFAULT_LIMITS
 
 ROOT = pathlib.Path(__file__).parents[2]
 SHAPE = (50, 60, 70)
-SAMPLED = partitions.sampled
+SAMPLED = partitions.sampled_among
 STORAGE = Storage(chunks=16, shards=64)
 
 
@@ -62,7 +65,7 @@ def small(monkeypatch):
     monkeypatch.setattr(planning, "rows_within", lambda *_, **__: 500)
     monkeypatch.setattr(asking, "_PAUSES", (0.0,) * 5)
     monkeypatch.setattr(target, "_WRITTEN", 4096)
-    monkeypatch.setattr(partitions, "sampled", lambda work: SAMPLED(work)[:1])
+    monkeypatch.setattr(partitions, "sampled_among", lambda chunks: SAMPLED(chunks)[:1])
 
 
 def entries(count=3000):
@@ -118,7 +121,7 @@ STEPS = "import sys, binsparse_levels as bl; [bl.step(sys.argv[1], sys.argv[2], 
 
 @pytest.mark.slow
 def test_steps_in_any_order_by_processes_that_know_the_folder_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(partitions, "sampled", SAMPLED)  # as in those processes
+    monkeypatch.setattr(partitions, "sampled_among", SAMPLED)  # as in those processes
     rng, work = np.random.default_rng(0), tmp_path / "work"
     stages = begun(tmp_path)
     assert [x.name for x in stages] == list(running.STAGES)
@@ -138,7 +141,7 @@ def test_steps_in_any_order_by_processes_that_know_the_folder_alone(tmp_path, mo
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="the script is for bash")
 def test_the_script_for_slurm_builds_though_tasks_die(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(partitions, "sampled", SAMPLED)  # as in the processes
+    monkeypatch.setattr(partitions, "sampled_among", SAMPLED)  # as in the processes
     work, jobs = tmp_path / "a work", tmp_path / "jobs"
     begun(tmp_path, work=work)
     assert binsparse_levels.cli.main(["script", str(work), "--tasks", "2"]) == 0
@@ -238,6 +241,81 @@ def test_what_a_batch_system_cannot_run(tmp_path):
             plan(source, tmp_path / "a.zarr", SHAPE, "sparse(3)", work=tmp_path / "work")
     with pytest.raises(FileNotFoundError):
         plan(tmp_path / "none", tmp_path / "a.zarr", SHAPE, "sparse(3)", work=tmp_path / "work", columns=list("ijkv"))
+
+
+@pytest.mark.parametrize("kind", ["files", "labels", "tensors"])
+@given(
+    count=st.integers(1, 3000), group=st.integers(100, 900), format=st.sampled_from(["sparse, sparse", "dense, sparse"])
+)
+def test_a_build_takes_what_the_estimate_tells(tmp_path_factory, kind, count, group, format):
+    """Steps that read the source are exact, the bytes of the target within twice. Nothing is written."""
+    folder = tmp_path_factory.mktemp("estimated")
+    rng = np.random.default_rng(count)
+    cells = rng.choice(200 * 300, count, replace=False)
+    coords, values, shape, options = (
+        [cells // 300, cells % 300],
+        rng.random(count),
+        (200, 300),
+        {"columns": list("ijv")},
+    )
+    source = str(folder / "a.parquet")
+    if kind == "tensors":
+        source, options = str(folder / "a.h5"), {}
+        write(source, pack(coords, values, shape, "COO"))
+    else:
+        first = pyarrow.array(coords[0]).cast(pyarrow.string()) if kind == "labels" else coords[0]
+        table = pyarrow.table({"i": first, "j": coords[1], "v": values})
+        pyarrow.parquet.write_table(table, source, row_group_size=group)
+    before = sorted(folder.iterdir())
+    told = estimate(source, folder / "b.zarr", shape, format, **options)
+    assert sorted(folder.iterdir()) == before
+    known = {x.name: x.total for x in plan(source, folder / "b.zarr", shape, format, work=folder / "work", **options)}
+    if "partition" in known:
+        known["partition"] = len(steps._work_at(folder / "work").source)
+    assert [x.name for x in told.stages] == [*known]
+    assert {x.name: x.steps for x in told.stages if known[x.name] is not None} == {k: x for k, x in known.items() if x}
+    expected = pack(coords, values, shape, format)
+    size = sum(x.nbytes for x in (*expected.arrays.values(), expected.values))
+    assert told.rows == count
+    assert size <= told.target <= 2 * size
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_the_work_takes_what_the_estimate_tells(tmp_path, labels):
+    coords, values = entries()
+    columns = [pyarrow.array(x).cast(pyarrow.string()) if labels else x for x in coords]
+    pyarrow.parquet.write_table(pyarrow.table([*columns, values], names=list("ijkv")), tmp_path / "a.parquet")
+    given = tmp_path / "a.parquet", tmp_path / "a.zarr", SHAPE, "sparse, sparse, sparse"
+    options = {"columns": list("ijkv"), "duplicates": "sum"}
+    told = {x.name: x for x in estimate(*given, **options).stages}
+    stages = plan(*given, work=tmp_path / "work", **options)
+    for name in told:
+        if name == "commit":
+            break
+        found = next(x for x in stages if x.name == name)
+        for number in range(found.total):
+            step(tmp_path / "work", name, number)
+        stages = progress(tmp_path / "work")
+        if name in ("partition", "pack"):
+            found = next(x for x in stages if x.name == name)
+            assert found.size / 2 <= told[name].written <= 2 * found.size
+    commit(tmp_path / "work")
+
+
+def test_an_estimate_warns(tmp_path):
+    """Of labels, row groups that are cut, uneven chunks, and levels that are joined through all entries."""
+    table = pyarrow.table({"i": [str(k % 9) for k in range(3000)], "v": np.ones(3000)})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    given = tmp_path / "a.parquet", tmp_path / "a.zarr", None
+    text = str(estimate(*given, "sparse", columns=["i", "v"], duplicates="sum"))
+    assert "labels in i" in text
+    assert "1 row groups have more than the 500 rows" in text
+    for k in range(120):
+        pyarrow.parquet.write_table(table[k : k + 1], tmp_path / f"few{k}.parquet")
+    told = estimate(str(tmp_path / "few*"), tmp_path / "a.zarr", None, "sparse", columns=["i", "v"])
+    assert any("120 files of 1 rows" in x for x in told.warnings)
+    with pytest.raises(OptionError, match="only files tell"):
+        estimate(lambda k: None, tmp_path / "a.zarr", (3,), "sparse")
 
 
 def test_planned_twice_and_built_on(tmp_path):

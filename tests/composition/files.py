@@ -143,7 +143,17 @@ def streamed(tensor, model, draw, folder):
     return draw_reader(draw)(place), model
 
 
-@way("build", "plan", "step", "commit", "progress", "skipped", drops="structure descriptor labels iso", pads=True)
+@way(
+    "build",
+    "estimate",
+    "plan",
+    "step",
+    "commit",
+    "progress",
+    "skipped",
+    drops="structure descriptor labels iso",
+    pads=True,
+)
 def built(tensor, model, draw, folder):
     chunks, target = chunks_of(tensor), f"{folder}/built.zarr"
     options = {"fill_value": tensor.fill_value, "attributes": dict(tensor.attributes), "map": tensor.map}
