@@ -782,6 +782,12 @@ def test_wrong_builds_are_refused(run, tmp_path, words, said):
 def test_steps_are_planned_run_and_committed(run, tmp_path):
     write_table(tmp_path / "a.parquet")
     target, work = tmp_path / "a.zarr", tmp_path / "work"
+    status, out, _ = run("plan", tmp_path / "a.parquet", target, *SUMS)
+    assert status == 0
+    assert [line.split()[0] for line in out.splitlines()][:2] == ["stage", "pack"]
+    assert json.loads(run("plan", tmp_path / "a.parquet", target, *SUMS, "--json")[1])["stages"][0]["steps"] == 1
+    assert not work.exists()
+    assert not target.exists()
     assert run("progress", work)[0] == 1  # no plan yet
     assert run("plan", tmp_path / "a.parquet", target, *SUMS, "--work", work) == (0, "", "")
     assert run("commit", work)[0] == 1

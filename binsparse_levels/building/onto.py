@@ -24,7 +24,7 @@ class Onto:
     """
 
     def __init__(self, old: Tensors, more: Source) -> None:
-        self.old, self._more: Any = old, more
+        self.old, self._more = old, more
         self.kinds = _joined_kinds(old, more)
         old.kinds = self.kinds  # a decimal is stored as text, and sorted as a number
 
@@ -37,7 +37,8 @@ class Onto:
 
     @property
     def volume(self) -> Volume:
-        old, more = self.old.volume, self._more.volume
+        old: Volume = self.old.volume
+        more: Volume = self._more.volume  # type: ignore[attr-defined]
         files = old.files + more.files
         return Volume(old.rows + more.rows, old.size + more.size, files, max(old.most, more.most), more.cut)
 

@@ -13,7 +13,7 @@ from ..containers.base import touching
 from ..containers.objects.asking import side_by_side
 from ..errors import ArrayError, OptionError, Problem
 from ..tensors.labels import TEXT
-from .chunks import Chunk, Texts
+from .chunks import Chunk, Texts, Volume
 from .columns import arrow, cast_to, coordinates_of, flags_of, numbers_of, refuse_nulls, within, without_nulls
 from .footers import Footer, Greatest, footer_of, told_by
 from .label_types import keys_of

@@ -314,6 +314,12 @@ def test_an_estimate_warns(tmp_path):
         pyarrow.parquet.write_table(table[k : k + 1], tmp_path / f"few{k}.parquet")
     told = estimate(str(tmp_path / "few*"), tmp_path / "a.zarr", None, "sparse", columns=["i", "v"])
     assert any("120 files of 1 rows" in x for x in told.warnings)
+    build(str(tmp_path / "few*"), tmp_path / "old.zarr", None, "sparse", columns=["i", "v"], duplicates="sum")
+    options = {"columns": ["i", "v"], "onto": tmp_path / "old.zarr", "duplicates": "sum"}
+    told = estimate(str(tmp_path / "few*"), tmp_path / "old.zarr", None, None, **options)
+    assert told.rows == 120 + 9
+    with pytest.raises(FileExistsError):
+        estimate(str(tmp_path / "few*"), tmp_path / "old.zarr", None, "sparse", columns=["i", "v"])
     with pytest.raises(OptionError, match="only files tell"):
         estimate(lambda k: None, tmp_path / "a.zarr", (3,), "sparse")
 
