@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -49,6 +50,7 @@ _LEAST = 2**14  # entries
 _POSITIONS = 4  # so many entries may have a position more in a tree, where many positions have none
 _POSITION = 64  # bytes of a position, on its way from a tree to a file
 FEW = 2**20  # positions that any process has memory for
+_GROWN = re.compile(r"\.[0-9a-f]{8}\.grown$|\.part\.d/target$")  # what `to_store` calls a target before it is complete
 _JOINED = 1.5  # so many times the memory of an entry in a step, where trees are joined through their entries
 _MORE = 2**30  # bytes that a process may use beyond those that it has, by default
 
@@ -193,6 +195,8 @@ def check(plan: Plan) -> None:
     places = plan.target, plan.replaces
     if not isinstance(plan.source, dict) or not all(isinstance(place, str | None) for place in places):
         raise TypeError("the source and the target")
+    if plan.replaces is not None and not _GROWN.search(str(plan.target)):
+        raise ValueError("a target that takes another's place, which is removed behind")
     Storage(**plan.storage)
     checked_json(plan.attributes, plan.bounds)
 
