@@ -30,7 +30,7 @@ from dask.utils import parse_bytes
 from distributed import Client, LocalCluster
 
 import binsparse_levels as bl
-from binsparse_levels.building import planning
+from binsparse_levels.building import labelling, planning
 from binsparse_levels.containers.objects import stores
 
 from .data import csf, zipf
@@ -49,6 +49,10 @@ _PROJECTED = ((1e10, 10, 4e9), (1e11, 100, 16e9), (1e12, 1000, 64e9))
 _GIGABIT = 1e9 / 8
 _REQUEST, _AT_ONCE = 0.03, 16  # seconds of a request to an object store, and requests that a worker has under way
 _SHARE = 0.45  # of a worker's memory, which a step may use
+_REQUESTS = (
+    4  # for each merge of labels of a chunk: one of `merge`; for the size, the seal and the ranks where it is read
+)
+_PLACE, _FENCE = 24, 90  # bytes that a process has for a place of a run, and for a fence, which it sorts
 
 
 class Measured(NamedTuple):
@@ -291,7 +295,8 @@ def _report(told: Mapping[str, Any], stages: Sequence[Measured]) -> str:
         ),
         "",
         "Projection, from this run: 1 Gbit/s and 16 requests of 30 ms at a time for each worker. Processes that",
-        "start count too: take 10 million rows at least, and no --kill.",
+        "start count too: take 10 million rows at least, and no --kill. Alone is the step that needs most memory of",
+        "those that one process runs for all.",
         "",
         *_projection(told, stages),
     ]  # fmt: skip
@@ -310,15 +315,25 @@ def _projection(told: Mapping[str, Any], stages: Sequence[Measured]) -> list[str
         held = planning.rows_within(int(memory * _SHARE), 3, 4, 8, used=5 * 2**25)
         runs, partitions = -(-entries // held), -(-2 * entries // held)
         moved = (all_of["put"] + all_of["got"] + told["source"]) * scale
+        texts = sum(stage.figures["put"] for stage in stages if stage.name == "labels") * scale
+        merges = -(-texts // labelling.share(held))
+        requests = runs * partitions + _REQUESTS * runs * merges
+        alone = {
+            "table": _PLACE * runs * partitions,
+            "fences": _FENCE * texts / labelling.block(held, int(runs)),
+            "number": _PLACE * runs * merges,
+        }
+        first = max(alone, key=alone.__getitem__)
         lines.append([
             f"{entries:.0e}".replace("e+", "e"), f"{workers:,}", f"{memory / 1e9:.0f}",
             f"{all_of['cpu'] * scale / workers / 60:.0f}", f"{moved / workers / _GIGABIT / 60:.0f}",
-            f"{runs * partitions * _REQUEST / _AT_ONCE / workers / 60:.0f}", f"{runs:,.0f} × {partitions:,.0f}",
+            f"{requests * _REQUEST / _AT_ONCE / workers / 60:.0f}", f"{runs:,.0f} × {partitions:,.0f}",
+            f"{runs:,.0f} × {merges:,.0f}", f"{first} {alone[first] / 1e9:.1f}",
             f"{(all_of['put'] - target) * scale / 1e12:.2f}", f"{target * scale / 1e12:.2f}",
         ])  # fmt: skip
     head = [
-        "entries", "workers", "GB each", "CPU, min", "network, min", "requests, min", "range reads", "work, TB",
-        "target, TB",
+        "entries", "workers", "GB each", "CPU, min", "network, min", "requests, min", "runs × partitions",
+        "runs × merges", "alone, GB", "work, TB", "target, TB",
     ]  # fmt: skip
     return _table(head, lines)
 

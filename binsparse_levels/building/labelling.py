@@ -50,9 +50,15 @@ def _source(work: Work) -> Labelled:
     return cast(Labelled, work.source)
 
 
-def _share(plan: Plan) -> int:
-    """Bytes of labels that one merge has."""
-    return max(_SHARE * plan.rows, _BLOCKS[0])
+def share(rows: int) -> int:
+    """Bytes of labels that one merge has, where so many entries fit."""
+    return max(_SHARE * rows, _BLOCKS[0])
+
+
+def block(rows: int, chunks: int) -> int:
+    """Bytes of a block: those of every chunk are a quarter of a merge at most."""
+    least, most = _BLOCKS
+    return int(np.clip(share(rows) // (4 * max(chunks, 1)), least, most))
 
 
 class Numbered(NamedTuple):
@@ -105,8 +111,8 @@ def labels(work: Work, number: int) -> None:
     if there is not None and count < len(there):
         raise _twice(work, dimension)
     lengths = np.diff(begins)[firsts]
-    ends = _ends(lengths + 4)
-    cuts = np.unique(np.append(np.searchsorted(ends[:-1], np.arange(0, ends[-1], _block(work))), count))
+    ends, size = _ends(lengths + 4), block(plan.rows, len(work.source))
+    cuts = np.unique(np.append(np.searchsorted(ends[:-1], np.arange(0, ends[-1], size)), count))
     codes[bad] = len(numbers) + fine  # two more: for a null, and for rows that are bad elsewhere
     numbers = np.append(numbers, np.array([count, count + 1], np.uint32))
     wide = _wide(count)
@@ -145,12 +151,6 @@ def _bad_rows(work: Work, chunk: int, which: int, codes: Array) -> Array:
     if plan.bad == "raise":
         keep(work, chunk, found)
     return found.rows
-
-
-def _block(work: Work) -> int:
-    """The bytes of a block: those of every chunk are a quarter of a merge at most."""
-    least, most = _BLOCKS
-    return int(np.clip(_share(work.begun) // (4 * max(len(work.source), 1)), least, most))
 
 
 class _Fences(NamedTuple):
@@ -196,7 +196,7 @@ def fences(work: Work, number: int) -> None:
             found = _fences_of(work, [f"labels/{k * coded + which}" for k in range(chunks)])
             numbers, firsts = _numbered_texts(found.octets, found.begins)
             total = np.cumsum(np.bincount(numbers, found.sizes, len(firsts)))
-            parts = -(-int(total[-1]) // _share(plan)) if len(total) else 1
+            parts = -(-int(total[-1]) // share(plan.rows)) if len(total) else 1
             cuts = np.searchsorted(total, total[-1] * np.arange(1, parts) / parts) if parts > 1 else []
             cuts = np.unique(np.append(0, cuts)).astype(np.int64)
             texts = [b"", *(found.text(k) for k in firsts[cuts[1:]].tolist()), b""]
