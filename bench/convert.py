@@ -164,7 +164,8 @@ def _to_dense(n: int, density: float) -> Row:
 
 def _unpack(kind: str, n: int, format: str, dtype: Any, makers: Mapping[str, Maker]) -> Row:
     name = f"unpack, {kind}, {short(format)}" + (", as stored" if dtype else "")
-    return Row(name, n, lambda _: tree(kind, n, format), lambda t: t.unpack(dtype), makers, _EVEN)
+    ours = (lambda t: t.unpack(dtype)) if dtype else Tensor.unpack  # which an earlier package has too
+    return Row(name, n, lambda _: tree(kind, n, format), ours, makers, _EVEN)
 
 
 def _check(kind: str, n: int, format: str, makers: Mapping[str, Maker], gate: float) -> Row:
