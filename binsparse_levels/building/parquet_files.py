@@ -45,7 +45,8 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
     elif os.path.exists(path):
         files = [os.path.abspath(path)]
     else:
-        files = sorted(glob.glob(os.path.abspath(path)))
+        there = sorted(glob.glob(os.path.abspath(path)))
+        files = [file for place in there for file in ([place] if os.path.isfile(place) else parquet_files(place))]
     if not files:
         raise PathMissingError(Problem(path, "no Parquet files here; they end with .parquet"))
     return files

@@ -69,7 +69,7 @@ def bytes_of(path: str, known: Any) -> Any:
             told, raw = asked_for(get_bytes, *bucket_of(path))
         _refuse_changed(path, known, _of_object(told))
         return raw
-    with _there(path), open(path, "rb") as file:
+    with touching(path), _there(path), open(path, "rb") as file:
         found = file.read()
         _refuse_changed(path, known, _of_file(os.fstat(file.fileno())))
     return found

@@ -213,6 +213,9 @@ def test_columns_of_folders_and_filters(tmp_path):
     kept = table.filter(pyarrow.compute.field("v") <= 4)
     users = sorted(set(kept["a"].to_pylist()))
     assert tensor.shape == (2026, 2, len(users))
+    found = build(str(tmp_path / "in" / "year=*"), tmp_path / "c.zarr", None, "CSF", columns=names, duplicates="sum")
+    assert found.counts == {}
+    assert int(reduce(read(tmp_path / "c.zarr"), None, "sum")) == 4 * len(table)
     assert tensor.labels("kind").tolist() == ["x y", "z"]
     assert tensor.labels("a").tolist() == users
     assert [int(reduce(tensor[2025, k], None, "sum")) for k in range(2)] == [len(kept)] * 2
