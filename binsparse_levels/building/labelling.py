@@ -32,6 +32,7 @@ from .chunks import Chunk, Labelled, picked
 from .label_types import labels_of, stored_kind
 from .onto import Onto
 from .planning import Plan
+from .stored_tensors import Tensors
 from .work import Seal, Work
 
 _PAGE = 2**16  # labels or rows that stand in a piece
@@ -422,6 +423,8 @@ def _codes(work: Work, chunk: int, which: int, count: int) -> Array:
 
 def kept(work: Work) -> Labels | None:
     """The labels of all dimensions, read where they are sliced."""
+    if isinstance(work.source, Tensors):
+        return work.source.first_labels()
     plan, onto = work.begun, "onto" in work.begun.source
     names: Any = (plan.source["onto"]["names"] if onto else None) or plan.source.get("columns")
     if not columns(plan):

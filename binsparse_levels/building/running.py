@@ -43,6 +43,7 @@ from .bad_rows import BadRows, Told
 from .chunks import Source
 from .columns import within
 from .planning import Plan
+from .stored_tensors import Tensors
 from .work import Work
 
 _RETRIES = 3  # of a task, after a worker's death
@@ -177,7 +178,8 @@ def at_once(plan: Plan, source: Source) -> tuple[Tensor, BadRows] | None:
     bad = Told(plan, partial(source.places, 0))
     with _naming(source, 0, "the only chunk"):
         tensor = trees.whole(plan, partitions.checked_columns(plan, source.read(0), bad.tell))
-    return tensor, bad.all
+    labels = source.first_labels() if isinstance(source, Tensors) else None
+    return tensor._labelled(labels), bad.all
 
 
 Run = Callable[[Callable[[int], Any], Sequence[int]], Iterable[Any]]

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import Array, LazyArray
+from ..arrays import Array, LazyArray, Sliceable
 from ..engine.blocks import Block, blocks_of, read_block
 from ..engine.joining import of_segments
 from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if
 from ..formats.structure import expand, in_triangle, read_problems
 from ..io import reading
+from ..io.joining_labels import joined_labels
 from ..io.kinds import Place, name_of
 from ..io.reading import check_lazy
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.labels import TEXT, Column
+from ..tensors.labels import TEXT, Column, Labels
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
 from .chunks import Chunk, Rows, Texts, Volume, picked
@@ -128,7 +129,7 @@ class Tensors(Rows):
     def agreed(self, shape: tuple[int, ...]) -> tuple[Any, str | None]:
         """The fill value and the structure of all tensors. Raises FormatError for another shape, or where tensors are
         merged for one that does not hold them, and for a map, below which other coordinates are stored; ArrayError
-        where tensors differ.
+        where tensors or their labels differ.
         """
         found: list[tuple[Any, str | None]] = []
         fill: Any = None
@@ -144,6 +145,8 @@ class Tensors(Rows):
                 what = "has another fill value or structure than the first tensor; make them equal"
                 raise ArrayError(Problem(name_of(place), what))
             fill = fill if which else tensor.fill_value
+        if not self._merged:
+            joined_labels([self._opened(k).tensor for k in range(len(found))], list(map(name_of, self._places)), -1)
         return fill, found[0][1] if found else None
 
     def _fits(self, dimension: int, size: int, wanted: int) -> bool:
@@ -220,16 +223,27 @@ class Tensors(Rows):
 
     def column(self, dimension: int) -> Column:
         """The labels of a dimension of the first tensor, read where they are sliced."""
+        labels = self.first_labels()
+        assert labels is not None
+        return labels.columns[labels.dims[dimension]].unviewed()
 
-        def watched(array: Any) -> LazyArray:
+    def first_labels(self) -> Labels | None:
+        """The labels of the first tensor, read where they are sliced."""
+
+        def watched(array: Sliceable) -> LazyArray:
             def segment(_: int, start: int, stop: int) -> Array:
                 with unchanged(self._places[0], self._states[0], state_of_tensor):
                     return np.asarray(array[start:stop])
 
             return of_segments(np.array([len(array)]), segment, array.dtype)
 
-        held = self._column(0, dimension)
-        return replace(held, items=watched(held.items), offsets=None if held.offsets is None else watched(held.offsets))
+        labels = self.first._metadata.labels
+        return None if labels is None else labels.around(watched)
+
+    @property
+    def first(self) -> Tensor:
+        """The first tensor, whose attributes are kept."""
+        return self._opened(0).tensor
 
     def held_labels(self, number: int, dimension: int) -> range:
         which, at = self._block_of(number)

@@ -84,8 +84,8 @@ def build(
     Parameters
     ----------
     source : Parquet files (a path, a pattern, a folder, a URL, or several of these) or a Dask dataframe, each with
-        `columns`; tensors at one or more places, of one structure and fill value, which the target keeps; or a function
-        with `count`.
+        `columns`; tensors at one or more places, of one structure, fill value and labels, which the target keeps with the
+        attributes of the first; or a function with `count`.
     target : a folder, or the URL of a prefix of an object store.
     shape, format, map : as for `pack`. None in place of a size, or of all, is the number of labels, or one more than
         the greatest coordinate that the statistics of Parquet files tell. Levels that are not joined array by array,
@@ -272,6 +272,9 @@ def _planned(
     if isinstance(entries, Tensors | Onto):
         its_fill, structure = entries.agreed(wanted.shape)
         fill_value = its_fill if fill_value is None else fill_value
+    if isinstance(entries, Tensors):
+        attributes = wanted.attributes or dict(entries.first.attributes)
+        wanted = replace(wanted, attributes=attributes, descriptor_attributes=dict(entries.first.descriptor_attributes))
     if kept is not None and not wanted.dtype:
         wanted = replace(wanted, dtype=kept.dtype)
     single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory

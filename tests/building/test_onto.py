@@ -205,6 +205,28 @@ def stopping(at):
         yield calls
 
 
+@pytest.mark.parametrize("steps", [False, True])
+def test_tensors_keep_their_labels_and_attributes(tmp_path, steps):
+    """With and without steps: `again` is two tensors."""
+    names = {"i": list("vwxyz"), "j": [6, 5, 4, 3, 2, 1]}
+    table = {"i": ["w", "z"], "j": [5, 1], "v": [1.0, 2.0]}
+    tensor = bl.from_table(pyarrow.table(table), ["i", "j"], "v", labels=names, attributes={"a": 1})
+    places = [str(tmp_path / f"{k}.h5") for k in range(1 + steps)]
+    for place in places:
+        bl.write(place, tensor)
+    target = str(tmp_path / "built.zarr")
+    bl.build(places, target, tensor.shape, "DCSR", duplicates="first")
+    built = bl.read(target)
+    assert built.equals(tensor)
+    assert built.attributes == tensor.attributes
+    assert built.dims == tensor.dims
+    assert all(built.labels(k).tolist() == tensor.labels(k).tolist() for k in names)
+    other = bl.from_table(pyarrow.table(table), ["i", "j"], "v", labels=names | {"i": list("zyxwv")})
+    bl.write(tmp_path / "other.h5", other)
+    with pytest.raises(ArrayError, match=r"other\.h5: has the label 'z' at coordinate 0 of dimension 'i'"):
+        bl.build([*places, str(tmp_path / "other.h5")], str(tmp_path / "no.zarr"), tensor.shape, "DCSR")
+
+
 def test_a_tensor_is_replaced_at_once_wherever_a_build_is_killed(tmp_path):
     new, given = merged(tmp_path)
     old, both = bl.read(tmp_path / "before.zarr"), bl.read(tmp_path / "both.zarr")
