@@ -84,8 +84,8 @@ def build(
     Parameters
     ----------
     source : Parquet files (a path, a pattern, a folder, a URL, or several of these) or a Dask dataframe, each with
-        `columns`; tensors at one or more places, of one structure, fill value and labels, which the target keeps with the
-        attributes of the first; or a function with `count`.
+        `columns`; tensors at one or more places, of one structure, fill value and labels, which the target keeps with
+        the attributes of the first; or a function with `count`.
     target : a folder, or the URL of a prefix of an object store.
     shape, format, map : as for `pack`. None in place of a size, or of all, is the number of labels, or one more than
         the greatest coordinate that the statistics of Parquet files tell. Levels that are not joined array by array,
