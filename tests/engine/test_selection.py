@@ -176,3 +176,10 @@ def test_many_values_by_indices_of_several_types():
 def test_an_index_of_lists_of_different_lengths():
     with pytest.raises(IndexError):
         pack_dense(np.eye(3), "CSR")[[0, [1, 2]]]
+
+
+def test_a_row_of_a_dense_matrix_is_turned_round():
+    cells = np.arange(1.0, 13).reshape(3, 4)
+    for key in (np.s_[:1, ::-1], np.s_[:1, ::-2], np.s_[::-1, :1]):
+        for name in ("DMATR", "DMATC"):
+            assert np.array_equal(pack_dense(cells, name)[key].to_dense(), cells[key])
