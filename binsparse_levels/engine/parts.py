@@ -65,7 +65,7 @@ def through(children: Positions | None, below: Positions) -> Positions:
     if children is None:
         return below
     if isinstance(children, range) and isinstance(below, range):
-        return children[below.start : None if below.stop < 0 else below.stop : below.step] if below else children[:0]
+        return children[below.start : below.stop : below.step]
     return as_array(below) + children.start if isinstance(children, range) else items_at(children, below)
 
 

@@ -211,9 +211,11 @@ def _window(item: Item, *, in_order: bool = True) -> Positions:
     """The coordinates of an item, ascending and each once, or as they stand there."""
     if isinstance(item, int):
         return range(item, item + 1)
-    if not in_order or _ascends(item):
+    if _ascends(item):
         return item
-    return (item[::-1] if item else range(0)) if isinstance(item, range) else distinct(item)
+    if isinstance(item, range):
+        return range(0) if not item else item[::-1] if in_order else as_array(item)
+    return distinct(item) if in_order else item
 
 
 def _ascends(item: Item) -> bool:

@@ -66,10 +66,7 @@ def items_at(array: Array, positions: Positions) -> Array:
     [6, 7]
     """
     if isinstance(positions, range):
-        if not positions:
-            return array[:0]
-        end = None if positions.stop < 0 else positions.stop  # a range that descends to 0 ends below it
-        return array[positions.start : end : positions.step]
+        return array[positions.start : positions.stop : positions.step]
     lazy: Any = array
     if isinstance(lazy, np.ndarray):
         if lazy.strides == (0,):  # an item that stands for all, which numpy would first repeat
