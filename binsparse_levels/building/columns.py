@@ -31,8 +31,10 @@ def arrow() -> Any:
 
 
 def check_names(there: Sequence[str], names: Sequence[str]) -> None:
-    """Raise OptionError for a column that a table does not have."""
+    """Raise OptionError for a column that a table does not have, or has twice."""
     for name in names:
+        if list(there).count(name) > 1:
+            raise OptionError(Problem(f"columns.{name}", "several columns have this name; rename them"))
         if name not in there:
             near = difflib.get_close_matches(name, [str(other) for other in there], 1)
             meant = f"did you mean {near[0]}? " if near else ""

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import ArrayError, BinsparseError, Problem
 from .columns import arrow, arrow_type, check_names, type_of, within
+from .filters import kept, terms
 from .label_types import kind_of
 from .parquet_files import known_file
 from .values import common_type
@@ -50,11 +51,11 @@ def footer_of(
     path: str,
     state: Any,
     columns: Sequence[str | None],
-    more: Sequence[str],
+    filters: Sequence[Any] | None,
     hive: Mapping[str, Any],
     casts: Mapping[str, str],
 ) -> Footer:
-    """What a file in a known state tells. more: columns that filters need. hive: what its folders say.
+    """What a file in a known state tells. filters: which rows count. hive: what its folders say.
 
     Raises ArrayError, OptionError.
     """
@@ -62,7 +63,13 @@ def footer_of(
         file = opened()
         schema, told = file.schema_arrow, file.metadata
         here = {name: x for name, x in hive.items() if name not in schema.names}
-        check_names([*schema.names, *here], [*(x for x in columns if x is not None), *more])
+        named = [x for x in columns if x is not None]
+        check_names([*schema.names, *here], [*named, *(x[0] for x in terms(filters))])
+        if filters is not None:
+            table = schema.empty_table()
+            for name, x in here.items():
+                table = table.append_column(name, arrow().array([x])[:0])
+            kept(table, filters)
         value, dims = columns[-1], [str(x) for x in columns[:-1]]
 
         def type_in(name: str) -> Any:

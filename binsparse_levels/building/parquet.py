@@ -15,6 +15,7 @@ from ..errors import ArrayError, OptionError, Problem
 from ..tensors.labels import TEXT
 from .chunks import Chunk, Texts, Volume
 from .columns import arrow, cast_to, coordinates_of, flags_of, numbers_of, refuse_nulls, within, without_nulls
+from .filters import kept, terms
 from .footers import Footer, Greatest, footer_of, told_by
 from .label_types import keys_of
 from .parquet_files import TURN, Reader, hive_of, known_file
@@ -27,7 +28,7 @@ class Parquet:
     """The rows of Parquet files, at most `rows` in a chunk: row groups of one file or more, or a part of a row group.
 
     columns: the names of the coordinates in order, and of the values, or None where rows are counted. filters: which
-    rows, as `pyarrow.parquet.filters_to_expression` takes them. casts: types of columns by name. pieces, ends: as in
+    rows, as `checked_filters` makes them. casts: types of columns by name. pieces, ends: as in
     `footers.Told`. labels: the kind of the labels in a column of coordinates, or None.
     """
 
@@ -49,7 +50,7 @@ class Parquet:
         self._type: np.dtype[Any] | None = None
         self._greatest: list[Greatest] = []
         self._held: dict[Any, Reader] = {}  # the row group of which a part was read last
-        self._filters = [list(x) for x in filters] if filters is not None else None
+        self._filters = filters
         self._hive = hive_of(self._files)
         texts = [*files, *(x for x in columns if x is not None), *self._casts, *self._casts.values()]
         if len(self._states) != len(files) or len(columns) < 2 or not all(isinstance(x, str) for x in texts):
@@ -72,21 +73,15 @@ class Parquet:
             raise ValueError("labels and columns")
 
     def _footers(self) -> Iterator[Footer]:
-        more = [str(x[0]) for x in self._terms()]
-
         def of(number: int) -> Footer:
             hive = {name: x[number] for name, x in self._hive.items()}
-            return footer_of(self._files[number], self._states[number], self._columns, more, hive, self._casts)
+            return footer_of(self._files[number], self._states[number], self._columns, self._filters, hive, self._casts)
 
         return side_by_side(of, range(len(self._files)), turn=TURN)
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
         """The columns that are read for these: those of the filters too."""
-        return list(dict.fromkeys([*columns, *(x[0] for x in self._terms())]))
-
-    def _terms(self) -> list[Any]:
-        nested = self._filters and isinstance(self._filters[0][0], list | tuple)
-        return [term for some in self._filters for term in some] if self._filters and nested else self._filters or []
+        return list(dict.fromkeys([*columns, *(x[0] for x in terms(self._filters))]))
 
     def least(self, dimension: int) -> int:
         """A size that holds all coordinates of a dimension, as the statistics of the row groups tell, or all labels,
@@ -269,10 +264,7 @@ class Parquet:
             table = table.append_column(name, column)
         if self._filters is None:
             return table
-        from pyarrow.parquet import filters_to_expression
-
-        table = table if numbers is None else table.append_column(_NUMBER, pa.array(numbers))
-        return table.filter(filters_to_expression([tuple(x) for x in self._filters]))
+        return kept(table if numbers is None else table.append_column(_NUMBER, pa.array(numbers)), self._filters)
 
     def _piece(self, piece: Sequence[int], wanted: Sequence[int]) -> list[Array]:
         made: list[Array] = []

@@ -17,6 +17,7 @@ from ..limits import as_integer
 from ..tensors.validation import checked_entries
 from .chunks import Chunk, Rows, Source, picked
 from .columns import arrow, check_names, entries_of, type_of
+from .filters import checked_filters
 from .identity import identity_of
 from .onto import Onto
 from .parquet import Parquet
@@ -157,7 +158,7 @@ def source_of(
         if not 2 <= len(columns) == ndim + 1:
             what = f"{len(columns)} names for {ndim} dimensions; name their columns, and that of the values last"
             raise ArrayError(Problem("columns", what))
-        return Parquet(parquet_files(given), columns, rows, filters, casts)
+        return Parquet(parquet_files(given), columns, rows, checked_filters(filters), casts)
     places = list(given) if isinstance(given, list | tuple) else [given]
     return Tensors(list(map(absolute, places)), rows, merged=merged)
 

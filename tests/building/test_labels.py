@@ -225,6 +225,37 @@ def test_columns_of_folders_and_filters(tmp_path):
         build(lambda k: None, tmp_path / "b.zarr", 3, "CVEC", count=1, filters=wanted)
 
 
+@pytest.mark.parametrize(
+    "filters",
+    [
+        [],
+        [[]],
+        [()],
+        "v>1",
+        ("v", ">", 1),
+        {"v": 1},
+        [("v", "~", 1)],
+        [("a", ">", 3)],
+        [("v", "=", "x")],
+        [("a", "in", 3)],
+    ],
+    ids=str,
+)
+def test_filters_that_are_none_are_told_before_anything_is_read(tmp_path, filters):
+    table = texts()
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(OptionError, match=r"^filters: "):
+        build(tmp_path / "a.parquet", tmp_path / "a.zarr", None, "COO", columns=["a", "v"], filters=filters)
+    assert not (tmp_path / "a.zarr").exists()
+
+
+def test_columns_of_one_name_are_refused(tmp_path):
+    columns = [pyarrow.array([0, 1]), pyarrow.array([1, 0]), pyarrow.array([1.0, 2.0])]
+    pyarrow.parquet.write_table(pyarrow.table(columns, names=["i", "i", "v"]), tmp_path / "a.parquet")
+    with pytest.raises(OptionError, match=r"^columns\.i: several columns have this name; rename them"):
+        build(tmp_path / "a.parquet", tmp_path / "a.zarr", 2, "CVEC", columns=["i", "v"])
+
+
 def test_sizes_that_are_given(tmp_path):
     table = texts()
     files(tmp_path / "in", table, [], 50)
