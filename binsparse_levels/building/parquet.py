@@ -21,6 +21,7 @@ from .label_types import keys_of
 from .parquet_files import TURN, Reader, hive_of, known_file
 from .states import state_of, unchanged
 
+_TRIED = 2**16  # rows of a column that tell whether most rows differ
 _NUMBER = "\0number"  # a column that no file has
 
 
@@ -189,7 +190,7 @@ class Parquet:
                 with self._naming(piece):
                     texts = cast_to(part.column(name), self._casts.get(name), name)
                 chunks = texts.chunks if hasattr(texts, "chunks") else [texts]
-                found += [x if pa.types.is_dictionary(x.type) else x.dictionary_encode() for x in chunks]
+                found += [x if pa.types.is_dictionary(x.type) else _encoded(x) for x in chunks]
             return found
 
         parts = [x for found in side_by_side(of, self._of(number), turn=TURN) for x in found]
@@ -197,11 +198,22 @@ class Parquet:
             return np.empty(0, np.int64), keys_of(pa.array([], pa.large_string()))
         plain = parts[0].type.value_type
         parts = [x.cast(pa.dictionary(pa.int32(), plain)) for x in parts]
-        joined = pa.chunked_array(parts).unify_dictionaries()
-        codes = np.concatenate([x.indices.fill_null(-1).to_numpy(zero_copy_only=False) for x in joined.chunks])
-        known = joined.chunk(0).dictionary
-        refuse_nulls(known, f"columns.{name}")
-        return codes, keys_of(known)
+        if 2 * sum(len(x.dictionary) for x in parts) <= sum(map(len, parts)):  # else they have little in common
+            parts = pa.chunked_array(parts).unify_dictionaries().chunks[:]
+            known = [parts[0].dictionary]
+        else:
+            known = [x.dictionary for x in parts]
+        codes, texts, begins = [], [], [np.zeros(1, np.int64)]
+        for k, x in enumerate(parts):
+            numbers = x.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+            numbers[numbers >= 0] += sum(map(len, known[:k])) if len(known) > 1 else 0
+            codes.append(numbers)
+        for labels in known:
+            refuse_nulls(labels, f"columns.{name}")
+            octets, ends = keys_of(labels)
+            texts.append(octets)
+            begins.append(ends[1:] + begins[-1][-1])
+        return np.concatenate(codes), (np.concatenate(texts), np.concatenate(begins))
 
     def _parts(self, piece: Sequence[int], columns: Sequence[str], *, numbered: bool = False) -> Iterator[Any]:
         """The rows of a piece that the filters keep, as tables or batches of Arrow's, one or more. numbered: with their
@@ -327,3 +339,17 @@ class Parquet:
             "states": self._states,
             "labels": self.kinds,
         }
+
+
+def _encoded(column: Any) -> Any:
+    """A column of Arrow's as codes and labels.
+
+    Where most rows differ, each has a label of its own: to sort equal labels takes less time than to hash all.
+    """
+    pa = arrow()
+    some = column[:_TRIED].dictionary_encode()
+    if len(some) == len(column):
+        return some
+    if column.null_count or 2 * len(some.dictionary) < _TRIED:
+        return column.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(pa.array(np.arange(len(column), dtype=np.int32)), column)

@@ -26,7 +26,7 @@ from binsparse_levels import (
     reduce,
     step,
 )
-from binsparse_levels.building import labelling, planning, running, target
+from binsparse_levels.building import labelling, parquet, planning, running, target
 from binsparse_levels.building import work as works
 from binsparse_levels.building.steps import _work_at as works_at
 
@@ -96,6 +96,7 @@ def check(path, table, names):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Chunks, blocks and merges of a few entries."""
+    monkeypatch.setattr(parquet, "_TRIED", 4)
     monkeypatch.setattr(labelling, "_SHARE", 8)
     monkeypatch.setattr(labelling, "_BLOCKS", (16, 64))
     monkeypatch.setattr(labelling, "_PAGE", 9)
