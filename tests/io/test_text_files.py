@@ -3,6 +3,7 @@
 import builtins
 import gzip
 import os
+import re
 import shutil
 import tracemalloc
 import warnings
@@ -367,3 +368,20 @@ def test_a_stream_is_converted_as_a_whole_text(tmp_path_factory, field, symmetry
     if not any(refused):
         assert made[0].equals(made[1])
         assert made[0].structure == made[1].structure
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "fault"),
+    [
+        ("a.mtx", "2 x 2.0", "'x' is no number of type int64"),
+        ("a.mtx", "2 2", "expected 3 numbers, got 2"),
+        ("a.tns", "1 2.5 7", "'2.5' is no number of type int64"),
+        ("a.tns", "1 99999999999999999999 7", "'99999999999999999999' is no number of type int64"),
+    ],
+)
+def test_errors_show_the_line(tmp_path, name, line, fault):
+    head = "%%MatrixMarket matrix coordinate real general\n3 3 2\n" if name == "a.mtx" else ""
+    (tmp_path / name).write_text(f"{head}1 1 1.0\n{line}\n")
+    for call in (read, lambda path: convert(path, tmp_path / "a.h5", memory=2**29)):
+        with pytest.raises(ArrayError, match=re.escape(f"'{line}', line 2 of the numbers: {fault}; correct this line")):
+            call(tmp_path / name)

@@ -120,8 +120,19 @@ def writing(path: str, overwrite: bool) -> Iterator[IO[bytes]]:
 def parse_table(data: bytes, types: Sequence[str], comment: str, path: str) -> list[Array]:
     """The columns of a table of numbers separated by white space. types: of numpy (i8, u8, f8).
 
-    polars, where it is installed, reads tables with single spaces. numpy reads all others, and names errors.
-    Raises ArrayError with the row and the column.
+    Raises ArrayError with the line.
+    """
+    columns = numbers_in(data, types, comment)
+    if isinstance(columns, Exception):
+        what = _first_fault(data, types, comment) or f"{columns!s:.200}"
+        raise ArrayError(Problem(path, f"{what}; correct this line"))
+    return columns
+
+
+def numbers_in(data: bytes, types: Sequence[str], comment: str) -> list[Array] | Exception:
+    """`parse_table`, or the error where the text has no such numbers.
+
+    polars, where it is installed, reads tables with single spaces. numpy reads all others.
     """
     fast = _parse_fast(data, types, comment)
     if fast is not None:
@@ -133,8 +144,23 @@ def parse_table(data: bytes, types: Sequence[str], comment: str, path: str) -> l
             warnings.filterwarnings("ignore", "loadtxt: input contained no data")
             table = np.loadtxt(io.BytesIO(data), dtype=columns, comments=comment, ndmin=1)
     except (ValueError, OverflowError, DeprecationWarning) as error:
-        raise ArrayError(Problem(path, f"{error!s:.200}; correct this row")) from None
+        return error
     return [np.ascontiguousarray(table[name]) for name, _ in columns]
+
+
+def _first_fault(data: bytes, types: Sequence[str], comment: str) -> str:
+    """The first line that is no row of such numbers, and why; empty where Python reads all of them."""
+    for number, line in enumerate(data.decode("latin1").split("\n"), 1):
+        fields = line.partition(comment)[0].split()
+        place = f"{line.strip()!r:.60}, line {number} of the numbers"
+        if fields and len(fields) != len(types):
+            return f"{place}: expected {len(types)} numbers, got {len(fields)}"
+        for text, dtype in zip(fields, types, strict=False):
+            try:
+                np.dtype(dtype).type(float(text) if dtype == "f8" else int(text))
+            except (ValueError, OverflowError):
+                return f"{place}: {text!r:.40} is no number of type {np.dtype(dtype)}"
+    return ""
 
 
 def _parse_fast(data: bytes, types: Sequence[str], comment: str) -> list[Array] | None:
