@@ -682,6 +682,17 @@ def test_a_server_that_denies_for_good_is_named(tmp_path, counted_s3, status, be
         faulty_build(tmp_path, counted_s3, "work")
 
 
+@pytest.mark.slow
+def test_a_long_listing_goes_on_behind_its_last_page(counted_s3):
+    """Each second request fails: as many as a listing from the start could never take."""
+    proxy, url = counted_s3
+    bucket, names = Bucket(f"{url}/in"), {f"{k:05}" for k in range(2005)}
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: bucket.put(name, [b""]), names))
+    proxy.fault = lambda: "lost" if len(proxy.requests) % 2 else None
+    assert bucket.names("") == names
+
+
 # Many
 
 

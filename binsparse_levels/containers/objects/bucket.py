@@ -78,12 +78,29 @@ class Bucket:
 
     def listed(self, prefix: str) -> dict[str, Kept]:
         with self._touching(prefix):
-            pages: Any = asked(lambda: list(self._calls.list(self._store, prefix=prefix)))
-        return {
-            entry["path"].removeprefix(f"{prefix}/"): Kept(entry["size"], entry["last_modified"].timestamp())
-            for page in pages
-            for entry in page
-        }
+            return {
+                entry["path"].removeprefix(f"{prefix}/"): Kept(entry["size"], entry["last_modified"].timestamp())
+                for page in self._pages(prefix)
+                for entry in page
+            }
+
+    def _pages(self, prefix: str) -> Iterator[Sequence[Any]]:
+        """A listing, which goes on behind its last page where a request for the next fails."""
+        pages: Any = None
+        last = None
+
+        def following() -> Any:
+            nonlocal pages
+            try:
+                pages = pages or iter(self._calls.list(self._store, prefix=prefix, offset=last))
+                return next(pages, [])
+            except Exception:
+                pages = None
+                raise
+
+        while page := asked(following):
+            last = page[-1]["path"]
+            yield page
 
     def delete(self, prefix: str) -> None:
         with self._touching(prefix):
