@@ -332,6 +332,7 @@ def _of(make: Callable[[Path], Call]) -> Maker:
 
 def _writing(data: str, n: int, format: Format, folder: Path) -> Call:
     made, path = format.prepare(tensor_of(data, n)), folder / f"written{format.suffix}"
+    format.write(path, made)  # a library that is missing is told here
 
     def call() -> None:
         format.write(path, made)

@@ -6,7 +6,7 @@ The names below are the public interface. Each is imported on first use, so that
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .building import build as build

@@ -17,7 +17,7 @@ REQUIRED = {"google_crc32c", "h5py", "llvmlite", "numba", "numcodecs", "numpy", 
 # These stand behind an import that has named the extra.
 BEHIND = {
     ("building/columns.py", "pyarrow"),  # of columns that are its own
-    ("building/parquet.py", "pyarrow"),
+    ("building/filters.py", "pyarrow"),
     ("building/parquet_files.py", "pyarrow"),
     ("building/running.py", "distributed"),  # the client is one of its objects
     ("building/tables.py", "pyarrow"),

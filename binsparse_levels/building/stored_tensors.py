@@ -237,13 +237,13 @@ class Tensors(Rows):
 
             return of_segments(np.array([len(array)]), segment, array.dtype)
 
-        labels = self.first._metadata.labels
+        labels = None if self.first is None else self.first._metadata.labels
         return None if labels is None else labels.around(watched)
 
     @property
-    def first(self) -> Tensor:
+    def first(self) -> Tensor | None:
         """The first tensor, whose attributes are kept."""
-        return self._opened(0).tensor
+        return self._opened(0).tensor if self._places else None
 
     def held_labels(self, number: int, dimension: int) -> range:
         which, at = self._block_of(number)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from ..tensors.changing import expanded
 from ..tensors.foreign import as_tensor
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
+from ..version import __version__
 from . import drawing
 from .fibers import limit
 from .stored import Stored, index_bytes
@@ -382,7 +382,7 @@ def _record(seed: int, rounds: int) -> dict[str, Any]:
 
     return {
         "processor": processor_name(), "system": platform.platform(), "python": platform.python_version(),
-        "numpy": np.__version__, "numba": numba.__version__, "binsparse_levels": version("binsparse-levels"),
+        "numpy": np.__version__, "numba": numba.__version__, "binsparse_levels": __version__,
         "threads": get_threads(), "seed": seed, "rounds": rounds,
     }  # fmt: skip
 

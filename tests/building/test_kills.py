@@ -1,6 +1,7 @@
 """kill -9 at any moment: a build that is called again ends as if nothing had been, a stream is written or is not."""
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -62,6 +63,7 @@ class Moments:
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:
             with contextlib.suppress(BaseException):
+                gc.disable()  # what other tests have left would make moments of its own
                 self.stage = "plan"
                 threading.setprofile(self._pass)
                 sys.setprofile(self._pass)

@@ -166,13 +166,15 @@ def built(tensor, model, draw, folder):
 
 @way("build", drops="structure iso", pads=True)
 def grown(tensor, model, draw, folder):
-    """Entries that the tensor has already, merged into it."""
+    """Entries that the tensor has already, merged into it. Of padded levels, what equals the padding is no entry."""
     place, target = stored(tensor, draw, folder), f"{folder}/grown.zarr"
     coords, values = tensor.expand_structure().unpack()
     half = len(values) // 2
     given = {"count": 1, "duplicates": "first", "dtype": model.dtype, "overwrite": True, "onto": place}
     bl.build(lambda _: ([x[:half] for x in coords], values[:half]), target, model.shape, None, **given)
-    return draw_reader(draw)(target), model
+    padded = tensor.stored.format.padded
+    entries = {k: x for k, x in model.entries.items() if not (padded and naive.equal(x, model.pad))}
+    return draw_reader(draw)(target), replace(model, entries=entries)
 
 
 @way("to_dask", "from_dask", drops="structure attributes descriptor labels map iso", pads=True)
