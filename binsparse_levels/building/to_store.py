@@ -272,9 +272,9 @@ def _planned(
     if isinstance(entries, Tensors | Onto):
         its_fill, structure = entries.agreed(wanted.shape)
         fill_value = its_fill if fill_value is None else fill_value
-    if isinstance(entries, Tensors) and (first := entries.first) is not None:
-        attributes = wanted.attributes or dict(first.attributes)
-        wanted = replace(wanted, attributes=attributes, descriptor_attributes=dict(first.descriptor_attributes))
+    if isinstance(entries, Tensors) and (leading := entries.first) is not None:
+        attributes = wanted.attributes or dict(leading.attributes)
+        wanted = replace(wanted, attributes=attributes, descriptor_attributes=dict(leading.descriptor_attributes))
     if kept is not None and not wanted.dtype:
         wanted = replace(wanted, dtype=kept.dtype)
     single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory
