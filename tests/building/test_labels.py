@@ -294,6 +294,8 @@ def test_columns_that_are_no_labels(tmp_path):
 )  # fmt: skip
 def test_a_table_is_as_its_file(tmp_path, type):
     """Each column of either is coordinates, labels or values, or is refused."""
+    if type == "string_view" and int(pyarrow.__version__.partition(".")[0]) < 21:
+        pytest.skip("this pyarrow writes no such column")
     type = pyarrow.type_for_alias(type) if isinstance(type, str) else type
     plain = type.value_type if pyarrow.types.is_dictionary(type) else type
     numbers = [0, 2, 1, 2]

@@ -76,7 +76,7 @@ def _asked(call: Callable[[], Any], missing: Callable[[], bool]) -> Any:
 
 def _is_missing(store: Any, key: str) -> bool:
     """Whether a listing that begins just before an object does not have it."""
-    before = f"{key[:-1]}{chr(ord(key[-1]) - 1)}z"
+    before = f"{key[:-1]}{chr(ord(key[-1]) - 1)}z".replace("//", "/.")  # a path has no empty part
     try:
         page: Any = next(iter(obstore_module().list(store, key.rpartition("/")[0] or None, offset=before)), [])
     except Exception:  # what fails too tells nothing
