@@ -177,24 +177,26 @@ def streamed(path, number, progress=None):
     write_from(chunks, path, shape, "CSR", overwrite=True, progress=progress)
 
 
-@pytest.fixture(scope="module")
+@contextlib.contextmanager
 def larger():
+    """Steps that hold more entries, for this test alone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planning, "rows_within", lambda *_, **__: 200)
         yield
 
 
 @given(name=st.sampled_from(PLACES), old=st.booleans(), share=SHARES, data=st.data())
-def test_a_stream_that_is_killed(tmp_path_factory, larger, name, old, share, data):
-    ends = f"{tmp_path_factory.mktemp('stream')}/{name}"
-    streamed(ends, 2)
-    moments = Moments().of(lambda progress: streamed(ends, 2, progress))
-    stage = data.draw(st.sampled_from(sorted(moments)))
-    place = f"{tmp_path_factory.mktemp('stream')}/{name}"
-    if old:
-        streamed(place, 1)
-    cut = killed(moments, stage, share, lambda progress: streamed(place, 2, progress))
-    event(f"{stage}: {'killed' if cut else 'not killed'}")
-    crashes._check(place, {1 if old else None, 2}, f"{name}, killed in {stage}")
-    streamed(place, 2)
-    assert crashes.version_at(place) == 2
+def test_a_stream_that_is_killed(tmp_path_factory, name, old, share, data):
+    with larger():
+        ends = f"{tmp_path_factory.mktemp('stream')}/{name}"
+        streamed(ends, 2)
+        moments = Moments().of(lambda progress: streamed(ends, 2, progress))
+        stage = data.draw(st.sampled_from(sorted(moments)))
+        place = f"{tmp_path_factory.mktemp('stream')}/{name}"
+        if old:
+            streamed(place, 1)
+        cut = killed(moments, stage, share, lambda progress: streamed(place, 2, progress))
+        event(f"{stage}: {'killed' if cut else 'not killed'}")
+        crashes._check(place, {1 if old else None, 2}, f"{name}, killed in {stage}")
+        streamed(place, 2)
+        assert crashes.version_at(place) == 2
