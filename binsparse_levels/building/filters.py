@@ -33,16 +33,19 @@ def _checked(term: Any) -> list[Any]:
 
 def terms(filters: Sequence[Any] | None) -> list[Any]:
     """The conditions, whatever has to hold together."""
-    nested = filters and isinstance(filters[0][0], list)
-    return [term for group in filters for term in group] if filters and nested else list(filters or ())
+    return [term for group in _groups(filters) for term in group] if filters else []
+
+
+def _groups(filters: Sequence[Any]) -> Sequence[Any]:
+    """The lists of conditions of which one has to hold."""
+    return filters if isinstance(filters[0][0], list) else [filters]
 
 
 def kept(table: Any, filters: Sequence[Any]) -> Any:
     """The rows of a table of Arrow's that count. Raises OptionError for what cannot be compared."""
     from pyarrow.parquet import filters_to_expression
 
-    nested = isinstance(filters[0][0], list)
-    wanted = [[tuple(x) for x in group] for group in filters] if nested else [tuple(x) for x in filters]
+    wanted = [[tuple(term) for term in group] for group in _groups(filters)]
     try:
         return table.filter(filters_to_expression(wanted))
     except (arrow().ArrowException, TypeError, ValueError) as error:

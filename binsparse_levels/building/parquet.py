@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -199,14 +200,15 @@ class Parquet:
         plain = parts[0].type.value_type
         parts = [x.cast(pa.dictionary(pa.int32(), plain)) for x in parts]
         if 2 * sum(len(x.dictionary) for x in parts) <= sum(map(len, parts)):  # else they have little in common
-            parts = pa.chunked_array(parts).unify_dictionaries().chunks[:]
-            known = [parts[0].dictionary]
+            parts = pa.chunked_array(parts).unify_dictionaries().chunks
+            known, firsts = [parts[0].dictionary], [0] * len(parts)
         else:
             known = [x.dictionary for x in parts]
+            firsts = [0, *accumulate(map(len, known[:-1]))]
         codes, texts, begins = [], [], [np.zeros(1, np.int64)]
-        for k, x in enumerate(parts):
+        for first, x in zip(firsts, parts, strict=True):
             numbers = x.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-            numbers[numbers >= 0] += sum(map(len, known[:k])) if len(known) > 1 else 0
+            numbers[numbers >= 0] += first
             codes.append(numbers)
         for labels in known:
             refuse_nulls(labels, f"columns.{name}")

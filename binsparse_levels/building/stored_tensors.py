@@ -134,7 +134,7 @@ class Tensors(Rows):
         found: list[tuple[Any, str | None]] = []
         fill: Any = None
         for which, place in enumerate(self._places):
-            tensor, there = reading.open(place, limits=Limits(**self._limits)), self._shapes[which]
+            tensor, there = self._opened(which).tensor, self._shapes[which]
             if tensor.map is not None and not self._merged:
                 raise FormatError(Problem(name_of(place), "is stored through a map; convert it without_map() first"))
             if len(there) != len(shape) or not all(map(self._fits, range(len(shape)), there, shape)):
@@ -251,7 +251,7 @@ class Tensors(Rows):
         return range(min(at * step, count), min((at + 1) * step, count))
 
     def value_type(self) -> np.dtype[Any]:
-        types = [reading.open(place, limits=Limits(**self._limits)).dtype for place in self._places]
+        types = [self._opened(which).tensor.dtype for which in range(len(self._places))]
         if not types:
             raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
         if (found := common_type(types)) is None:

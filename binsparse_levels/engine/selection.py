@@ -211,11 +211,11 @@ def _window(item: Item, *, in_order: bool = True) -> Positions:
     """The coordinates of an item, ascending and each once, or as they stand there."""
     if isinstance(item, int):
         return range(item, item + 1)
-    if _ascends(item):
-        return item
     if isinstance(item, range):
+        if item.step > 0:
+            return item
         return range(0) if not item else item[::-1] if in_order else as_array(item)
-    return distinct(item) if in_order else item
+    return distinct(item) if in_order and not _ascends(item) else item
 
 
 def _ascends(item: Item) -> bool:

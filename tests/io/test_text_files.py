@@ -382,6 +382,6 @@ def test_a_stream_is_converted_as_a_whole_text(tmp_path_factory, field, symmetry
 def test_errors_show_the_line(tmp_path, name, line, fault):
     head = "%%MatrixMarket matrix coordinate real general\n3 3 2\n" if name == "a.mtx" else ""
     (tmp_path / name).write_text(f"{head}1 1 1.0\n{line}\n")
-    for call in (read, lambda path: convert(path, tmp_path / "a.h5", memory=2**29)):
+    for call in (read, lambda path: convert(path, tmp_path / "a.h5", memory=2**32)):
         with pytest.raises(ArrayError, match=re.escape(f"'{line}', line 2 of the numbers: {fault}; correct this line")):
             call(tmp_path / name)
