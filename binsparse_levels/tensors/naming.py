@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import datetime
 import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -149,39 +150,69 @@ def _range(column: Column | None, size: int, asked: slice, name: str) -> slice:
 def _bound(label: Any, dtype: np.dtype[Any], *, upper: bool) -> tuple[Any, _Side] | None:
     """What labels are compared with at an end of a slice, and the side of its equals that is the end."""
     side: _Side = "right" if upper else "left"
-    if dtype.kind in "iu" and isinstance(label, _NUMBERS) and label == label:
-        least, greatest = np.iinfo(dtype).min, np.iinfo(dtype).max
-        if label > greatest or label < least:
-            return (dtype.type(greatest), "right") if label > greatest else (dtype.type(least), "left")
-        return dtype.type(math.floor(label) if upper else math.ceil(label)), side
-    if dtype.kind == "M" and (time := _as_time(label)) is not None:
-        return ((time + 1).astype(dtype), "left") if upper and isinstance(label, str) else (time.astype(dtype), side)
-    key = _as_label(label, dtype)
-    return None if key is None else (key, side)
+    if dtype.kind == "M" and upper and isinstance(label, str) and (begin := _as_time(label)) is not None:
+        label, side = begin + 1, "left"  # the period that a text names has ended there
+    if (nearest := _nearest(label, dtype)) is None:
+        return None
+    item, order = nearest
+    return item, side if not order else "left" if order > 0 else "right"
+
+
+def _as_label(label: Any, dtype: np.dtype[Any]) -> Any:
+    """A label as an item of a type; None where no item equals it."""
+    nearest = _nearest(label, dtype)
+    return None if nearest is None or nearest[1] else nearest[0]
+
+
+def _nearest(label: Any, dtype: np.dtype[Any]) -> tuple[Any, int] | None:
+    """An item of a type such that no other lies between it and a label; None for a label of another type.
+
+    The number says whether the item is less (-1), equal (0) or greater (1).
+    """
+    if dtype.kind == "T":
+        return (label, 0) if isinstance(label, str) else None
+    if dtype.kind == "M":
+        return None if (time := _as_time(label)) is None else _nearest_time(time, dtype)
+    if not isinstance(label, _NUMBERS) or label != label:
+        return None
+    number: Any = label.item() if isinstance(label, np.generic) else label
+    if dtype.kind != "f" or abs(number) != math.inf:
+        least, greatest = _ends(dtype)
+        item = dtype.type(min(max(number, least), greatest))
+    else:
+        item = dtype.type(number)
+    return item, (item.item() > number) - (item.item() < number)
+
+
+def _ends(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """The least and the greatest finite number of a type."""
+    if dtype.kind == "b":
+        return 0, 1
+    ends: Any = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    return (float(ends.min), float(ends.max)) if dtype.kind == "f" else (ends.min, ends.max)
+
+
+def _nearest_time(time: Any, dtype: np.dtype[Any]) -> tuple[Any, int]:
+    item = time.astype(dtype)
+    if item.astype(time.dtype) == time:
+        return item, 0
+    if np.promote_types(time.dtype, dtype) != dtype:
+        return item, -1  # the beginning of its day, of its second …
+    later = time.astype(np.int64) > 0  # than all times of the type
+    return np.int64(2**63 - 1 if later else 1 - 2**63).view(dtype), -1 if later else 1
 
 
 def _as_time(label: Any) -> Any:
-    """A text, a date or a time as numpy's; None for anything else."""
+    """A text, a date or a time as numpy's, in UTC where it has a zone; None for anything else."""
+    if hasattr(label, "to_datetime64"):  # pandas has nanoseconds
+        label = label.to_datetime64()
+    elif isinstance(label, datetime.datetime) and label.tzinfo is not None:
+        label = label.astimezone(datetime.UTC).replace(tzinfo=None)
     try:
         time = np.datetime64(label)
     except (TypeError, ValueError):
         return None
     return time if time == time else None
-
-
-def _as_label(label: Any, dtype: np.dtype[Any]) -> Any:
-    """A label as an item of a type; None where no item equals it."""
-    if dtype.kind == "T":
-        return label if isinstance(label, str) else None
-    if dtype.kind == "M":
-        time = _as_time(label)
-        return None if time is None or time.astype(dtype) != time else time.astype(dtype)
-    if not isinstance(label, _NUMBERS) or label != label:
-        return None
-    if dtype.kind in "iu" and not np.iinfo(dtype).min <= label <= np.iinfo(dtype).max:
-        return None
-    item = dtype.type(label)
-    return item if item.item() == label else None
 
 
 def _near(column: Column | None, size: int, label: Any) -> str:

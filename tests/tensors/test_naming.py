@@ -60,17 +60,70 @@ def test_labels_of_every_type(data, name):
         (slice("2026-02", "2026-03"), [2, 3, 4]), (slice(None, "2026-01"), [1]), (slice("2026-02-02", None), [3, 4]),
         (slice("2026", "2026"), [1, 2, 3, 4]), (slice("2027", None), []), (slice(DAYS[1], DAYS[2]), [2, 3]),
         (slice(np.datetime64("2026-02-01"), np.datetime64("2026-02-01")), [2]), (slice(DAYS[2], DAYS[1]), []),
+        (slice("2026-02-01T01", "2026-03-30T05"), [3, 4]), (slice("1000", "9999-12-31"), [1, 2, 3, 4]),
     ],
 )  # fmt: skip
 def test_a_text_in_a_slice_is_a_period(given, cells):
     assert labelled(DAYS).sel(x=given).to_dense().tolist() == cells
 
 
-def test_slices_of_integers_reach_beyond_them():
-    tensor = labelled([0, 1, 7, 255], pa.uint8())
-    assert tensor.sel(x=slice(-5, 999)).shape == (4,)
-    assert tensor.sel(x=slice(999, None)).shape == tensor.sel(x=slice(None, -5)).shape == (0,)
-    assert tensor.sel(x=slice(0.5, 7.5)).to_dense().tolist() == [2, 3]
+NUMBERS = {
+    "bool": (pa.bool_(), st.booleans()),
+    "uint8": (pa.uint8(), st.integers(0, 255)),
+    "int64": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    "float32": (pa.float32(), st.floats(width=32, allow_nan=False)),
+    "float64": (pa.float64(), st.floats(allow_nan=False)),
+}
+
+
+@given(st.data(), st.sampled_from(sorted(NUMBERS)))
+def test_slices_of_numbers_end_anywhere(data, name):
+    """Python compares its numbers exactly."""
+    kind, some = NUMBERS[name]
+    labels = sorted(data.draw(st.lists(some, unique=True, min_size=1)))
+    between = st.sampled_from(labels).flatmap(lambda x: st.sampled_from([x, np.nextafter(x, np.inf), -x, x / 2]))
+    end = between | st.sampled_from([0.1, np.inf, -np.inf, 10**400, -(10**400), np.float32(0.1)]) | st.integers()
+    first, last = data.draw(st.none() | end), data.draw(st.none() | end)
+    got = labelled(labels, kind).sel(x=slice(first, last)).to_dense().tolist()
+    below, above = (x.item() if isinstance(x, np.generic) else x for x in (first, last))
+    expected = [k + 1 for k, x in enumerate(labels) if (below is None or below <= x) and (above is None or x <= above)]
+    assert got == expected
+
+
+UNITS = {"D": 86_400 * 10**9, "h": 3_600 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # in nanoseconds
+
+
+@given(st.data(), st.sampled_from(["D", "s", "ms", "us", "ns"]))
+def test_slices_of_times_end_anywhere(data, unit):
+    """Between two days, and beyond the three centuries that have nanoseconds."""
+    some = st.integers(-(2**31), 2**31 - 1)
+    labels = sorted(data.draw(st.lists(some, unique=True, min_size=1)))
+    ends = []
+    for _ in range(2):
+        its = data.draw(st.sampled_from(sorted(UNITS)))
+        near = data.draw(st.sampled_from(labels)) * UNITS[unit] // UNITS[its] + data.draw(st.integers(-1, 1))
+        number = near if -(2**63) < near < 2**63 and data.draw(st.booleans()) else data.draw(some)
+        ends.append((number * UNITS[its], np.datetime64(number, its)))
+    (least, first), (greatest, last) = ends
+    kind = pa.date32() if unit == "D" else pa.timestamp(unit)
+    got = labelled(labels, kind).sel(x=slice(first, last)).to_dense().tolist()
+    assert got == [k + 1 for k, x in enumerate(labels) if least <= x * UNITS[unit] <= greatest]
+    if least in [x * UNITS[unit] for x in labels]:
+        assert labelled(labels, kind).sel(x=first) == [x * UNITS[unit] for x in labels].index(least) + 1
+    else:
+        with pytest.raises(KeyError, match="no label"):
+            labelled(labels, kind).sel(x=first)
+
+
+def test_times_of_datetime_and_pandas():
+    pandas = pytest.importorskip("pandas")
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    noon = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+    tensor = labelled([noon, noon + datetime.timedelta(hours=1)], pa.timestamp("ns", "Europe/Zurich"))
+    assert tensor.sel(x=noon.astimezone(zone)) == 1
+    assert tensor.sel(x=pandas.Timestamp(noon).tz_convert(zone)) == 1
+    after = pandas.Timestamp(noon) + pandas.Timedelta(1, "ns")
+    assert tensor.sel(x=slice(after, None)).to_dense().tolist() == [2]
 
 
 def test_a_label_of_several_coordinates_selects_them_all(tmp_path):
