@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ from ..levels.positions import (
     cells,
     items_at,
     narrowest,
-    number_cells,
     repeat_to,
     signed,
     slots,
@@ -39,6 +39,8 @@ from .emission import Duplicates
 from .parts import listed
 from .sorting import Entries as Entries
 from .tree import Tree, index_dtype, same, shared_dtype
+
+_RAVELLED = 64  # dimensions, of which np.ravel_multi_index takes fewer
 
 
 class RepeatedError(ArrayError):
@@ -204,23 +206,28 @@ def alike(a: Any, b: Any) -> bool:
 
 def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
     """The entries, sorted and unique: for few entries, and for keys of more than two words."""
-    count, coords = entries.count, entries.coords
-    unchecked = zip(coords, entries.dims, strict=True) if count and not entries.trusted else ()
-    if any(_any_outside(x, size) for x, size in unchecked):
-        raise ArrayError(list(_range_problems(entries)))
-    if cells(entries.dims) <= INT64_MAX:
-        number = number_cells(entries.dims, np.zeros(count, np.int64), coords)
+    coords = entries.coords
+    if 0 < len(coords) < _RAVELLED and cells(entries.dims) <= INT64_MAX:
+        try:
+            number = np.ravel_multi_index(coords, entries.dims)
+        except ValueError:  # it checks the range, and does not tell the place
+            raise ArrayError(list(_range_problems(entries))) from None
         order = number.argsort()
-        there = number[order]
-        same_before = there[1:] == there[:-1]
-        if same_before.any():  # only these need the slower sort, which keeps the order of the input
-            order = number.argsort(kind="stable")
+        number = number[order]
+        same_before = number[1:] == number[:-1]
+        repeats = np.count_nonzero(same_before)
+        if repeats:  # only these need the slower sort, which keeps the order of the input
+            order = np.ravel_multi_index(coords, entries.dims).argsort(kind="stable")
     else:
-        order = np.lexsort(coords[::-1])
-        same_before = np.all([x[order[1:]] == x[order[:-1]] for x in coords], axis=0)
+        if not entries.trusted and any(map(_any_outside, coords, entries.dims)):
+            raise ArrayError(list(_range_problems(entries)))
+        keys = coords or (np.zeros(entries.count, np.int8),)
+        order = np.lexsort(keys[::-1])
+        same_before = np.all([x[order[1:]] == x[order[:-1]] for x in keys], axis=0)
+        repeats = np.count_nonzero(same_before)
     coords = tuple([x[order] for x in coords])
     values = entries.values if entries.iso else entries.values[order]
-    if same_before.any():
+    if repeats:
         new = np.append(True, ~same_before)
         if duplicates == "error":
             raise _repeated(entries, [int(x[np.argmin(new)]) for x in coords])
@@ -233,9 +240,9 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
 
 
 def _any_outside(x: Array, size: int) -> bool:
-    """Whether a coordinate is negative or not below `size`. Precondition: at least one."""
+    """Whether a coordinate is negative or not below `size`."""
     unsigned = words(x)  # in which negative numbers are large
-    return bool(unsigned.max() >= (size if x.dtype.kind == "u" else min(size, 2 ** (8 * unsigned.itemsize - 1))))
+    return bool(len(x)) and bool(unsigned.max() >= (size if x.dtype.kind == "u" else min(size, 2 ** (8 * unsigned.itemsize - 1))))
 
 
 def _range_problems(entries: Entries) -> Iterator[Problem]:
@@ -313,7 +320,7 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     FormatError.
     """
     rank = len(tree.dims)
-    ordered = ordered_dims(order) if all(level.ordered for level in tree.levels) else 0
+    ordered = ordered_dims(tuple(order)) if all(level.ordered for level in tree.levels) else 0
     dtype = shared_dtype(tree.arrays, tree.dims, len(tree.values))
     if ordered == rank and rank and (shared := _around_shared_levels(tree, levels, order, limits, dtype)):
         return shared
@@ -328,8 +335,8 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
         values = items_at(tree.values, positions)
     dims = tuple(tree.dims[k] for k in order)
     runs: tuple[Array | None, ...] = ()
-    fused = all(level.fused() for level in levels) and any(pointers is None for _, pointers in columns)
-    if ordered < rank and fused and kernels.worth(count) and sorting.layout(dims):
+    in_runs = ordered < rank and kernels.worth(count) and any(pointers is None for _, pointers in columns)
+    if in_runs and all(level.fused() for level in levels) and sorting.layout(dims):
         inner = [k for k, (_, p) in enumerate(columns) if p is not None][-sorting.MAX_RUNS :]
         made: list[tuple[Array, Array | None]] = [
             (x, None) if p is None else _filled(x, p) if k in inner else (repeat_to(x, p, count), None)
@@ -400,6 +407,7 @@ def _without_empty(coords: Sequence[Array], pointers: Array) -> tuple[list[Array
     return [x[:count] for x in filled], kept[: count + 1]
 
 
+@lru_cache
 def ordered_dims(order: Sequence[int]) -> int:
     """How many last dimensions of the new order need no sorting, because radix sorts are stable.
 

@@ -68,6 +68,8 @@ class Entries:
 
     @property
     def count(self) -> int:
+        if not self.runs:
+            return len(self.coords[0] if self.coords else self.values)
         full = [x for x, pointers in zip_longest(self.coords, self.runs) if pointers is None]
         return len(full[0]) if full else len(self.values)
 

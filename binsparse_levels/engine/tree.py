@@ -279,6 +279,6 @@ def shared_dtype(arrays: Mapping[str, Stored], dims: Sequence[int], count: int) 
     wanted = index_dtype(dims, count)
     if len(types) == 1:
         dtype = types.pop()
-        if dtype.kind in "iu" and dtype.isnative and np.iinfo(dtype).max >= np.iinfo(wanted).max:
+        if dtype.kind in "iu" and dtype.isnative and dtype.itemsize >= wanted.itemsize:
             return dtype
     return wanted

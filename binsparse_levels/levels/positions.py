@@ -119,7 +119,7 @@ def as_pointers(counts: int | Array, n: int) -> Array:
     [[0, 3, 6], [0, 3, 4], [0, 3, 4]]
     """
     if isinstance(counts, int):
-        return np.arange(n + 1) * counts
+        return np.arange(0, n * counts + 1, counts) if counts else np.zeros(n + 1, np.int64)
     return counts if len(counts) == n + 1 else np.append(0, np.cumsum(counts, dtype=np.int64))
 
 
@@ -138,7 +138,7 @@ def count_owners(owners: Array, n: int, dtype: np.dtype[Any]) -> Array:
     if kernels.worth(len(owners)):
         kernels.fibers.count_into_pointers(words(owners), slots(pointers))
     else:
-        pointers[1:] = np.cumsum(np.bincount(signed(owners), minlength=n))
+        np.bincount(signed(owners), minlength=n).cumsum(out=pointers[1:])
     return pointers
 
 
@@ -149,7 +149,8 @@ def repeat_to(items: Array, pointers: Array, count: int) -> Array:
     [7, 7, 8]
     """
     if count > _FEW * len(items) or not kernels.worth(count):
-        return np.repeat(items, np.diff(signed(pointers)))
+        offsets = signed(pointers)
+        return items.repeat(offsets[1:] - offsets[:-1])
     out = np.empty(count, items.dtype)
     kernels.fibers.fan_out(words(items), words(pointers), slots(out))
     return out

@@ -33,7 +33,7 @@ def with_tree(tensor: Tensor, format: Format, tree: Tree, **changes: Any) -> Ten
     own = tensor._held.own(tensor._pad())
     structure = changes.pop("structure", own.stored.structure)
     made = Stored(format, tree, own.stored.limits, structure, shared=own.stored.shared)
-    return tensor._of(own.around(made), replace(tensor._metadata, **changes))
+    return tensor._of(own.around(made), replace(tensor._metadata, **changes) if changes else tensor._metadata)
 
 
 def with_entries(
@@ -97,8 +97,7 @@ def _of_stored(tensor: Tensor, format: FormatLike, limits: Limits) -> Tensor:
         raise_if(FormatError, mirror_problems(stored.structure, parsed, tensor._pad()))
         if stored.format.padded:
             return with_entries(tensor, *tensor.unpack(), parsed, limits)
-    stored_at = np.argsort(stored.format.order)
-    order = tuple(int(stored_at[k]) for k in parsed.order)
+    order = tuple(map(stored.format.order.index, parsed.order))
     return with_tree(tensor, parsed, packing.convert_tree(stored.tree, parsed.levels, order, tensor._pad(), limits))
 
 

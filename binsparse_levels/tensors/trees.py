@@ -65,6 +65,6 @@ def frozen(format: Format, tree: Tree) -> Tree:
     views = []
     for array in (*tree.arrays.values(), tree.values):
         views.append(array.view())
-        views[-1].flags.writeable = False
+        views[-1].setflags(write=False)
     arrays = dict(zip(tree.arrays, views, strict=False))
     return Tree(format.levels, tree.dims, arrays, views[-1], tree.iso)
