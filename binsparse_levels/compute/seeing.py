@@ -38,6 +38,7 @@ from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped, Viewed, windowed
 from .nest import Seen, Wrap, is_told
 
+_LOADED = 3  # times the bytes of a tree: it is read, checked, and its structure expanded
 BLOCK = 2**20  # entries of a file at a time: more of them are no faster
 _MOST_DIGITS = 256  # of a map that nests run through: the text has a statement for each
 
@@ -78,6 +79,10 @@ def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
         raise LimitError(Problem("memory", what))
     if held.viewed and _share(held) * len(tree.values) <= size:
         yield walk_of(tensor)
+        return
+    if not held.viewed and len(tree.values) <= size and is_told(tree.levels) and _LOADED * _nbytes(tree) <= memory - used:
+        anew = held.around(Stored(stored.format, tree, stored.limits, stored.structure))  # the tensor itself stays lazy
+        yield walk_of(Tensor._of(anew, tensor._metadata))
         return
     every = tuple(range(len(tree.dims)))
     for block in _blocks(stored, layers, size):
@@ -126,6 +131,10 @@ def _told(tensor: Tensor) -> Tensor:
     if is_told(tensor._tree.levels):
         return tensor
     return tensor.convert(in_order(coordinates(tensor.ndim).levels, tensor.format.order))
+
+
+def _nbytes(tree: Tree) -> int:
+    return sum(x.shape[0] * x.dtype.itemsize for x in (*tree.arrays.values(), tree.values))
 
 
 def _layers(held: Held) -> tuple[_Layer, ...] | None:
