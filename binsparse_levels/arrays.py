@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, overload
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class Sliceable(Protocol):
 
 
 class LazyArray:
-    """An array whose items are read at a slice or at positions, when they are asked for. No item is kept.
+    """An array whose items are read at a slice, an integer or positions, when they are asked for. No item is kept.
 
     shape: its length. An array of several dimensions has all their sizes here, and cannot be sliced. nbytes: the bytes
     that the array takes where it is stored. chunk: so many items, from multiples of it on, cost as much to read as one.
@@ -93,11 +93,18 @@ class LazyArray:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, key: slice | Array) -> Array:
+    @overload
+    def __getitem__(self, key: slice | Array) -> Array: ...
+    @overload
+    def __getitem__(self, key: int) -> np.generic: ...
+    def __getitem__(self, key: slice | Array | int) -> Array | np.generic:
         if self._closed:
             raise ContainerError("the file is closed; open it again, or load() the tensor before")
-        if not isinstance(key, slice):
+        if isinstance(key, np.ndarray):
             return self.at(key)
+        if not isinstance(key, slice):
+            item = range(self.shape[0])[key]
+            return self.part(item, item + 1)[0]  # type: ignore[no-any-return]
         wanted = range(self.shape[0])[key]
         if not wanted:
             return np.empty(0, self.dtype)
@@ -123,8 +130,8 @@ def lazy(
     at: reads the items at positions, where ranges would cost more. chunk, keep: as for LazyArray.
 
     >>> squares = lazy(10, np.dtype(int), lambda start, stop: np.arange(start, stop) ** 2)
-    >>> squares[2:5].tolist(), squares[np.array([7, 3])].tolist()
-    ([4, 9, 16], [49, 9])
+    >>> squares[2:5].tolist(), squares[np.array([7, 3])].tolist(), int(squares[-1])
+    ([4, 9, 16], [49, 9], 81)
     """
     array = LazyArray(shape, dtype, nbytes)
     array.part, array._at, array._verify, array.chunk, array.keep = part, at, verify, chunk, keep

@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     text = "Sparse tensors as trees of levels, in Binsparse files."
     parser = _Parser(prog=PROGRAM, description=text, epilog=_EPILOG, formatter_class=raw)
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    loads = "load a plug-in and run its code; may be repeated"
+    loads = "load a plug-in, or a Python file, and run its code; may be repeated"
     parser.add_argument("--plugin", action="append", default=[], metavar="NAME", help=loads)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name, (run, text, *_) in _COMMANDS.items():

@@ -11,17 +11,23 @@ packages that the environment variable BINSPARSE_LEVELS_PLUGINS lists in these p
     banana_file = "my_package:KIND"                       a binsparse_levels.io.Kind, whose module has the functions
                                                           `reading` and `writing`, or `read` and `write`
 
+A file of Python that registers level kinds is a plug-in, too: its name ends in `.py`, as in load_plugins("banana.py").
+
 A Kind says how its files are recognised: by a suffix, a signature, the names of files in a folder or in a zip file, or
 the names of attributes or members in an HDF5 group. To list such groups, its module has `claims(group) -> bool`.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import sys
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 from .errors import BinsparseError, OptionError, Problem
 from .io import Kind, register_kind
-from .levels import Level, register
+from .levels import LEVELS, Level, register
 from .levels.registry import ENTRY_POINTS
 
 _KINDS = "binsparse_levels.kinds"
@@ -37,28 +43,34 @@ def list_plugins() -> list[str]:
 
 
 def load_plugins(*names: str) -> list[str]:
-    """Load the plug-ins of these names, or all, register their kinds, and return their names.
+    """Load the plug-ins of these names, or all that are installed, register their kinds, and return their names.
 
     Loading runs code of the packages that provide the plug-ins.
 
     Parameters
     ----------
-    names : of plug-ins, as `list_plugins` gives them. Without names, all are loaded.
+    names : of plug-ins, as `list_plugins` gives them, or paths of Python files that register level kinds, such as
+        "my_kinds.py". Without names, all that are installed are loaded.
 
-    Raises OptionError for an unknown name, for an object that is neither a level kind nor a kind of file, and for a
-    kind of file that clashes with a known one; FormatError for a level kind whose name is taken.
+    Raises OptionError for an unknown name, for an object that is neither a level kind nor a kind of file, for a kind of
+    file that clashes with a known one, and for a Python file that fails or registers nothing; FormatError for a level
+    kind whose name is taken.
 
     >>> load_plugins("apple")
     Traceback (most recent call last):
-    binsparse_levels.errors.OptionError: plugins: no plug-in has the name 'apple'; see list_plugins()
+    binsparse_levels.errors.OptionError: plugins: no plug-in has the name 'apple'; see list_plugins(), or name a file
     """
+    files = [name for name in names if name.endswith(".py")]
     points = [point for point in _installed() if not names or point.name in names]
-    known = [point.name for point in points]
+    known = [point.name for point in points] + files
     for missing in (name for name in names if name not in known):
-        raise OptionError(Problem("plugins", f"no plug-in has the name {missing!r:.40}; see list_plugins()"))
+        what = f"no plug-in has the name {missing!r:.40}; see list_plugins(), or name a file"
+        raise OptionError(Problem("plugins", what))
     for point in points:
         _register(point)
-    return sorted({point.name for point in points})
+    for file in files:
+        _run(file)
+    return sorted(set(known))
 
 
 def _installed() -> list[EntryPoint]:
@@ -78,3 +90,21 @@ def _register(point: EntryPoint) -> None:
         register_kind(point.name, thing)
     else:
         raise OptionError(Problem(point.name, f"{thing!r:.60} is none of the group {point.group}; name another"))
+
+
+def _run(path: str) -> None:
+    """Import a Python file by its own name, as `import` does in its folder."""
+    name = Path(path).stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    before = sys.modules.get(name)
+    if before is None and spec is not None and spec.loader is not None:
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[name]
+            raise OptionError(Problem(path, f"cannot be loaded: {error!r}; mend the file")) from error
+    elif before is None or not os.path.samefile(getattr(before, "__file__", None) or os.devnull, path):
+        raise OptionError(Problem(path, f"another module has the name {name!r:.40}; rename the file"))
+    if all(kind.__module__ != name for kind in LEVELS.values()):
+        raise OptionError(Problem(path, "registers no level kind; decorate it with binsparse_levels.levels.register"))

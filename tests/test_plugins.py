@@ -146,6 +146,42 @@ def test_a_plugin_marks_folders_and_groups(program):
     assert len(told.splitlines()) == 5
 
 
+def test_a_file_is_a_plugin(program, tmp_path):
+    own = KIND.replace("@dataclass", "from binsparse_levels.levels import register\n@register\n@dataclass")
+    (tmp_path / "my_kinds.py").write_text(own)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "fruit.py").write_text("")
+    (tmp_path / "empty.py").write_text("")
+    program(
+        """
+        import my_kinds
+        bl.write("a.h5", bl.pack([[0, 2, 2], [1, 0, 3]], [1.0, 2.0, 3.0], (3, 4), "dense, banana"))
+        """
+    )
+    told = program(
+        """
+        import fruit, os
+        from binsparse_levels.cli import main
+        sys.path.pop(0)
+        assert main(["check", "a.h5"]) == 1
+        os.mkdir("away")
+        os.chdir("away")
+        assert main(["--plugin", "../my_kinds.py", "check", "../a.h5"]) == 0
+        assert bl.load_plugins("../my_kinds.py") == ["../my_kinds.py"]
+        for name in ("../none.py", "../other/fruit.py", "../empty.py"):
+            try:
+                bl.load_plugins(name)
+            except bl.OptionError as error:
+                print(error)
+        """
+    )
+    assert [line.partition("; ")[2] for line in told.splitlines()[-3:]] == [
+        "mend the file",
+        "rename the file",
+        "decorate it with binsparse_levels.levels.register",
+    ]
+
+
 def test_what_is_no_plugin(program, tmp_path):
     points = tmp_path / "fruit-1.0.dist-info" / "entry_points.txt"
     points.write_text(

@@ -185,11 +185,6 @@ class ArrayFile(LazyArray):
         super().__init__(self.header.count, element_type(self.header, name, dtype), self.header.size)
         self._used = self.header.size  # bytes of data; of LEB128 only the data tells
 
-    def __getitem__(self, key: slice | Array) -> Array:
-        if isinstance(key, slice) and key.step not in (None, 1):
-            raise ValueError("items of a file are read without a step")
-        return super().__getitem__(key)
-
     def part(self, start: int, stop: int) -> Array:
         count = stop - start
         self._limits.hold("array_bytes", count * self.dtype.itemsize, self._name, "the size in bytes")

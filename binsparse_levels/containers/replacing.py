@@ -15,6 +15,7 @@ from typing import IO, Any, Literal, TypeAlias
 
 from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
 from ..system import drop_lock, exchange, is_running, lock_file, rename_new, to_disk
+from .base import is_url
 
 Overwrite: TypeAlias = bool | Literal["file"]  # replace the tensor that is there, or all of the file
 Others: TypeAlias = Callable[[str], Collection[str]]  # the names of what a path holds beside a tensor at its root
@@ -172,6 +173,8 @@ def _placing(
             (os.rename if now is None else replace)(part, target)
         to_disk(os.path.dirname(target))
 
+    if is_url(path):
+        raise ContainerError(Problem(path, "is written on a local disk only; copy it from there, or write a .zarr"))
     with hold_lock(target) if keep else contextlib.nullcontext():
         try:
             before = _signature(target)

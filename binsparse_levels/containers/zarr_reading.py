@@ -287,7 +287,8 @@ def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader
                     zarr.open_group(store, path=group or "", mode="r", use_consolidated=False), limits
                 )
             except (FileNotFoundError, KeyError):
-                raise PathMissingError(Problem(f"{path}:{group or ''}", "no such group")) from None
+                where = f"{path}:{group}" if group else str(path)
+                raise PathMissingError(Problem(where, "no such group of Zarr; check the path")) from None
         yield reader
 
 

@@ -92,7 +92,24 @@ class _Zip(ZipStore):
         self._is_open = True
 
 
-class _Web(ObjectStore[Any]):
+class _Called:
+    """What errors call a store: its URL."""
+
+    url = ""
+
+    def __str__(self) -> str:
+        return self.url or super().__str__()
+
+
+class _Cloud(_Called, ObjectStore[Any]):
+    """A bucket of a cloud."""
+
+
+class _System(_Called, FsspecStore):
+    """A place in a file system of fsspec's."""
+
+
+class _Web(_Called, ObjectStore[Any]):
     """A store on a web server: read-only, without a listing. A server that cannot send a range sends the whole file."""
 
     supports_listing = False
@@ -124,10 +141,13 @@ def _at_url(url: str) -> Any:
         if parts.scheme in CLOUDS and importlib.util.find_spec("obstore"):
             from obstore.store import from_url
 
-            return ObjectStore(from_url(url, retry_config=RETRY))
-        if parts.scheme not in ("http", "https"):
-            return FsspecStore.from_url(url)
-        return _Web(web_store(url), read_only=True)
+            store: Any = _Cloud(from_url(url, retry_config=RETRY))
+        elif parts.scheme in ("http", "https"):
+            store = _Web(web_store(url), read_only=True)
+        else:
+            store = _System.from_url(url)
+        store.url = url
+        return store
 
 
 def is_near(store: Store) -> bool:

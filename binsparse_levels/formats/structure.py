@@ -115,7 +115,8 @@ def symmetry_problems(name: str, coords: Sequence[Array], values: Array) -> Iter
         here = (int(i[differ[0]]), int(j[differ[0]]))
         there = (int(j[turned][differ[0]]), int(i[turned][differ[0]]))
         alone = here if here < there else there[::-1]
-        yield Problem("structure", f"the entry {alone} has no mirror image, which {name} asks for")
+        what = f"the entry {alone} has no mirror image, which {name} asks for"
+        yield Problem("structure", f"{what}; add it, or pass one triangle's arrays to Tensor(…, structure=…)")
         return
     expected = STRUCTURES[name].mirrored(values[turned])
     wrong = np.flatnonzero((values != expected) & ~((values != values) & (expected != expected)))

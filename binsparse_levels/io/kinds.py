@@ -324,8 +324,9 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
     if not isinstance(path, str):
         return _of_object(path), path
     if is_url(path):
-        usual = _by_suffix(path.partition("?")[0])
-        if usual is None or KINDS[usual].remote:
+        plain = path.partition("?")[0].lower()
+        usual = _by_suffix(plain)
+        if usual is None or (KINDS[usual].remote and not plain.endswith(".zip")):
             return [_remote()], path
         return _streamed(path, closing.enter_context(remote.file_at(path)), closing)
     if os.path.isdir(path):

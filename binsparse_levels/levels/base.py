@@ -126,10 +126,10 @@ class Level(ABC):
         for name, number in zip(names, as_integers(getattr(self, name) for name in names), strict=True):
             object.__setattr__(self, name, number)
         if type(self.rank) is not int or self.rank < self.min_rank:
-            what = f"a {self.kind} level needs an integer >= {self.min_rank}, got {self.rank!r:.40}"
+            what = f"a level of kind {self.kind} needs an integer >= {self.min_rank}, got {self.rank!r:.40}"
             raise FormatError(Problem("rank", what))
         if self.rank > self.max_rank < MAX_RANK:
-            what = f"a {self.kind} level has a rank of {self.max_rank} at most, got {self.rank!s:.40}"
+            what = f"a level of kind {self.kind} has a rank of {self.max_rank} at most, got {self.rank!s:.40}"
             raise FormatError(Problem("rank", what))
         if self.rank > MAX_RANK:
             raise LimitError(Problem("rank", f"no level has more than {MAX_RANK} dimensions, got {self.rank!s:.40}"))

@@ -97,7 +97,11 @@ def _remedy(package: str, name: str) -> str:
     if package == OWN:
         return f"{_known()}; a plug-in may provide it: load_plugins({name!r:.40})"
     there = _points(package)
-    how = f"load_plugins({there[0].name!r:.40})" if there else f"install and import {package[:40]}"
+    how = (
+        f"load_plugins({there[0].name!r:.40})"
+        if there
+        else f"install and import it, or load_plugins('{package[:40]}.py')"
+    )
     return f"the package {package[:40]!r} provides it: {how}; in worker processes, name it in {ALLOWED}"
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
+import inspect
 import itertools
-from collections.abc import Callable, Sequence
+import os
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -407,15 +412,44 @@ def _problem(law: _Law, level: Level, examples: int) -> str | None:
         law.check(data, level)
 
     try:
-        run()
+        with _bounded():
+            run()
     except hypothesis.errors.Unsatisfiable:  # the kind refuses what is drawn
         return None
     except Exception as error:
         text = str(error).splitlines()
-        what = text[0] if isinstance(error, AssertionError) and text else f"{type(error).__name__}: {' '.join(text)}"
+        what = text[0] if isinstance(error, AssertionError) and text else _told(error, level)
         drawn = "".join(note.partition("dims=")[2] for note in getattr(error, "__notes__", ()))
         return f"{level}: {what[:300]}" + (f" (of dims={' '.join(drawn.split())[:160]}" if drawn else "")
     return None
+
+
+def _told(error: Exception, level: Level) -> str:
+    """An exception in one line, with the line of the kind that raised it."""
+    files = {x.__code__.co_filename for x in vars(type(level)).values() if inspect.isfunction(x)}
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    at = f"{frames[-1].name}, {os.path.basename(frames[-1].filename)}, line {frames[-1].lineno}" if frames else ""
+    place = f" (in {at})" if at else ""
+    return f"{type(error).__name__}{place}: {' '.join(str(error).split())}"
+
+
+@contextlib.contextmanager
+def _bounded(more: int = 2**32) -> Iterator[None]:
+    """Allow so many bytes beyond what the process has: a kind that believes a damaged file must not end the process."""
+    try:
+        import resource
+
+        with builtins.open("/proc/self/statm") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):  # a system that has no such limit
+        yield
+        return
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + more if soft < 0 else min(soft, now + more), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def _rows(coords: Sequence[Array], count: int) -> list[tuple[int, ...]]:

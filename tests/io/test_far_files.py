@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
 
 FILES = {
     "plain.h5": "", "packed.h5": "", "groups.h5": ":a/b", "a.nc": "", "a.npz": "", "deflated.npz": "", "a.h5ad": "",
-    "scipy.npz": "", "a.mat": "", "a.mcool": ":resolutions/5",
+    "scipy.npz": "", "a.mat": "", "a.mcool": ":resolutions/5", "a.zarr.zip": "",
 }  # fmt: skip
 
 
@@ -264,6 +264,19 @@ def test_a_server_that_is_not_there_is_asked_few_times():
     for place in ("a.h5", "a.zarr"):
         with pytest.raises(bl.ContainerError, match="check the address"):
             bl.read(f"http://127.0.0.1:9/{place}")
+
+
+def test_what_is_not_there_is_called_by_its_url(tmp_path, s3):
+    bl.write(tmp_path / "a.zarr", bl.pack_dense(DENSE, "CSR"))
+    with serving(tmp_path, Ranged) as (port, _):
+        for root in (f"http://127.0.0.1:{port}", s3, "memory://nowhere"):
+            for place in ("b.zarr", "b.zarr:group"):
+                with pytest.raises(FileNotFoundError, match=f"^{root}/{place}: .*; check the path"):
+                    bl.open(f"{root}/{place}")
+        with pytest.raises(FileNotFoundError, match=r"a\.zarr:group: .*; check the path"):
+            bl.open(f"http://127.0.0.1:{port}/a.zarr:group")
+    with pytest.raises(bl.ContainerError, match=r"^s3://bucket/a\.h5: .* local disk only"):
+        bl.write("s3://bucket/a.h5", bl.pack_dense(DENSE, "CSR"))
 
 
 def test_a_file_that_breaks_while_it_is_open(folder, tmp_path):

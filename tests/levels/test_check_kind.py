@@ -1,5 +1,8 @@
 """`check_kind`: kinds that obey, and what it tells of kinds that do not."""
 
+import os
+import resource
+
 import kinds
 import numba
 import numpy as np
@@ -8,6 +11,7 @@ from composition.kinds import PLUGINS
 
 from binsparse_levels import einsum, open, pack_dense, reduce, testing, write
 from binsparse_levels.levels import LEVELS, register
+from binsparse_levels.testing.kinds import _LAWS
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +70,21 @@ def test_what_to_change_is_told(told):
         testing.check_kind(FAULTS[told], examples=30)
     assert told in str(error.value)
     assert "BROKEN" in str(error.value)
+
+
+def believing(self, arrays, dims, n, *, order=True):
+    """A check that sets memory aside as a damaged array asks for."""
+    np.ones(2**31)
+    return iter(())
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the system tells no size of a process")
+def test_a_kind_that_believes_what_it_reads_is_told_where(monkeypatch):
+    monkeypatch.setattr("binsparse_levels.testing.kinds._LAWS", _LAWS[:1])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(AssertionError, match=r"MemoryError \(in believing, test_check_kind.py, line \d+\)"):
+        testing.check_kind(variant(kinds.Columns, check=believing))
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
 @numba.njit
