@@ -110,7 +110,7 @@ def convert(
         return
     check_target(target, overwrite=overwrite, **options)
     check_lazy(tree, name_of(source), tensor.format.order)
-    kept = ordered_dims([order.index(k) for k in parsed.order]) == len(order)
+    kept = ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
     entries = Tensors([source], rows, limits=asdict(limits))
     ordered = kept and not tree.shares and all(level.ascending for level in tree.levels)
     wanted = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, rows=rows, sorted=ordered)

@@ -80,7 +80,8 @@ def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
     if held.viewed and _share(held) * len(tree.values) <= size:
         yield walk_of(tensor)
         return
-    if not held.viewed and len(tree.values) <= size and is_told(tree.levels) and _LOADED * _nbytes(tree) <= memory - used:
+    fits = len(tree.values) <= size and _LOADED * _nbytes(tree) <= memory - used
+    if not held.viewed and fits and is_told(tree.levels):
         anew = held.around(Stored(stored.format, tree, stored.limits, stored.structure))  # the tensor itself stays lazy
         yield walk_of(Tensor._of(anew, tensor._metadata))
         return

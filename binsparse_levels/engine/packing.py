@@ -207,6 +207,8 @@ def alike(a: Any, b: Any) -> bool:
 def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
     """The entries, sorted and unique: for few entries, and for keys of more than two words."""
     coords = entries.coords
+    if not entries.count:
+        return entries
     if 0 < len(coords) < _RAVELLED and cells(entries.dims) <= INT64_MAX:
         try:
             number = np.ravel_multi_index(coords, entries.dims)
@@ -240,9 +242,9 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
 
 
 def _any_outside(x: Array, size: int) -> bool:
-    """Whether a coordinate is negative or not below `size`."""
+    """Whether a coordinate is negative or not below `size`. Precondition: at least one."""
     unsigned = words(x)  # in which negative numbers are large
-    return bool(len(x)) and bool(unsigned.max() >= (size if x.dtype.kind == "u" else min(size, 2 ** (8 * unsigned.itemsize - 1))))
+    return bool(unsigned.max() >= (size if x.dtype.kind == "u" else min(size, 2 ** (8 * unsigned.itemsize - 1))))
 
 
 def _range_problems(entries: Entries) -> Iterator[Problem]:
@@ -408,7 +410,7 @@ def _without_empty(coords: Sequence[Array], pointers: Array) -> tuple[list[Array
 
 
 @lru_cache
-def ordered_dims(order: Sequence[int]) -> int:
+def ordered_dims(order: tuple[int, ...]) -> int:
     """How many last dimensions of the new order need no sorting, because radix sorts are stable.
 
     They are the longest tail of the new order that ascends.

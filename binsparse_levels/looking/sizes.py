@@ -115,7 +115,7 @@ def _count_prefixes(dims: Sequence[int], coords: Sequence[Any], order: Sequence[
         return [0] * len(dims)
     if sorting.layout(tuple(dims)) is None or not kernels.worth(len(coords[0])):
         return emission.count_prefixes_in_numpy(coords)
-    return emission.count_prefixes(tuple(dims), coords, packing.ordered_dims(order))
+    return emission.count_prefixes(tuple(dims), coords, packing.ordered_dims(tuple(order)))
 
 
 def covering_orders(rank: int) -> Iterator[tuple[int, ...]]:
