@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -158,12 +159,31 @@ def draw_map(draw, shape):
     return "none", None
 
 
+NOON = datetime.datetime(2026, 2, 28, 12)
+# Labels in ascending order, and Arrow's type of them.
+LABELS = {
+    "text": (["", "a", "aé", "日本"], pyarrow.string()),
+    "integer": ([-5, 0, 7, 2**62], pyarrow.int64()),
+    "float": ([-np.inf, -0.5, 0.1, 1e300], pyarrow.float64()),
+    "bool": ([False, True], pyarrow.bool_()),
+    "date": ([NOON.date() + datetime.timedelta(x) for x in (-(10**5), 0, 1, 2)], pyarrow.date32()),
+    "time": ([NOON + datetime.timedelta(hours=x) for x in (-(10**6), 0, 1, 2)], pyarrow.timestamp("us", "Asia/Tokyo")),
+}
+
+
+def arrow_labels(labels):
+    """Labels as Arrow's array of their type; no labels are texts."""
+    types = {type(x): kind for some, kind in LABELS.values() for x in some}
+    return pyarrow.array(labels, types[type(labels[0])] if labels else pyarrow.string())
+
+
 def draw_labels(draw, shape):
-    """Labels of each dimension by name: text, perhaps fewer than its size, or None."""
+    """Labels of each dimension by name, perhaps fewer than its size, or None."""
 
     def of(k, size):
+        some, _ = LABELS[draw(st.sampled_from([*LABELS, *["text"] * 4]))]
         length = draw(st.sampled_from([size, size, max(size - 1, 0)]))
-        return [f"{'abcd'[k]}{x}" for x in range(length)] if draw(st.booleans()) else None
+        return some[:length] if draw(st.booleans()) else None
 
     return {"ijkl"[k]: of(k, size) for k, size in enumerate(shape)}
 
@@ -192,7 +212,7 @@ def cases(draw, folder, *, max_rank=4):
     iso = structure is None and draw(st.integers(0, 4)) == 4
     if iso:
         entries = dict.fromkeys(entries, draw(scalars(dtype)))
-    attributes = draw(st.sampled_from([{}, {"unit": "m"}]))
+    attributes = draw(st.sampled_from([{}, {"unit": "m"}, {"é": [None, 1.5, {"": 2**70}]}]))
     model = Model(shape, dtype, entries, fill, None, attributes, mapped=map is not None, iso=iso, padding=True)
     if rank and not iso and structure is None and types is BINSPARSE and dtype.kind != "c" and draw(st.booleans()):
         model = replace(model, labels=draw_labels(draw, shape))
@@ -240,14 +260,14 @@ def made(model, format, map, structure):
         if not model.shape and np.ndim(values) and len(values) == 0:
             assume(False)  # a scalar has an entry
         return bl.pack(coords, values, model.shape, format, structure=structure, **options)
-    labels = {name: pyarrow.array(x, pyarrow.string()) for name, x in model.labels.items() if x is not None}
+    labels = {name: arrow_labels(x) for name, x in model.labels.items() if x is not None}
     columns = {}
     for k, name in enumerate(model.labels):
         known = labels.get(name)
         assume(known is None or not places or coords[k].max() < len(known))
         columns[name] = pyarrow.array(
             [x if known is None else known[x].as_py() for x in coords[k].tolist()],
-            pyarrow.int64() if known is None else pyarrow.string(),
+            pyarrow.int64() if known is None else known.type,
         )
     columns["value"] = pyarrow.array(values.astype(model.dtype.newbyteorder("=")))
     return bl.from_table(
@@ -262,6 +282,8 @@ def draw_place(draw, folder):
     if "shards" in chosen:
         chosen.add("chunks")
     name = f"{len(os.listdir(folder))}{suffix}"
+    if suffix in (".h5", ".zarr", ".nc", ".zarr.zip") and draw(st.integers(0, 3)) == 3:
+        name += ":group"
     return {} if suffix == "memory" else os.path.join(folder, name), {
         option: OPTIONS[option] for option in sorted(chosen)
     }

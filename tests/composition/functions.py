@@ -8,11 +8,11 @@ from importlib.util import find_spec
 import naive
 import numba
 import numpy as np
-import pyarrow
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
 from binsparse_levels import Tensor
+from composition.features import arrow_labels
 from composition.ways import draw_format, way
 
 # Numbers
@@ -219,7 +219,7 @@ def table(tensor, model, draw, folder):
     *dims, values = made.column_names
     format = draw_format(draw, len(model.shape))
     known = (model.labels or {}).items()
-    labels = {name: pyarrow.array(column, pyarrow.string()) for name, column in known if column is not None}
+    labels = {name: arrow_labels(column) for name, column in known if column is not None}
     again = bl.from_table(made, dims, values, format, shape=model.shape, labels=labels, fill_value=model.fill)
     names = model.labels or {f"dim_{k}": None for k in range(len(model.shape))}
     return again, replace(model, labels=names, padding=True)
