@@ -6,9 +6,8 @@ import contextlib
 import functools
 import io
 import json
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import h5py
@@ -21,6 +20,7 @@ from ..limits import DEFAULT_LIMITS, Limits
 from . import hdf5_direct
 from .base import DEFAULT_STORAGE, Storage, asked_for, bounded_chunk, named_by, names_in, raise_as_ours, touching
 from .direct import parts_of
+from .hdf5_direct import Stored
 from .replacing import Others, Overwrite, keeps, part_of, replacing
 
 ATTRIBUTE = "binsparse"
@@ -43,9 +43,13 @@ class HDF5Reader:
     def __init__(self, group: h5py.Group, limits: Limits) -> None:
         self._group = group
         self._limits = limits
-        file = group.file
-        self._far = file.driver == "fileobj"  # read through Python: it may lie on a web server
-        self._handle = hdf5_direct.descriptor_of(file)
+        self._file = h5py.h5i.get_file_id(group.id)
+        self._handle = hdf5_direct.descriptor_of(self._file)
+
+    @functools.cached_property
+    def _far(self) -> bool:
+        """Whether it is read through Python: it may lie on a web server."""
+        return bool(self._file.get_access_plist().get_driver() == h5py.h5fd.fileobj_driver)
 
     @property
     def group(self) -> h5py.Group:
@@ -59,93 +63,101 @@ class HDF5Reader:
         return load_json(text, self._limits)
 
     def array(self, name: str) -> LazyArray | None:
-        dataset = _child(self._group, name, h5py.Dataset)
+        dataset = _child(self._group, name, h5py.h5d.DatasetID)
         if dataset is None:
             return None
         try:
-            properties = dataset.id.get_create_plist()
-            if properties.get_external_count():
+            stored = Stored(dataset)
+            if stored.properties.get_external_count():
                 raise UnsafeError(Problem(name, "its data is in another file"))
-            if properties.get_layout() == h5py.h5d.VIRTUAL:
+            if stored.layout == h5py.h5d.VIRTUAL:
                 raise UnsafeError(Problem(name, "a virtual dataset is not followed"))
-            for k in range(properties.get_nfilters()):
-                if (number := properties.get_filter(k)[0]) not in _FILTERS:
-                    raise UnsafeError(Problem(name, f"the HDF5 filter {number} is not allowed"))
-            parts = functools.cache(functools.partial(self._parts, dataset, name))
-            read = lambda start, stop: parts()(start, stop)  # noqa: E731
+            if unknown := {*stored.filters} - _FILTERS:
+                raise UnsafeError(Problem(name, f"the HDF5 filter {min(unknown)} is not allowed"))
             # In a far file, to count the bytes of chunks reads about all of them.
-            size = dataset.nbytes if self._far else dataset.id.get_storage_size()
-            return lazy(dataset.shape or (), dataset.dtype, read, nbytes=size, chunk=math.prod(dataset.chunks or (1,)))
+            size = stored.nbytes if stored.chunk and self._far else dataset.get_storage_size()
+            at = None if self._handle is None else hdf5_direct.contiguous(stored, self._handle)
         except Exception as error:
             raise_as_ours(error, name)
+        if self._handle is not None and at is not None:
+            part = parts_of(self._handle, at, stored.dtype, name, self._limits)
+        else:
+            part = self._parts(stored, name)
+        return lazy(stored.shape, stored.dtype, part, nbytes=size, chunk=stored.chunk or 1)
 
     @property
     def kind(self) -> str:
         """The kind of file. Both kinds are read alike."""
-        return "netcdf" if "_NCProperties" in self._group.file.attrs else "hdf5"
+        return "netcdf" if has_attribute(self._group.file, "_NCProperties") else "hdf5"
 
     def storage(self, name: str) -> Storage:
         """How an array is stored, as options for a writer. Any compression counts as gzip.
 
         Precondition: `array` was called.
         """
-        dataset = self._group[name]
-        if not dataset.chunks or not dataset.size:
+        stored = Stored(_child(self._group, name, h5py.h5d.DatasetID))
+        if not stored.chunk or not stored.length:
             return DEFAULT_STORAGE
-        properties = dataset.id.get_create_plist()
-        filters = {properties.get_filter(k)[0] for k in range(properties.get_nfilters())}
-        plain = filters <= {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
+        plain = {*stored.filters} <= {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
         return Storage(
             "none" if plain else "gzip",
-            asked_for(dataset.chunks[0], dataset.size, CHUNK),
-            checksum=None if h5py.h5z.FILTER_FLETCHER32 in filters else False,
+            asked_for(stored.chunk, stored.length, CHUNK),
+            checksum=None if h5py.h5z.FILTER_FLETCHER32 in stored.filters else False,
         )
 
-    def _parts(self, dataset: h5py.Dataset, name: str) -> Parts:
-        """A function that reads parts of a dataset, whose chunks are checked."""
-        try:
-            far = bool(dataset.chunks) and self._far
-            if dataset.chunks:
-                bounded_chunk(name, math.prod(dataset.chunks), dataset.size, dataset.dtype.itemsize, self._limits)
-                if not far:
-                    hdf5_direct.check(dataset)
-            if self._handle is not None and (at := hdf5_direct.contiguous(dataset, self._handle)) is not None:
-                return parts_of(self._handle, at, dataset.dtype, name, self._limits)
-        except Exception as error:
-            raise_as_ours(error, name)
+    def _parts(self, stored: Stored, name: str) -> Parts:
+        """A function that reads parts of a dataset, whose chunks are checked at the first."""
+        far = bool(stored.chunk) and self._far
+        dataset: h5py.Dataset | None = None
 
         def read(start: int, stop: int) -> Array:
-            self._limits.hold("array_bytes", (stop - start) * dataset.dtype.itemsize, name, "the size in bytes")
+            nonlocal dataset
+            self._limits.hold("array_bytes", (stop - start) * stored.dtype.itemsize, name, "the size in bytes")
             with touching(name):
+                if dataset is None:
+                    if stored.chunk:
+                        bounded_chunk(name, stored.chunk, stored.length, stored.dtype.itemsize, self._limits)
+                        if not far:
+                            hdf5_direct.check(stored)
+                    dataset = h5py.Dataset(stored.id)
                 if far:
-                    if (part := hdf5_direct.read_part(dataset, start, stop)) is not None:
+                    if (part := hdf5_direct.read_part(stored, start, stop)) is not None:
                         return part
-                    hdf5_direct.check(dataset)
+                    hdf5_direct.check(stored)
                 whole = None
-                if self._handle is not None and stop - start == dataset.size:
-                    whole = hdf5_direct.read_chunks(dataset, self._handle)
+                if self._handle is not None and stop - start == stored.length:
+                    whole = hdf5_direct.read_chunks(stored, self._handle)
                 array: Array = dataset[start:stop] if whole is None else whole
                 return array
 
         return read
 
 
-def read_text(group: h5py.Group, name: str, limits: Limits) -> str | bytes | None:
+def read_text(group: h5py.Group, name: str, limits: Limits) -> bytes | None:
     """An attribute that is a string of any kind, or None without the attribute. Raises ContainerError, LimitError."""
     try:
-        if name not in group.attrs:
+        key = name.encode()
+        if not h5py.h5a.exists(group.id, key):
             return None
-        limits.hold("header_bytes", group.attrs.get_id(name).get_storage_size(), name, "the length of the attribute")
-        text = group.attrs[name]
+        attribute = h5py.h5a.open(group.id, key)
+        shape, text = attribute.shape, None
+        if shape in ((), (1,)):
+            limits.hold("header_bytes", attribute.get_storage_size(), name, "the length of the attribute")
+            item = np.zeros(shape, attribute.dtype)
+            attribute.read(item)
+            text = item.item()
     except Exception as error:
         raise_as_ours(error, name)
-    if isinstance(text, np.ndarray) and text.shape == (1,):
-        text = text[0]
-    if isinstance(text, h5py.Empty):
-        text = ""
-    if not isinstance(text, str | bytes):
-        raise ContainerError(Problem(name, f"expected a string, got {type(text).__name__}"))
+    if not isinstance(text, bytes):
+        there = f"values of shape {shape}" if text is None else type(text).__name__
+        raise ContainerError(Problem(name, f"expected a string, got {there}"))
     return text
+
+
+def has_attribute(group: h5py.Group, name: str) -> bool:
+    """Whether a group has an attribute. `name in group.attrs` takes ten times as long."""
+    there: bool = h5py.h5a.exists(group.id, name.encode())
+    return there
 
 
 class HDF5Writer:
@@ -164,7 +176,7 @@ class HDF5Writer:
         return self._group
 
     def write(self, name: str, pieces: Pieces) -> None:
-        if name in self._group.keys():  # noqa: SIM118 (`in group` follows links)
+        if self._group.id.links.exists(name.encode()):
             raise PathExistsError(Problem(f"{self._group.name}/{name}", "already exists, and is no array of a tensor"))
         compression = self._storage.of("compression", name)
         chunks = self._storage.of("chunks", name)
@@ -199,7 +211,7 @@ class HDF5Writer:
 def arrays_in(group: h5py.Group, limits: Limits) -> list[str]:
     """The names of the arrays of the tensor in a group."""
     names = sorted(names_in(HDF5Reader(group, limits).read_header()))
-    return [name for name in names if _child(group, name, h5py.Dataset) is not None]
+    return [name for name in names if _child(group, name, h5py.h5d.DatasetID) is not None]
 
 
 def others(path: str) -> set[str]:
@@ -209,7 +221,7 @@ def others(path: str) -> set[str]:
     """
     with opened(path) as file, touching(path):
         ours = {ATTRIBUTE, "_NCProperties"}
-        if ATTRIBUTE in file.attrs:
+        if has_attribute(file, ATTRIBUTE):
             arrays = [name for name in file if isinstance(file.get(name, getlink=True), h5py.HardLink)]
             arrays = [name for name in arrays if isinstance(file[name], h5py.Dataset)]
             ours |= named_by(HDF5Reader(file, DEFAULT_LIMITS).read_header, arrays)
@@ -226,7 +238,7 @@ def _aside(place: h5py.Group, overwrite: bool, limits: Limits, storage: Storage)
     name = str(place)
     if place.file.mode == "r":
         raise ContainerError(Problem(name, "is open for reading only; open the file with mode='r+'"))
-    there = ATTRIBUTE in place.attrs
+    there = has_attribute(place, ATTRIBUTE)
     if there and not overwrite:
         raise PathExistsError(Problem(name, "has a tensor; pass overwrite=True"))
     old = arrays_in(place, limits) if there else []
@@ -247,7 +259,7 @@ def _exchange(place: h5py.Group, old: Sequence[str], aside: h5py.Group) -> None:
     new, out = aside["new"], aside.create_group("old")
     names = list(new.keys())
     for name in names:
-        if name not in old and name in place.keys():  # noqa: SIM118 (`in place` follows links)
+        if name not in old and place.id.links.exists(name.encode()):
             raise PathExistsError(Problem(f"{place.name}/{name}", "already exists, and is no array of a tensor"))
     moves = [(place, name, out) for name in old] + [(new, name, place) for name in names]
     done = []
@@ -270,7 +282,7 @@ def _store(dataset: h5py.Dataset, at: int, piece: Array) -> None:
 def reading(path: str | h5py.Group, group: str | None, limits: Limits) -> Iterator[HDF5Reader]:
     """Open a group of a file, or of a group that is open. Raises ContainerError, UnsafeError, PathMissingError."""
     with opened(path) as file:
-        yield HDF5Reader(walk(file, group) if group else file, limits)
+        yield HDF5Reader(walk(file, group), limits)
 
 
 @contextlib.contextmanager
@@ -302,7 +314,7 @@ def writing(
 
 def make_room(writer: HDF5Writer, place: str, overwrite: Overwrite, limits: Limits) -> None:
     """Delete the tensor in a group. Raises PathExistsError for a tensor that is there, unless `overwrite`."""
-    if ATTRIBUTE in writer.group.attrs:
+    if has_attribute(writer.group, ATTRIBUTE):
         if not overwrite:
             raise PathExistsError(Problem(place, "has a tensor; pass overwrite=True"))
         with touching(place):
@@ -391,7 +403,12 @@ def opened(
         return contextlib.nullcontext(path)
     try:
         file: contextlib.AbstractContextManager[h5py.Group]
-        file = h5py.File(path) if disk is None else h5py.File(disk, mode, **{**_ALIGNED, **options})
+        if disk is not None:
+            file = h5py.File(disk, mode, **{**_ALIGNED, **options})
+        elif isinstance(path, str):  # without properties that only writers need, in two thirds of the time
+            file = h5py.File(h5py.h5f.open(os.fsencode(path), h5py.h5f.ACC_RDONLY))
+        else:
+            file = h5py.File(path)
         return file
     except FileNotFoundError:
         raise PathMissingError(Problem(str(path), "no such file")) from None
@@ -405,39 +422,46 @@ def walk(file: h5py.Group, group: str | None, *, make: bool = False, track_order
     for part in filter(None, (group or "").split("/")):
         if part in (".", ".."):
             raise ContainerError(Problem(str(group), f"no group has the name {part!r}"))
-        child = _child(place, part, h5py.Group)
+        child = _child(place, part, h5py.h5g.GroupID)
         if child is None and not make:
             raise PathMissingError(Problem(str(group), f"no group {part!r} in {place.name}"))
-        place = place.create_group(part, track_order=track_order) if child is None else child
+        place = place.create_group(part, track_order=track_order) if child is None else h5py.Group(child)
     return place
 
 
 def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
-    """The object of that kind and name, through a hard link alone, or None."""
+    """The identifier of the object of that kind and name, through a hard link alone, or None."""
     try:
-        if name not in group.keys():  # noqa: SIM118 (`in group` follows links)
+        links, key = group.id.links, name.encode()
+        if not links.exists(key):
             return None
-        if group.id.links.get_info(name.encode()).type != h5py.h5l.TYPE_HARD:
+        if links.get_info(key).type != h5py.h5l.TYPE_HARD:
             link = type(group.get(name, getlink=True)).__name__
             raise UnsafeError(Problem(f"{group.name}/{name}", f"a {link} is not followed"))
-        child = group[name]
+        child = h5py.h5o.open(group.id, key)
     except Exception as error:
         raise_as_ours(error, name)
     if not isinstance(child, kind):
-        raise ContainerError(Problem(f"{group.name}/{name}", f"is no {kind.__name__.lower()}"))
+        raise ContainerError(Problem(f"{group.name}/{name}", f"is no {_CALLED[kind]}"))
     return child
 
 
-def marks(path: str | h5py.Group, group: str | None) -> set[str]:
-    """The names of the attributes and members of a group; none for a missing group."""
+_CALLED = {h5py.h5g.GroupID: "group", h5py.h5d.DatasetID: "dataset"}
+
+
+def mark(path: str | h5py.Group, group: str | None, among: Iterable[str]) -> str | None:
+    """The first of these names that an attribute or a member of a group has; None for a missing group."""
     with opened(path) as file:
         try:
-            place = walk(file, group) if group else file
-            return {*place.attrs.keys(), *place.keys()}
+            place = walk(file, group)
+            for name in among:
+                if h5py.h5a.exists(place.id, name.encode()) or place.id.links.exists(name.encode()):
+                    return name
         except PathMissingError:
-            return set()
+            pass
         except Exception as error:
             raise_as_ours(error, file.file.filename)
+    return None
 
 
 def list_groups(
@@ -458,7 +482,7 @@ def list_groups(
                 if address in seen:  # a hard link to a group above
                     continue
                 seen.add(address)
-                if ATTRIBUTE in group.attrs or any(claim(group) for claim in claims):
+                if has_attribute(group, ATTRIBUTE) or any(claim(group) for claim in claims):
                     names.append(name)
                 for child in sorted(group.keys(), reverse=True):
                     link = group.get(child, getlink=True)

@@ -5,6 +5,8 @@ They are contiguous, or their chunks are plain, deflated, or shuffled and deflat
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 import zlib
 from typing import Any
@@ -20,121 +22,132 @@ _DEFLATE, _SHUFFLE = h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE
 LEVEL = 4  # h5py's own
 
 
-def descriptor_of(file: h5py.File) -> int | None:
+class Stored:
+    """A dataset, by what its metadata tell. h5py's own object takes longer to make than a small array to read.
+
+    chunk: the number of items in a chunk; None where there are no chunks. filters: the numbers of those of its chunks.
+    plain: whether its bytes are those of a numpy array of one dimension.
+    """
+
+    def __init__(self, dataset: h5py.h5d.DatasetID) -> None:
+        self.id = dataset
+        self.shape: tuple[int, ...] = dataset.shape or ()  # None where it never holds anything
+        stored_type = dataset.get_type()
+        self.dtype: np.dtype[Any] = stored_type.dtype
+        self.properties = dataset.get_create_plist()
+        self.layout = self.properties.get_layout()
+        self.filters: list[int] = []
+        if count := self.properties.get_nfilters():
+            self.filters = [self.properties.get_filter(k)[0] for k in range(count)]
+        self.chunk = math.prod(self.properties.get_chunk()) if self.layout == h5py.h5d.CHUNKED else None
+        self.length = math.prod(self.shape)
+        self.nbytes = self.length * self.dtype.itemsize
+        numeric = len(self.shape) == 1 and self.length and self.dtype.kind in "iuf" and self.dtype.isnative
+        self.plain = bool(numeric and stored_type.equal(_type_of(self.dtype)))
+
+    def deflated(self) -> bool | None:
+        """Whether its chunks are deflated; None where they are not plain or filtered as `_expand` takes them."""
+        shuffled = self.filters == [_SHUFFLE, _DEFLATE] and self.properties.get_filter(0)[2] == (self.dtype.itemsize,)
+        known = shuffled or self.filters in ([], [_DEFLATE])
+        return bool(self.filters) if known and self.chunk and self.plain and hasattr(self.id, "chunk_iter") else None
+
+
+_type_of = functools.cache(h5py.h5t.py_create)
+
+
+def descriptor_of(file: h5py.h5f.FileID) -> int | None:
     """The descriptor of a file that can be read past the library; None where the library may hold what it has not.
 
     It is the library's own: it is the same file even if the path changes.
     """
-    near = DIRECT and file.mode == "r" and file.driver == "sec2" and not file.userblock_size
-    return file.id.get_vfd_handle() if near else None
+    written = file.get_intent() & (h5py.h5f.ACC_RDWR | h5py.h5f.ACC_SWMR_WRITE)
+    near = DIRECT and not written and file.get_access_plist().get_driver() == h5py.h5fd.SEC2
+    return file.get_vfd_handle() if near and not file.get_create_plist().get_userblock() else None
 
 
-def read_chunks(dataset: h5py.Dataset, handle: int) -> Array | None:
-    """The array of chunks, which threads read and expand; None where only the library can read it."""
-    filters = _filters(dataset)
-    return None if filters is None else _read_chunks(dataset, filters, handle)
-
-
-def read_part(dataset: h5py.Dataset, start: int, stop: int) -> Array | None:
+def read_part(stored: Stored, start: int, stop: int) -> Array | None:
     """Some items of chunks in a file that is far: only what leads to these chunks is read beside them.
 
     None where only the library can read them, after `check`.
     """
-    filters = _filters(dataset)
-    if filters is None:
+    if stored.deflated() is None:
         return None
-    (chunk,), first = dataset.chunks, start // dataset.chunks[0]
-    array: Array = np.empty((-(-stop // chunk) - first) * chunk, dataset.dtype)
+    chunk = stored.chunk
+    assert chunk is not None
+    first = start // chunk
+    array: Array = np.empty((-(-stop // chunk) - first) * chunk, stored.dtype)
     for k in range(0, len(array), chunk):
         try:
-            mask, stored = dataset.id.read_direct_chunk((first * chunk + k,))
+            mask, octets = stored.id.read_direct_chunk((first * chunk + k,))
         except (OSError, RuntimeError):  # it was never written
             return None
         if mask:
             return None
-        _expand(np.frombuffer(stored, np.uint8), chunk * array.itemsize, filters, array[k : k + chunk])
+        _expand(np.frombuffer(octets, np.uint8), chunk * array.itemsize, stored, array[k : k + chunk])
     return array[start - first * chunk : stop - first * chunk]
 
 
-def _filters(dataset: h5py.Dataset) -> list[int] | None:
-    """The numbers of the filters of its chunks; None where they are not chunks of numbers that `_expand` takes."""
-    if not dataset.chunks or not _is_plain(dataset):
-        return None
-    properties, dtype = dataset.id.get_create_plist(), dataset.dtype
-    filters = [properties.get_filter(k) for k in range(properties.get_nfilters())]
-    numbers = [number for number, *_ in filters]
-    shuffled = numbers == [_SHUFFLE, _DEFLATE] and filters[0][2] == (dtype.itemsize,)
-    if not (shuffled or numbers in ([], [_DEFLATE])) or not hasattr(dataset.id, "chunk_iter"):
-        return None
-    return numbers
-
-
-def _is_plain(dataset: h5py.Dataset) -> bool:
-    """Whether its bytes are those of a numpy array."""
-    dtype = dataset.dtype
-    if dataset.ndim != 1 or not dataset.size:
-        return False
-    return dtype.kind in "iuf" and dtype.isnative and bool(dataset.id.get_type().equal(h5py.h5t.py_create(dtype)))
-
-
-def contiguous(dataset: h5py.Dataset, handle: int) -> int | None:
+def contiguous(stored: Stored, handle: int) -> int | None:
     """The offset of the items in the file; None where they are not contiguous."""
-    if not _is_plain(dataset) or dataset.id.get_create_plist().get_layout() != h5py.h5d.CONTIGUOUS:
+    if stored.layout != h5py.h5d.CONTIGUOUS or not stored.plain:
         return None
-    offset: int | None = dataset.id.get_offset()  # None: nothing was ever written, or it lies elsewhere
-    if offset is None or dataset.id.get_storage_size() != dataset.nbytes:
+    offset: int | None = stored.id.get_offset()  # None: nothing was ever written, or it lies elsewhere
+    if offset is None or stored.id.get_storage_size() != stored.nbytes:
         return None
-    if offset + dataset.nbytes > os.fstat(handle).st_size:
+    if offset + stored.nbytes > os.fstat(handle).st_size:
         raise EOFError("the file ends before the array does")
     return offset
 
 
-def check(dataset: h5py.Dataset) -> None:
+def check(stored: Stored) -> None:
     """Raise ValueError for a chunk of no bytes: the library crashes when it filters nothing."""
     sizes: list[int] = []
-    if hasattr(dataset.id, "chunk_iter") and dataset.ndim:
-        dataset.id.chunk_iter(lambda info: sizes.append(info.size))
+    if hasattr(stored.id, "chunk_iter") and stored.shape:
+        stored.id.chunk_iter(lambda info: sizes.append(info.size))
     if 0 in sizes:
         raise ValueError("a chunk is stored in no bytes")
 
 
-def _read_chunks(dataset: h5py.Dataset, filters: list[int], handle: int) -> Array | None:
-    length, (chunk,), item = dataset.size, dataset.chunks, dataset.dtype.itemsize
+def read_chunks(stored: Stored, handle: int) -> Array | None:
+    """The array of chunks, which threads read and expand; None where only the library can read it."""
+    deflated, length, chunk, item = stored.deflated(), stored.length, stored.chunk, stored.dtype.itemsize
+    if deflated is None or chunk is None:
+        return None
     infos: list[Any] = []
-    dataset.id.chunk_iter(infos.append)
+    stored.id.chunk_iter(infos.append)
     places = {info.chunk_offset[0]: (info.byte_offset, info.size) for info in infos if info.filter_mask == 0}
     if len(places) * chunk < length or sorted(places) != list(range(0, length, chunk)):
         return None  # some were never written, or are not filtered
     sizes = {size for _, size in places.values()}
-    if max(sizes) > most_stored(chunk * item) or (not filters and sizes != {chunk * item}):
+    if max(sizes) > most_stored(chunk * item) or (not deflated and sizes != {chunk * item}):
         return None
     if max(offset + size for offset, size in places.values()) > os.fstat(handle).st_size:
         raise EOFError("the file ends before the array does")
-    array: Array = np.empty(dataset.shape, dataset.dtype)
+    array: Array = np.empty(length, stored.dtype)
 
     def expand(start: int) -> None:
         offset, size = places[start]
-        if not filters:
+        if not deflated:
             read_into(handle, array[start : start + chunk], offset)
             return
-        stored = np.empty(size, np.uint8)
-        read_into(handle, stored, offset)
-        _expand(stored, chunk * item, filters, array[start : start + chunk])
+        octets = np.empty(size, np.uint8)
+        read_into(handle, octets, offset)
+        _expand(octets, chunk * item, stored, array[start : start + chunk])
 
     each(expand, places)
     return array
 
 
-def _expand(stored: Array, size: int, filters: list[int], out: Array) -> None:
+def _expand(octets: Array, size: int, stored: Stored, out: Array) -> None:
     """Fill the items of a chunk of so many bytes, or the first of them. Raises ValueError for another size."""
     item = out.dtype.itemsize
-    octets = out.view(np.uint8).reshape(-1, item)
-    data = inflate(stored, size, zlib.MAX_WBITS) if filters else stored
-    if _SHUFFLE in filters:
+    into = out.view(np.uint8).reshape(-1, item)
+    data = inflate(octets, size, zlib.MAX_WBITS) if stored.filters else octets
+    if _SHUFFLE in stored.filters:
         for k, column in enumerate(data.reshape(item, -1)):  # 24 ms for 80 MB, 41 as one transposed copy
-            octets[:, k] = column[: len(octets)]
+            into[:, k] = column[: len(into)]
     else:
-        octets.reshape(-1)[:] = data[: octets.size]
+        into.reshape(-1)[:] = data[: into.size]
 
 
 def write(dataset: h5py.Dataset, at: int, array: Array) -> None:

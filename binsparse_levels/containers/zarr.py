@@ -5,7 +5,7 @@ The header is nested twice, as other programs read it: attributes["binsparse"] =
 
 from __future__ import annotations
 
-from .zarr_reading import BUILD, ROOT, ZarrReader, list_groups, marks, others, reading
+from .zarr_reading import BUILD, ROOT, ZarrReader, list_groups, mark, others, reading
 from .zarr_stores import opened
 from .zarr_writing import ZarrWriter, extend, new_metadata, writing
 
@@ -16,7 +16,7 @@ __all__ = [
     "ZarrWriter",
     "extend",
     "list_groups",
-    "marks",
+    "mark",
     "new_metadata",
     "opened",
     "others",

@@ -329,13 +329,15 @@ def check_place(path: Any) -> None:
         raise TypeError(f"expected a path, a store or a group of zarr's, got {type(path).__name__}")
 
 
-def marks(path: Any, group: str | None) -> set[str]:
-    """The names of the attributes of a group; none for a group that is missing, damaged, or has a header."""
+def mark(path: Any, group: str | None, among: Iterable[str]) -> str | None:
+    """The first of these names that an attribute of a group has; None for a group that is missing, damaged, or has a
+    header.
+    """
     with opened(path) as store, contextlib.suppress(BinsparseError), touching(str(path)):
         text, version = _head(store, group) or (None, 3)
         attributes = _attributes(text, version == 3, DEFAULT_LIMITS)
-        return set() if ATTRIBUTE in attributes else set(attributes)
-    return set()
+        return None if ATTRIBUTE in attributes else next((name for name in among if name in attributes), None)
+    return None
 
 
 def others(path: str, there: Collection[str] | None = None) -> set[str]:

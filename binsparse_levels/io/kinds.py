@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import itertools
 import os
@@ -11,6 +12,7 @@ import zlib
 from builtins import open as open_file
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import IO, Any, NamedTuple, TypeAlias
 
 from ..containers import remote
@@ -73,13 +75,13 @@ class Kind(NamedTuple):
 
         - opened(file): a block in which the file is open, and what all other parts are given
         - list_groups(file, limits, claims): the groups that hold tensors
-        - marks(file, group): the names of attributes and members of a group, for `group` and `zarr_group`
+        - mark(file, group, among): the first of these names, of `group` and `zarr_group`, that a group is marked by
         - claims(group): whether a group with such a mark holds a tensor of this kind
         - others(path): what else a container holds, which `write` does not replace
         - extend(path, …): what `append` calls, where a container can grow in place
         - read_all(file, check=…, limits=…), write_all(path, tensors, …): all tensors by name, of a `named` kind
         """
-        module = importlib.import_module(self.module, __package__.rpartition(".")[0])
+        module = _module(self.module)
         return getattr(module, name, None) if name in getattr(module, "__all__", (name,)) else None
 
     def marks(self) -> list[object]:
@@ -92,6 +94,11 @@ class Kind(NamedTuple):
             ("in a Zarr group", self.zarr_group),
         )
         return [*self.suffixes, *signatures, *((mark, where) for where, marks in pairs for mark in marks)]
+
+
+@functools.cache
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(name, __package__.rpartition(".")[0])
 
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -204,15 +211,14 @@ class Location:
         kind = self.kind
         if not kind.inner:
             return replace(self, group=group)
-        marks = kind.part("marks")
+        mark, kinds = kind.part("mark"), {x: name for name, other in KINDS.items() for x in getattr(other, kind.inner)}
         try:
-            there: set[str] = marks(self.handle, group)
-        except ContainerError:  # an array has those of the group that it is in
+            there: str | None = mark(self.handle, group, kinds)
+        except ContainerError:  # an array has the mark of the group that it is in
             if not group:
                 raise
-            there = marks(self.handle, group.rpartition("/")[0] or None)
-        names = [name for name, other in KINDS.items() if not there.isdisjoint(getattr(other, kind.inner))]
-        return replace(self, group=group, name=[*names, self.name][0])
+            there = mark(self.handle, group.rpartition("/")[0] or None, kinds)
+        return replace(self, group=group, name=self.name if there is None else kinds[there])
 
     def options(self, asked: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
         """The options that are not None, with the group or the object's name from the path. Raises OptionError for one

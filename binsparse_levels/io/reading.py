@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import warnings
 import weakref
 import zlib
@@ -129,9 +130,10 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     """
     with contextlib.ExitStack() as stack:
         location = stack.enter_context(_place(path, limits))
-        if location.kind.tensors and location.kind.part("looking") is None:
+        kind = location.kind
+        if kind.tensors and kind.part("looking") is None:
             return read(location, limits=limits)
-        if location.kind.tensors:
+        if kind.tensors:
             source = stack.enter_context(_looking(location, limits))
             keep = Keep((str(source.format), source.shape, source.values.shape))
             tensor = lazy_tensor(source, keep, limits)
@@ -141,12 +143,12 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
             keep, tensor = loading.keep, loading.lazy_tensor()
             if unreplaced is not None:
                 unreplaced()
-        tree = tensor._source
-        arrays: list[Any] = [*tree.arrays.values(), tree.values]
+        stored = tensor._held.stored
+        arrays: list[Any] = [*stored.tree.arrays.values(), stored.tree.values]
         if tensor._metadata.labels is not None:
             arrays += tensor._metadata.labels.arrays().values()
         stack.callback(_close, [weakref.ref(x) for x in arrays if isinstance(x, LazyArray)])
-        tensor._held.stored.origin = _origin(location, keep)
+        stored.origin = _origin(location, keep)
         tensor._file = weakref.finalize(keep, stack.pop_all().close)
     return tensor
 
@@ -172,11 +174,17 @@ def _origin(location: Location, keep: Keep) -> Origin | None:
         token = location.version or f"{zlib.crc32(repr(keep.known).encode()):08x}"
     else:
         path = os.path.abspath(path)
-        folder = os.path.join(path, location.group or "") if os.path.isdir(path) else None
-        files = [path] if folder is None else [folder, *sorted(x.path for x in os.scandir(folder) if x.is_file())]
-        stats = [os.stat(file) for file in files]
-        token = " ".join(f"{x.st_ino}-{x.st_size}-{x.st_mtime_ns}" for x in stats)
+        status = os.stat(path)
+        token = _signature(status)
+        if stat.S_ISDIR(status.st_mode):
+            folder = os.path.join(path, location.group or "")
+            files = [folder, *sorted(x.path for x in os.scandir(folder) if x.is_file())]
+            token = " ".join(_signature(os.stat(file)) for file in files)
     return Origin(path if location.group is None else f"{path}:{location.group}", token)
+
+
+def _signature(status: os.stat_result) -> str:
+    return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
 
 
 @contextlib.contextmanager

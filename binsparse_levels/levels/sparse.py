@@ -280,7 +280,7 @@ def _bad_entries(pointers: Array | None, columns: tuple[Array, ...], dims: Seque
 
 
 def _range_problems(role: str, indices: Array, size: int, pointers: Array) -> Iterator[Problem]:
-    bad = np.flatnonzero((indices < 0) | (indices >= size))
+    (bad,) = ((indices < 0) | (indices >= size)).nonzero()
     for q in bad[:SHOWN].tolist():
         yield Problem(f"{role}[{q}]", f"{indices[q]} is outside its dimension of size {size}{in_fiber(pointers, q)}")
     if len(bad) > SHOWN:
@@ -288,18 +288,18 @@ def _range_problems(role: str, indices: Array, size: int, pointers: Array) -> It
 
 
 def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Problem]:
-    entries = len(columns[0])
-    behind, equal = np.zeros(entries - 1, bool), np.ones(entries - 1, bool)
-    for x in columns:
-        behind |= equal & (x[1:] > x[:-1])
-        equal &= x[1:] == x[:-1]
-    wrong = ~behind
-    starts = pointers[(pointers > 0) & (pointers < entries)]
-    wrong[starts.astype(np.int64) - 1] = False
-    bad = np.flatnonzero(wrong) + 1
+    *above, last = columns
+    behind = last[1:] <= last[:-1]
+    for x in reversed(above):
+        behind = (x[1:] < x[:-1]) | ((x[1:] == x[:-1]) & behind)
+    wrong = np.zeros(len(last) + 1, bool)
+    wrong[1:-1] = behind
+    wrong[pointers] = False  # no entry comes before the first of a fiber
+    (bad,) = wrong.nonzero()
     for q in bad[:SHOWN].tolist():
         place = ", ".join(str(x[q]) for x in columns)
-        fault = "repeats the coordinate before it" if equal[q - 1] else "does not come after the coordinate before it"
+        equal = all(x[q] == x[q - 1] for x in columns)
+        fault = "repeats the coordinate before it" if equal else "does not come after the coordinate before it"
         yield Problem(f"idx0[{q}]", f"{place} {fault}{in_fiber(pointers, q)}")
     if len(bad) > SHOWN:
         yield Problem("idx0", f"{len(bad)} in all are out of order or repeated")
