@@ -293,7 +293,7 @@ def within_memory(public: Public) -> Public:
             if name.startswith("_") and not name.endswith("_"):
                 continue
             if isinstance(member, property) and member.fget:
-                setattr(public, name, property(within_memory(member.fget), doc=member.__doc__))
+                setattr(public, name, property(_asked_within_memory(member.fget), doc=member.__doc__))
             elif isinstance(member, classmethod | staticmethod):
                 setattr(public, name, type(member)(within_memory(member.__func__)))
             elif isinstance(member, FunctionType):
@@ -333,6 +333,20 @@ def within_memory(public: Public) -> Public:
                 raise
 
     return made  # type: ignore[no-any-return]
+
+
+def _asked_within_memory(asked: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`within_memory` of a property, which has no arguments, and which every call asks for many times."""
+
+    @functools.wraps(asked)
+    def made(self: Any) -> Any:
+        try:
+            return asked(self)
+        except Exception as error:
+            refuse_memory(error)
+            raise
+
+    return made
 
 
 class DialectWarning(UserWarning):

@@ -40,15 +40,6 @@ class _Spec(NamedTuple):
     def dense(self) -> list[str]:
         return [letters for k, letters in enumerate(self.operands) if k != self.at]
 
-    @property
-    def is_tensor(self) -> bool:
-        """Whether the result has all indices of the stored tensor, and no others."""
-        return sorted(self.out) == sorted(self.stored) and len(set(self.stored)) == len(self.stored)
-
-    @property
-    def sums(self) -> bool:
-        return not set("".join(self.operands)) <= set(self.out)
-
 
 @within_memory
 def einsum(
@@ -133,26 +124,50 @@ def _einsum(
         what = f"cells that are not stored have the value {tensor.fill_value}, not 0; use to_dense() and numpy"
         raise FormatError(Problem("fill_value", what))
     check_numeric(tensor.dtype, "values")
-    natural = np.result_type(tensor.dtype, *(x.dtype for x in dense))
+    asked = None if dtype is None else checked_result(dtype)
+    plan = _planned(parsed, tensor.dtype, tuple([x.dtype for x in dense]), asked)
     dense = [native(x) for x in dense]
-    work = sum_type(natural)
-    result = checked_result(dtype, work if parsed.sums else natural)
-    if work.kind == "c" != result.kind:
-        raise OptionError(Problem("dtype", f"the products are complex, and {result} is not; take a complex type"))
-    work = common_type(work, sum_type(result))
+    inputs = (*dense, *[np.uint64(sizes[c]) for c in plan.lanes])
+    if plan.is_tensor:
+        return _as_tensor(parsed, tensor, inputs, plan)
     shape = [sizes[c] for c in parsed.out]
-    if parsed.is_tensor:
-        return _as_tensor(parsed, tensor, dense, sizes, work, result)
+    work = plan.work
     nbytes = functools.reduce(int.__mul__, shape, work.itemsize)
     (tensor.limits if limits is None else limits).hold(
         "dense_bytes", nbytes, "operands", "the size in bytes of the result"
     )
     out = np.zeros(shape or 1, work)
-    leaf = _leaf(parsed, work.name)
-    inputs = (*dense, *(np.uint64(sizes[c]) for c in _lanes(parsed)))
     for walk in walks(tensor, checked_memory(memory), nbytes):
-        (out,) = run(walk, leaf, inputs, (out,), _added)
-    return out.astype(result, copy=False) if parsed.out else out[0].astype(result)
+        (out,) = run(walk, plan.leaf, inputs, (out,), _added)
+    return out.astype(plan.result, copy=False) if parsed.out else out[0].astype(plan.result)
+
+
+class _Plan(NamedTuple):
+    """What a product of some types is. work, result: the types of the sums and of the result.
+
+    is_tensor: the result has all indices of the stored tensor, and no others. lanes: the indices that it has not.
+    """
+
+    work: np.dtype[Any]
+    result: np.dtype[Any]
+    is_tensor: bool
+    leaf: Leaf
+    lanes: tuple[str, ...]
+
+
+@functools.lru_cache(1024)
+def _planned(
+    parsed: _Spec, stored: np.dtype[Any], dense: tuple[np.dtype[Any], ...], asked: np.dtype[Any] | None
+) -> _Plan:
+    natural = np.result_type(stored, *dense)
+    work = sum_type(natural)
+    sums = not set("".join(parsed.operands)) <= set(parsed.out)
+    result = asked if asked is not None else work if sums else natural
+    if work.kind == "c" != result.kind:
+        raise OptionError(Problem("dtype", f"the products are complex, and {result} is not; take a complex type"))
+    work = common_type(work, sum_type(result))
+    is_tensor = sorted(parsed.out) == sorted(parsed.stored) and len(set(parsed.stored)) == len(parsed.stored)
+    return _Plan(work, result, is_tensor, _leaf(parsed, work.name, is_tensor), _lanes(parsed))
 
 
 def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:
@@ -203,7 +218,6 @@ def _sizes(parsed: _Spec, tensor: Tensor, dense: Sequence[Array]) -> dict[str, i
     return sizes
 
 
-@functools.lru_cache(1024)
 def _lanes(parsed: _Spec) -> tuple[str, ...]:
     """The indices that the stored tensor has not: those of the result first, in its order."""
     dense = "".join(parsed.dense)
@@ -211,8 +225,7 @@ def _lanes(parsed: _Spec) -> tuple[str, ...]:
     return tuple(letter for letter in order if letter in dense and letter not in parsed.stored)
 
 
-@functools.lru_cache(1024)
-def _leaf(parsed: _Spec, work: str, at_positions: bool = False) -> Leaf:
+def _leaf(parsed: _Spec, work: str, at_positions: bool) -> Leaf:
     """The leaf of a product. at_positions: the result has an item for each value."""
     stored, lanes = parsed.stored, _lanes(parsed)
     place = {letter: f"r{k}" for k, letter in enumerate(lanes)}
@@ -249,15 +262,13 @@ def _leaf(parsed: _Spec, work: str, at_positions: bool = False) -> Leaf:
     return Leaf(names, "\n".join(lines), kept, around)
 
 
-def _as_tensor(
-    parsed: _Spec, tensor: Tensor, dense: list[Array], sizes: dict[str, int], work: np.dtype[Any], result: np.dtype[Any]
-) -> Tensor:
+def _as_tensor(parsed: _Spec, tensor: Tensor, inputs: tuple[Any, ...], plan: _Plan) -> Tensor:
     """A result with all indices of the stored tensor, around the same arrays."""
     whole = in_memory(tensor)
     walk = walk_of(whole)
-    out = np.zeros(len(walk.tree.values), work)
-    run(walk, _leaf(parsed, work.name, True), (*dense, *(np.uint64(sizes[c]) for c in _lanes(parsed))), (out,))
-    fill = None if tensor.fill_value is None else result.type(0)
-    return with_values(whole, out.astype(result, copy=False), fill).permute(
+    out = np.zeros(len(walk.tree.values), plan.work)
+    run(walk, plan.leaf, inputs, (out,))
+    fill = None if tensor.fill_value is None else plan.result.type(0)
+    return with_values(whole, out.astype(plan.result, copy=False), fill).permute(
         [parsed.stored.index(c) for c in parsed.out]
     )

@@ -264,7 +264,13 @@ class _Kept(NamedTuple):
 
 
 def _reduced(
-    tensor: Tensor, axis: Axis, hows: Sequence[str], cells: Cells, dtype: Any, memory: int | None, limits: Limits | None
+    tensor: Tensor,
+    axis: Axis,
+    hows: tuple[str, ...],
+    cells: Cells,
+    dtype: Any,
+    memory: int | None,
+    limits: Limits | None,
 ) -> list[Any]:
     if cells not in ("all", "stored"):
         raise OptionError(Problem("cells", f"{cells!r:.40} is no choice of cells; pass 'all' or 'stored'"))
@@ -273,7 +279,7 @@ def _reduced(
     axes = tuple(k for k in range(tensor.ndim) if k not in reduced)
     shape = tuple(tensor.shape[k] for k in axes)
     size = math.prod(tensor.shape[k] for k in reduced)
-    result = checked_result(dtype, tensor.dtype)
+    result = tensor.dtype if dtype is None else checked_result(dtype)
     values = np.dtype(np.float32) if tensor.dtype == np.float16 else tensor.dtype
     fill = values.type(0 if tensor.fill_value is None else tensor.fill_value) if cells == "all" else None
     kept, names = _kept(hows, values, result, fill)
@@ -308,7 +314,10 @@ def _checked_axes(axis: Axis, tensor: Tensor) -> set[int]:
     return set(axes)
 
 
-def _kept(hows: Sequence[str], values: np.dtype[Any], result: np.dtype[Any], fill: Any) -> tuple[_Kept, dict[str, str]]:
+@functools.lru_cache(1024)
+def _kept(
+    hows: tuple[str, ...], values: np.dtype[Any], result: np.dtype[Any], fill: Any
+) -> tuple[_Kept, dict[str, str]]:
     """What is kept for some reductions, and the name of the total of each. fill: None where stored cells are all."""
     totals: dict[str, _Total] = {}
 

@@ -109,8 +109,9 @@ def walk_of(tensor: Tensor) -> Walk:
         layers, stored = (() if own.map is None else (own.map,)), own.stored
     if any(isinstance(layer, IndexMap) and _digits(layer) > _MOST_DIGITS for layer in layers):
         return walk_of(tensor.without_map())
-    whole = _told(expanded(Tensor._of(stored, replace(tensor._metadata, labels=None))))
-    return _walk(whole._tree, whole.format.order, layers, whole=True)
+    if stored.structure is not None or not is_told(stored.tree.levels):
+        stored = _told(expanded(Tensor._of(stored, replace(tensor._metadata, labels=None))))._held.own(pad).stored
+    return _walk(stored.tree, stored.format.order, layers, whole=True)
 
 
 def with_values(tensor: Tensor, values: Array, fill: Any) -> Tensor:

@@ -36,10 +36,8 @@ def check_numeric(dtype: np.dtype[Any], path: str) -> None:
         raise ArrayError(Problem(path, f"{dtype} is not computed with; convert by astype, such as astype('float64')"))
 
 
-def checked_result(dtype: Any, default: np.dtype[Any]) -> np.dtype[Any]:
+def checked_result(dtype: Any) -> np.dtype[Any]:
     """The type of a result that a caller asks for."""
-    if dtype is None:
-        return default
     made = checked_type(dtype)
     check_numeric(made, "dtype")
     return made

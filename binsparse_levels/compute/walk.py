@@ -76,15 +76,14 @@ def run(
     """
     tree, entries = walk.tree, len(walk.tree.values)
     nest = compiled(tree.levels, walk.seen, leaf, tree.iso, kept)
-    shared = walk.seen.first is not None and walk.seen.first <= leaf.kept  # no two parts have a first coordinate
-    size = sum(x.size for out in outs for x in (out if isinstance(out, tuple) else (out,)) if isinstance(x, np.ndarray))
-    parts = 1
-    if shared:
-        parts = min(_PARTS, entries // _GRAIN)
-    elif merge is not None and walk.whole:
-        parts = min(_OWN, entries // _GRAIN, entries // (8 * max(size, 1)))
     stored = arguments(tree)
     begin, end = nest.extent(*stored[:-1])
+    shared = walk.seen.first is not None and walk.seen.first <= leaf.kept  # no two parts have a first coordinate
+    parts = min(_PARTS, entries // _GRAIN)
+    if parts > 1 and not shared:
+        items = (x for out in outs for x in (out if isinstance(out, tuple) else (out,)))
+        size = sum(x.size for x in items if isinstance(x, np.ndarray))
+        parts = min(_OWN, parts, entries // (8 * max(size, 1))) if merge is not None and walk.whole else 1
     if parts < 2:
         nest.function(begin, end, *stored, *walk.arguments, *inputs, *outs)
         return outs
