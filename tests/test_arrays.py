@@ -38,7 +38,8 @@ def test_slices_and_positions_are_those_of_numpy(data, number):
     window = slice(data.draw(ends), data.draw(ends), data.draw(st.sampled_from([None, 1, 2, 7, -1, -3])))
     positions = np.array(data.draw(st.lists(st.integers(0, len(whole) - 1))), np.int64)
     for item in {0, -1, len(whole) // 2} if len(whole) else ():
-        assert lazy[item] == whole[item] and lazy[item].dtype == whole.dtype
+        assert lazy[item] == whole[item]
+        assert lazy[item].dtype == whole.dtype
     for item in (len(whole), -len(whole) - 1):
         with pytest.raises(IndexError):
             lazy[item]

@@ -2,6 +2,7 @@
 
 from .products import einsum as einsum
 from .products import product as product
+from .products import product_from_left as product_from_left
 from .reductions import Statistics as Statistics
 from .reductions import reduce as reduce
 from .reductions import statistics as statistics

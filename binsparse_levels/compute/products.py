@@ -109,6 +109,14 @@ def product(tensor: Tensor, other: Any) -> Array:
     return product
 
 
+def product_from_left(other: Any, tensor: Tensor) -> Array:
+    """`other @ tensor` of a matrix or a vector, as the product of the transposed."""
+    if tensor.ndim not in (1, 2):
+        what = f"array @ tensor takes a matrix or a vector, got {tensor.ndim} dimensions; call einsum"
+        raise OptionError(Problem("operands", what))
+    return product(tensor.T, _checked_operand(other, 0).T).T
+
+
 @functools.lru_cache(256)
 def _product_spec(ndim: int, dense: int) -> _Spec:
     letters, more = _LETTERS[:ndim], "_" * (dense - 1)

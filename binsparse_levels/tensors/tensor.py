@@ -519,6 +519,16 @@ class Tensor(Refusals):
         product: Array = above("compute", "product")(self, other)
         return product
 
+    def __rmatmul__(self, other: npt.ArrayLike) -> Array:
+        """The product of a dense vector or matrix with this matrix or vector: a sum over the first dimension.
+
+        >>> from binsparse_levels import pack_dense
+        >>> (np.array([1, 10]) @ pack_dense([[0, 2], [3, 0]], "CSR")).tolist()
+        [30, 2]
+        """
+        product: Array = above("compute", "product_from_left")(other, self)
+        return product
+
     def with_map(self, map: IndexMap) -> Tensor:
         """See this tensor through a map: a tensor of shape `map.shape` that stores the same arrays.
 

@@ -104,6 +104,9 @@ def product(tensor, model, draw, folder):
     with np.errstate(all="ignore"):
         dense = model.dense.astype(np.result_type(naive.SUMS.get(model.dtype.kind, np.int64), np.int64))
         same_numbers(tensor @ other, dense @ other, model.dtype)
+        if len(model.shape) <= 2:
+            left = np.arange(np.prod([*columns, model.shape[0]])).reshape(*columns, -1)
+            same_numbers(left @ tensor, left @ dense, model.dtype)
 
 
 @numba.njit
