@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from ..containers import replacing
 from ..containers.base import split_path
-from ..errors import PathExistsError, Problem
 from ..system import STANDARD_OUTPUT
 
 OK, FAULTY_INPUT, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
@@ -128,10 +128,7 @@ def write_text(options: argparse.Namespace, path: str, text: str) -> None:
             raise WrongCall("--json and - both write to standard output; leave one out")
         print(text, end="")
         return
-    if os.path.lexists(path) and not options.overwrite:
-        raise PathExistsError(Problem(path, "already exists; pass overwrite=True"))
-    with wrong_call_if(OSError), open(path, "w" if options.overwrite else "x", encoding="utf-8") as file:
-        file.write(text)
+    replacing.write_text(path, text, options.overwrite)
 
 
 def tell_written(options: argparse.Namespace, path: str, **facts: Any) -> None:

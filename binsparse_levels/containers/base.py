@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -197,6 +198,9 @@ _ADDRESS = re.compile(
 )
 
 
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # a disk that is full
+
+
 @contextlib.contextmanager
 def touching(name: str) -> Iterator[None]:
     """Turn any exception of a library into ContainerError or LimitError."""
@@ -211,6 +215,8 @@ def raise_as_ours(error: Exception, name: str) -> NoReturn:
     if isinstance(error, BinsparseError):
         raise error
     refuse_memory(error, name)
+    if isinstance(error, OSError) and error.errno in FULL:
+        raise ContainerError(Problem(name, f"cannot be written: {error.strerror}; make room")) from error
     said = str(error).partition("\n\n")[0]  # behind it, a library may print its own objects
     remedy = "; check the address, the rights and the connection" if "://" in name else ""
     raise ContainerError(Problem(name, f"cannot be read or written: {said:.600}{remedy}")) from error

@@ -15,14 +15,14 @@ from typing import IO, Any, Literal, TypeAlias
 
 from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
 from ..system import drop_lock, exchange, is_running, lock_file, rename_new, to_disk
-from .base import is_url
+from .base import FULL, is_url
 
 Overwrite: TypeAlias = bool | Literal["file"]  # replace the tensor that is there, or all of the file
 Others: TypeAlias = Callable[[str], Collection[str]]  # the names of what a path holds beside a tensor at its root
 _Signature: TypeAlias = tuple[int, int, int, int]
 
 _LISTED = 8  # names in a message
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}  # a disk that is full or faulty
+_DISK = FULL | {errno.EIO, errno.EROFS}
 
 
 def real_path(path: str) -> str:
@@ -182,6 +182,8 @@ def _placing(
                 refuse_existing(path, overwrite, others)
             yield part, before, place
         except BinsparseError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL:
+                raise _unwritten(path, error.__cause__) from error
             named = [Problem(fault.path.replace(part, path), fault.message) for fault in error.problems]
             if named == [*error.problems]:
                 raise
@@ -190,10 +192,20 @@ def _placing(
             about = isinstance(error.filename, str) and (error.filename == target or error.filename.startswith(part))
             if not (about or error.errno in _DISK):
                 raise
-            what = f"cannot be written: {error.strerror}; nothing has changed; make room or choose another path"
-            raise ContainerError(Problem(path, what)) from error
+            raise _unwritten(path, error) from error
         finally:
             remove(part)
+
+
+def _unwritten(path: str, error: OSError) -> ContainerError:
+    what = f"cannot be written: {error.strerror}; nothing has changed; make room or choose another path"
+    return ContainerError(Problem(path, what))
+
+
+def write_text(path: str | os.PathLike[str], text: str, overwrite: bool) -> None:
+    """Write a text into a file, atomically. Raises PathExistsError unless `overwrite`, ContainerError."""
+    with replacing(os.fspath(path), overwrite) as part, open(part, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArrayError, BinsparseError, OptionError, PathExistsError, Problem, needing, within_memory
+from ..containers.replacing import write_text
+from ..errors import ArrayError, BinsparseError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike, parse_format
 from ..io import open as open_tensor
 from ..io import read, write
@@ -122,7 +123,7 @@ class Sweep:
     def to_csv(self, path: str | os.PathLike[str] | None = None, *, overwrite: bool = False) -> str:
         """The table as CSV, with the record in comments before it; also written into a file, where a path is passed.
 
-        Raises FileExistsError unless `overwrite`.
+        Raises FileExistsError unless `overwrite`; ContainerError.
         """
         text = io.StringIO()
         text.writelines(f"# {name}: {value}\n" for name, value in self.record.items())
@@ -132,11 +133,7 @@ class Sweep:
             numbers = [row.measures.get(name, "") for name in self.names]
             writer.writerow([row.tensor, row.format, row.entries, *numbers, row.refused])
         if path is not None:
-            try:
-                with open(path, "w" if overwrite else "x", encoding="utf-8") as file:
-                    file.write(text.getvalue())
-            except FileExistsError:
-                raise PathExistsError(Problem(os.fspath(path), "already exists; pass overwrite=True")) from None
+            write_text(path, text.getvalue(), overwrite)
         return text.getvalue()
 
     def to_latex(self) -> str:

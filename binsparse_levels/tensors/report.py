@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from ..errors import PathExistsError, Problem
+from ..containers.replacing import write_text
+from ..errors import Problem
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,12 +27,8 @@ class Report:
     faults: tuple[Problem, ...]
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the page into a file. Raises FileExistsError unless `overwrite`."""
-        try:
-            with open(path, "w" if overwrite else "x", encoding="utf-8") as file:
-                file.write(self.html)
-        except FileExistsError:
-            raise PathExistsError(Problem(os.fspath(path), "already exists; pass overwrite=True")) from None
+        """Write the page into a file, atomically. Raises FileExistsError unless `overwrite`; ContainerError."""
+        write_text(path, self.html, overwrite)
 
     def __repr__(self) -> str:
         return f"<Report on {self.title}; write(path) makes a page of it>"

@@ -21,10 +21,12 @@ from binsparse_levels import (
     BinsparseError,
     ContainerError,
     append,
+    build,
     concatenate,
     list_tensors,
     pack,
     read,
+    sweep,
     write,
 )
 from binsparse_levels import open as open_tensor
@@ -159,18 +161,52 @@ def full_disk(size):
 
 
 @pytest.mark.parametrize("name", [*NAMES.values(), "a.mtx", "a.mtx.gz", "a.tns", "a.h5ad"])
-@pytest.mark.parametrize("exists", [False, True])
-def test_a_full_disk(tmp_path, name, exists):
+@pytest.mark.parametrize(("exists", "size"), [(False, 20_000), (True, 20_000), (True, 100)])
+def test_a_full_disk(tmp_path, name, exists, size):
     place = f"{tmp_path}/{name}"
     count = 30_000
     large = pack([np.arange(count)] * 2, np.random.default_rng(0).random(count), (count, count), "CSR")
     if exists:
         write(place, small())
-    with full_disk(20_000), pytest.raises(ContainerError, match=name):
+    with (
+        full_disk(size),
+        pytest.raises(ContainerError, match=f"{name}: cannot be written: File too large; .*make room"),
+    ):
         write(place, large, overwrite=True)
     assert os.listdir(tmp_path) == [name] * exists
     if exists:
         assert read(place).values.tolist() == [1, 2]
+
+
+def test_pages_and_tables_on_a_full_disk(tmp_path):
+    page = tmp_path / "a.html"
+    calls = small().report().write, sweep({"a": small()}, ["COO"], ["bits"]).to_csv
+    for call in calls:
+        page.write_text("old")
+        with full_disk(10), pytest.raises(ContainerError, match=r"a.html: cannot be written: File too large"):
+            call(page, overwrite=True)
+        with pytest.raises(FileExistsError, match="pass overwrite=True"):
+            call(page)
+        assert page.read_text() == "old"
+        assert os.listdir(tmp_path) == ["a.html"]
+
+
+@pytest.mark.parametrize("size", [100, 20_000, 150_000])
+def test_a_full_disk_under_an_append_and_a_build(tmp_path, size):
+    count = 30_000
+    large = pack([np.arange(count)] * 2, np.random.default_rng(0).random(count), (count, count), "CSR")
+    place = f"{tmp_path}/a.zarr"
+    write(place, large)
+    given = {"count": 1, "onto": place, "overwrite": True, "duplicates": "first"}
+    for call in (
+        lambda: append(place, large),
+        lambda: concatenate([place, place], f"{tmp_path}/b.zarr"),
+        lambda: build(lambda _: large.unpack(), place, large.shape, None, **given),
+    ):
+        with full_disk(size), pytest.raises(ContainerError, match=r"cannot be written: File too large; .*make room"):
+            call()
+    assert read(place).equals(large)
+    assert os.listdir(tmp_path) == ["a.zarr"]
 
 
 FULL_ANYWHERE = """

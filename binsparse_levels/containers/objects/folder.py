@@ -71,7 +71,9 @@ class Folder:
                 count("put", os.path.getsize(part))
                 os.replace(part, path)
         except OSError as error:
-            raise ContainerError(Problem(self._path(key), f"cannot be written: {error.strerror}")) from error
+            raise ContainerError(
+                Problem(self._path(key), f"cannot be written: {error.strerror}; make room or check the rights")
+            ) from error
 
     def create(self, key: str, data: bytes) -> bool:
         with touching(self._path(key)), self._written(key, [data], True) as (path, part):
