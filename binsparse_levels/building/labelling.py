@@ -22,17 +22,17 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from .. import kernels
 from ..arrays import Array, LazyArray, Sliceable
 from ..engine.joining import of_segments
 from ..errors import ArrayError, Problem
 from ..tensors.labels import TEXT, Column, Labels, stored_type
 from .bad_rows import ELSEWHERE, NULL, as_nulls, find, keep
-from .chunks import Chunk, Labelled, picked
+from .chunks import Chunk, Labelled
 from .label_types import labels_of, stored_kind
 from .onto import Onto
 from .planning import Plan
 from .stored_tensors import Tensors
+from .texts import Numbered, gathered, numbered
 from .work import Seal, Work
 
 _PAGE = 2**16  # labels or rows that stand in a piece
@@ -62,35 +62,10 @@ def block(rows: int, chunks: int) -> int:
     return int(np.clip(share(rows) // (4 * max(chunks, 1)), least, most))
 
 
-class Numbered(NamedTuple):
-    """Texts in order. numbers: of each among the different ones. firsts: where each of these stands first."""
-
-    numbers: Array
-    firsts: Array
-
-
-def _numbered_texts(octets: Array, begins: Array, used: Array | None = None) -> Numbered:
-    """Sort texts and number them. used: which of them count; the others have any number."""
-    count = len(begins) - 1
-    skip = int(kernels.texts.in_common(octets, begins)) if count else 0
-    keys = np.empty(count, np.uint64)
-    kernels.texts.words(octets, begins, skip, keys)
-    order = np.argsort(keys)
-    kernels.texts.settle(octets, begins, keys, skip, np.empty_like(order), order)
-    order = order if used is None else order[used[order]]
-    numbers, firsts = np.zeros(count, np.uint32), np.empty(len(order), np.int64)
-    different = int(kernels.texts.number(octets, begins, keys, skip, order, numbers, firsts))
-    return Numbered(numbers, firsts[:different])
-
-
-def _gathered(octets: Array, begins: Array, rows: Array) -> Array:
-    out = np.empty(int((begins[rows + 1] - begins[rows]).sum()), np.uint8)
-    kernels.texts.gather(octets, begins, rows, out)
-    return out
-
-
 def _ends(lengths: Array) -> Array:
-    return np.append(0, np.cumsum(lengths, dtype=np.int64))
+    ends = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=ends[1:])
+    return ends
 
 
 def labels(work: Work, number: int) -> None:
@@ -106,8 +81,8 @@ def labels(work: Work, number: int) -> None:
         what = f"a label of {longest} bytes; labels have at most {_LONGEST}; drop such rows"
         raise ArrayError(Problem(f"columns.{plan.column_names[dimension]}", what))
     used = np.zeros(len(begins) - 1, bool)  # a dictionary may have labels that no row has, or the same twice
-    used[np.delete(codes, bad)] = True
-    numbers, firsts = _numbered_texts(octets, begins, used)
+    used[codes if not len(bad) else np.delete(codes, bad)] = True
+    numbers, firsts = numbered(octets, begins, used)
     count = len(firsts)
     if there is not None and count < len(there):
         raise _twice(work, dimension)
@@ -121,7 +96,7 @@ def labels(work: Work, number: int) -> None:
     def pieces() -> Iterator[Any]:
         fences = []
         for a, b in itertools.pairwise(cuts.tolist()):
-            block = _gathered(octets, begins, firsts[a:b])
+            block = gathered(octets, begins, firsts[a:b], int(lengths[a:b].sum()))
             fences.append(block[: lengths[a]])
             held = [] if there is None else [(firsts[a:b] + there.start).astype(np.int64).data]
             yield [np.array([b - a], np.uint32).data, lengths[a:b].astype(np.uint32).data, block.data, *held]
@@ -141,6 +116,8 @@ def _wide(count: int) -> np.dtype[Any]:
 def _bad_rows(work: Work, chunk: int, which: int, codes: Array) -> Array:
     """The bad rows of a chunk, whose labels do not count. codes: of one column of labels. Raises ArrayError."""
     plan, source, dims = work.begun, _source(work), columns(work.begun)
+    if plan.bad == "raise" and (codes >= 0).all():
+        return np.empty(0, np.int64)
     coords: list[Array | None] = [None] * len(plan.shape)
     if plan.bad == "skip":
         coords = list(source.read(chunk)[0])
@@ -195,7 +172,7 @@ def fences(work: Work, number: int) -> None:
     def spans() -> Iterator[Any]:
         for which in range(coded):
             found = _fences_of(work, [f"labels/{k * coded + which}" for k in range(chunks)])
-            numbers, firsts = _numbered_texts(found.octets, found.begins)
+            numbers, firsts = numbered(found.octets, found.begins)
             total = np.cumsum(np.bincount(numbers, found.sizes, len(firsts)))
             parts = -(-int(total[-1]) // share(plan.rows)) if len(total) else 1
             cuts = np.searchsorted(total, total[-1] * np.arange(1, parts) / parts) if parts > 1 else []
@@ -241,19 +218,19 @@ def merge(work: Work, number: int) -> None:
         known["octets"][known["ends"][k] : known["ends"][k + 1]].tobytes() for k in (2 * number, 2 * number + 1)
     )
     dimension = columns(plan)[which]
-    lengths, texts, starts = [np.empty(0, np.int64)], [np.empty(0, np.uint8)], [0]
+    lengths, texts, starts = [np.empty(0, np.uint32)], [np.empty(0, np.uint8)], [0]
     held = [np.empty(0, np.int64)]  # coordinates of the labels of a tensor, which come first
     for k, blocks in enumerate(_blocks(work, number, which, len(columns(plan)))):
         here, tensor = 0, _source(work).held_labels(k, dimension) is not None
-        for block in blocks:
+        for at, block in enumerate(blocks):
             n = int(block[:4].view(np.uint32)[0])
-            sizes = block[4 : 4 + 4 * n].view(np.uint32).astype(np.int64)
+            sizes = block[4 : 4 + 4 * n].view(np.uint32)
             ends = _ends(sizes)
             text, rest = np.split(block[4 + 4 * n :], ends[-1:])
             if len(text) != ends[-1] or len(rest) != (8 * n if tensor else 0):
                 raise work.damaged(f"labels/{k}")
-            first = _before(text, ends, low)
-            last = _before(text, ends, high) if known["ended"][number] else n
+            first = _before(text, ends, low) if at == 0 else 0  # as the fences of the others tell
+            last = _before(text, ends, high) if at == len(blocks) - 1 and known["ended"][number] else n
             held.append(rest[8 * first : 8 * last].view(np.int64))
             lengths.append(sizes[first:last])
             texts.append(text[ends[first] : ends[last]])
@@ -261,7 +238,7 @@ def merge(work: Work, number: int) -> None:
         starts.append(starts[-1] + here)
     octets, begins = np.concatenate(texts), _ends(np.concatenate(lengths))
     del texts, lengths
-    numbers, firsts = _numbered_texts(octets, begins)
+    numbers, firsts = numbered(octets, begins)
     if _held(plan, dimension) is not None:
         coords = np.concatenate(held)
         numbers, firsts = _behind(numbers, firsts, coords)
@@ -273,7 +250,8 @@ def merge(work: Work, number: int) -> None:
         end, ends = 0, []
         for at in range(0, count, _PAGE):
             rows = firsts[at : at + _PAGE]
-            items, sizes = labels_of(_gathered(octets, begins, rows), begins[rows + 1] - begins[rows], kind)
+            lengths = begins[rows + 1] - begins[rows]
+            items, sizes = labels_of(gathered(octets, begins, rows, int(lengths.sum())), lengths, kind)
             yield np.ascontiguousarray(items).view(np.uint8).data
             if stored_kind(kind) == TEXT:
                 ends.append(_ends(sizes)[1:] + end)
@@ -376,7 +354,7 @@ def _coded(work: Work, number: int, chunk: Chunk) -> Chunk:
     coded = columns(work.begun)
     for which, k in enumerate(coded):
         if _source(work).held_labels(number, k) is None:
-            chunk[0][k] = _codes(work, number, which, len(coded))
+            chunk[0][k] = _codes(work, number, which)
         elif len(chunk[0][k]) and (most := int(chunk[0][k].max())) >= (_held(work.begun, k) or 0):
             what = f"coordinate {most} has no label, and other labels come behind; label all coordinates"
             raise ArrayError(Problem(f"labels.{work.begun.source['onto']['names'][k]}", what))
@@ -388,13 +366,29 @@ def sampled_of(work: Work, number: int, count: int) -> tuple[int, list[Array]]:
     coded = columns(work.begun)
     if not coded or _source(work).held_labels(number, coded[0]) is not None:
         return work.source.sample(number, count)
-    coords, _ = _coded(work, number, (_source(work).coordinates(number), np.empty(0)))
-    return len(coords[0]), picked((coords, coords[0]), number, count)
+    rows = _head(work, f"labels/{number * len(coded)}").rows
+    at = np.random.default_rng(number).choice(rows, min(count, rows), replace=False)
+    coords = _source(work).coordinates(number)
+    return rows, [_codes(work, number, coded.index(k), at) if x is None else x[at] for k, x in enumerate(coords)]
 
 
-def _codes(work: Work, chunk: int, which: int, count: int) -> Array:
-    """The coordinates of a column of labels in a chunk."""
-    table = _numbered(work)
+class _Head(NamedTuple):
+    """What the labels of a chunk say: how many there are, the rows, and where the codes of the rows begin."""
+
+    labels: int
+    rows: int
+    codes: int
+
+
+def _head(work: Work, key: str) -> _Head:
+    ((seal, tail),) = work.last_pieces([key])
+    there, rows, blocks = tail[:24].view(np.int64).tolist()
+    return _Head(there, rows, int(seal.ends[blocks - 1]) if blocks else 0)
+
+
+def _codes(work: Work, chunk: int, which: int, at: Any = slice(None)) -> Array:
+    """The coordinates of a column of labels in a chunk, or in some of its rows."""
+    table, count = _numbered(work), len(columns(work.begun))
     mine = np.flatnonzero(table["dims"] == which)
     heads, key = table["table"][mine], f"labels/{chunk * count + which}"
     dimension = columns(work.begun)[which]
@@ -405,19 +399,17 @@ def _codes(work: Work, chunk: int, which: int, count: int) -> Array:
         ranks = head[1] + (8 * head[0] if kind == TEXT else 0)
         a, b = head[2 + chunk : 4 + chunk]
         wanted.append((f"merge/{p}", ranks + dtype.itemsize * a, ranks + dtype.itemsize * b))
-    of = np.empty(0, np.int64)
+    parts = [np.empty(0, np.int64)]
     for x, first in zip(work.slices(wanted), _ends(heads[:, 0]).tolist(), strict=False):
         ranks = x.view(dtype).astype(np.int64)
-        new = ranks + first if before is None else np.where(ranks < 0, before + first - 1 - ranks, ranks)
-        of = np.append(of, new)
-    ((seal, tail),) = work.last_pieces([key])
-    there, rows, blocks = tail[:24].view(np.int64).tolist()
+        parts.append(ranks + first if before is None else np.where(ranks < 0, before + first - 1 - ranks, ranks))
+    of = np.concatenate([*parts, [NULL, ELSEWHERE]])
+    there, rows, begin = _head(work, key)
     wide = _wide(there)
-    begin = int(seal.ends[blocks - 1]) if blocks else 0
     codes = work.slice(key, begin, begin + rows * wide.itemsize).view(wide)
-    if len(of) != there or (rows and int(codes.max()) > there + 1):
+    if len(of) != there + 2 or (rows and int(codes.max()) > there + 1):
         raise work.damaged(key)
-    found: Array = np.append(of, [NULL, ELSEWHERE])[codes]
+    found: Array = of[codes[at]]
     return found
 
 

@@ -207,9 +207,9 @@ class Parquet:
             firsts = [0, *accumulate(map(len, known[:-1]))]
         codes, texts, begins = [], [], [np.zeros(1, np.int64)]
         for first, x in zip(firsts, parts, strict=True):
-            numbers = x.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-            numbers[numbers >= 0] += first
-            codes.append(numbers)
+            codes.append(x.indices.fill_null(-1).to_numpy(zero_copy_only=False) + np.int64(first))
+            if x.null_count:
+                codes[-1][codes[-1] < first] = -1
         for labels in known:
             refuse_nulls(labels, f"columns.{name}")
             octets, ends = keys_of(labels)

@@ -27,8 +27,10 @@ from binsparse_levels import (
     step,
 )
 from binsparse_levels.building import labelling, parquet, planning, running, target
+from binsparse_levels.building import texts as texts_in_order
 from binsparse_levels.building import work as works
 from binsparse_levels.building.steps import _work_at as works_at
+from binsparse_levels.engine import sorting
 
 TEXTS = st.one_of(
     st.text(max_size=6),
@@ -95,7 +97,9 @@ def check(path, table, names):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Chunks, blocks and merges of a few entries."""
+    """Chunks, blocks, merges and runs of a few entries."""
+    monkeypatch.setattr(sorting, "_BUCKET", 4)
+    monkeypatch.setattr(sorting, "_RUN", 8)
     monkeypatch.setattr(parquet, "_TRIED", 4)
     monkeypatch.setattr(labelling, "_SHARE", 8)
     monkeypatch.setattr(labelling, "_BLOCKS", (16, 64))
@@ -122,6 +126,26 @@ def test_labels_are_sorted_and_different(tmp_path_factory, data):
     names = ["a", "b", data.draw(st.sampled_from(["v", None]))]
     build(folder / "in", folder / "a.zarr", None, "CSR", columns=names, duplicates="sum", chunks=16, shards=64)
     check(folder / "a.zarr", table, names)
+
+
+def check_numbers(texts, used):
+    octets, begins = np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)])
+    numbers, firsts = texts_in_order.numbered(octets, begins, used)
+    rows = np.arange(len(texts)) if used is None else np.flatnonzero(used)
+    known = sorted({texts[k] for k in rows.tolist()})
+    assert [texts[k] for k in firsts.tolist()] == known
+    assert [known[k] for k in numbers[rows].tolist()] == [texts[k] for k in rows.tolist()]
+    assert all(texts.index(x) == k for x, k in zip(known, firsts.tolist(), strict=True) if used is None)
+
+
+@given(
+    stems=st.lists(st.binary(max_size=40), min_size=1, max_size=4),
+    ends=st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=6)), max_size=60),
+    seed=st.none() | st.integers(0, 9),
+)
+def test_texts_are_numbered_in_order(stems, ends, seed):
+    texts = [stems[k % len(stems)] + end for k, end in ends]
+    check_numbers(texts, None if seed is None else np.random.default_rng(seed).random(len(texts)) < 0.5)
 
 
 NAMES = ["a", "b", "v"]
