@@ -16,6 +16,7 @@ from typing import Any
 
 from ..containers import replacing
 from ..containers.base import split_path
+from ..errors import ContainerError
 from ..system import STANDARD_OUTPUT
 
 OK, FAULTY_INPUT, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
@@ -128,7 +129,8 @@ def write_text(options: argparse.Namespace, path: str, text: str) -> None:
             raise WrongCall("--json and - both write to standard output; leave one out")
         print(text, end="")
         return
-    replacing.write_text(path, text, options.overwrite)
+    with wrong_call_if(ContainerError):
+        replacing.write_text(path, text, options.overwrite)
 
 
 def tell_written(options: argparse.Namespace, path: str, **facts: Any) -> None:

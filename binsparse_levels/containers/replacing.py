@@ -198,7 +198,8 @@ def _placing(
 
 
 def _unwritten(path: str, error: OSError) -> ContainerError:
-    what = f"cannot be written: {error.strerror}; nothing has changed; make room or choose another path"
+    remedy = "make the folder" if isinstance(error, FileNotFoundError) else "make room"
+    what = f"cannot be written: {error.strerror}; nothing has changed; {remedy} or choose another path"
     return ContainerError(Problem(path, what))
 
 
