@@ -26,6 +26,7 @@ from ..system import is_link, read_at
 from .base import raise_as_ours
 
 DIRECT = hasattr(os, "preadv")  # without preadv, the libraries read the files
+_OCTET = np.dtype(np.uint8)
 STEP = 2**22  # bytes that a thread reads in one call
 
 
@@ -98,10 +99,12 @@ def handle_of(stream: IO[bytes]) -> int | IO[bytes]:
 
 def read_into(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> None:
     """Fill an array with the bytes at an offset of a file. Raises EOFError where the file is too short."""
-    left = array.view(np.uint8).data
+    left = array.view(_OCTET).data
     while left:
         if isinstance(handle, int):
             count = read_at(handle, left, at)
+            if count == len(left):
+                return
         else:
             handle.seek(at)
             octets = handle.read(len(left))
@@ -115,10 +118,11 @@ def read_into(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> None
 def parts_of(handle: int | IO[bytes], at: int, dtype: np.dtype[Any], name: str, limits: Limits) -> Parts:
     """A function that reads parts of an array whose items begin at an offset of a file."""
 
-    item = dtype.itemsize
+    item, most = dtype.itemsize, limits.array_bytes
 
     def read(start: int, stop: int) -> npt.NDArray[Any]:
-        limits.hold("array_bytes", (stop - start) * item, name, "the size in bytes")
+        if (stop - start) * item > most:
+            limits.hold("array_bytes", (stop - start) * item, name, "the size in bytes")
         try:
             array = np.empty(stop - start, dtype)
             if array.nbytes <= STEP:

@@ -6,8 +6,9 @@ before anything is indexed with them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -267,62 +268,97 @@ def _restricted(view: View) -> int | None:
     return restricted
 
 
-def _load_fibers(
-    view: View, restricted: int, levels: tuple[Level, ...], dims: Sequence[int], kept: Sequence[int]
-) -> Tree | None:
-    """A tree whose lower levels are copied fiber by fiber. None where entries have to be selected one by one.
+class _Copied(NamedTuple):
+    """What is done with the fibers of a level of which a tree is loaded.
 
-    That is where a fiber could become empty, and where positions have gaps. restricted: as `_restricted` tells.
+    target: the level that they become, with its arrays; None for a level that goes. how: "cells": nothing is stored;
+    "part": the arrays are copied, "cut" in each dimension, too; "listed": fibers are listed and built again. whole:
+    nothing is left out of a fiber.
     """
-    tree = view.tree
-    involved = tree.levels if levels == tree.levels else (*tree.levels, *levels)
-    if True in [level.gaps or not (level.ordered and level.monotone) for level in involved]:
+
+    target: Place | None
+    how: Literal["cells", "part", "cut", "listed"]
+    whole: bool
+
+
+@functools.lru_cache(256)  # each slice asks, and slices are taken in loops
+def _copied(
+    levels: tuple[Level, ...], made: tuple[Level, ...], kept: tuple[int, ...], restricted: int
+) -> tuple[_Copied, ...] | None:
+    """What is done with each level; None where entries have to be selected one by one.
+
+    That is where a fiber could become empty, and where positions have gaps. made: the levels of the loaded tree. kept:
+    the stored dimensions that it has. restricted: as `_restricted` tells.
+    """
+    if any(level.gaps or not level.ascending for level in (*levels, *made)):
         return None
-    positions: Positions = range(1)
-    made: dict[str, Array] = {}
-    fibers, targets = 1, list(places(levels, dims))  # of the tree that is made: its positions, its levels to come
-    for place, arrays, n in tree.walk():
-        level, below = place.level, place.depth + place.level.rank
-        rank = level.rank if len(kept) == len(tree.dims) else kept_rank(place, kept)
-        target = targets[0].level if rank else level
-        if target.padded != level.padded:
+    steps = []
+    targets = list(places(made, [0] * len(kept)))  # no name of an array depends on a size
+    for place in places(levels, [0] * sum(level.rank for level in levels)):
+        level = place.level
+        below, rank = place.depth + level.rank, kept_rank(place, kept)
+        target = targets.pop(0) if rank else None
+        if target is not None and target.level.padded != level.padded:
             return None
-        empty = not arrays and not (rank and targets[0].arrays)  # nothing is stored
-        same = empty or bool(rank and level == target)  # then the arrays are copied
+        empty = not place.arrays and not (target and target.arrays)
+        same = empty or (target is not None and level == target.level)
         whole = same and place.depth >= restricted
         if not (whole or level.padded or below >= restricted):
             return None
-        items = view.items[place.depth : below]
-        window: Window = list(map(range, place.dims)) if whole else [_window(x, in_order=not empty) for x in items]
+        shares = target is not None and (level.shares or target.level.shares)
         if empty:
-            local, positions = arrays, level.reached(arrays, place.dims, positions, window)
-        elif whole or (rank and (level.shares or target.shares)) or (same and type(level).cut is not Level.cut):
-            if not same or (part := _alone(tree, place, arrays, n, positions, window)) is None:
+            steps.append(_Copied(target, "cells", whole))
+        elif whole or shares or (same and type(level).cut is not Level.cut):
+            if not same:
                 return None
-            local, positions = part
-            if not whole:
-                if (cut := level.cut(local, place.dims, window)) is None:
-                    return None
-                local, positions = cut[0], through(positions, cut[1])
+            steps.append(_Copied(target, "part" if whole else "cut", whole))
         else:
+            steps.append(_Copied(target, "listed", whole))
+    return tuple(steps)
+
+
+def _load_fibers(
+    view: View, restricted: int, levels: tuple[Level, ...], dims: tuple[int, ...], kept: Sequence[int]
+) -> Tree | None:
+    """A tree whose lower levels are copied fiber by fiber; None where `_copied` or a level refuses."""
+    tree = view.tree
+    steps = _copied(tree.levels, levels, tuple(kept), restricted)
+    if steps is None:
+        return None
+    positions: Positions = range(1)
+    made: dict[str, Array] = {}
+    for (target, how, whole), (place, arrays, n) in zip(steps, tree.walk(), strict=True):
+        level = place.level
+        items = view.items[place.depth : place.depth + level.rank]
+        window: Window = list(map(range, place.dims)) if whole else [_window(x, in_order=how != "cells") for x in items]
+        if how == "cells":
+            positions = level.reached(arrays, place.dims, positions, window)
+            continue
+        if how == "listed":
             pointers, coords, positions = listed(tree, place, arrays, n, positions, window)
-            if rank:
+            if target is not None:
                 own = [
                     _own_coordinates(item, x)[0].astype(x.dtype, copy=False)
                     for item, x in zip(items, coords, strict=True)
                     if not isinstance(item, int)
                 ]
-                local, _ = target.split(targets[0].dims, fitted(pointers, own[0].dtype), own, distinct=True)
+                sizes = dims[target.depth : target.depth + target.level.rank]
+                local, _ = target.level.split(sizes, fitted(pointers, own[0].dtype), own, distinct=True)
             elif not (np.diff(pointers) == 1).all():
                 return None
-        if not rank:  # the level goes
-            continue
-        here = targets.pop(0)
-        for role, spec in here.arrays.items():
-            made[spec.name] = local[role]
-        fibers = here.level.size(local, here.dims, fibers) if targets else len(positions)
+        else:
+            if (part := _alone(tree, place, arrays, n, positions, window)) is None:
+                return None
+            local, positions = part
+            if how == "cut":
+                if (cut := level.cut(local, place.dims, window)) is None:
+                    return None
+                local, positions = cut[0], through(positions, cut[1])
+        if target is not None:
+            for role, spec in target.arrays.items():
+                made[spec.name] = local[role]
     values = np.asarray(items_at(tree.values, positions[:1] if tree.iso else positions))
-    return Tree(levels, tuple(dims), made, repeat_one(values, fibers) if tree.iso else values, tree.iso)
+    return Tree(levels, dims, made, repeat_one(values, len(positions)) if tree.iso else values, tree.iso)
 
 
 def _alone(

@@ -207,7 +207,7 @@ def pointer_problems(pointers: Array, children: int, first: int = 0, n: int | No
     if first == 0 and pointers[0] != 0:
         yield Problem("ptr[0]", f"expected 0, got {pointers[0]}")
     (falls,) = (pointers[1:] < pointers[:-1]).nonzero()
-    for p in falls[:SHOWN].tolist():
+    for p in falls[:SHOWN].tolist() if len(falls) else ():
         what = f"{pointers[p + 1]} is less than the pointer before it, {pointers[p]}, in fiber {first + p}"
         yield Problem(f"ptr[{first + p + 1}]", what)
     if len(falls) > SHOWN:

@@ -184,28 +184,20 @@ class Sparse(Lists):
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         # Kernels count faults; numpy finds their places. Sound arrays need the kernels only, few entries numpy only.
-        n_entries = len(arrays["idx0"])
-        counted = kernels.worth(n_entries)
-        # Negative numbers show as too large in an unsigned view, as long as nothing valid needs the upper half.
-        unsigned: dict[str, Array] = {}
-        if counted:
-            narrow = max([*dims, n_entries]) <= INT32_MAX and all(a.dtype.itemsize <= 4 for a in arrays.values())
-            unsigned = {role: _unsigned(array, narrow) for role, array in arrays.items()}
         pointers, columns = self.pointers(arrays), self._columns(arrays)
-        sound = in_range = True
-        if "ptr" in arrays and (not counted or kernels.check.count_bad_pointers(unsigned["ptr"], n_entries)):
+        n_entries = len(columns[0])
+        if kernels.worth(n_entries) and not _faults(arrays, columns, dims, order=order):
+            return
+        sound = True
+        if "ptr" in arrays:
             for problem in pointer_problems(pointers, n_entries):
                 sound = False
                 yield problem
-        outside = descents = 1
-        if counted:
-            listed = tuple(unsigned[f"idx{k}"] for k in range(self.rank))
-            outside, descents = _bad_entries(unsigned.get("ptr") if sound else None, listed, dims)
-        for k in range(self.rank) if outside else ():
-            for problem in _range_problems(f"idx{k}", columns[k], dims[k], pointers):
-                in_range = False
+        for k, x in enumerate(columns):
+            for problem in _range_problems(f"idx{k}", x, dims[k], pointers):
+                order = False
                 yield problem
-        if order and sound and in_range and n_entries and descents:
+        if order and sound and n_entries:
             yield from _order_problems(pointers, columns)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
@@ -271,16 +263,24 @@ def _unsigned(array: Array, narrow: bool) -> Array:
     return kernels.readable(array, f"{array.dtype.kind}{size}").view(f"u{size}")
 
 
-def _bad_entries(pointers: Array | None, columns: tuple[Array, ...], dims: Sequence[int]) -> tuple[int, int]:
-    """The number of entries out of range, and the number out of order in their fibers."""
-    sizes = tuple(map(np.uint64, dims))
-    parts = parallel.shares(len(columns[0]))
-    faults = parallel.each(lambda share: kernels.check.count_bad_entries(pointers, columns, sizes, *share), parts)
-    return sum(int(outside) for outside, _ in faults), sum(int(descents) for _, descents in faults)
+def _faults(arrays: Arrays, columns: Sequence[Array], dims: Sequence[int], *, order: bool) -> bool:
+    """Whether kernels count any fault in the arrays of a level."""
+    # Negative numbers show as too large in an unsigned view, as long as nothing valid needs the upper half.
+    entries = len(columns[0])
+    narrow = max([*dims, entries]) <= INT32_MAX and all(a.dtype.itemsize <= 4 for a in arrays.values())
+    pointers = _unsigned(arrays["ptr"], narrow) if "ptr" in arrays else None
+    if pointers is not None and kernels.check.count_bad_pointers(pointers, entries):
+        return True
+    listed, sizes = tuple(_unsigned(x, narrow) for x in columns), tuple(map(np.uint64, dims))
+    count = lambda share: kernels.check.count_bad_entries(pointers, listed, sizes, *share)  # noqa: E731
+    found = parallel.each(count, parallel.shares(entries))
+    return any(outside or (order and descents) for outside, descents in found)
 
 
 def _range_problems(role: str, indices: Array, size: int, pointers: Array) -> Iterator[Problem]:
     (bad,) = ((indices < 0) | (indices >= size)).nonzero()
+    if not len(bad):
+        return
     for q in bad[:SHOWN].tolist():
         yield Problem(f"{role}[{q}]", f"{indices[q]} is outside its dimension of size {size}{in_fiber(pointers, q)}")
     if len(bad) > SHOWN:
@@ -296,6 +296,8 @@ def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Probl
     wrong[1:-1] = behind
     wrong[pointers] = False  # no entry comes before the first of a fiber
     (bad,) = wrong.nonzero()
+    if not len(bad):
+        return
     for q in bad[:SHOWN].tolist():
         place = ", ".join(str(x[q]) for x in columns)
         equal = all(x[q] == x[q - 1] for x in columns)

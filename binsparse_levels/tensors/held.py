@@ -156,8 +156,10 @@ class Stored(Held):
         origin: Origin | None = None,
         shared: bool = False,
     ) -> None:
-        sizes = dict(zip(format.order, tree.dims, strict=True))
-        self.shape = tuple(map(sizes.__getitem__, range(len(sizes))))
+        self.shape = tree.dims
+        if format.transpose is not None:
+            sizes = dict(zip(format.order, tree.dims, strict=True))
+            self.shape = tuple(map(sizes.__getitem__, range(len(sizes))))
         self._looked_up = 0  # places, while the tree is lazy
         self.format = format
         self.limits = limits

@@ -46,9 +46,10 @@ def select(tensor: Tensor, key: Any) -> Any:
 
 def view(tensor: Tensor, indices: Sequence[Any], apart: bool = False) -> Tensor:
     """The cells at these indices, of each dimension. Precondition: they are of `parse_key`, with one array at most."""
-    labels = tensor._metadata.labels
-    kept = None if labels is None else labels.selected(indices, apart, tensor.shape)
-    return tensor._of(selected(tensor._held, indices, apart), replace(tensor._metadata, labels=kept))
+    metadata = tensor._metadata
+    if metadata.labels is not None:
+        metadata = replace(metadata, labels=metadata.labels.selected(indices, apart, tensor.shape))
+    return tensor._of(selected(tensor._held, indices, apart), metadata)
 
 
 def values_at(tensor: Tensor, coords: Sequence[Array]) -> Array:
