@@ -121,13 +121,13 @@ def _graphblas_sum(matrix: Any, *_: Any) -> Any:
 
 
 def _reduceat(held: Held) -> Call:
-    """The sums of rows that are not empty, which is less than what is asked for."""
-    pointers = held.tensor.arrays["pointers_to_1"]
-    rows = np.flatnonzero(pointers[1:] > pointers[:-1])
-    starts, out = pointers[rows], np.zeros(held.tensor.shape[0])
+    """The sums of rows from pointers; an empty row would get the value of the next, so these are left out."""
+    pointers, values = held.tensor.arrays["pointers_to_1"], held.tensor.values
 
     def call() -> Any:
-        out[rows] = np.add.reduceat(held.tensor.values, starts)
+        rows = np.flatnonzero(pointers[1:] > pointers[:-1])
+        out = np.zeros(held.tensor.shape[0])
+        out[rows] = np.add.reduceat(values, pointers[rows])
         return out
 
     return call
