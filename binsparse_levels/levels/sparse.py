@@ -40,6 +40,7 @@ from .positions import (
 )
 from .registry import register
 
+_APART, _SAMPLES = 32, 128  # entries
 _FEW_FIBERS = 16  # up to this number, the ends of a window are searched in each fiber; else fibers are read whole
 
 
@@ -96,7 +97,8 @@ class Sparse(Lists):
         pointers, below = np.empty(len(entries), entries.dtype), np.empty(count + 1, entries.dtype)
         firsts = [np.empty(count, x.dtype) for x in coords]
         arguments = words(entries), tuple(map(words, coords)), slots(pointers), tuple(map(slots, firsts)), slots(below)
-        children = int(kernels.fibers.split(*arguments))
+        cut = kernels.fibers.split_long if _in_long_runs(coords) else kernels.fibers.split
+        children = int(cut(*arguments))
         del arguments  # so that the arrays may change their size
         below.resize(children + 1, refcheck=False)
         for x in firsts:
@@ -246,6 +248,14 @@ class Sparse(Lists):
 
     def _columns(self, arrays: Arrays) -> list[Array]:
         return [arrays[f"idx{k}"] for k in range(self.rank)]
+
+
+def _in_long_runs(columns: Sequence[Array]) -> bool:
+    """Whether nearly all entries of a sample have the coordinates of those that are some entries further on."""
+    count = len(columns[0])
+    at = np.arange(0, max(count - _APART, 0), count // _SAMPLES + 1)
+    alike = [np.count_nonzero(x[at] == x[at + _APART]) for x in columns]
+    return 16 * min(alike) > 15 * len(at)
 
 
 def _named(pointers: Array, columns: Sequence[Array]) -> dict[str, Array]:

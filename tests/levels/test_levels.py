@@ -54,6 +54,23 @@ def test_ranges_are_concatenated_in_any_order(lengths, data):
     assert out.tolist() == [x for start, n in zip(starts, lengths, strict=True) for x in range(start, start + n)]
 
 
+@given(st.lists(LENGTHS, min_size=1, max_size=4), st.sampled_from(["u4", "u8"]), st.integers(1, 2))
+def test_fibers_are_split_wherever_a_column_changes(children, dtype, rank):
+    counts = [x for lengths in children for x in lengths if x]
+    firsts = [np.array([k // 2**d for lengths in children for k, x in enumerate(lengths) if x], dtype) for d in (1, 0)]
+    firsts = firsts[-rank:]
+    columns = tuple(np.repeat(x, counts) for x in firsts)
+    pointers = np.append(0, np.cumsum([sum(map(bool, lengths)) for lengths in children]))
+    below = np.append(0, np.cumsum(counts, dtype=int))
+    for split in (fibers.split, fibers.split_long):
+        made = np.empty(len(pointers), dtype), tuple(map(np.empty_like, columns)), np.empty(below[-1] + 1, dtype)
+        assert split(below[pointers].astype(dtype), columns, *made) == len(counts)
+        assert made[0].tolist() == pointers.tolist()
+        assert made[2][: len(below)].tolist() == below.tolist()
+        for x, first in zip(made[1], firsts, strict=True):
+            assert x[: len(counts)].tolist() == first.tolist()
+
+
 @given(testing.formats(max_rank=6))
 def test_stored_names_are_distinct(format):
     testing.check_names(format)
