@@ -88,8 +88,8 @@ def same_at(columns, a, b):
 
 @kernel
 def split_long(entries, columns, pointers, firsts, below):
-    """`split` of entries in order. A search of doubling steps finds the end of a child: 40 times as fast for children of
-    1,000 entries, and as fast for those of 40.
+    """`split` of entries in order. A search of doubling steps finds the end of a child: 40 times as fast for
+    children of 1,000 entries, and as fast for those of 40.
     """
     one, i, p, n, children = u8(1), u8(entries[0]), u8(0), u8(pointers.size - 1), u8(0)
     below[0] = i

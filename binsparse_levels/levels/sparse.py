@@ -255,7 +255,7 @@ def _in_long_runs(columns: Sequence[Array]) -> bool:
     count = len(columns[0])
     at = np.arange(0, max(count - _APART, 0), count // _SAMPLES + 1)
     alike = [np.count_nonzero(x[at] == x[at + _APART]) for x in columns]
-    return 16 * min(alike) > 15 * len(at)
+    return bool(16 * min(alike) > 15 * len(at))
 
 
 def _named(pointers: Array, columns: Sequence[Array]) -> dict[str, Array]:
