@@ -133,6 +133,8 @@ class _Numbers:
         """The coordinates of a column. Raises ArrayError."""
         pa = arrow()
         refuse_nulls(column, self._path)
+        if pa.types.is_null(column.type):  # all of its rows were bad
+            return np.empty(0, np.int64)
         first, self._seen = not self._seen, True
         if not self.labelled(column.type):
             return self.listed(column)

@@ -138,6 +138,20 @@ def test_bad_rows_of_streams_are_left_out_and_told(data):
     assert found(read(target)) == cells
 
 
+@pytest.mark.parametrize("known", [["p", "q"], [0, 1]])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_chunk_of_nulls_has_no_type(known, first):
+    some = pyarrow.table({"a": known, "v": [1.0, 2.0]})
+    nulls = pyarrow.table({"a": pyarrow.nulls(2), "v": [3.0, 4.0]})
+    target = {}
+    told = write_from(
+        iter([nulls, some][:: 1 if first else -1]), target, (2,), "CVEC", dims=["a"], values="v", bad="skip"
+    )
+    assert told.counts == {"a is null": 2}
+    assert read(target).to_dense().tolist() == [1, 2]
+    assert (read(target).labels("a") is None) == (known == [0, 1])
+
+
 def test_the_first_hundred_are_listed_and_all_are_counted(tmp_path):
     def chunk(k):
         return [np.arange(-60, 60), np.full(120, k)], np.ones(120)
