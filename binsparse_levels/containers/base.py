@@ -167,9 +167,7 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
     if "\0" in text:
         raise ContainerError(Problem(ascii(text), "a path has no NUL character"))
     text = _FILE.sub("", text)
-    if not os.path.exists(text):
-        text = os.path.expanduser(text)
-    if os.path.exists(text):
+    if os.path.exists(text) or os.path.exists(text := os.path.expanduser(text)):
         return text, None
     path, query = text, ""
     if is_url(text):

@@ -68,22 +68,22 @@ class HDF5Reader:
             return None
         try:
             stored = Stored(dataset)
+            at = None if self._handle is None else hdf5_direct.contiguous(stored, self._handle)
+            if self._handle is not None and at is not None:
+                part = parts_of(self._handle, at, stored.dtype, name, self._limits)
+                return lazy(stored.shape, stored.dtype, part)
             if stored.properties.get_external_count():
                 raise UnsafeError(Problem(name, "its data is in another file"))
-            if stored.layout == h5py.h5d.VIRTUAL:
+            if stored.properties.get_layout() == h5py.h5d.VIRTUAL:
                 raise UnsafeError(Problem(name, "a virtual dataset is not followed"))
             if unknown := {*stored.filters} - _FILTERS:
                 raise UnsafeError(Problem(name, f"the HDF5 filter {min(unknown)} is not allowed"))
             # In a far file, to count the bytes of chunks reads about all of them.
             size = stored.nbytes if stored.chunk and self._far else dataset.get_storage_size()
-            at = None if self._handle is None else hdf5_direct.contiguous(stored, self._handle)
+            part = self._parts(stored, name)
+            return lazy(stored.shape, stored.dtype, part, nbytes=size, chunk=stored.chunk or 1)
         except Exception as error:
             raise_as_ours(error, name)
-        if self._handle is not None and at is not None:
-            part = parts_of(self._handle, at, stored.dtype, name, self._limits)
-        else:
-            part = self._parts(stored, name)
-        return lazy(stored.shape, stored.dtype, part, nbytes=size, chunk=stored.chunk or 1)
 
     @property
     def kind(self) -> str:

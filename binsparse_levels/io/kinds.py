@@ -399,10 +399,10 @@ def _marked(path: str, field: str, there: Sequence[str]) -> list[str]:
 
 def _head(path: str) -> bytes:
     """The first bytes of a file, unpacked where it is compressed by gzip."""
-    if os.path.exists(path) and not os.path.isfile(path):  # to open a pipe would block
+    if not os.path.isfile(path) and os.path.exists(path):  # to open a pipe would block
         raise ContainerError(Problem(path, "is no file; choose a file or a folder"))
     try:
-        with open_file(path, "rb") as file:
+        with open_file(path, "rb", buffering=0) as file:
             head = file.read(4096)
     except FileNotFoundError:
         raise PathMissingError(Problem(path, "no such file; check the path")) from None
