@@ -98,6 +98,19 @@ def test_info_of_a_text_file(run):
     assert json.loads(text)["shape"] == [40, 26, 26, 26]
 
 
+@pytest.mark.parametrize("name", ["rows.svmlight", "a.mex", "a.h5", "a.zarr", "a.npz", "a.bspnpy"])
+def test_info_of_labels(run, tmp_path, name):
+    (tmp_path / "rows.svmlight").write_text("1 1:2\n0 3:1.5 4:2\n")
+    pyarrow = pytest.importorskip("pyarrow")
+    rows = pyarrow.table({"feature": ["a", "b"], "barcode": ["x", "y"], "n": [2, 5]})
+    if name != "rows.svmlight":
+        write(tmp_path / name, from_table(rows, ["feature", "barcode"], "n", "CSR"))
+    found = json.loads(run("info", tmp_path / name, "--json")[1])
+    assert "feature" in str(found["dimensions"])
+    assert "values" in found["arrays"]
+    assert not [x for x in found["arrays"] if "label" in x]
+
+
 @pytest.mark.parametrize("name", ["ptr_negative", "json_garbage", "level_list"])
 def test_faulty_files_are_explained(run, name):
     path = DATA / "golden" / "malformed" / f"{name}.bsp.h5"

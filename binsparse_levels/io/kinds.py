@@ -330,7 +330,9 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
     if not isinstance(path, str):
         return _of_object(path), path
     if is_url(path):
-        plain = path.partition("?")[0].lower()
+        # In zip://a.h5::https://b.zip?c, the first part with a path says what is read.
+        plain = next(part for part in path.split("::") if "://" in part).partition("?")[0].lower()
+        _refuse_tables(plain)
         usual = _by_suffix(plain)
         if usual is None or (KINDS[usual].remote and not plain.endswith(".zip")):
             return [_remote()], path
@@ -347,8 +349,16 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
             raise ContainerError(Problem(path, "is no HDF5 file, or not a whole one; fetch or write it again"))
         names = [name]
     if not names:
+        _refuse_tables(path)
         raise ContainerError(Problem(path, f"neither its content nor its suffix is known{PLUG_IN}"))
     return names, path
+
+
+def _refuse_tables(path: str) -> None:
+    """Raise ContainerError for the path of a table, which does not say which columns are coordinates."""
+    if path.lower().endswith((".parquet", ".arrow", ".feather", ".csv", ".tsv")):
+        what = "is a table, of which you choose columns: call build, from_table or write_from, or the command convert"
+        raise ContainerError(Problem(path, what))
 
 
 def _streamed(path: str, stream: IO[bytes], closing: contextlib.ExitStack) -> tuple[list[str], Any]:

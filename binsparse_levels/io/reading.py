@@ -321,8 +321,10 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
         if location.kind.tensors:
             tensor = read(location, lenient=lenient, limits=limits)
             header, arrays = encode_tensor(tensor)
-            infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in arrays.items()}
-            return Description(parse_descriptor(header, limits), infos, fill_value=tensor.fill_value)
+            descriptor = parse_descriptor(header, limits)
+            stored = {name: arrays[name] for name in descriptor.data_types}  # no labels, as of other kinds of files
+            infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in stored.items()}
+            return Description(descriptor, infos, fill_value=tensor.fill_value)
         with _reading(location, limits) as reader:
             loading = Loading(reader, limits, lenient)
             return Description(loading.descriptor, loading.described(), loading.repairs, loading.fill_value())

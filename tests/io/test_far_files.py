@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import zipfile
 
 import fsspec
 import h5py
@@ -264,6 +265,37 @@ def test_a_server_that_is_not_there_is_asked_few_times():
     for place in ("a.h5", "a.zarr"):
         with pytest.raises(bl.ContainerError, match="check the address"):
             bl.read(f"http://127.0.0.1:9/{place}")
+
+
+def test_a_member_of_a_zip_file_is_read(folder, tmp_path):
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for name in ("plain.h5", "a.npz", "a.h5ad"):
+            archive.write(folder / name, name)
+    with serving(tmp_path, Ranged) as (port, _):
+        for where in (tmp_path / "all.zip", f"http://127.0.0.1:{port}/all.zip"):
+            for name in ("plain.h5", "a.npz", "a.h5ad"):
+                agrees(f"zip://{name}::{where}", name)
+            with pytest.raises(FileNotFoundError, match="check the address"):
+                bl.open(f"zip://b.h5::{where}")
+
+
+@pytest.mark.filterwarnings("ignore:Writing zarr v2")
+def test_anndata_of_zarr_on_a_web_server(tmp_path):
+    """A server lists nothing, so that each member is asked for by name."""
+    anndata = pytest.importorskip("anndata")
+    cells = anndata.AnnData(sp.csr_array(DENSE), layers={"columns": sp.csc_array(DENSE)}, obsm={"cells": DENSE})
+    cells.write_zarr(tmp_path / "a.zarr")
+    with serving(tmp_path, Ranged) as (port, _):
+        for name in ("", ":X", ":layers/columns", ":obsm/cells"):
+            agrees(f"http://127.0.0.1:{port}/a.zarr{name}", name)
+        assert bl.open(f"http://127.0.0.1:{port}/a.zarr").labels("obs").tolist() == cells.obs_names.tolist()
+
+
+def test_a_table_says_what_takes_it(tmp_path):
+    (tmp_path / "a.csv").write_text("i,n\n1,2\n")
+    for place in (tmp_path / "a.csv", "http://127.0.0.1:9/a.parquet"):
+        with pytest.raises(bl.ContainerError, match=r"is a table.*from_table"):
+            bl.open(place)
 
 
 def test_what_is_not_there_is_called_by_its_url(tmp_path, s3):

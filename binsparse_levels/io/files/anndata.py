@@ -47,7 +47,7 @@ def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIM
 
         folder, _, name = (group or "").rpartition("/")
         above = at(folder or None)
-        inner = next((name for name in ("matrix", "X") if not group and name in above.names()), None)
+        inner = next((name for name in ("matrix", "X") if not group and above.has(name)), None)
         axes = AXES.get((group or "").partition("/")[0], ("obs", "var"))
         if (dense := name or inner) and above.is_array(dense):
             values, shape = above.cells(dense)
@@ -56,7 +56,7 @@ def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIM
             return
         group = group or inner
         source = at(group)
-        format, shape, labels = _tenx(source, at, group) if "shape" in source.names() else _anndata(source, at, axes)
+        format, shape, labels = _tenx(source, at, group) if source.has("shape") else _anndata(source, at, axes)
         pointers, indices, data = _ARRAYS
         yield compressed(
             format,
@@ -109,11 +109,10 @@ def _names(at: Opener, axes: Axes, shape: Sequence[int]) -> Labels | None:
 
 def _tenx(source: Group, at: Opener, group: str | None) -> _Matrix:
     rows, columns = shape = _sizes(source.integers("shape")[:].tolist(), "shape")
-    there = source.names()
-    newer = "features" in there
+    newer = source.has("features")
     features = at(f"{group or ''}/features").labels("id", rows) if newer else None
-    genes = source.labels("genes", rows) if "genes" in there else features
-    barcodes = source.labels("barcodes", columns) if "barcodes" in there else None
+    genes = source.labels("genes", rows) if source.has("genes") else features
+    barcodes = source.labels("barcodes", columns) if source.has("barcodes") else None
     return "CSC", shape, labelled(("feature" if newer else "gene", "barcode"), [genes, barcodes])
 
 

@@ -65,7 +65,7 @@ def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIM
         pointers = source.integers("jc")
 
         def entries(count: int) -> tuple[Sliceable, Sliceable]:
-            if not count and "ir" not in source.names():
+            if not count and not source.has("ir"):
                 return np.empty(0, np.uint64), np.empty(0, np.float64)
             return source.integers("ir"), _values(source)
 

@@ -105,10 +105,10 @@ class Group:
     def attributes(self) -> h5py.AttributeManager:
         return self.reader.group.attrs
 
-    def names(self) -> set[str]:
-        """The names of the members of the group. Nothing else of them is known."""
+    def has(self, name: str) -> bool:
+        """Whether the group has a member of this name. Nothing else of it is known."""
         with touching(self.reader.group.name):
-            return set(self.reader.group.keys())
+            return name in set(self.reader.group.keys())
 
     def numbers(self, name: str, dtype: str | None = None, *, unsigned: bool = False) -> Sliceable:
         """An array of that type, by default of the stored one. unsigned: refuse an array that is stored with signs.
@@ -176,7 +176,7 @@ class Group:
 
     def is_array(self, name: str) -> bool:
         """Whether a member is an array, and no group and no link."""
-        if name not in self.names():
+        if not self.has(name):
             return False
         with touching(name):
             return not self._is_link(name) and hasattr(self.reader.group[name], "shape")

@@ -31,9 +31,10 @@ class ZarrGroup(Group):
         with touching(self.reader.group.name):
             return self.reader.group.attrs.asdict()
 
-    def names(self) -> set[str]:
-        with touching(self.reader.group.name):
-            return set(self.reader.group.keys())
+    def has(self, name: str) -> bool:
+        group = self.reader.group
+        with touching(group.name):  # a web server lists nothing, and is asked for this member
+            return name in (set(group.keys()) if group.store.supports_listing else group)
 
     def _is_link(self, name: str) -> bool:
         return False
