@@ -45,6 +45,8 @@ class LevelStatistics:
     >>> dense, sparse = levels_of(pack([[0, 0, 2], [0, 3, 1]], 1.0, (3, 4), "CSR"))
     >>> sparse.positions, sparse.children, sparse.longest, sparse.quantile(0.5), round(sparse.limit, 2)
     (3, 3, 2, 1, 7.78)
+    >>> "lengths" in repr(dense), repr(dense).endswith("longest=3)")
+    (False, True)
     """
 
     level: Level
@@ -55,8 +57,8 @@ class LevelStatistics:
     listed: int = 0
     nbytes: int = 0
     longest: int = 0
-    lengths: Array = field(default_factory=lambda: np.zeros(_CLASSES, np.int64))
-    gaps: Array | None = field(default_factory=lambda: np.zeros(_CLASSES + 1, np.int64))
+    lengths: Array = field(default_factory=lambda: np.zeros(_CLASSES, np.int64), repr=False)
+    gaps: Array | None = field(default_factory=lambda: np.zeros(_CLASSES + 1, np.int64), repr=False)
     _tally: Array = field(default_factory=lambda: np.zeros(_EXACT, np.int64), repr=False)
 
     @property
