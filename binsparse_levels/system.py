@@ -11,6 +11,7 @@ import platform
 import stat
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -91,6 +92,25 @@ def release() -> None:
     """Give freed memory back to the system, where the C library keeps it: glibc keeps up to 64 MiB for each thread."""
     with contextlib.suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@contextlib.contextmanager
+def bounded_memory(more: int) -> Iterator[None]:
+    """Allow the process so many bytes beyond its address space, where the system has such a limit."""
+    try:
+        import resource
+
+        with open("/proc/self/statm") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        yield
+        return
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + more if soft < 0 else min(soft, now + more), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def _resident_on_linux() -> int | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
-import contextlib
 import inspect
 import itertools
 import os
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -24,6 +22,7 @@ from ..io import append, concatenate, open, read, write
 from ..levels import Dense, Level, Sparse, places, register
 from ..levels.base import INTEGERS
 from ..levels.positions import Array, Positions, as_array, as_pointers, count_owners
+from ..system import bounded_memory
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from .drawn import LevelCase, level_cases, selections
@@ -34,6 +33,7 @@ with needing("test"):
     from hypothesis import assume
     from hypothesis import strategies as st
 
+_BOUND = 2**32  # bytes that a law may take
 Listing: TypeAlias = list[tuple[int, tuple[int, ...], int]]  # fiber, coordinates, child
 
 
@@ -412,7 +412,7 @@ def _problem(law: _Law, level: Level, examples: int) -> str | None:
         law.check(data, level)
 
     try:
-        with _bounded():
+        with bounded_memory(_BOUND):  # a kind that believes a damaged file must not end the process
             run()
     except hypothesis.errors.Unsatisfiable:  # the kind refuses what is drawn
         return None
@@ -431,25 +431,6 @@ def _told(error: Exception, level: Level) -> str:
     at = f"{frames[-1].name}, {os.path.basename(frames[-1].filename)}, line {frames[-1].lineno}" if frames else ""
     place = f" (in {at})" if at else ""
     return f"{type(error).__name__}{place}: {' '.join(str(error).split())}"
-
-
-@contextlib.contextmanager
-def _bounded(more: int = 2**32) -> Iterator[None]:
-    """Allow so many bytes beyond what the process has: a kind that believes a damaged file must not end the process."""
-    try:
-        import resource
-
-        with builtins.open("/proc/self/statm") as file:
-            now = int(file.read().split()[0]) * resource.getpagesize()
-    except (ImportError, OSError):  # a system that has no such limit
-        yield
-        return
-    before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (now + more if soft < 0 else min(soft, now + more), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def _rows(coords: Sequence[Array], count: int) -> list[tuple[int, ...]]:
