@@ -264,7 +264,8 @@ def hold_lock(target: str, patience: float | None = None) -> Iterator[None]:
 def _take_lock(target: str, patience: float) -> IO[bytes] | None:
     """The open and locked file of a lock; None without a folder for it."""
     folder, name = os.path.split(target)
-    path, end = os.path.join(folder, f".{_short(name)}{_LOCK}"), time.monotonic() + patience
+    path = os.path.join(folder, f".{_short(name)}{_LOCK}")
+    holder, end = (0, 0), 0.0
     while True:
         try:
             file = open(path, "r+b", 0, opener=_create)  # noqa: SIM115 (it is closed by whoever holds it)
@@ -278,7 +279,10 @@ def _take_lock(target: str, patience: float) -> IO[bytes] | None:
                     return file
             file.close()  # its owner has removed it
             continue
+        status = os.fstat(file.fileno())
         file.close()
+        if holder != (status.st_ino, status.st_ctime_ns):  # of many writers, each has its turn
+            holder, end = (status.st_ino, status.st_ctime_ns), time.monotonic() + patience
         if time.monotonic() > end:
             what = f"another process or thread has been writing it for {patience:.0f} seconds; try again later"
             raise ContainerError(Problem(target, what))

@@ -50,9 +50,7 @@ def check_duplicates(duplicates: Duplicates) -> None:
 
 def pad_of(fill: Any, dtype: np.dtype[Any]) -> Any:
     """The value of cells that are not stored: the fill value, or zero where it is None."""
-    if fill is not None:
-        return fill
-    return dtype.type() if dtype.kind in "biufc" else np.zeros((), dtype)[()]
+    return np.zeros((), dtype)[()] if fill is None else fill
 
 
 def checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
