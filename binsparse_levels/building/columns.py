@@ -165,9 +165,8 @@ def type_of(kind: Any, name: str) -> np.dtype[Any]:
     except (NotImplementedError, TypeError):  # a time with a zone is a type of pandas
         found = np.dtype(object)
     if found.kind not in "biuf":
-        raise ArrayError(
-            Problem(f"columns.{name}", f"holds {kind}; give numbers, or pass dtype={{{name!r}: 'float64'}}")
-        )
+        what = f"holds {kind}; give numbers, or cast it, which write_from and build do by dtype={{{name!r}: 'float64'}}"
+        raise ArrayError(Problem(f"columns.{name}", what))
     return found
 
 

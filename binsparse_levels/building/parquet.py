@@ -205,7 +205,7 @@ class Parquet:
         else:
             known = [x.dictionary for x in parts]
             firsts = [0, *accumulate(map(len, known[:-1]))]
-        codes, texts, begins = [], [], [np.zeros(1, np.int64)]
+        codes, texts, begins, behind = [], [], [np.zeros(1, np.int64)], 0
         for first, x in zip(firsts, parts, strict=True):
             codes.append(x.indices.fill_null(-1).to_numpy(zero_copy_only=False) + np.int64(first))
             if x.null_count:
@@ -214,7 +214,8 @@ class Parquet:
             refuse_nulls(labels, f"columns.{name}")
             octets, ends = keys_of(labels)
             texts.append(octets)
-            begins.append(ends[1:] + begins[-1][-1])
+            begins.append(ends[1:] + behind)
+            behind += len(octets)
         return np.concatenate(codes), (np.concatenate(texts), np.concatenate(begins))
 
     def _parts(self, piece: Sequence[int], columns: Sequence[str], *, numbered: bool = False) -> Iterator[Any]:

@@ -198,7 +198,8 @@ def _placing(
 
 
 def _unwritten(path: str, error: OSError) -> ContainerError:
-    remedy = "make the folder" if isinstance(error, FileNotFoundError) else "make room"
+    remedy = "make room" if error.errno in _DISK else "check the rights"
+    remedy = "make the folder" if isinstance(error, FileNotFoundError) else remedy
     what = f"cannot be written: {error.strerror}; nothing has changed; {remedy} or choose another path"
     return ContainerError(Problem(path, what))
 

@@ -152,6 +152,19 @@ def test_a_chunk_of_nulls_has_no_type(known, first):
     assert (read(target).labels("a") is None) == (known == [0, 1])
 
 
+def test_files_that_a_filter_leaves_empty_have_no_labels(tmp_path):
+    (tmp_path / "in").mkdir()
+    values = [None, None, None, None, 1, None, None, None]
+    table = pyarrow.table(
+        {"a": [None, "p", "p", "p", "q", None, None, "p"], "v": pyarrow.array(values, pyarrow.int64())}
+    )
+    for at in (0, 7):
+        pyarrow.parquet.write_table(table[at : at + 7], tmp_path / "in" / f"{at}.parquet", row_group_size=3)
+    build(tmp_path / "in", tmp_path / "a.zarr", None, "CVEC", columns=["a", "v"], filters=[("v", ">=", 0)])
+    tensor = read(tmp_path / "a.zarr")
+    assert (tensor.labels("a").tolist(), tensor.to_dense().tolist()) == (["q"], [1])
+
+
 def test_the_first_hundred_are_listed_and_all_are_counted(tmp_path):
     def chunk(k):
         return [np.arange(-60, 60), np.full(120, k)], np.ones(120)
@@ -186,7 +199,7 @@ def test_numbers_become_labels_and_decimals_values(tmp_path):
     prices = [decimal.Decimal("2.50"), decimal.Decimal("1.25")]
     pyarrow.parquet.write_table(pyarrow.table({"a": [10, 9], "b": [0, 1], "v": prices}), tmp_path / "a.parquet")
     given = (tmp_path / "a.parquet", tmp_path / "a.zarr", None, "COO")
-    with pytest.raises(ArrayError, match=r"columns\.v: holds decimal.*pass dtype=\{'v': 'float64'\}"):
+    with pytest.raises(ArrayError, match=r"columns\.v: holds decimal.*by dtype=\{'v': 'float64'\}"):
         build(*given, columns=NAMES)
     build(*given, columns=NAMES, dtype={"a": str, "v": "float64"})
     tensor = read(tmp_path / "a.zarr")

@@ -138,7 +138,7 @@ REFUSALS = (
     ),
     Refusal(
         "scipy graphblas torch table pydata gcxs", "`to_*`, `from_*` of a library", (bl.FormatError, bl.ArrayError),
-        "values: |has no|lacks th(is|e) type|holds no|give numbers, and coordinates",
+        "values: |has no|lacks th(is|e) type|holds no|give numbers",
         "a type of values that the library has not", "`astype` before",
     ),
     Refusal(
