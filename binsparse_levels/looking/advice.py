@@ -287,7 +287,8 @@ def advise(
     count : the number of candidates.
     orders : the orders of the dimensions to try; required beyond 8 dimensions.
     kinds : the level kinds to try, such as ("dense", "sparse"), which other programs read. A level with parameters,
-        such as "n_of_m(1, n=2, m=4)", is compared below dense and below sparse levels.
+        such as "n_of_m(1, n=2, m=4)", and a kind whose size counts do not tell, such as "run", are compared below dense
+        and below sparse levels.
     formats : the formats to compare with, instead of the usual ones, such as "dense, sparse, dense(2) through 0/4, 1/4,
         0%4, 1%4". Where counts do not tell the size, the tensor is converted, or of more than 2**20 entries a sample;
         the row says that it is an estimate. A format that refuses the tensor says why.
@@ -346,7 +347,7 @@ def advise(
         for format in _usual(tensor):
             with contextlib.suppress(FormatError, LimitError):
                 advice.compared += (advice.candidate(format),)
-    for level in _with_parameters(kinds):
+    for level in _not_ranked(kinds):
         for outer in (*full(1), *listing(1)):
             chain = Format((outer,) * (tensor.ndim - level.rank) + (level,))
             if level.rank <= tensor.ndim:
@@ -435,9 +436,14 @@ def _choices(rank: int, kinds: Iterable[str] | None) -> Choices:
     return choices
 
 
-def _with_parameters(kinds: Sequence[str] | None) -> list[Level]:
-    """The levels among the kinds, which have parameters."""
-    return [level for name in kinds or () if "(" in name for level in parse_format(name).levels]
+def _not_ranked(kinds: Sequence[str] | None) -> list[Level]:
+    """The levels among the kinds that have parameters, or whose size counts do not tell."""
+    named = [(name, level, [1] * level.rank) for name in kinds or () for level in parse_format(name).levels]
+    return [
+        level
+        for name, level, dims in named
+        if "(" in name or None in (level.children(dims, 1, 1), level.nbytes(dims, 1, 1, root=True, itemsize=8))
+    ]
 
 
 def _subsets(rank: int, first: int | None) -> Blocks:

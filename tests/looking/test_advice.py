@@ -400,6 +400,8 @@ def test_kinds_have_parameters_and_refusing_ones_are_tried():
     pruned = [c for c in advise(weights, kinds=["dense", "n_of_m(1, n=2, m=4)"]).compared if "n_of_m" in str(c)]
     assert [str(c) for c in pruned] == ["dense, n_of_m(1, n=2, m=4)", "sparse, n_of_m(1, n=2, m=4)"]
     assert pruned[0].nbytes == weights.convert("dense, n_of_m(1, n=2, m=4)").nbytes
+    told = [str(c) for c in advise(weights, kinds=["run", "sparse", "hashed"]).compared if c.nbytes]
+    assert {"dense, run", "sparse, run", "dense, hashed", "sparse, hashed"} <= {*told}
     refused = advise(testing.uniform((40, 60), 300), kinds=["dense", "n_of_m(1, n=1, m=4)"])
     assert [bool(c.refused) for c in refused.compared if "n_of_m" in str(c)] == [True, True]
 
