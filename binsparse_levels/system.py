@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from sys import modules
 from typing import IO, Any
 
 STANDARD_OUTPUT = "/dev/stdout"  # its path, where it has one
@@ -89,7 +90,11 @@ def peak() -> int | None:
 
 
 def release() -> None:
-    """Give freed memory back to the system, where the C library keeps it: glibc keeps up to 64 MiB for each thread."""
+    """Give freed memory back to the system, where a library keeps it: glibc keeps up to 64 MiB for each thread, and
+    Arrow what its last tables had (100 MB of tables of 62 MB).
+    """
+    if (arrow := modules.get("pyarrow")) is not None:
+        arrow.default_memory_pool().release_unused()
     with contextlib.suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 

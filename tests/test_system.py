@@ -250,6 +250,18 @@ def test_the_memory_of_a_process_on_linux():
     assert system.resident() - before > array.nbytes / 2
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="what this system tells is another")
+def test_memory_that_arrow_keeps_is_given_back():
+    arrow = pytest.importorskip("pyarrow")
+    arrow.array([0]).cast("float64")
+    system.release()
+    before = system.resident()
+    held = [arrow.array(np.arange(100_000)).cast("float64") for _ in range(80)]
+    del held
+    system.release()
+    assert system.resident() - before < 2**24
+
+
 # Files
 
 

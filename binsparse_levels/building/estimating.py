@@ -46,8 +46,8 @@ class EstimatedStage(NamedTuple):
 class Estimate(NamedTuple):
     """What a build will take, if its coordinates are spread evenly; `str` prints it as a table.
 
-    rows: that are read. memory: bytes of the process of a step; builds of 10 and 20 million rows took 1.2 times that at
-    their peak. work, target: bytes in these places, before compression. seconds: of a processor, at the rates of a
+    rows: that are read. memory: bytes of the process of a step; builds of 20 million rows took 0.93 to 1.07 times that
+    at their peak. work, target: bytes in these places, before compression. seconds: of a processor, at the rates of a
     small machine. warnings: what would make the build slow or large.
     """
 
