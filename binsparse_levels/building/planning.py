@@ -8,7 +8,7 @@ import math
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -161,7 +161,7 @@ class Plan:
     @cached_property
     def identity(self) -> str:
         """What the target is marked with. Builds with the same mark write the same bytes."""
-        told = {name: x for name, x in asdict(self).items() if name not in ("id", "threads", "mark")}
+        told = {name: x for name, x in self._told().items() if name not in ("id", "threads", "mark")}
         return self.mark or hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 
     def reading(self, source: Source, *, fill: Any = None, **rest: Any) -> Plan:
@@ -176,7 +176,11 @@ class Plan:
         return replace(self, source=source.described(), dtype=dtype.str, fill=told, **rest)
 
     def text(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(self._told())
+
+    def _told(self) -> dict[str, Any]:
+        """The parameters by name. `asdict` would copy each file of the source."""
+        return {x.name: getattr(self, x.name) for x in fields(self)}
 
 
 def check(plan: Plan) -> None:
