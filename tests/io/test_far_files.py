@@ -279,7 +279,7 @@ def test_a_member_of_a_zip_file_is_read(folder, tmp_path):
                 bl.open(f"zip://b.h5::{where}")
 
 
-@pytest.mark.filterwarnings("ignore:Writing zarr v2")
+@pytest.mark.filterwarnings("ignore:Writing zarr v2", "ignore:The '.*' option is deprecated")  # of anndata 0.13
 def test_anndata_of_zarr_on_a_web_server(tmp_path):
     """A server lists nothing, so that each member is asked for by name."""
     anndata = pytest.importorskip("anndata")
