@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,9 @@ from ...errors import needing
 from ..remote import RETRY
 
 _PAUSES = 0.05, 0.1, 0.2, 0.4, 0.8  # seconds
+# Calls of fewer seconds of the processor are not worth a thread, unless they wait: so many times as long as they
+# compute, and so many seconds more.
+_SHORT, _WAITING, _PATIENCE = 0.002, 3, 0.02
 _AT_ONCE = 16  # requests to an object store at a time: a single request takes 10 to 50 ms
 
 Item = TypeVar("Item")
@@ -87,8 +91,20 @@ def _is_missing(store: Any, key: str) -> bool:
 def side_by_side(call: Callable[[Item], Made], items: Sequence[Item], *, turn: int = 1) -> Iterator[Made]:
     """The results of call(item), in order. So many calls run, or wait with their results, as a store serves at once.
 
-    turn: so many items a thread takes at once, where to hand one over takes as long as the call.
+    turn: so many items a thread takes at once, where to hand one over takes as long as the call. Such items are taken
+    without threads while their calls are short and do not wait (20,000 Parquet files of 1,000 rows: half the time).
     """
+    if turn > 1:
+        done, short, least, clock, busy = 0, True, math.inf, 0.0, 0.0
+        while done < len(items) and short and clock < _WAITING * busy + _PATIENCE:
+            begin, computed = time.perf_counter(), time.thread_time()
+            made = call(items[done])
+            spent = time.thread_time() - computed
+            clock, busy, least = clock + time.perf_counter() - begin, busy + spent, min(least, spent)
+            done += 1
+            short = done < 3 or least < _SHORT  # the first may import and compile
+            yield made
+        items = items[done:]
     if len(items) < 2:
         yield from map(call, items)
         return
