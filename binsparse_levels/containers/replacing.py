@@ -282,8 +282,9 @@ def _take_lock(target: str, patience: float) -> IO[bytes] | None:
             continue
         status = os.fstat(file.fileno())
         file.close()
-        if holder != (status.st_ino, status.st_ctime_ns):  # of many writers, each has its turn
-            holder, end = (status.st_ino, status.st_ctime_ns), time.monotonic() + patience
+        now = status.st_ino, status.st_ctime_ns
+        if now != holder:  # of many writers, each has its turn
+            holder, end = now, time.monotonic() + patience
         if time.monotonic() > end:
             what = f"another process or thread has been writing it for {patience:.0f} seconds; try again later"
             raise ContainerError(Problem(target, what))

@@ -215,11 +215,11 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
         except ValueError:  # it checks the range, and does not tell the place
             raise ArrayError(list(_range_problems(entries))) from None
         order = number.argsort()
-        number = number[order]
-        same_before = number[1:] == number[:-1]
+        there = number[order]
+        same_before = there[1:] == there[:-1]
         repeats = np.count_nonzero(same_before)
         if repeats:  # only these need the slower sort, which keeps the order of the input
-            order = np.ravel_multi_index(coords, entries.dims).argsort(kind="stable")
+            order = number.argsort(kind="stable")
     else:
         if not entries.trusted and any(map(_any_outside, coords, entries.dims)):
             raise ArrayError(list(_range_problems(entries)))
