@@ -1,4 +1,6 @@
-"""Reading and writing a CSR matrix. All write through to the disk, as ours does, and read from the page cache."""
+"""Reading and writing a CSR matrix. All write through to the disk and replace a file atomically, as ours does, and read
+from the page cache.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +39,25 @@ class Store(NamedTuple):
     load: Call
 
     def write(self) -> None:
+        """Save and synchronize. A file then takes the place of the file before, since ours does so, too: whoever writes
+        into the old file loses both when the machine stops. A folder is written where the old one was.
+        """
         self.save()
         for place in [self.path, *self.path.rglob("*")]:
-            handle = os.open(place, os.O_RDONLY)
-            os.fsync(handle)
-            os.close(handle)
+            _synchronize(place)
+        if self.path.is_file():
+            self.path.replace(self.path.with_stem("replaced"))
+            _synchronize(self.path.parent)
 
     def saved(self) -> Call:
         self.save()
         return self.load
+
+
+def _synchronize(place: Path) -> None:
+    handle = os.open(place, os.O_RDONLY)
+    os.fsync(handle)
+    os.close(handle)
 
 
 @dataclass(frozen=True)
@@ -91,7 +103,8 @@ def rows(n: int) -> list[Row]:
     gzip = Layout(n, "HDF5, gzip", ".h5", {"h5py": _h5py}, {"compression": "gzip"})
     whole = Layout(n, "Zarr, plain, one chunk", ".zarr", {"zarr": _zarr}, plain | {"chunks": 2**40})
     sharded = Layout(n, "Zarr, plain, sharded", ".zarr", {"zarr": _zarr}, plain)
-    zstd = Layout(n, "Zarr, zstd, sharded", ".zarr", {"zarr": _zarr, "binsparse": _binsparse})
+    zstd = Layout(n, "Zarr, zstd, sharded", ".zarr", {"zarr": _zarr, "binsparse": _binsparse}, {"compression": "zstd"})
+    usual = Layout(n, "Zarr, as usual", ".zarr", {"zarr": _zarr, "binsparse": _binsparse})
     return [
         *contiguous.rows({"h5py": (0.95, 1.25)}, {"raw files": (0.9, None)}),
         contiguous.read("read and check", "full", {"raw files": (0.7, 0.8)}),
@@ -102,6 +115,7 @@ def rows(n: int) -> list[Row]:
         *whole.rows(*zarr_plain),
         *sharded.rows(*zarr_plain),
         *zstd.rows({"binsparse": (0.95, 1.1)}, {"binsparse": (1.3, 1.5)}),
+        *usual.rows({"binsparse": (0.95, 1.1)}, {"binsparse": (1.3, 1.5)}),
     ]
 
 

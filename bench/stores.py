@@ -1,8 +1,8 @@
 """Two data sets in files: what it takes to write them, their size, and what is read of them, beside other formats.
 
 Cells: a matrix of 20,000 columns with 200 entries in a row. Events: rank 4, by Zipf's law. The other programs write in
-their own ways; those that compress do so with zstd, as ours does. What is asked is in the page cache. Of writing, the
-time of the processor counts: the disk takes as long as the size says.
+their own ways; Parquet and TileDB compress by zstd, AnnData as we do, by LZ4 in Blosc. What is asked is in the page
+cache. Of writing, the time of the processor counts: the disk takes as long as the size says.
 """
 
 from __future__ import annotations

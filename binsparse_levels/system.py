@@ -17,7 +17,7 @@ from sys import modules
 from typing import IO, Any
 
 STANDARD_OUTPUT = "/dev/stdout"  # its path, where it has one
-_MOST = 2**30  # bytes of one read: macOS refuses 2**31 and more
+MOST_AT_ONCE = 2**30  # bytes of one read: macOS refuses 2**31 and more
 _seeking = threading.Lock()
 
 
@@ -260,17 +260,19 @@ def is_private(status: os.stat_result) -> bool:
     return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
 
 
-def read_at(handle: int, out: memoryview, at: int) -> int:
-    """Read bytes at offset `at` into `out` with one system call. Returns their number, 0 at the end of the file.
+def read_at(handle: int, out: Any, at: int) -> int:
+    """Read bytes at offset `at` into an array, or a memoryview of bytes, with one system call: MOST_AT_ONCE at most.
+    Returns their number, 0 at the end of the file.
 
     Without `preadv` the file's own offset moves, so no other code may read the file at the same time.
     """
     if hasattr(os, "preadv"):
-        return os.preadv(handle, [out[:_MOST]], at)
+        return os.preadv(handle, (out,), at)
+    into = out if isinstance(out, memoryview) else out.view("u1").data
     with _seeking:
         os.lseek(handle, at, os.SEEK_SET)
-        data = os.read(handle, min(len(out), _MOST))
-    out[: len(data)] = data
+        data = os.read(handle, len(into))
+    into[: len(data)] = data
     return len(data)
 
 

@@ -281,7 +281,8 @@ def test_folders_change_places(tmp_path, monkeypatch, platform, call):
 
 @pytest.mark.parametrize("has_preadv", [True, False])
 def test_a_file_is_read_by_many_at_once(tmp_path, monkeypatch, has_preadv):
-    monkeypatch.setattr(system, "_MOST", 1000)  # of one read
+    # A read may give less than was asked for.
+    monkeypatch.setattr(direct, "read_at", lambda handle, out, at: system.read_at(handle, out[:100], at))
     if not has_preadv:
         monkeypatch.delattr(os, "preadv", raising=False)
     items = np.arange(10_000, dtype=np.int64)

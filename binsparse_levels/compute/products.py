@@ -22,6 +22,7 @@ from .types import check_numeric, checked_result, common_type, sum_type
 from .walk import checked_memory, native, run
 
 _LETTERS = string.ascii_letters
+_FAR = 2**24  # bytes of a vector that few caches hold
 _ELSEWHERE = "to_scipy, to_graphblas, to_sparse and to_torch lead to libraries that have them"
 
 
@@ -144,9 +145,12 @@ def _einsum(
     (tensor.limits if limits is None else limits).hold(
         "dense_bytes", nbytes, "operands", "the size in bytes of the result"
     )
+    far = [(f"f{k}", letters) for k, letters in enumerate(parsed.dense) if dense[k].nbytes > _FAR and len(letters) == 1]
+    told = tuple((name, parsed.stored.index(letter)) for name, letter in far if letter in parsed.stored)
+    leaf = plan.leaf._replace(far=told) if told else plan.leaf
     out = np.zeros(shape or 1, work)
     for walk in walks(tensor, checked_memory(memory), nbytes):
-        (out,) = run(walk, plan.leaf, inputs, (out,), _added)
+        (out,) = run(walk, leaf, inputs, (out,), _added)
     return out.astype(plan.result, copy=False) if parsed.out else out[0].astype(plan.result)
 
 
@@ -267,7 +271,7 @@ def _leaf(parsed: _Spec, work: str, at_positions: bool) -> Leaf:
     names = (*(f"f{k}" for k in range(len(parsed.dense))), *(f"e{k}" for k in range(len(lanes))), "out")
     kept = frozenset(stored.index(letter) for letter in stored if at_positions or letter in parsed.out)
     around = f"total = {target}\nyield\n{target} = total" if apart else "yield"
-    return Leaf(names, "\n".join(lines), kept, around)
+    return Leaf(names, "\n".join(lines), kept, around, ("total",) if apart and not inner else ())
 
 
 def _as_tensor(parsed: _Spec, tensor: Tensor, inputs: tuple[Any, ...], plan: _Plan) -> Tensor:

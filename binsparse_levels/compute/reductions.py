@@ -394,7 +394,8 @@ def _leaf(steps: tuple[tuple[str, np.dtype[Any]], ...], axes: tuple[int, ...], v
     before = [f"s{k} = out{k}{_cell(axes)}" for k in range(len(steps))]
     after = [f"out{k}{_cell(axes)} = s{k}" for k in range(len(steps))]
     names = tuple(f"out{k}" for k in range(len(steps)))
-    return Leaf(names, "\n".join(lines), frozenset(axes), "\n".join([*before, "yield", *after]))
+    totals = tuple(f"s{k}" for k in range(len(steps)))
+    return Leaf(names, "\n".join(lines), frozenset(axes), "\n".join([*before, "yield", *after]), totals)
 
 
 @functools.lru_cache(1024)

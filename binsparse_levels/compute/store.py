@@ -31,24 +31,30 @@ class Nest(NamedTuple):
 
 
 @functools.lru_cache(1024)
-def compiled(levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, kept: bool = True) -> Nest:
-    """The nest of these levels with this leaf. kept: keep its machine code on disk."""
+def compiled(
+    levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, peeled: int, reordered: bool, kept: bool = True
+) -> Nest:
+    """The nest of these levels with this leaf. peeled: as for `nest_text`. kept: keep its machine code on disk.
+
+    reordered: sums may be reordered, so that they run in vectors. The order depends on the text alone, not on threads.
+    """
     from ..kernels import jit
 
-    text = nest_text(levels, seen, leaf, iso)
+    text = nest_text(levels, seen, leaf, iso, peeled)
+    text += "# sums are reordered\n" if reordered else ""  # machine code on disk belongs to the text
     # numba imports the module of a function that it loads from its cache.
     space: dict[str, Any] = {"np": np, "u8": np.uint64, "__name__": __name__, **helpers_of(levels)}
-    space |= {"larger": jit.larger, "smaller": jit.smaller}
+    space |= {"larger": jit.larger, "smaller": jit.smaller, "prefetch": jit.prefetch}
     path = place_text(text) if kept else None
     exec(compile(text, path or "<nest>", "exec"), space)
-    return Nest(_fast(space["nest"], path is not None), space["extent"], space.get("first"))
+    return Nest(_fast(space["nest"], path is not None, reordered), space["extent"], space.get("first"))
 
 
-def _fast(function: Callable[..., Any], kept: bool) -> Callable[..., Any]:
+def _fast(function: Callable[..., Any], kept: bool, reordered: bool) -> Callable[..., Any]:
     from ..kernels import jit
 
-    # Sums may be reordered, so that they run in vectors. The order depends on the text alone, not on threads.
-    options: Any = {"cache": kept, "fastmath": {"reassoc", "contract"}, "error_model": "numpy"}
+    fastmath = {"contract", "reassoc"} if reordered else {"contract"}
+    options: Any = {"cache": kept, "fastmath": fastmath, "error_model": "numpy"}
     made: Callable[..., Any] = jit.kernel(function, **options)  # type: ignore[no-untyped-call]
     return made
 

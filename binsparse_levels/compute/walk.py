@@ -31,7 +31,12 @@ Merge: TypeAlias = Callable[[Any, Any], Any]  # joins the outs of two parts
 
 MEMORY = 2**28  # bytes, where a caller names none
 _GRAIN = 2**20  # entries of a part: half a millisecond at least, a hundred times the call
-_PARTS, _OWN = 64, 8  # the most parts that share a result, and that have their own
+_SHORT = 2.5  # entries of a fiber, up to which two that may be none cost less than the branch that ends it
+_RARE = 0.8  # entries of a fiber, below which one does
+_LONG = 64  # entries of a fiber, from which on sums in vectors gain more than what is around them costs
+_FIBER, _HEAVY = 8, 4  # sums of entries that take the time of a fiber, and of an entry that does more
+_EACH = 4  # parts for each thread, of those that share a result: fibers differ
+_PARTS, _OWN = 64, 8  # the most parts
 
 _arguments: WeakKeyDictionary[Tree, tuple[Any, ...]] = WeakKeyDictionary()
 
@@ -75,12 +80,21 @@ def run(
     Without it, a tree is cut only where parts may share the outs. kept: as for `compiled`.
     """
     tree, entries = walk.tree, len(walk.tree.values)
-    nest = compiled(tree.levels, walk.seen, leaf, tree.iso, kept)
+    if not entries:
+        return outs
     stored = arguments(tree)
+    fibers = int(stored[0][-2]) if len(tree.levels) > 1 else 1  # of the last level
+    peeled = (1 if entries < _RARE * fibers else 2) if leaf.totals and entries <= _SHORT * fibers else 0
+    reordered = not leaf.totals or entries >= _LONG * fibers
+    nest = compiled(tree.levels, walk.seen, leaf, tree.iso, peeled, reordered, kept)
     begin, end = nest.extent(*stored[:-1])
     shared = walk.seen.first is not None and walk.seen.first <= leaf.kept  # no two parts have a first coordinate
     parts = min(_PARTS, entries // _GRAIN)
-    if parts > 1 and not shared:
+    if shared:
+        workers = parallel.get_threads() if threads is None else threads
+        sums = entries * (1 if leaf.totals else _HEAVY) + _FIBER * fibers
+        parts = _EACH * workers if workers > 1 and sums >= _GRAIN else 1
+    elif parts > 1:
         items = (x for out in outs for x in (out if isinstance(out, tuple) else (out,)))
         size = sum(x.size for x in items if isinstance(x, np.ndarray))
         parts = min(_OWN, parts, entries // (8 * max(size, 1))) if merge is not None and walk.whole else 1

@@ -63,7 +63,7 @@ class Storage:
 
     Parameters
     ----------
-    compression: `gzip`, `zstd` or `none`
+    compression: `gzip`, `zstd`, `blosc` or `none`
     chunks, shards: lengths in items
     checksum: whether every chunk has a checksum
 

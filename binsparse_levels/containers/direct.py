@@ -22,7 +22,7 @@ from ..arrays import Parts
 from ..errors import ContainerError, Problem, UnsafeError
 from ..limits import Limits
 from ..parallel import each
-from ..system import is_link, read_at
+from ..system import MOST_AT_ONCE, is_link, read_at
 from .base import raise_as_ours
 
 DIRECT = hasattr(os, "preadv")  # without preadv, the libraries read the files
@@ -102,7 +102,7 @@ def read_into(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> None
     left = array.view(_OCTET).data
     while left:
         if isinstance(handle, int):
-            count = read_at(handle, left, at)
+            count = read_at(handle, left[:MOST_AT_ONCE], at)
             if count == len(left):
                 return
         else:
@@ -121,19 +121,28 @@ def parts_of(handle: int | IO[bytes], at: int, dtype: np.dtype[Any], name: str, 
     item, most = dtype.itemsize, limits.array_bytes
 
     def read(start: int, stop: int) -> npt.NDArray[Any]:
-        if (stop - start) * item > most:
-            limits.hold("array_bytes", (stop - start) * item, name, "the size in bytes")
+        size = (stop - start) * item
+        if size > most:
+            limits.hold("array_bytes", size, name, "the size in bytes")
         try:
             array = np.empty(stop - start, dtype)
-            if array.nbytes <= STEP:
-                read_into(handle, array, at + start * item)
-            else:
+            if size > STEP:
                 read_in_steps(handle, array, at + start * item)
+            elif not isinstance(handle, int) or read_at(handle, array, at + start * item) != size:
+                read_into(handle, array, at + start * item)
             return array
         except Exception as error:
             raise_as_ours(error, name)
 
     return read
+
+
+def fill(handle: int | IO[bytes], at: int, name: str, start: int, out: npt.NDArray[Any]) -> None:
+    """`LazyArray.fill` of an array whose items begin at an offset of a file."""
+    try:
+        read_into(handle, out, at + start * out.itemsize)
+    except Exception as error:
+        raise_as_ours(error, name)
 
 
 def read_in_steps(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> None:

@@ -77,7 +77,7 @@ class ZarrWriter:
         """An array without chunks."""
         if name in self._group:
             raise PathExistsError(Problem(f"{self._group.path}/{name}", "already exists, and is no array of a tensor"))
-        compression = self._storage.of("compression", name) or "zstd"
+        compression = self._storage.of("compression", name) or "blosc"
         self.written.append(name)
         layout = self._version_2 if self._group.metadata.zarr_format == 2 else self._version_3
         with touching(name):
@@ -88,7 +88,7 @@ class ZarrWriter:
                 fill_value=_sentinel(name, dtype) if self._ours else 0,
                 config={"write_empty_chunks": True},
                 attributes={COMPLETE: True} if self._ours else {},
-                **layout(name, length, compression),
+                **layout(name, length, compression, dtype),
             )
         return self._made[name]
 
@@ -106,17 +106,17 @@ class ZarrWriter:
     def write_header(self, header: Mapping[str, Any]) -> None:
         _commit(self._group, header, self._made)
 
-    def _version_2(self, name: str, length: int, compression: str) -> dict[str, Any]:
+    def _version_2(self, name: str, length: int, compression: str, dtype: np.dtype[Any]) -> dict[str, Any]:
         chunk = self._storage.of("chunks", name) or SHARD
-        codec = None if compression == "none" else {"id": compression, **CODECS[compression].settings}
+        codec = None if compression == "none" else {"id": compression, **CODECS[compression].settings(dtype, 2)}
         return {"chunks": (min(chunk, max(length, 1)),), "compressors": codec}
 
-    def _version_3(self, name: str, length: int, compression: str) -> dict[str, Any]:
+    def _version_3(self, name: str, length: int, compression: str, dtype: np.dtype[Any]) -> dict[str, Any]:
         chunk = min(self._storage.of("chunks", name) or usual_chunk(self._group.store), max(length, 1))
         shard = self._storage.of("shards", name)
         codecs: list[dict[str, Any]] = []
         if compression != "none":
-            codecs.append({"name": compression, "configuration": dict(CODECS[compression].settings)})
+            codecs.append({"name": compression, "configuration": dict(CODECS[compression].settings(dtype, 3))})
         if self._storage.checksum is not False:
             codecs.append({"name": "crc32c"})
         options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
@@ -293,8 +293,10 @@ def _filling(
     with _settled(), touching(str(store)):
         try:
             root = zarr.open_group(store, mode="r+", use_consolidated=False)
+            there = True
         except FileNotFoundError:
             root = zarr.create_group(store, zarr_format=zarr_format)  # type: ignore[arg-type]
+            there = False
         if zarr_format == 2 != root.metadata.zarr_format:
             raise OptionError(Problem("kind", f"{place} is of version {root.metadata.zarr_format} already"))
         target = root.require_group(group) if group else root
@@ -303,9 +305,9 @@ def _filling(
                 raise PathExistsError(Problem(f"{place}:{group or '/'}", "has a tensor; pass overwrite=True"))
             _clear(target, limits)
         # Consolidated metadata would no longer be true: of version 2 they are a key, of version 3 a part of the root's.
-        if root.metadata.zarr_format == 2:
+        if there and root.metadata.zarr_format == 2:
             sync(root.store.delete(".zmetadata"))
-        else:
+        elif there:
             root.update_attributes({})
     writer = ZarrWriter(target, storage)
     try:

@@ -15,6 +15,8 @@ from ..limits import Limits
 from . import packing
 from .tree import Tree, index_dtype
 
+_GATHERED = 4  # bytes that the listing of a cell moves
+_SCATTERED = 64  # bytes that an entry moves: a line of the array
 _FEW_CELLS = 16  # of a dense array for each entry, from which on the array is taken as zeros from the system
 
 
@@ -31,7 +33,7 @@ def gather_tree(
     array, mask = (np.ascontiguousarray(x.transpose(here)) for x in (array, mask))
     width = array.shape[-1]
     rows = mask.view(np.uint8).reshape(-1, width)
-    parts = [(begin // width, end // width) for begin, end in parallel.shares(mask.size)]
+    parts = [(begin // width, end // width) for begin, end in parallel.shares(mask.size, _GATHERED)]
     counts = np.zeros(len(rows), np.uint64)
     parallel.each(lambda share: kernels.dense.count_in_rows(rows, *share, counts), parts)
     count = int(counts.sum())
@@ -88,7 +90,7 @@ def scatter_tree(tree: Tree, strides: Sequence[int], shape: Sequence[int], blank
         return dense
     word = f"u{values.itemsize}"
     shared = (starts, kernels.readable(pointers), kernels.readable(columns), step, kernels.readable(values).view(word))
-    cuts = [int(np.searchsorted(pointers[1:], end)) for _, end in parallel.shares(len(columns))]
+    cuts = [int(np.searchsorted(pointers[1:], end)) for _, end in parallel.shares(len(columns), _SCATTERED)]
     cuts[-1] = len(starts)
     parts = list(zip([0, *cuts], cuts, strict=False))
     filled = [0, *(int(starts[cut]) for cut in cuts[:-1]), len(out)] if ahead else [0] * (len(parts) + 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from .. import kernels, parallel
 from ..errors import ArrayError, Problem
 from ..levels.base import CONTINUED, DENSE, SPARSE, Array
 from ..limits import Limits
+from ..system import cache_size
 from . import sorting
 from .sorting import Entries
 from .tree import index_dtype
@@ -125,16 +127,32 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
 
 def _placed(plan: _Plan, entries: Entries, columns: tuple[Array, ...], pad: Any, limits: Limits) -> Chain:
     """`emit` for lists of entries that are in order but for the first dimension. No fiber needs to be sorted."""
-    layout, rank = plan.layout, len(plan.codes)
+    layout, rank, count = plan.layout, len(plan.codes), entries.count
     cargo = None if entries.iso else _Cargo(entries.values, False)
     payload = cargo.words() if cargo else None
-    chain = _allocate(plan, [entries.count] * rank, limits)
-    chain.entries, out = entries.count, cargo.room(entries.count, False, pad) if cargo else None
+    chain = _allocate(plan, [count] * rank, limits)
+    chain.entries, out = count, cargo.room(count, False, pad) if cargo else None
     word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
-    read = sorting.Columns(columns, entries.runs, layout)
     low, fields = np.uint64(layout.ends[0]), layout.fields_of(range(1, rank))
-    place = chain.pointers[1].view(word), tuple(x.view(word) for x in chain.indices[1:]), out
-    kernels.placing.place(read.full, payload, read.fields, read.runs, read.runs_at(0), low, fields, *place)
+    pointers, *indices = (x.view(word) for x in (chain.pointers[1], *chain.indices[1:]))
+    size = pointers.nbytes + count * (word.itemsize + 8 * (out is not None))
+    if rank == 2 and size <= cache_size(3) // 2:  # of larger outputs, buckets take less time (10 M: 44 ms against 73)
+        starts = entries.runs[1] if entries.runs else None
+        runs = None if starts is None else kernels.readable(starts, word)
+        kernels.placing.place(*columns, runs, payload, pointers, *indices, out)
+    else:
+        share = count // parallel.get_threads() + 1
+        low_bits = layout.low_bits(rank - 1)
+        partition = sorting.Sorting(columns, entries.runs, payload, layout, low_bits, True, False, share)
+        behind = accumulate((int(starts[-1] - starts[0]) for _, starts, _ in partition.runs), initial=0)
+
+        def write(part: tuple[int, sorting.UnsortedRun]) -> None:
+            begin, (records, starts, top) = part
+            written = fields, pointers, tuple(indices), out
+            kernels.placing.place_records(records, starts, begin, np.uint64(top), low, *written)
+
+        parallel.each(write, zip(behind, partition.runs, strict=False))
+        kernels.fibers.fill_gaps(pointers)
     if cargo and out is not None:
         chain.values = cargo.unloaded(out, pad)
     return chain

@@ -21,9 +21,12 @@ from ..levels import Level, Place, places
 from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE
 from ..levels.positions import (
     Array,
+    Children,
     Positions,
     Window,
     as_array,
+    as_positions,
+    below_owners,
     cast,
     cells,
     items_at,
@@ -118,7 +121,8 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
         if level.shares:
             values = entries.values if entries.iso or order is None else entries.values[order]
             starts, more["same"] = _alike_below([as_array(parents), *here], coords[below:], values)
-        made, parents = level.build(place.dims, parents, here, n, **more)
+        made, reached = level.build(place.dims, parents, here, n, **more)
+        parents = as_positions(reached)
         for role, (name, holds, _) in place.arrays.items():
             arrays[name] = made[role]
             wide = made[role].dtype != dtype
@@ -268,7 +272,7 @@ def repeated(coords: Sequence[int]) -> RepeatedError:
 # Tree → entries
 
 
-def unpack_tree(tree: Tree, dtype: Any = np.int64, window: Window | None = None) -> tuple[list[Array], Positions]:
+def unpack_tree(tree: Tree, dtype: Any = np.int64, window: Window | None = None) -> tuple[list[Array], Children]:
     """The coordinates of the entries by stored dimension, in stored order, and the positions of their values.
 
     dtype: of the coordinates. None stands for the stored types, and for the narrowest where a level stores none.
@@ -302,13 +306,13 @@ def coords_in_runs(
     return columns
 
 
-def expand_levels(tree: Tree, window: Window | None = None) -> Iterator[tuple[Place, list[Array], Array, Positions]]:
+def expand_levels(tree: Tree, window: Window | None = None) -> Iterator[tuple[Place, list[Array], Array, Children]]:
     """For each level its coordinates, pointers to those of each fiber, and the positions of its children."""
-    positions: Positions = range(1)
+    positions: Children = range(1)
     whole = [range(size) for size in tree.dims] if window is None else window
     for place, arrays, n in tree.walk():
         here = whole[place.depth : place.depth + place.level.rank]
-        pointers, coords, positions = listed(tree, place, arrays, n, positions, here)
+        pointers, coords, positions = listed(tree, place, arrays, n, as_positions(positions), here)
         yield place, coords, pointers, positions
 
 
@@ -337,14 +341,10 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
         values = items_at(tree.values, positions)
     dims = tuple(tree.dims[k] for k in order)
     runs: tuple[Array | None, ...] = ()
-    in_runs = ordered < rank and kernels.worth(count) and any(pointers is None for _, pointers in columns)
+    in_runs = ordered < rank and count and kernels.worth(count) and any(pointers is None for _, pointers in columns)
     if in_runs and all(level.fused() for level in levels) and sorting.layout(dims):
-        inner = [k for k, (_, p) in enumerate(columns) if p is not None][-sorting.MAX_RUNS :]
-        made: list[tuple[Array, Array | None]] = [
-            (x, None) if p is None else _filled(x, p) if k in inner else (repeat_to(x, p, count), None)
-            for k, (x, p) in enumerate(columns)
-        ]
-        coords, runs = [x for x, _ in made], tuple(made[k][1] for k in order)
+        coords = [x for x, _ in columns]
+        runs = tuple(None if (p := columns[k][1]) is None else words(p) for k in order)
     else:
         coords = [x if p is None else repeat_to(x, p, count) for x, p in columns]
     entries = Entries(dims, tuple(coords[k] for k in order), values, iso, tuple(order), ordered, True, runs)
@@ -369,6 +369,7 @@ def _around_shared_levels(
     if not shared or not tree.regular or not all(level.ascending and not level.shares for level in levels):
         return None
     changed, first = levels[:-shared], tree.places[-shared]
+    arrays: dict[str, Array] = {}
     if first.pointer is None:
         return None
     above = Tree(tree.levels[:-shared], tree.dims[: first.depth], tree.arrays, tree.values)
@@ -376,25 +377,20 @@ def _around_shared_levels(
     pointers = signed(pointers.astype(dtype, copy=False))
     if any(set(level.fused() or ()) != {DENSE} for level in changed):
         coords, pointers = _without_empty(coords, pointers)
-    if all(level.fused() for level in changed):
+    if [level.fused() for level in changed] == [(DENSE,)]:
+        emission.hold_dense(tree.dims[0], len(coords[0]), limits)
+        pointers = below_owners(coords[0], pointers, tree.dims[0])
+    elif all(level.fused() for level in changed):
         arrays, fibers = _split(changed, above.dims, coords, limits)
         pointers = pointers if fibers is None else pointers.take(signed(fibers), mode="clip")
     else:
         entries = Entries(above.dims, tuple(coords), np.diff(pointers), False, tuple(order[: first.depth]))
         made = build(changed, entries, 0, limits, dtype)
-        arrays, pointers = dict(made.arrays), np.append(0, np.cumsum(made.values)).astype(pointers.dtype)
+        arrays, pointers = {**made.arrays}, np.append(0, np.cumsum(made.values)).astype(pointers.dtype)
     for old_place, place in zip(tree.places[-shared:], places(levels, tree.dims)[-shared:], strict=True):
         arrays |= {spec.name: tree.arrays[old_place.arrays[role].name] for role, spec in place.arrays.items()}
     (name,) = (spec.name for spec in places(levels, tree.dims)[-shared].arrays.values() if spec.dimension is None)
     return Tree(levels, tree.dims, {**arrays, name: pointers.view(dtype)}, tree.values, tree.iso)
-
-
-def _filled(items: Array, pointers: Array) -> tuple[Array, Array]:
-    """The runs that are not empty."""
-    if bool((pointers[1:] > pointers[:-1]).all()):
-        return items, words(pointers)
-    (kept,), pointers = _without_empty([items], pointers)
-    return kept, words(pointers)
 
 
 def _without_empty(coords: Sequence[Array], pointers: Array) -> tuple[list[Array], Array]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import ArrayError, Problem, raise_if
 from ..levels import Place
-from ..levels.positions import Array, Positions, Window, as_array, as_pointers, items_at
+from ..levels.positions import Array, Children, Positions, Window, as_array, as_pointers, items_at
 from .tree import Tree, at_name, known_children, unreached_problems
 
 _Step: TypeAlias = tuple[Place, dict[str, Array], int]  # a level, its arrays, its number of positions
@@ -20,7 +20,7 @@ _Step: TypeAlias = tuple[Place, dict[str, Array], int]  # a level, its arrays, i
 
 def listed(
     tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window
-) -> tuple[Array, list[Array], Positions]:
+) -> tuple[Array, list[Array], Children]:
     """`expand` of a level, with pointers to the entries of each fiber. Arrays in a file are read and checked first."""
     local, children, fibers = part_of(tree, place, arrays, n, positions, window)
     counts, coords, below = place.level.expand(local, place.dims, fibers, window)
@@ -29,7 +29,7 @@ def listed(
 
 def part_of(
     tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window
-) -> tuple[dict[str, Array], Positions | None, Positions]:
+) -> tuple[dict[str, Array], Children | None, Positions]:
     """The part of a level in a file that these fibers need, read and checked; of a tree in memory, the level.
 
     Returns its arrays; its children, as positions of the whole level (None: the part is the whole level); and the
@@ -60,13 +60,15 @@ def _in_part(problem: Problem, place: Place, positions: Positions) -> Problem:
     return Problem(path, f"{named.message} in {fibers}")
 
 
-def through(children: Positions | None, below: Positions) -> Positions:
+def through(children: Children | None, below: Children) -> Children:
     """Positions of a part as positions of the whole level."""
     if children is None:
         return below
     if isinstance(children, range) and isinstance(below, range):
         return children[below.start : below.stop : below.step]
-    return as_array(below) + children.start if isinstance(children, range) else items_at(children, below)
+    if isinstance(children, range):
+        return as_array(below) + children.start
+    return items_at(as_array(children), below)
 
 
 def check_in_parts(tree: Tree, size: int, dimensions: Sequence[int]) -> Iterator[Problem]:

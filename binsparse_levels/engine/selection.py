@@ -18,7 +18,7 @@ from ..formats.format import Format
 from ..formats.structure import STRUCTURES, in_triangle, read_problems
 from ..levels import Level, Place, places
 from ..levels.base import Built
-from ..levels.positions import Array, Positions, Window, as_array, distinct, fitted, items_at
+from ..levels.positions import Array, Children, Positions, Window, as_array, as_positions, distinct, fitted, items_at
 from ..limits import Limits
 from . import packing
 from .packing import Entries
@@ -62,7 +62,7 @@ def find_in(tree: Tree, coords: Sequence[int]) -> int:
         if tree.lazy:
             window = [range(x, x + 1) for x in here]
             _, _, children = listed(tree, place, arrays, n, range(position, position + 1), window)
-            position = int(children[0]) if len(children) else -1
+            position = int(as_positions(children)[0]) if len(children) else -1
             n = level.size(arrays, place.dims, n)
         else:
             position = level.finder(arrays, place.dims)(position, *here)
@@ -325,11 +325,11 @@ def _load_fibers(
     steps = _copied(tree.levels, levels, tuple(kept), restricted)
     if steps is None:
         return None
-    positions: Positions = range(1)
+    positions: Children = range(1)
     made: dict[str, Array] = {}
     for (target, how, whole), (place, arrays, n) in zip(steps, tree.walk(), strict=True):
         level = place.level
-        items = view.items[place.depth : place.depth + level.rank]
+        items, positions = view.items[place.depth : place.depth + level.rank], as_positions(positions)
         window: Window = list(map(range, place.dims)) if whole else [_window(x, in_order=how != "cells") for x in items]
         if how == "cells":
             positions = level.reached(arrays, place.dims, positions, window)
@@ -357,7 +357,9 @@ def _load_fibers(
         if target is not None:
             for role, spec in target.arrays.items():
                 made[spec.name] = local[role]
-    values = np.asarray(items_at(tree.values, positions[:1] if tree.iso else positions))
+                local[role].setflags(write=False)
+    values = np.asarray(items_at(tree.values, range(min(len(positions), 1)) if tree.iso else positions))
+    values.setflags(write=False)
     return Tree(levels, dims, made, repeat_one(values, len(positions)) if tree.iso else values, tree.iso)
 
 

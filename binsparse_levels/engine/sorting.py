@@ -18,7 +18,6 @@ import numpy as np
 from .. import kernels, parallel
 from ..levels.base import Array
 from ..limits import INT32_MAX
-from ..system import cache_size
 
 Words: TypeAlias = tuple[tuple[np.uint64, ...], ...]  # for each word, a number for each dimension
 # The records of a run, or None for the coordinates themselves; how many they are; whether keys repeat.
@@ -32,11 +31,9 @@ _SPLITS = 11  # bits that a partition splits by, at most; with prefetched writes
 _BUCKET = 3_000  # records that a bucket should have at least
 _RUN = 2**15  # records that are sorted and emitted together: 512 KiB, which stay in the L2 cache
 _HEAVY = 2**17  # records of a bucket that is partitioned once more, since it would leave the cache
+_MOVED = 64  # bytes that a record moves: a coordinate of each dimension, a line of a bucket
 _COUNTED = 2**30  # records of a bucket that offsets of 32 bits reach
-_SAMPLE = 4096  # entries that tell whether few fibers have most entries
-_PLACE = 136  # bytes of cache for each such fiber: a pointer and two lines
 MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, and compile for longer with each
-MAX_RUNS = 4  # columns in runs: with six, the compiler does not unroll the loop over them, and a key takes 200 ns
 
 
 class OutOfRange(Exception):
@@ -53,8 +50,8 @@ class Entries:
 
     order: the tensor's dimension at each stored dimension, for messages. ordered_dims: entries that agree in the
     dimensions before the last `ordered_dims` are in order. trusted: coordinates are known to be unique and in range.
-    runs: for each column None, or pointers: coords[k] has an item for each run of entries, and no run is empty. The
-    fused pass alone takes such columns.
+    runs: for each column None, or pointers: coords[k] has an item for each run of entries. The fused pass alone takes
+    such columns.
     """
 
     dims: tuple[int, ...]
@@ -169,21 +166,9 @@ def in_order(coords: tuple[Array, ...], keys: Layout) -> bool:
 
 
 def are_placed(entries: Entries, keys: Layout) -> bool:
-    """Whether entries are best written at once to the places of their first coordinates, without sorting.
-
-    All others are in order, half of the entries belong to so few fibers that their places stay in L2, and all of the
-    output stays in the last cache (1 M skewed entries: 7.0 ms against 9.9; uniform ones 17 against 11).
-    """
-    column, size, bits = entries.coords[0], entries.dims[0], keys.low_bits(entries.ordered_dims)
+    """Whether entries of a list in each fiber need no sorting: they are in order but for the first dimension."""
     in_runs = bool(entries.runs) and entries.runs[0] is not None
-    if in_runs or not entries.trusted or keys.words > 1 or bits != keys.ends[0]:
-        return False
-    if len(column) * 8 * len(entries.dims) > cache_size(3) // 2:
-        return False
-    shift = max(size.bit_length() - 9, 0)  # to 512 groups of neighbours, or fewer
-    groups = np.bincount((column[:: -(-len(column) // _SAMPLE)] >> shift).astype(np.intp))
-    fitting = cache_size(2) // _PLACE >> shift
-    return fitting > 0 and bool(2 * np.sort(groups)[-fitting:].sum() >= groups.sum())
+    return entries.trusted and keys.words == 1 and keys.low_bits(entries.ordered_dims) == keys.ends[0] and not in_runs
 
 
 class Columns:
@@ -195,14 +180,15 @@ class Columns:
         self.full = tuple(coords[d] for d in full)
         self.fields = keys.fields_of(full)
         self.sizes = tuple(keys.sizes[d] for d in full)
-        self._pointers = [x for x in runs[: len(coords)] if x is not None]
-        word = np.result_type(np.uint32, *self._pointers)
-        ends = tuple(kernels.readable(x[1:], word) for x in self._pointers)
-        self.runs = (tuple(coords[d] for d in others), ends, keys.fields_of(others)) if others else None
+        pointers = [x for x in runs[: len(coords)] if x is not None]
+        word = np.result_type(np.uint32, *pointers)
+        self._pointers = tuple(kernels.readable(x, word) for x in pointers)
+        self.runs = (tuple(coords[d] for d in others), self._pointers, keys.fields_of(others)) if others else None
 
-    def runs_at(self, entry: int) -> tuple[np.uint64, ...] | None:
+    def runs_at(self, entry: int) -> Array | None:
         """In each column that is in runs, the number of the run of an entry."""
-        return tuple(np.uint64(np.searchsorted(x, entry, "right") - 1) for x in self._pointers) or None
+        at = [x.searchsorted(x.dtype.type(entry), "right") - 1 for x in self._pointers]
+        return np.array(at, np.uint64) if at else None
 
 
 class Sorting:
@@ -211,7 +197,7 @@ class Sorting:
 
     low_bits: among entries that agree above so many lowest bits, these are in order already. trusted: coordinates
     are known to be unique and in range. keep: the sorted records outlive the sorting of the next run by the same
-    thread. Raises OutOfRange.
+    thread. run: how many records a run has, or fewer, if it has several buckets. Raises OutOfRange.
     """
 
     def __init__(
@@ -223,11 +209,13 @@ class Sorting:
         low_bits: int,
         trusted: bool,
         keep: bool,
+        run: int = _RUN,
     ) -> None:
         self._tag = keys.tag
         self._low = min(low_bits, 63)
         self._unique = trusted
         self._keep = keep
+        self._run = run
         self._scratch = threading.local()
         everything = Columns(coords, runs, keys)
         n = len(everything.full[0])
@@ -253,14 +241,14 @@ class Sorting:
 
     def _counted(self, n: int, buckets: int, count: Callable[[int, int, Array], None]) -> Array:
         """How many records of its share each thread has for each bucket."""
-        parts = parallel.shares(n)
+        parts = parallel.shares(n, _MOVED)
         counts = np.zeros((len(parts), buckets), np.uint64)
         parallel.each(lambda k: count(*parts[k], counts[k]), range(len(parts)))
         return counts
 
     def _moved(self, n: int, counts: Array, move: Callable[[int, int, Array], None]) -> Array:
         """Let each thread move its share; where each bucket starts, in records."""
-        parts = parallel.shares(n)
+        parts = parallel.shares(n, _MOVED)
         ends = np.cumsum(counts.T.ravel()).astype(np.int64)
         begins = np.concatenate(([0], ends[:-1])).reshape(counts.T.shape)
         cursors = np.ascontiguousarray(begins.T).astype(np.uint64) * np.uint64(len(self._tag) + 1)
@@ -276,7 +264,7 @@ class Sorting:
                 yield from self._heavy(records[starts[first] * width : starts[first + 1] * width], top)
                 first += 1
             else:
-                last = max(int(np.searchsorted(starts, starts[first] + _RUN, side="right")) - 1, first + 1)
+                last = max(int(np.searchsorted(starts, starts[first] + self._run, side="right")) - 1, first + 1)
                 if starts[first] < starts[last]:
                     yield records, starts[first : last + 1], top
                 first = last

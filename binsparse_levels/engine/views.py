@@ -155,7 +155,7 @@ def _parse_item(item: Any) -> Any:
     """An int, a slice, an ellipsis, or an array of integers or booleans. Raises IndexError for anything else."""
     if type(item) is int or type(item) is slice or item is Ellipsis:
         return item
-    if (number := as_integer(item)) is not None:
+    if not (isinstance(item, np.ndarray) and item.ndim) and (number := as_integer(item)) is not None:
         return number
     if isinstance(item, np.ma.MaskedArray) and np.ma.is_masked(item):
         raise IndexError("an index array has masked items; leave them out")
@@ -209,7 +209,8 @@ def narrowed(selection: Selection, indices: Sequence[Any], *, apart: bool = Fals
             continue
         if isinstance(index, np.ndarray):
             assert not isinstance(item, int)
-            items[k] = item.start + item.step * index if isinstance(item, range) else item[index]
+            places = item.step * index if isinstance(item, range) and item.step != 1 else index
+            items[k] = item.start + places if isinstance(item, range) else item[index]
         else:
             items[k] = pick(item, index, dimension)
         if not isinstance(items[k], int):

@@ -28,6 +28,9 @@ from ..parallel import each, shares
 # The wrappers of the data-type grammar.
 CODECS = {"bitpacked": PLAIN, "bitpacked_delta": DELTA, "bitpacked_zigzag": ZIGZAG}
 _HEAD = 3  # words
+_PACKED = 4  # bytes that a number moves
+_LEAST_CHUNK = 2**14  # items, which are decoded in the time of a call
+_MOST_CHUNK = 2**17  # items, which fit the cache; a chunk of the store that is decoded already may hold as many
 
 
 class Encoded(NamedTuple):
@@ -47,7 +50,7 @@ def encode(values: Array, codec: int) -> Encoded:
     widths = np.zeros(chunks, np.int64)
     words = np.empty(chunks * CHUNK, np.uint32)  # pages that no chunk reaches cost nothing
     pack, codec_ = kernels.bitpacking.pack, (0,) * codec
-    ranges = [(a // CHUNK, b // CHUNK) for a, b in shares(whole * CHUNK)] if whole else []
+    ranges = [(a // CHUNK, b // CHUNK) for a, b in shares(whole * CHUNK, _PACKED)] if whole else []
     ends = each(lambda share: int(pack(codec_, numbers, *share, widths, words)), ranges)
     end = 0
     for (first, _), stop in zip(ranges, ends, strict=True):
@@ -127,7 +130,7 @@ class Stream(LazyArray):
 
 def shares_of_chunks(count: int) -> Sequence[tuple[int, int]]:
     """`shares`, cut at chunks."""
-    return [(a // CHUNK * CHUNK, b // CHUNK * CHUNK) for a, b in shares(count)]
+    return [(a // CHUNK * CHUNK, b // CHUNK * CHUNK) for a, b in shares(count, _PACKED)]
 
 
 class BitPacked(LazyArray):
@@ -136,8 +139,6 @@ class BitPacked(LazyArray):
     stored: uint32 in the layout above, perhaps still in a file. wrapper: one of CODECS. dtype: of the numbers. path:
     the name of the array. Raises ArrayError, also when it is sliced.
     """
-
-    chunk = 2**14  # items, which are decoded in the time of a call
 
     def __init__(self, stored: Sliceable, wrapper: str, dtype: np.dtype[Any], path: str) -> None:
         self._path = path
@@ -155,6 +156,8 @@ class BitPacked(LazyArray):
         if begin > len(stored):
             raise self._wrong(f"{count} numbers take {begin} words and more, got {len(stored)}")
         super().__init__(count, dtype, 4 * len(stored))
+        together = getattr(stored, "chunk", 1) * count // len(stored)
+        self.chunk = min(max(together, _LEAST_CHUNK), _MOST_CHUNK)
         self._planes = []
         for plane in range(planes):
             at = _HEAD + plane * each_plane

@@ -359,13 +359,13 @@ class Loading:
         if held.dtype != dtype:
             part, at = (_cast(dtype, read) for read in (part, at))
         if sums:
-            unchecked = part
+            changed, limits = lazy(length, dtype, part, fill=held.fill if part is held.part else None), self._limits
 
             def part(start: int, stop: int) -> Array:
-                items = unchecked(start, stop)
-                if stop - start == length:
-                    checksums.check_array(name, [items], sums)
-                return items
+                if stop - start < length:
+                    return changed.part(start, stop)
+                limits.hold("array_bytes", length * dtype.itemsize, name, "the size in bytes")
+                return changed.whole(lambda pieces: checksums.check_array(name, pieces, sums))
 
             def verify() -> None:
                 pieces = (held[start : start + _AT_ONCE] for start in range(0, max(length, 1), _AT_ONCE))

@@ -52,8 +52,8 @@ def write(
         of it, unless a group is named: `PATH:/` is the root. "file" replaces the whole file or folder.
     kind: one of KINDS. By default, the suffix of the path decides.
     spec_version: the version that the descriptor names. Pass "0.1" for programs that read no other version.
-    compression: gzip, zstd or none, for all arrays or by name. HDF5, NetCDF and NPZ hold plain arrays by default; Zarr
-        uses zstd.
+    compression: blosc, zstd, gzip or none, for all arrays or by name. HDF5, NetCDF and NPZ hold plain arrays by
+        default; Zarr uses blosc.
     chunks, shards: their lengths in items, for all arrays or by name. The defaults of Zarr are 2**16 and 2**20.
     checksum: True also stores checksums of the header and of every array, so that `read` refuses a changed file.
     narrow: store index and pointer arrays in the smallest unsigned integers that hold them. They are read as such.

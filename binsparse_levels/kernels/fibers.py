@@ -9,27 +9,37 @@ from .jit import i8, inlined, kernel, prefetch, stream, u8
 def fan_out(items, pointers, out):
     """Repeat items[k] from index pointers[k] to pointers[k + 1] of `out`, for fibers of few entries.
 
-    The steps between items are marked where fibers begin, and summed up: no branch depends on the lengths of fibers
-    (1 M entries in fibers of 4 or so: 0.7 ms, np.repeat 2.7). Steps wrap.
-    Precondition: `pointers` never decrease, begin at 0, and end at the length of `out`.
+    Items are marked where fibers begin, as their successors, for 0 is no mark. No branch depends on the lengths of
+    fibers (1 M entries in fibers of 4 or so: 0.7 ms, np.repeat 2.7).
+    Precondition: `pointers` never decrease, begin at 0, and end at the length of `out`; no item is 2**64 - 1.
     """
-    block = np.zeros(4096, out.dtype)
-    item, before = block[0], block[0]
+    block, mark = np.zeros(2048, np.uint64), u8(0)
     size, room, one = u8(out.size), u8(block.size), u8(1)
     begin, k, n = u8(0), u8(0), u8(items.size)
     while begin < size:
         stop = min(begin + room, size)
         while k < n and u8(pointers[k]) < stop:
-            block[u8(pointers[k]) - begin] += items[k] - before
-            before = items[k]
+            block[u8(pointers[k]) - begin] = u8(items[k]) + one
             k += one
         q = u8(0)
         while begin < stop:
-            item += block[q]
+            mark = block[q] if block[q] != 0 else mark
             block[q] = 0
-            stream(out, begin, item)
+            stream(out, begin, mark - one)
             q += one
             begin += one
+
+
+@kernel
+def fan_out_long(items, pointers, out):
+    """`fan_out` for fibers of many entries (1 M entries in fibers of 1,000: 36 µs, np.repeat 93)."""
+    i, k, one = u8(0), u8(0), u8(1)
+    while k < u8(items.size):
+        item, end = items[k], u8(pointers[k + one])
+        while i < end:
+            out[i] = item
+            i += one
+        k += one
 
 
 @kernel
@@ -192,6 +202,19 @@ def count_into_pointers(owners, pointers):
 
 
 @kernel
+def spread_pointers(owners, below, pointers):
+    """pointers[p + 1] = where the last of the owners that are at most p ends: owner k ends at below[k + 1].
+
+    Precondition: `owners` never decreases, and `pointers` is zero.
+    """
+    one, i, n = u8(1), u8(0), u8(owners.size)
+    while i < n:
+        pointers[u8(owners[i]) + one] = below[i + one]
+        i += one
+    fill_gaps(pointers)
+
+
+@kernel
 def fan_ranges(starts, counts, out):
     """Concatenate the ranges starts[k] … starts[k] + counts[k] - 1.
 
@@ -214,6 +237,52 @@ def fan_ranges(starts, counts, out):
             out[begin] = item
             q += one
             begin += one
+
+
+@kernel
+def bounds_at(pointers, positions, children, starts, ends):
+    """Where the children of the fibers at some positions begin and end. The result counts bounds that fall or exceed.
+
+    Both pointers of a fiber are read at once, mostly of one line (100,000 fibers of 1 M: 94 µs, numpy's two takes 163).
+    """
+    one, most, bad = u8(1), u8(children), u8(0)
+    for k in range(positions.size):
+        p = u8(positions[k])
+        start, end = u8(pointers[p]), u8(pointers[p + one])
+        bad += u8((end < start) | (end > most))
+        starts[k] = start
+        ends[k] = end
+    return bad
+
+
+@kernel
+def copy_runs(items, starts, counts, out):
+    """Copy the ranges starts[k] … starts[k] + counts[k] - 1, one after the other.
+
+    Eight items at a time, also of a shorter range: the next range overwrites what is too much, and the processor can
+    predict the loop (100,000 items in ranges of 10: 28 µs, one by one 95; in ranges of 1: 130 and 600).
+    """
+    one, two, three, four = u8(1), u8(2), u8(3), u8(4)
+    five, six, seven, eight = u8(5), u8(6), u8(7), u8(8)
+    q, read, written = u8(0), u8(items.size), u8(out.size)
+    for k in range(starts.size):
+        i, count = u8(starts[k]), u8(counts[k])
+        end = q + count
+        if i + count + eight <= read and end + eight <= written:
+            while True:
+                a, b, c, d = items[i], items[i + one], items[i + two], items[i + three]
+                e, f, g, h = items[i + four], items[i + five], items[i + six], items[i + seven]
+                out[q], out[q + one], out[q + two], out[q + three] = a, b, c, d
+                out[q + four], out[q + five], out[q + six], out[q + seven] = e, f, g, h
+                q += eight
+                i += eight
+                if q >= end:
+                    break
+            q = end
+        while q < end:
+            out[q] = items[i]
+            q += one
+            i += one
 
 
 @inlined

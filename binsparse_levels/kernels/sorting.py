@@ -4,11 +4,14 @@ A record is the words of a key (see `kernels.keys`), followed by one word of pay
 the number of words of a key.
 """
 
+import numpy as np
+
 from .jit import i8, inlined, kernel, prefetch, prefetch_for_write, u4, u8
-from .keys import key_at, key_in_runs, out_of_range
+from .keys import key_at, mark_runs, out_of_range
 
 AHEAD = u8(4)  # words behind the cursor of a bucket, whose cache line is fetched
 BEHIND = u8(1024)  # words behind the record that is read: processors do not foresee reads beyond a page
+ROOM = 2048  # entries whose keys of columns in runs are summed up in L1 at once
 FEW = 24  # records that `repair` alone sorts as fast
 DIGIT = 11  # bits of the widest digit
 MANY_TIES = 0.08  # of the records: from then on all digits take less time than `repair`
@@ -47,47 +50,69 @@ def scan(coords, fields, sizes):
 def histogram(coords, fields, runs, at, begin, end, top, count):
     """Count entries begin … end by the bits `top` and above of their first word.
 
-    coords: columns, or None; runs: columns as `key_in_runs` takes them, or None.
+    coords: columns, or None; runs, at: columns as `mark_runs` takes them, or None.
     """
-    one, i, stop, inside = u8(1), u8(begin), u8(end), u8(count.size - 1)
-    while i < stop:
-        high = u8(0)
-        if coords is not None:
-            high, _ = key_at(coords, i, fields)
+    one, i, n, inside = u8(1), u8(begin), u8(end), u8(count.size - 1)
+    if runs is not None:
+        block = np.zeros((len(fields[0]), ROOM), np.uint64)
+        before = np.zeros((2, len(runs[0])), np.uint64)
+    rise = u8(0)
+    while i < n:
+        first, stop = i, min(i + u8(ROOM), n)
         if runs is not None:
-            more, _, at = key_in_runs(runs, at, i)
-            high |= more
-        count[(high >> top) & inside] += one
-        i += one
+            mark_runs(runs, at, before, first, stop, block)
+        while i < stop:
+            high = u8(0)
+            if coords is not None:
+                high, _ = key_at(coords, i, fields)
+            if runs is not None:
+                rise += block[0, i - first]
+                high |= rise
+                block[0, i - first] = 0
+            count[(high >> top) & inside] += one
+            i += one
 
 
 @kernel
 def partition(coords, payload, fields, sizes, runs, at, begin, end, top, cursor, records):
     """Write entries begin … end as records into their buckets, stably; cursor[bucket] is the next free word.
 
-    runs: None, or the other columns, as `key_in_runs` takes them. Stops and returns True at the first coordinate of
+    runs, at: None, or the other columns, as `mark_runs` takes them. Stops and returns True at the first coordinate of
     `coords` that is out of range.
     Precondition: the cursors come from `histogram`; `payload` is None or has a word for each entry.
     """
-    one, i, stop = u8(1), u8(begin), u8(end)
+    one, i, n = u8(1), u8(begin), u8(end)
     words = len(fields[0])
     stride = u8(words + 1)
-    while i < stop:
-        if out_of_range(coords, i, sizes) >> u8(63):
-            return True
-        high, low = key_at(coords, i, fields)
+    if runs is not None:
+        block = np.zeros((words, ROOM), np.uint64)
+        before = np.zeros((2, len(runs[0])), np.uint64)
+    rise, rise_low = u8(0), u8(0)
+    while i < n:
+        first, stop = i, min(i + u8(ROOM), n)
         if runs is not None:
-            a, b, at = key_in_runs(runs, at, i)
-            high, low = high | a, low | b
-        place = cursor[high >> top]
-        cursor[high >> top] = place + stride
-        prefetch_for_write(records, place + AHEAD)
-        records[place] = high
-        if words == 2:
-            records[place + one] = low
-        if payload is not None:
-            records[place + u8(words)] = payload[i]
-        i += one
+            mark_runs(runs, at, before, first, stop, block)
+        while i < stop:
+            if out_of_range(coords, i, sizes) >> u8(63):
+                return True
+            high, low = key_at(coords, i, fields)
+            if runs is not None:
+                rise += block[0, i - first]
+                block[0, i - first] = 0
+                high |= rise
+                if words == 2:
+                    rise_low += block[1 % words, i - first]
+                    block[1 % words, i - first] = 0
+                    low |= rise_low
+            place = cursor[high >> top]
+            cursor[high >> top] = place + stride
+            prefetch_for_write(records, place + AHEAD)
+            records[place] = high
+            if words == 2:
+                records[place + one] = low
+            if payload is not None:
+                records[place + u8(words)] = payload[i]
+            i += one
     return False
 
 

@@ -25,13 +25,24 @@ from ..errors import ArrayError, FormatError, LimitError, Problem, raise_if
 from ..limits import as_integers
 from .checksums import checksum
 from .positions import Array as Array
-from .positions import Positions, Window, as_array, as_pointers, below_fibers, count_owners, items_at, signed
+from .positions import (
+    Children,
+    Positions,
+    Window,
+    as_array,
+    as_pointers,
+    as_positions,
+    below_fibers,
+    count_owners,
+    items_at,
+    signed,
+)
 
 Arrays: TypeAlias = Mapping[str, Array]
 Counted: TypeAlias = tuple[int | None, list[Problem]]  # the number of child positions, lengths that do not fit
-Built: TypeAlias = tuple[dict[str, Array], Positions]  # arrays by role, child positions
+Built: TypeAlias = tuple[dict[str, Array], Children]  # arrays by role, child positions
 # How many entries each fiber has, or pointers to them (see `as_pointers`); their coordinates; their child positions.
-Expanded: TypeAlias = tuple[int | Array, list[Array], Positions]
+Expanded: TypeAlias = tuple[int | Array, list[Array], Children]
 Split: TypeAlias = tuple[dict[str, Array], Array | None]  # arrays by role, pointers to the entries of each child
 
 
@@ -318,7 +329,7 @@ class Level(ABC):
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Positions:
         """The child positions of the fibers at `positions` inside `window`, each once."""
-        children = self.expand(arrays, dims, positions, window)[2]
+        children = as_positions(self.expand(arrays, dims, positions, window)[2])
         return as_array(children)[np.sort(np.unique(children, return_index=True)[1])] if self.shares else children
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:

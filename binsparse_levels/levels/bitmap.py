@@ -22,6 +22,8 @@ from .cells import Marked, list_cells, loop_cells, owners_of_cells
 from .positions import Array, Positions, Window, as_array, cells, is_everything, items_at, number_cells
 from .registry import register
 
+_LISTED = 4  # bytes that the listing of a cell moves
+
 
 @register
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def _expand_rows(bits: Array, dims: Sequence[int], fibers: int, start: int) -> t
     rows = fibers * per_fiber
     if kernels.worth(len(bits)):
         table = kernels.readable(bits).view(np.uint8).reshape(rows, width)
-        parts = [(begin // width, end // width) for begin, end in parallel.shares(len(bits))]
+        parts = [(begin // width, end // width) for begin, end in parallel.shares(len(bits), _LISTED)]
         in_rows = np.zeros(rows, np.int64)
         parallel.each(lambda share: kernels.dense.count_in_rows(table, *share, in_rows), parts)
         pointers = np.zeros(rows + 1, np.int64)

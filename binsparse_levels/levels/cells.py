@@ -84,7 +84,9 @@ def list_cells(dims: Sequence[int], positions: Positions, window: Window) -> tup
             x = np.tile(np.repeat(x, cells(shape[k + 1 :])), cells(shape[:k]))
         coords.append(x)
     numbers: Positions | None = cell_range(dims, positions, window)
-    if numbers is None:
+    if numbers is None and len(coords) == 1 and isinstance(positions, range) and positions == range(1):
+        numbers = coords[0].astype(np.int64, copy=False)
+    elif numbers is None:
         offsets = number_cells(dims, range(1), coords)
         numbers = (as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + offsets).ravel()
     return count, [np.tile(x, len(positions)) if len(positions) > 1 else x for x in coords], numbers
@@ -98,9 +100,13 @@ def cell_range(dims: Sequence[int], positions: Positions, window: Window) -> ran
     """
     if not dims:
         return positions if isinstance(positions, range) and positions.step == 1 else None
-    outer, inner = window[0], cells(dims[1:])
-    if not isinstance(outer, range) or not is_everything(window[1:], dims[1:]):
+    outer, inner = window[0], 1
+    if not isinstance(outer, range):
         return None
+    if len(dims) > 1:
+        if not is_everything(window[1:], dims[1:]):
+            return None
+        inner = cells(dims[1:])
     if isinstance(positions, range) and positions.step == 1 and outer == range(dims[0]):
         return range(positions.start * dims[0] * inner, positions.stop * dims[0] * inner)
     if len(positions) == 1 and (outer.step == 1 or inner == 1):

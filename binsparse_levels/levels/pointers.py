@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from .. import kernels
 from ..errors import ArrayError, Problem, raise_if
+from ..limits import INT64_MAX
 from .base import Arrays, Counted, Level, Owners, moved, wrong_lengths
-from .positions import Array, Positions, as_array, below_fibers, fitted, items_at
+from .positions import Array, Positions, as_array, below_fibers, fitted, items_at, words
 
 _AT_ONCE = 512  # items of a file that are read at once, because a search would read more often
 SHOWN = 5
@@ -48,7 +50,13 @@ class Pointed(Level):
             starts, ends = both[:-1], both[1:]
         else:
             at = as_array(positions)
-            starts, ends = (items_at(pointers, x).astype(np.int64, copy=False) for x in (at, at + 1))
+            if isinstance(pointers, np.ndarray) and kernels.worth(len(at)):
+                starts, ends = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
+                most = INT64_MAX if children is None else children
+                if not kernels.fibers.bounds_at(words(pointers), kernels.readable(at), most, starts, ends):
+                    return starts, ends
+            else:
+                starts, ends = (items_at(pointers, x).astype(np.int64, copy=False) for x in (at, at + 1))
         if children is not None:
             refuse_outside(starts, ends, children)
         return starts, ends
@@ -140,7 +148,9 @@ class Lists(Pointed):
 
 def pointers_to(counts: Array, dtype: np.dtype[Any]) -> Array:
     """Pointers for fibers with these numbers of children; int64 where `dtype` cannot hold the total."""
-    return fitted(np.append(0, np.cumsum(counts, dtype=np.int64)), dtype)
+    pointers = np.zeros(len(counts) + 1, np.int64)
+    counts.cumsum(dtype=np.int64, out=pointers[1:])
+    return fitted(pointers, dtype)
 
 
 def fibers_of(pointers: Array, n: int, children: range, total: int) -> tuple[range, Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,13 +14,34 @@ from .. import kernels
 from ..kernels import Array as Array
 from ..limits import INT64_MAX
 
+_FEW = 48  # entries of a fiber, up to which no loop for each fiber is fastest
+_SEARCHED = 400  # entries of a fiber, from which on its end is searched sooner than they are read
+
+
+@dataclass(frozen=True)
+class Runs:
+    """starts[k], starts[k] + 1 …, counts[k] of them, for every k; `size` in all. Their items are copied run by run."""
+
+    starts: Array
+    counts: Array
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        """All of them, as int64."""
+        out = np.empty(self.size, np.int64)
+        kernels.fibers.fan_ranges(kernels.readable(self.starts), kernels.readable(self.counts), out)
+        return out if dtype is None else out.astype(dtype, copy=False)
+
+
 # Positions or coordinates: a range wherever they are contiguous, an array only where they are scattered.
 Positions: TypeAlias = range | Array
+# What a level tells of its children: positions, or runs of them.
+Children: TypeAlias = range | Runs | Array
 # For each dimension of a level a range of positive step, or a sorted array of coordinates.
 Window: TypeAlias = Sequence[Positions]
-
-
-_FEW = 24  # entries of a fiber, up to which a kernel beats numpy's loop for each fiber
 
 
 def is_everything(window: Window, dims: Sequence[int]) -> bool:
@@ -48,7 +70,7 @@ def inside(window: Window, coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def as_array(positions: Positions) -> Array:
+def as_array(positions: Children) -> Array:
     """Positions as an int64 array.
 
     >>> as_array(range(1, 4)).tolist()
@@ -56,10 +78,15 @@ def as_array(positions: Positions) -> Array:
     """
     if isinstance(positions, range):
         return np.arange(positions.start, positions.stop, positions.step, dtype=np.int64)
-    return positions
+    return np.asarray(positions)
 
 
-def items_at(array: Array, positions: Positions) -> Array:
+def as_positions(children: Children) -> Positions:
+    """Children as positions of the level below them."""
+    return np.asarray(children) if isinstance(children, Runs) else children
+
+
+def items_at(array: Array, positions: Children) -> Array:
     """The items at these positions, without a copy where the positions are contiguous.
 
     >>> items_at(np.array([5, 6, 7]), range(1, 3)).tolist()
@@ -71,9 +98,20 @@ def items_at(array: Array, positions: Positions) -> Array:
     if isinstance(lazy, np.ndarray):
         if lazy.strides == (0,):  # an item that stands for all, which numpy would first repeat
             return np.broadcast_to(lazy[0], len(positions)) if len(positions) else lazy[:0]
-        return lazy.take(positions, mode="clip")  # a third faster than to look again whether they are in range
-    items: Array = lazy[positions]
+        if isinstance(positions, Runs) and _are_words(lazy):
+            out = np.empty(len(positions), lazy.dtype)
+            starts, counts = kernels.readable(positions.starts), kernels.readable(positions.counts)
+            kernels.fibers.copy_runs(words(lazy), starts, counts, slots(out))
+            return out
+        at = as_array(positions)
+        return lazy.take(at, mode="clip")  # a third faster than to look again whether they are in range
+    items: Array = lazy[as_array(positions)]
     return items
+
+
+def _are_words(array: Array) -> bool:
+    dtype = array.dtype
+    return dtype.itemsize in (4, 8) and dtype.isnative and not dtype.hasobject and array.flags.c_contiguous
 
 
 def distinct(numbers: Array) -> Array:
@@ -135,10 +173,27 @@ def count_owners(owners: Array, n: int, dtype: np.dtype[Any]) -> Array:
     [0, 1, 1, 3]
     """
     pointers = np.zeros(n + 1, dtype)
-    if kernels.worth(len(owners)):
+    if len(owners) > _SEARCHED * n:
+        pointers[1:] = owners.searchsorted(np.arange(n, dtype=owners.dtype), "right")
+    elif kernels.worth(len(owners)):
         kernels.fibers.count_into_pointers(words(owners), slots(pointers))
     else:
         np.bincount(signed(owners), minlength=n).cumsum(out=pointers[1:])
+    return pointers
+
+
+def below_owners(owners: Array, below: Array, n: int) -> Array:
+    """Pointers of n owners to what their items have, of items that are sorted by owner; `below` are those of the items.
+
+    >>> below_owners(np.array([0, 2]), np.array([0, 5, 7]), 3).tolist()
+    [0, 5, 5, 7]
+    """
+    pointers = np.zeros(n + 1, below.dtype)
+    if kernels.worth(len(owners)):
+        kernels.fibers.spread_pointers(words(owners), words(below), slots(pointers))
+    else:
+        pointers[signed(owners) + 1] = below[1:] - below[:-1]
+        pointers.cumsum(out=pointers)
     return pointers
 
 
@@ -148,11 +203,12 @@ def repeat_to(items: Array, pointers: Array, count: int) -> Array:
     >>> repeat_to(np.array([7, 8]), np.array([0, 2, 3]), 3).tolist()
     [7, 7, 8]
     """
-    if count > _FEW * len(items) or not kernels.worth(count):
+    if not kernels.worth(count):
         offsets = signed(pointers)
         return items.repeat(offsets[1:] - offsets[:-1])
     out = np.empty(count, items.dtype)
-    kernels.fibers.fan_out(words(items), words(pointers), slots(out))
+    fan_out = kernels.fibers.fan_out if count <= _FEW * len(items) else kernels.fibers.fan_out_long
+    fan_out(words(items), words(pointers), slots(out))
     return out
 
 
@@ -253,15 +309,16 @@ def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array
     return number
 
 
-def in_ranges(starts: Array, counts: Array) -> Positions:
-    """`ranges`, as a range where each begins at the end of the range before.
+def in_ranges(starts: Array, counts: Array) -> Children:
+    """`ranges`, as a range where each begins at the end of the range before, else as runs where they are many.
 
     >>> in_ranges(np.array([2, 4]), np.array([2, 3]))
     range(2, 7)
     """
-    if len(starts) and bool((starts[1:] == starts[:-1] + counts[:-1]).all()):
-        return range(int(starts[0]), int(starts[-1] + counts[-1]))
-    return ranges(starts, counts)
+    size = int(counts.sum())
+    if len(starts) and starts[-1] + counts[-1] - starts[0] == size and (starts[1:] == starts[:-1] + counts[:-1]).all():
+        return range(int(starts[0]), int(starts[0]) + size)
+    return Runs(starts, counts, size) if kernels.worth(size) else ranges(starts, counts)
 
 
 def cells(dims: Sequence[int]) -> int:

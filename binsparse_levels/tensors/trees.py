@@ -62,9 +62,14 @@ def one_value(values: Array) -> Array:
 
 def frozen(format: Format, tree: Tree) -> Tree:
     """The tree with read-only arrays, and the levels as they were spelled."""
-    views = []
-    for array in (*tree.arrays.values(), tree.values):
-        views.append(array.view())
-        views[-1].setflags(write=False)
-    arrays = dict(zip(tree.arrays, views, strict=False))
-    return Tree(format.levels, tree.dims, arrays, views[-1], tree.iso)
+    if tree.levels is format.levels and True not in [x.flags.writeable for x in (*tree.arrays.values(), tree.values)]:
+        return tree
+    arrays = {name: _read_only(x) for name, x in tree.arrays.items()}
+    return Tree(format.levels, tree.dims, arrays, _read_only(tree.values), tree.iso)
+
+
+def _read_only(array: Array) -> Array:
+    if array.flags.writeable:
+        array = array.view()
+        array.setflags(write=False)
+    return array

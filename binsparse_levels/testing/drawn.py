@@ -15,6 +15,7 @@ from ..formats.format import ALIASES, Format
 from ..formats.index_map import Digit, IndexMap
 from ..formats.structure import STRUCTURES, in_triangle, structure_problems
 from ..levels import LEVELS, Level
+from ..levels.base import Built
 from ..levels.positions import Array, Positions
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
@@ -38,7 +39,7 @@ class LevelCase:
     coords: tuple[Array, ...]
     same: Array
 
-    def build(self) -> tuple[dict[str, Array], Positions]:
+    def build(self) -> Built:
         """The arrays and child positions that the level makes. Raises FormatError for entries that it refuses."""
         more = {"same": self.same} if self.level.shares else {}
         return self.level.build(self.dims, self.parents, self.coords, self.n, **more)

@@ -20,7 +20,7 @@ from ..errors import FormatError, needing, raise_if
 from ..formats.format import Format
 from ..io import append, concatenate, open, read, write
 from ..levels import Dense, Level, Sparse, places, register
-from ..levels.base import INTEGERS
+from ..levels.base import INTEGERS, Expanded
 from ..levels.positions import Array, Positions, as_array, as_pointers, count_owners
 from ..system import bounded_memory
 from ..tensors.packing import pack
@@ -437,7 +437,7 @@ def _rows(coords: Sequence[Array], count: int) -> list[tuple[int, ...]]:
     return list(zip(*(x.tolist() for x in coords), strict=True)) if coords else [()] * count
 
 
-def _listing(expanded: tuple[int | Array, list[Array], Positions], positions: Positions) -> Listing:
+def _listing(expanded: Expanded, positions: Positions) -> Listing:
     counts, coords, child = expanded
     fibers = as_array(positions).tolist()
     repeats = np.diff(as_pointers(counts, len(fibers))).tolist()

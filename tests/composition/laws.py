@@ -26,7 +26,7 @@ DRAWN = collections.Counter()  # of examples, by (feature, feature, way, way)
 MODULES = files, functions  # which register their ways
 
 
-def interpreted(function, kept):
+def interpreted(function, *_):
     """A nest of loops as plain Python, in the place of the one that numba takes a second to compile."""
 
     def run(*args):

@@ -26,6 +26,7 @@ from binsparse_levels import (
     statistics,
     testing,
 )  # fmt: skip
+from binsparse_levels.compute import products as products_module
 from binsparse_levels.compute import seeing, store, walk
 from binsparse_levels.compute.reductions import REDUCTIONS
 from binsparse_levels.levels import LEVELS
@@ -43,7 +44,7 @@ CHAINS = [
 def nests(interpreted=True, grain=None, block=None):
     """Nests as plain Python, trees cut into parts of few entries, files read in blocks of few entries."""
 
-    def plain(function, kept):
+    def plain(function, *_):
         def called(*given):
             with np.errstate(all="ignore"):
                 return function(*given)
@@ -254,6 +255,28 @@ def test_results_do_not_depend_on_threads(data):
             found.append(np.asarray(reduce(tensor, axes, how)).tobytes())
     bl.set_threads(before)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("interpreted", [True, False])
+@pytest.mark.parametrize("mean", [0.3, 1, 2, 8, 100])
+def test_fibers_of_any_length_and_far_vectors(mean, interpreted, monkeypatch):
+    generator = np.random.default_rng(int(10 * mean))
+    coords = [generator.integers(0, 300 // mean, 300), generator.integers(0, 90, 300)]
+    tensor = pack(coords, generator.integers(1, 9, 300), (int(300 / mean) + 3, 90), "CSR", duplicates="sum")
+    tensor = tensor.astype("float64")
+    vector = generator.integers(0, 9, 90).astype(float)
+    unread = np.setdiff1d(np.arange(90), tensor.unpack()[0][1][:40])
+    vector[unread[-1]] = np.nan  # taken without a branch, it does not reach the sums of other rows
+    dense = tensor.to_dense()
+    for far in (products_module._FAR,) if interpreted else (products_module._FAR, 0):
+        monkeypatch.setattr(products_module, "_FAR", far)
+        with nests(interpreted):
+            expected = np.where(dense == 0, 0, dense * vector).sum(1)
+            np.testing.assert_array_equal(tensor @ vector, expected)
+            np.testing.assert_array_equal(reduce(tensor, 1), dense.sum(1))
+            np.testing.assert_array_equal(reduce(tensor, 1, "max"), dense.max(1))
+            np.testing.assert_array_equal(reduce(tensor, 1, "count"), (dense != 0).sum(1))
+            assert (pack([[], []], [], (5, 90), "CSR") @ vector).tolist() == [0] * 5
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from numcodecs import blosc
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, ZstdCodec
 from zarr.storage import LocalStore
 
@@ -91,7 +92,7 @@ lengths = st.sampled_from([0, 1, 2, 6, 7, 8, 13, 14, 15, 20, 21, 22, 27, 28, 29,
 @given(
     lengths,
     st.sampled_from(TYPES),
-    st.sampled_from(["none", "zstd", "gzip"]),
+    st.sampled_from(["none", "blosc", "zstd", "gzip"]),
     st.sampled_from([None, 7, 14, 21, 2**20]),
     st.booleans(),
 )
@@ -118,7 +119,7 @@ def test_zarr_as_zarr_reads_and_writes_it(folder, length, dtype, compression, sh
     shutil.rmtree(place)
 
 
-@pytest.mark.parametrize("compression", ["none", "zstd", "gzip"])
+@pytest.mark.parametrize("compression", ["none", "blosc", "zstd", "gzip"])
 @pytest.mark.parametrize("shards", [None, 40, 1000])
 def test_zarr_is_not_asked(tmp_path, monkeypatch, compression, shards):
     array = numbers(999, "float64")
@@ -173,15 +174,15 @@ def chunk_files(place):
 # Ways to read: the direct ones, and zarr's own.
 PATHS = ("shards", "one file a chunk", "zarr")
 MARK = "binsparse_levels:all_chunks_stored"
-CODECS = {"none": [], "zstd": [ZstdCodec(level=1)], "gzip": [GzipCodec()]}
+CODECS = {"none": [], "blosc": [BloscCodec()], "zstd": [ZstdCodec(level=1)], "gzip": [GzipCodec()]}
 
 
 def vector_store(place, path, compression="zstd", checksum=True):
     """A tensor whose 30 values lie in chunks of 4, in files 0, 1 …"""
     tensor = pack([np.arange(30)], np.arange(30.0), 100, "CVEC")
     write(place, tensor)
-    codecs = CODECS[compression] if path != "zarr" else [BloscCodec()]
-    options = {"shards": (8,)} if path == "shards" else {}
+    codecs = CODECS[compression]
+    options = {"shards": {"shards": (8,)}, "zarr": {"serializer": BytesCodec(endian="big")}}.get(path, {})
     group = zarr.open_group(place, mode="r+")
     del group["values"]
     created = group.create_array(
@@ -268,7 +269,7 @@ def with_checksum(raw):
 
 
 @pytest.mark.parametrize("index", [(0, 2**63), (2**63, 32), (2**64 - 1, 32), (0, 0), (0, 31), (0, 33)], ids=str)
-@pytest.mark.parametrize("compression", ["none", "zstd", "gzip"])
+@pytest.mark.parametrize("compression", ["none", "blosc", "zstd", "gzip"])
 def test_the_index_of_a_shard_lies(tmp_path, index, compression):
     vector_store(tmp_path / "a.zarr", "shards", compression=compression, checksum=False)
     file = chunk_files(tmp_path / "a.zarr")[1]
@@ -281,7 +282,7 @@ def test_the_index_of_a_shard_lies(tmp_path, index, compression):
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("path", ["shards", "one file a chunk"])
-@pytest.mark.parametrize("compression", ["none", "zstd", "gzip"])
+@pytest.mark.parametrize("compression", ["none", "blosc", "zstd", "gzip"])
 @pytest.mark.parametrize("checksum", [True, False])
 def test_damaged_chunks_are_an_error(tmp_path, path, compression, checksum):
     """Cut anywhere, or with a byte changed: an error, or, without a checksum, other numbers where nothing can tell."""
@@ -313,7 +314,7 @@ def zstd_frame(*blocks, size=None):
 def test_zstd_frames_of_others(tmp_path):
     array = np.arange(12.0)
     raw = array.tobytes()
-    stored(tmp_path / "a.zarr", zarr_container, array, chunks=12, checksum=False)
+    stored(tmp_path / "a.zarr", zarr_container, array, chunks=12, compression="zstd", checksum=False)
     file = chunk_files(tmp_path / "a.zarr")[0]
     one, half = zstd_frame((0, 96, raw)), zstd_frame((0, 48, raw[:48]), size=48)
     skipped = b"\x50\x2a\x4d\x18\x02\x00\x00\x00ab"
@@ -334,6 +335,27 @@ def test_zstd_frames_of_others(tmp_path):
         file.write_bytes(frame)
         with pytest.raises(ContainerError):
             loaded(tmp_path / "a.zarr", zarr_container)
+
+
+def test_blosc_buffers_of_others(tmp_path):
+    """Any compressor of Blosc, and any head: what it says is not believed where the buffers are of other sizes."""
+    array = np.arange(100.0)
+    for version in (2, 3):
+        place = tmp_path / f"{version}.zarr"
+        storage = Storage("blosc", 100, checksum=False)
+        with zarr_container.writing(str(place), None, "file", LIMITS, storage, zarr_format=version) as writer:
+            writer.write("values", one_piece(array))
+            writer.write_header({})
+        file = place / "values" / ("c/0" if version == 3 else "0")
+        for name, shuffle, level in itertools.product([b"lz4", b"zstd", b"zlib", b"blosclz"], range(3), [0, 5]):
+            file.write_bytes(blosc.compress(array, name, level, shuffle))
+            same(loaded(place, zarr_container), array)
+    whole = file.read_bytes()
+    longer = blosc.compress(np.arange(101.0), b"lz4", 5)
+    for wrong in (b"", whole[:15], whole[:16], whole[:-1], whole + b"a", longer, blosc.compress(array[:-1], b"lz4", 5)):
+        file.write_bytes(wrong)
+        with pytest.raises(ContainerError):
+            loaded(place, zarr_container)
 
 
 def test_gzip_members_of_others(tmp_path):

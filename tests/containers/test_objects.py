@@ -30,7 +30,7 @@ def store_at(kind, folder):
 def decoded(monkeypatch):
     """The sizes of the chunks that were decoded."""
     sizes = []
-    for name in ("zstd", "gzip"):
+    for name in ("blosc", "zstd", "gzip"):
         codec = codecs.CODECS[name]
 
         def expand(raw, out, real=codec.expand):
@@ -92,7 +92,7 @@ def test_too_many_chunks_are_refused(tmp_path, kind, stored):
 
 @given(
     shards=st.sampled_from([None, 30, 300]),
-    compression=st.sampled_from(["none", "zstd", "gzip"]),
+    compression=st.sampled_from(["none", "blosc", "zstd", "gzip"]),
     checksum=st.booleans(),
     cache=st.sampled_from([0, 500, 10**8]),
     data=st.data(),

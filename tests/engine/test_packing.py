@@ -324,16 +324,16 @@ def test_the_index_type_is_the_narrowest_of_two():
 
 @pytest.fixture
 def small_steps(monkeypatch):
-    """Three threads even for few entries; short runs, and buckets that are soon too heavy. All are sorted."""
+    """Three threads even for few entries; short runs, and buckets that are soon too heavy. No output fits a cache."""
     for module, name, value in [
         (parallel, "_threads", 3),
         (parallel, "_GRAIN", 50),
         (sorting, "_BUCKET", 20),
         (sorting, "_RUN", 64),
         (sorting, "_HEAVY", 100),
-        (sorting, "_PLACE", 2**60),
     ]:
         monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(emission, "cache_size", lambda level: 0)
 
 
 @pytest.mark.sampled(7)

@@ -14,6 +14,7 @@ from strategies import cases
 
 import binsparse_levels as bl
 from binsparse_levels import ArrayError, parallel
+from binsparse_levels.arrays import lazy
 from binsparse_levels.formats import bitpacked
 from binsparse_levels.io import describe
 from binsparse_levels.kernels import bitpacking
@@ -217,6 +218,13 @@ def test_a_slice_reads_only_its_chunks(wrapper):
     scattered = np.arange(0, 50_000, 100)
     assert np.array_equal(packed[scattered], values[scattered])
     assert Counting.read < 2 * len(stored)  # what lies between positions that are near is read once
+    parts = []
+    for chunk in (2**10, 2**16):
+        there = lazy(len(stored), stored.dtype, lambda a, b: stored[a:b], chunk=chunk)
+        packed = bitpacked.BitPacked(there, wrapper, np.dtype(np.int64), "x")
+        packed.part = lambda a, b, real=packed.part: parts.append((a, b)) or real(a, b)
+        assert np.array_equal(packed[scattered], values[scattered])
+    assert len(parts) == 4 + 1  # a chunk of the store that is read whole is decoded in few calls
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from binsparse_levels import ArrayError, FormatError, Problem, Sparse, Tensor, pack_dense, testing
 from binsparse_levels.kernels import fibers
 from binsparse_levels.levels import LEVELS
+from binsparse_levels.levels.positions import Runs, as_array, below_owners, count_owners, items_at, words
 
 
 @pytest.mark.parametrize("level", [level for kind in LEVELS.values() for level in kind.samples()], ids=str)
@@ -41,9 +42,28 @@ LENGTHS = st.lists(st.sampled_from([0, 1, 2, 9, 5000]), max_size=9)
 def test_items_are_repeated_whatever_the_lengths_of_fibers(lengths, dtype, data):
     items = data.draw(st.lists(st.integers(0, 2**32 - 1), min_size=len(lengths), max_size=len(lengths)))
     given = np.array(items, dtype), np.append(0, np.cumsum(lengths)).astype(dtype)
-    out = np.empty(sum(lengths), dtype)
-    fibers.fan_out(*given, out)
-    assert out.tolist() == np.repeat(given[0], lengths).tolist()
+    for fan_out in (fibers.fan_out, fibers.fan_out_long):
+        out = np.empty(sum(lengths), dtype)
+        fan_out(*given, out)
+        assert out.tolist() == np.repeat(given[0], lengths).tolist()
+
+
+@given(LENGTHS)
+def test_pointers_of_owners_lead_to_what_their_items_have(lengths):
+    owners, below = np.flatnonzero(lengths).astype(np.uint32), np.append(0, np.cumsum(lengths)).astype(np.uint32)
+    kept = np.append(below[owners], below[-1]).astype(np.uint32)
+    assert below_owners(owners, kept, len(lengths)).tolist() == below.tolist()
+    spread = np.zeros(len(lengths) + 1, np.uint32)
+    fibers.spread_pointers(owners, kept, spread)
+    assert spread.tolist() == below.tolist()
+
+
+@given(LENGTHS, st.integers(0, 400))
+def test_the_items_of_owners_are_counted_however_many_there_are(lengths, more):
+    counts = [n + more for n in lengths]
+    owners = np.repeat(np.arange(len(lengths)), counts)
+    pointers = count_owners(owners, len(lengths), np.dtype(np.int32))
+    assert pointers.tolist() == np.append(0, np.cumsum(counts)).tolist()
 
 
 @given(LENGTHS, st.data())
@@ -52,6 +72,30 @@ def test_ranges_are_concatenated_in_any_order(lengths, data):
     out = np.empty(sum(lengths), np.int64)
     fibers.fan_ranges(np.array(starts, np.int64), np.array(lengths, np.int64), out)
     assert out.tolist() == [x for start, n in zip(starts, lengths, strict=True) for x in range(start, start + n)]
+
+
+@given(LENGTHS, st.sampled_from(["<u2", "<i4", "<f8", ">f8", "<c16"]), st.data())
+def test_items_in_runs_are_those_at_their_positions(lengths, dtype, data):
+    items = np.arange(6000).astype(dtype)
+    counts = np.array(lengths, np.int64)
+    starts = np.array([data.draw(st.integers(0, 6000 - n)) for n in lengths], np.int64)
+    runs = Runs(starts, counts, int(counts.sum()))
+    ranges = [np.arange(start, start + n) for start, n in zip(starts, lengths, strict=True)]
+    expected = np.concatenate([*ranges, np.empty(0, np.int64)])
+    assert as_array(runs).tolist() == expected.tolist()
+    assert items_at(items, runs).dtype == items.dtype
+    assert items_at(items, runs).tolist() == items[expected].tolist()
+
+
+@given(LENGTHS, st.data(), st.booleans(), st.integers(-1, 1))
+def test_bounds_that_fall_or_exceed_are_counted(lengths, data, falling, more):
+    pointers = np.append(0, np.cumsum(lengths, dtype=np.int32))[:: -1 if falling else 1]
+    positions = data.draw(st.lists(st.integers(0, max(len(lengths) - 1, 0)), max_size=9 if lengths else 0))
+    at, children = np.array(positions, np.int64), max(sum(lengths) + more, 0)
+    starts, ends = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
+    bad = fibers.bounds_at(words(pointers), at, children, starts, ends)
+    assert (starts.tolist(), ends.tolist()) == (pointers[at].tolist(), pointers[at + 1].tolist())
+    assert bad == np.count_nonzero((ends < starts) | (ends > children))
 
 
 @given(st.lists(LENGTHS, min_size=1, max_size=4), st.sampled_from(["u4", "u8"]), st.integers(1, 2))

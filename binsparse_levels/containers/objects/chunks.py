@@ -120,7 +120,7 @@ class Chunks:
     def _encoded_chunk(self, items: npt.NDArray[Any]) -> Iterator[Any]:
         if len(items) < self.chunk:
             items = np.concatenate([items, np.full(self.chunk - len(items), self.fill, self.dtype)])
-        raw: Any = CODECS[self.compression].encode(items.view(np.uint8), self.settings)
+        raw: Any = CODECS[self.compression].encode(items, self.settings)
         yield raw
         if self.checksum:
             yield _checksum(raw)

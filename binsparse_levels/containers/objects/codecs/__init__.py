@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from . import gzip, none, zstd
+from . import blosc, gzip, none, zstd
 from .base import Bytes, Codec
 
-CODECS: dict[str, Codec] = {"zstd": zstd.CODEC, "gzip": gzip.CODEC, "none": none.CODEC}  # by the name that Zarr has
+CODECS: dict[str, Codec] = {  # by the name that Zarr has
+    "blosc": blosc.CODEC,
+    "zstd": zstd.CODEC,
+    "gzip": gzip.CODEC,
+    "none": none.CODEC,
+}
 
 __all__ = ["CODECS", "Bytes", "Codec"]

@@ -14,13 +14,13 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 class Codec(NamedTuple):
     """A compression.
 
-    encode: the stored bytes of a chunk, with the settings that the metadata of its array name.
+    encode: the stored bytes of the items of a chunk, with the settings that the metadata of its array name.
     expand: fills a buffer with the bytes of a chunk, and expands no more. Raises any error for damaged bytes.
     most: the bytes that so many take at most where they are stored. A larger chunk is not read.
-    settings: those of new arrays, in the words of Zarr.
+    settings: those of a new array of a type, in the words of a version of Zarr.
     """
 
-    encode: Callable[[Bytes, Mapping[str, Any]], Any]
+    encode: Callable[[npt.NDArray[Any], Mapping[str, Any]], Any]
     expand: Callable[[Bytes, Bytes], None]
     most: Callable[[int], int]
-    settings: Mapping[str, Any]
+    settings: Callable[[np.dtype[Any], int], Mapping[str, Any]]

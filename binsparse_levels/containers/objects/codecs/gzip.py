@@ -12,13 +12,13 @@ from .base import Bytes, Codec
 _GZIP = 31  # zlib's number for gzip
 
 
-def _encode(raw: Bytes, settings: Mapping[str, Any]) -> bytes:
+def _encode(items: Any, settings: Mapping[str, Any]) -> bytes:
     packer = zlib.compressobj(settings["level"], wbits=_GZIP)
-    return packer.compress(raw.data) + packer.flush()
+    return packer.compress(items.data) + packer.flush()
 
 
 def _expand(raw: Bytes, out: Bytes) -> None:
     out[:] = inflate(raw, out.size, _GZIP)
 
 
-CODEC = Codec(_encode, _expand, most_stored, {"level": 5})
+CODEC = Codec(_encode, _expand, most_stored, lambda *_: {"level": 5})

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from .base import Bytes, Codec
 
 
-def _encode(raw: Bytes, _: Mapping[str, Any]) -> Bytes:
-    return raw
+def _encode(items: Any, _: Mapping[str, Any]) -> Any:
+    return items.view(np.uint8)
 
 
 def _expand(raw: Bytes, out: Bytes) -> None:
@@ -17,4 +19,4 @@ def _expand(raw: Bytes, out: Bytes) -> None:
         out[:] = raw
 
 
-CODEC = Codec(_encode, _expand, lambda size: size, {})
+CODEC = Codec(_encode, _expand, lambda size: size, lambda *_: {})

@@ -11,8 +11,8 @@ from ...direct import most_stored
 from .base import Bytes, Codec
 
 
-def _encode(raw: Bytes, settings: Mapping[str, Any]) -> Any:
-    return _zstd(settings).encode(raw)
+def _encode(items: Any, settings: Mapping[str, Any]) -> Any:
+    return _zstd(settings).encode(items)
 
 
 def _expand(raw: Bytes, out: Bytes) -> None:
@@ -47,4 +47,4 @@ def _frame_size(raw: Bytes) -> int | None:
     return int.from_bytes(head[at : at + max(width, 1)], "little") + 256 * (width == 2)
 
 
-CODEC = Codec(_encode, _expand, most_stored, {"level": 1})
+CODEC = Codec(_encode, _expand, most_stored, lambda *_: {"level": 1})

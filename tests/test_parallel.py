@@ -1,0 +1,123 @@
+"""Threads that share work: what `each`, `in_turn` and `shares` promise, whoever takes which item."""
+
+import gc
+import multiprocessing
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+from binsparse_levels import parallel
+
+
+@pytest.fixture(params=[1, 2, 5], autouse=True)
+def threads(request):
+    before = parallel.get_threads()
+    parallel.set_threads(request.param)
+    yield request.param
+    parallel.set_threads(before)
+
+
+def test_results_come_in_the_order_of_the_items():
+    def call(k):
+        time.sleep(0.002 * (k % 3))
+        return k * k
+
+    assert parallel.each(call, range(20)) == [k * k for k in range(20)]
+    assert parallel.each(call, []) == []
+    assert parallel.each(call, [3], 7) == [9]
+
+
+def test_the_first_failure_is_raised_and_ends_the_work(threads):
+    begun = []
+
+    def call(k):
+        begun.append(k)
+        time.sleep(0.01 if k == 2 else 0)
+        if k in (2, 3):
+            raise ValueError(k)
+
+    with pytest.raises(ValueError, match="2"):
+        parallel.each(call, range(1000))
+    assert len(begun) < 1000 - threads
+
+
+def test_a_failure_keeps_nothing():
+    class Large:
+        pass
+
+    gone = []
+
+    def call(k):
+        large = Large()
+        gone.append(weakref.ref(large))
+        raise ValueError(k)
+
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="0") as caught:
+            parallel.each(call, range(3))
+        del caught
+        assert gone[0]() is None
+    finally:
+        gc.enable()
+
+
+def test_work_within_work_is_done():
+    def call(k):
+        return sum(parallel.each(lambda j: k * j, range(10)))
+
+    assert parallel.each(call, range(10)) == [45 * k for k in range(10)]
+
+
+def test_threads_stay(threads):
+    def numbers():
+        return {x.ident for x in threading.enumerate() if x.name == "binsparse_levels"}
+
+    parallel.each(time.sleep, [0.001] * 10)
+    before = numbers()
+    assert len(before) >= threads - 1
+    for _ in range(10):
+        parallel.each(time.sleep, [0] * 10)
+    assert numbers() == before
+
+
+def _doubled(numbers):
+    return parallel.each(lambda x: 2 * x, numbers)
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="a system without fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork")
+def test_a_child_has_threads_of_its_own():
+    assert _doubled([1, 2, 3]) == [2, 4, 6]
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(_doubled, ([1, 2, 3],)).get(60) == [2, 4, 6]
+
+
+def test_items_are_finished_in_order_and_a_failure_ends_all():
+    done = []
+    parallel.in_turn(lambda k: time.sleep(0.001 * (k % 3)) or k, done.append, range(30))
+    assert done == list(range(30))
+
+    def finish(k):
+        if k == 7:
+            raise ValueError(k)
+        done.append(k)
+
+    done.clear()
+    with pytest.raises(ValueError, match="7"):
+        parallel.in_turn(lambda k: k, finish, range(30))
+    assert done == list(range(7))
+
+
+@pytest.mark.parametrize("size", [1, 64])
+def test_shares_cover_all_and_little_work_has_one(threads, size):
+    for count in (0, 1, 3, 2**15, 2**20, 2**24):
+        ends = np.array(parallel.shares(count, size))
+        assert ends[0, 0] == 0
+        assert ends[-1, 1] == count
+        assert (ends[1:, 0] == ends[:-1, 1]).all()
+        assert len(ends) <= threads
+        assert len(ends) == 1 or count * size >= 2**21 * len(ends)
