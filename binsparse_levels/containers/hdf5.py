@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import io
 import json
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
@@ -395,6 +397,54 @@ class _Disk(io.FileIO):
             raise ContainerError(Problem(path, f"cannot be written: {self._failure.strerror}; make room"))
 
 
+_collecting = threading.Lock()
+_pauses = 0  # blocks that pause it
+_resumed = False  # after the last of them
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Pause the collection of garbage, in all threads, for the block."""
+    global _pauses, _resumed
+    with _collecting:
+        if not _pauses:
+            _resumed = gc.isenabled()
+            gc.disable()
+        _pauses += 1
+    try:
+        yield
+    finally:
+        with _collecting:
+            _pauses -= 1
+            if not _pauses and _resumed:
+                gc.enable()
+
+
+class _Stream(io.RawIOBase):
+    """A stream that h5py reads while it holds its lock.
+
+    The stream may wait for another thread: fsspec has one for its requests. Garbage of h5py's that is collected there
+    would wait for the lock, and each thread for the other.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        place: int = self._stream.seek(offset, whence)
+        return place
+
+    def tell(self) -> int:
+        place: int = self._stream.tell()
+        return place
+
+    def readinto(self, buffer: Any) -> int:
+        with _uncollected():
+            count: int = self._stream.readinto(buffer)
+        return count
+
+
 def opened(
     path: str | IO[bytes] | h5py.Group, mode: str = "r", disk: _Disk | None = None, **options: Any
 ) -> contextlib.AbstractContextManager[h5py.Group]:
@@ -413,7 +463,7 @@ def opened(
         elif isinstance(path, str):  # without properties that only writers need, in two thirds of the time
             file = h5py.File(h5py.h5f.open(os.fsencode(path), h5py.h5f.ACC_RDONLY))
         else:
-            file = h5py.File(path)
+            file = h5py.File(_Stream(path))
         return file
     except FileNotFoundError:
         raise PathMissingError(Problem(str(path), "no such file")) from None

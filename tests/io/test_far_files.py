@@ -1,6 +1,7 @@
 """Files on web servers, in buckets and in streams: as those on a disk, by few requests; what breaks is told."""
 
 import datetime
+import gc
 import io
 import os
 import pickle
@@ -196,6 +197,36 @@ def test_a_server_that_is_silent(tmp_path, monkeypatch):
         with pytest.raises(bl.ContainerError, match=r"a\.h5.*imed out|a\.h5.*timeout"):
             bl.open(f"http://127.0.0.1:{port}/a.h5")
         over.set()
+
+
+class Littered(Ranged):
+    """Makes so much garbage that what there is is collected in this thread."""
+
+    def do_GET(self):
+        for _ in range(200_000):
+            garbage = []
+            garbage.append(garbage)
+        super().do_GET()
+
+
+def test_garbage_of_another_thread(tmp_path, monkeypatch):
+    """HDF5 holds its lock while it waits for the server. To close a file there would wait for the lock."""
+    monkeypatch.setattr(remote, "_PATIENCE", datetime.timedelta(seconds=3))
+    monkeypatch.setitem(remote.RETRY, "max_retries", 0)
+    path, rows = tmp_path / "big.h5", np.arange(500_000)
+    bl.write(path, bl.pack([rows], rows + 0.5, len(rows), "CVEC"))
+    with serving(tmp_path, Littered) as (port, _):
+        tensor = bl.open(f"http://127.0.0.1:{port}/big.h5")
+        thresholds = gc.get_threshold()
+        gc.set_threshold(100_000)
+        try:
+            litter = [h5py.File(path)]
+            litter.append(litter)
+            del litter
+            assert tensor[450_000] == 450_000.5
+        finally:
+            gc.set_threshold(*thresholds)
+        assert gc.isenabled()
 
 
 class Tagged(Ranged):
