@@ -307,15 +307,18 @@ def _seem_sound(pointers: Array, columns: Sequence[Array], dims: Sequence[int], 
         most = min(size, 1 << (8 * x.itemsize - 1)) if x.dtype.kind == "i" else size  # negative numbers show as larger
         if 1 in (x.view(_UNSIGNED[x.itemsize]) >= most).tobytes():
             return False
-    if not order:
-        return True
-    wrong = np.empty(len(columns[0]) + 1, bool)
-    np.less_equal(columns[-1][1:], columns[-1][:-1], out=wrong[1:-1])
+    return not order or 1 not in _behind(pointers, columns).tobytes()
+
+
+def _behind(pointers: Array, columns: Sequence[Array]) -> Array:
+    """Whether each entry does not come after the one before it in its fiber. Precondition: sound pointers."""
+    behind = np.empty(len(columns[0]) + 1, bool)
+    np.less_equal(columns[-1][1:], columns[-1][:-1], out=behind[1:-1])
     for x in columns[-2::-1]:
-        wrong[1:-1] &= x[1:] == x[:-1]
-        wrong[1:-1] |= x[1:] < x[:-1]
-    wrong[pointers] = False  # no entry comes before the first of a fiber
-    return 1 not in wrong.tobytes()
+        behind[1:-1] &= x[1:] == x[:-1]
+        behind[1:-1] |= x[1:] < x[:-1]
+    behind[pointers] = False  # the first of a fiber, and what would begin at its end
+    return behind
 
 
 def _range_problems(role: str, indices: Array, size: int, pointers: Array) -> Iterator[Problem]:
@@ -329,14 +332,7 @@ def _range_problems(role: str, indices: Array, size: int, pointers: Array) -> It
 
 
 def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Problem]:
-    *above, last = columns
-    behind = last[1:] <= last[:-1]
-    for x in reversed(above):
-        behind = (x[1:] < x[:-1]) | ((x[1:] == x[:-1]) & behind)
-    wrong = np.zeros(len(last) + 1, bool)
-    wrong[1:-1] = behind
-    wrong[pointers] = False  # no entry comes before the first of a fiber
-    (bad,) = wrong.nonzero()
+    (bad,) = _behind(pointers, columns).nonzero()
     if not len(bad):
         return
     for q in bad[:SHOWN].tolist():
