@@ -83,51 +83,44 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     pad: the value of cells without an entry. Raises OutOfRange, Repeated, ArrayError, LimitError.
     """
     plan, values = _plan(codes, entries.dims), None if entries.iso else entries.values
-    columns = sorting.unsigned(entries.coords, entries.dims)
-    low_bits = plan.layout.low_bits(entries.ordered_dims)
-    in_order = not low_bits and not entries.runs and sorting.in_order(columns, plan.layout)
     is_list = codes[:2] == (DENSE, SPARSE) and set(codes[2:]) <= {CONTINUED}
-    if is_list and not in_order and sorting.are_placed(entries, plan.layout):
-        return _placed(plan, entries, columns, pad, limits)
-    stays = in_order and codes[-1] != DENSE  # an entry a position, in the order that they have
-    summed = duplicates == "sum" and not in_order
-    cargo = None if values is None or stays else _Cargo(values, summed)
-    runs: list[sorting.SortedRun] | None = [(None, entries.count, False)] if in_order else None
-    if not in_order:
-        keep = plan.dense_below or (summed and cargo is not None and cargo.by_number)
-        payload = cargo.words() if cargo else None
-        partition = sorting.Sorting(columns, entries.runs, payload, plan.layout, low_bits, entries.trusted, keep)
+    if is_list and sorting.are_placed(entries, plan.layout):
+        return _placed(plan, entries, pad, limits)
+    summed = duplicates == "sum"
+    cargo = None if values is None else _Cargo(values, summed)
+    keep = plan.dense_below or (summed and cargo is not None and cargo.by_number)
+    payload = cargo.words() if cargo else None
+    low_bits = plan.layout.low_bits(entries.ordered_dims)
+    partition = sorting.Sorting(entries.columns, entries.runs, payload, plan.layout, low_bits, entries.trusted, keep)
 
-        def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:
-            records, count, repeats = partition.sort(run)
-            if repeats and duplicates == "first":
-                count = int(kernels.sorting.keep_first(records, plan.layout.tag, count))
-            return records, count, repeats
+    def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:
+        records, count, repeats = partition.sort(run)
+        if repeats and duplicates == "first":
+            count = int(kernels.sorting.keep_first(records, plan.layout.tag, count))
+        return records, count, repeats
 
-        if keep:
-            runs = parallel.each(prepared, partition.runs)
-            if summed and cargo and cargo.by_number:
-                runs = cargo.add_up(runs, plan.layout)
+    runs: list[sorting.SortedRun] | None = None
+    if keep:
+        runs = parallel.each(prepared, partition.runs)
+        if summed and cargo and cargo.by_number:
+            runs = cargo.add_up(runs, plan.layout)
     counts = [entries.count] * len(codes)
     if runs and plan.dense_below:  # what lies there can only be allocated when the fibers above it are counted
-        counting = _Counting(plan, columns)
+        counting = _Counting(plan)
         for run in runs:
             counting.add(run)
         counts = counting.counts()
-    writing = _Writing(plan, _allocate(plan, counts, limits), columns, cargo, pad, refuse=duplicates == "error")
+    writing = _Writing(plan, _allocate(plan, counts, limits), cargo, pad, refuse=duplicates == "error")
     if runs is None:
         parallel.in_turn(prepared, writing.write, partition.runs)
     for run in runs or ():
         writing.write(run)
-    chain = writing.finish()
-    if stays and values is not None:
-        chain.values = values.copy()
-    return chain
+    return writing.finish()
 
 
-def _placed(plan: _Plan, entries: Entries, columns: tuple[Array, ...], pad: Any, limits: Limits) -> Chain:
+def _placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
     """`emit` for lists of entries that are in order but for the first dimension. No fiber needs to be sorted."""
-    layout, rank, count = plan.layout, len(plan.codes), entries.count
+    layout, rank, count, columns = plan.layout, len(plan.codes), entries.count, entries.columns
     cargo = None if entries.iso else _Cargo(entries.values, False)
     payload = cargo.words() if cargo else None
     chain = _allocate(plan, [count] * rank, limits)
@@ -168,9 +161,10 @@ def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims:
     """
     plan = _plan((SPARSE,) * len(dims), dims)
     columns = sorting.unsigned(coords, dims)
-    counting = _Counting(plan, columns)
+    counting = _Counting(plan)
     if ordered_dims == len(dims):
-        counting.add((None, len(coords[0]), False))
+        first = plan.layout.key([int(x[0]) for x in columns])
+        counting.count(first, None, columns, len(columns[0]))
     else:
         partition = sorting.Sorting(columns, (), None, plan.layout, plan.layout.low_bits(ordered_dims), True, False)
         parallel.in_turn(partition.sort, counting.add, partition.runs)
@@ -249,7 +243,7 @@ class _Cargo:
         if not any(repeats for *_, repeats in runs):
             return runs
         width = layout.words + 1
-        records = np.concatenate([run[: count * width] for run, count, _ in runs if run is not None])
+        records = np.concatenate([run[: count * width] for run, count, _ in runs])
         order = np.empty(len(self._values), np.uint64)
         starts = np.empty(len(self._values), np.int64)
         kept = int(kernels.sorting.number_runs(records, layout.tag, order, starts))
@@ -270,16 +264,18 @@ class _Counting:
     """Counts the entries of the level of each dimension. Runs are added in order."""
 
     plan: _Plan
-    columns: tuple[Array, ...]
     state: Array | None = None
 
     def add(self, run: sorting.SortedRun) -> None:
+        records, count, _ = run
+        self.count(records[: self.plan.layout.words].tolist(), records, None, count)
+
+    def count(self, first: Sequence[int], records: Array | None, columns: tuple[Array, ...] | None, count: int) -> None:
+        """first: the words of the key of the first entry."""
         plan, rank = self.plan, len(self.plan.codes)
         if self.state is None:
             self.state = np.zeros(rank + 2, np.uint64)
-            self.state[rank:] = _before_first(run, self.columns, plan.layout)
-        records, count, _ = run
-        columns = self.columns if records is None else None
+            self.state[rank:] = _before(first)
         kernels.emission.count_fibers(records, columns, count, plan.layout.fields, plan.keep, self.state)
 
     def counts(self) -> list[int]:
@@ -287,13 +283,8 @@ class _Counting:
         return [max(int(c), 1) for c in self.state[: len(self.plan.codes)]]
 
 
-def _before_first(run: sorting.SortedRun, columns: tuple[Array, ...], layout: sorting.Layout) -> Array:
+def _before(first: Sequence[int]) -> Array:
     """A key that differs from the first key in every bit: its high and low word, equal where there is one word."""
-    records, *_ = run
-    if records is None:
-        first = layout.key([int(x[0]) for x in columns])
-    else:
-        first = records[: layout.words].tolist()
     return ~np.array([first[0], first[-1]], np.uint64)
 
 
@@ -321,7 +312,6 @@ class _Writing:
 
     plan: _Plan
     chain: Chain
-    columns: tuple[Array, ...]
     cargo: _Cargo | None
     pad: Any
     refuse: bool
@@ -336,19 +326,17 @@ class _Writing:
     def write(self, run: sorting.SortedRun) -> None:
         plan, rank = self.plan, len(self.plan.codes)
         records, count, repeats = run
-        if repeats and records is not None and self.refuse:
+        if repeats and self.refuse:
             raise sorting.Repeated(_first_repeat(records, count, plan.layout))
         if self.state is None:
             self.state = np.full(rank + 2, _NOTHING, np.uint64)
             self.state[list(plan.still)] = 0
-            self.state[rank:] = _before_first(run, self.columns, plan.layout)
-        columns, payload, typed, out = None, None, None, self.out
-        if records is None:
-            columns, payload = self.columns, self.cargo.words() if self.cargo else None
-        elif repeats and out is not None and self.cargo and self.cargo.add_as:
+            self.state[rank:] = _before(records[: plan.layout.words].tolist())
+        typed, out = None, self.out
+        if repeats and out is not None and self.cargo and self.cargo.add_as:
             typed, out = records.view(self.cargo.add_as), out.view(self.cargo.add_as)
         place = (self.state, self.pointers, self.indices, out)
-        kernels.emission.emit(records, columns, payload, typed, count, plan.layout.fields, plan.chain, *place)
+        kernels.emission.emit(records, typed, count, plan.layout.fields, plan.chain, *place)
         self.chain.entries += count
 
     def finish(self) -> Chain:

@@ -43,6 +43,7 @@ from .parts import listed
 from .sorting import Entries as Entries
 from .tree import Tree, index_dtype, same, shared_dtype
 
+_OWNERS = np.dtype(np.int32), np.dtype(np.int64)  # types whose runs are found as they are
 _RAVELLED = 64  # dimensions, of which np.ravel_multi_index takes fewer
 
 
@@ -70,22 +71,29 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
             entries = entries.expanded()
     if not entries.count or sorting.layout(entries.dims) is None or not kernels.worth(entries.count):
         return build(levels, _sort_in_numpy(entries, duplicates), pad, limits)
+    try:
+        return _pack_by_kernels(levels, entries, pad, duplicates, limits)
+    except sorting.OutOfRange:
+        raise ArrayError(list(_range_problems(entries))) from None
+    except sorting.Repeated as error:
+        raise _repeated(entries, *error.args) from None
 
-    def fuse(codes: tuple[int, ...], unsorted: Entries) -> emission.Chain:
-        try:
-            return emission.emit(codes, unsorted, pad, duplicates, limits)
-        except sorting.OutOfRange:
-            raise ArrayError(list(_range_problems(unsorted))) from None
-        except sorting.Repeated as error:
-            raise _repeated(unsorted, *error.args) from None
 
+def _pack_by_kernels(
+    levels: tuple[Level, ...], entries: Entries, pad: Any, duplicates: Duplicates, limits: Limits
+) -> Tree:
+    """`pack_entries` of many entries. Raises OutOfRange, Repeated, LimitError, FormatError."""
+    if not entries.ordered_dims and not entries.runs and sorting.in_order(entries):
+        return _with_own_arrays(build(levels, entries, pad, limits), entries)
     codes = [level.fused() for level in levels]
     if None in codes:  # the indices of a sparse level over all dimensions are the sorted coordinates
-        chain = fuse((SPARSE,) + (CONTINUED,) * (len(entries.dims) - 1), entries)
+        one_level = (SPARSE,) + (CONTINUED,) * (len(entries.dims) - 1)
+        chain = emission.emit(one_level, entries, pad, duplicates, limits)
         values = entries.values if chain.values is None else chain.values
         return build(levels, replace(entries, coords=tuple(chain.indices), values=values), pad, limits)
     pad_differs = entries.iso and levels[-1].padded and not alike(pad, entries.values[0])
-    chain = fuse(tuple(code for fused in codes for code in fused or ()), entries.expanded() if pad_differs else entries)
+    entries = entries.expanded() if pad_differs else entries
+    chain = emission.emit(tuple(code for fused in codes for code in fused or ()), entries, pad, duplicates, limits)
     arrays = {}
     for place in places(levels, entries.dims):
         for name, _, dimension in place.arrays.values():
@@ -97,18 +105,29 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
     return Tree(levels, entries.dims, arrays, chain.values)
 
 
+def _with_own_arrays(tree: Tree, entries: Entries) -> Tree:
+    """The tree, with a copy of each array that is still that of the entries."""
+    given = (*entries.coords, entries.values)
+
+    def own(array: Array) -> Array:
+        return array.copy() if any(np.may_share_memory(array, x) for x in given) else array
+
+    arrays = {name: own(x) for name, x in tree.arrays.items()}
+    return replace(tree, arrays=arrays, values=tree.values if tree.iso else own(tree.values))
+
+
 def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits, dtype: Any = None) -> Tree:
     """A tree of entries that are sorted and unique, built level by level. Coordinates of type `dtype` are not copied.
 
     Raises FormatError for entries that a kind cannot hold, LimitError.
     """
     dtype = index_dtype(entries.dims, entries.count) if dtype is None else dtype
-    coords = [x.astype(dtype, copy=False) for x in entries.coords]
     codes = [level.fused() for level in levels]
-    if all(codes) and coords and codes[-1] and codes[-1][0] == SPARSE:
-        arrays, _ = _split(levels, entries.dims, coords, limits)
+    if all(codes) and codes and codes[-1] and codes[-1][0] == SPARSE:
+        arrays, _ = _split(levels, entries.dims, entries.coords, dtype, limits)
         values = repeat_one(entries.values, entries.count) if entries.iso else entries.values
         return Tree(levels, entries.dims, arrays, values, entries.iso)
+    coords = [x.astype(dtype, copy=False) for x in entries.coords]
     parents: Positions = np.broadcast_to(np.int64(0), entries.count)
     order: Array | None = None  # the entry that each child stands for; None: the entries in their own order
     arrays = {}
@@ -157,9 +176,9 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
 
 
 def _split(
-    levels: Sequence[Level], dims: Sequence[int], coords: Sequence[Array], limits: Limits
+    levels: Sequence[Level], dims: Sequence[int], coords: Sequence[Array], dtype: np.dtype[Any], limits: Limits
 ) -> tuple[dict[str, Array], Array | None]:
-    """The arrays of levels by name, and pointers to the entries of each position of the last level.
+    """The arrays of levels by name, of type `dtype`, and pointers to the entries of each position of the last level.
 
     None stands for pointers where each position has one entry.
 
@@ -167,12 +186,14 @@ def _split(
     """
     count = len(coords[0])
     arrays: dict[str, Array] = {}
-    entries: Array | None = np.array([0, count], coords[0].dtype)
+    entries: Array | None = np.array([0, count], dtype)
     for place in places(levels, dims):
         assert entries is not None
         below, n = place.depth + place.level.rank, len(entries) - 1
         emission.hold_dense(place.level.children(place.dims, n, count) or n, count, limits)
         here = coords[place.depth : below]
+        if place.arrays or here[0].dtype not in _OWNERS:  # a dense level keeps no coordinate
+            here = [x.astype(dtype, copy=False) for x in here]
         made, entries = place.level.split(place.dims, entries, here, distinct=below == len(coords))
         arrays |= {spec.name: made[role] for role, spec in place.arrays.items()}
     return arrays, entries
@@ -381,7 +402,7 @@ def _around_shared_levels(
         emission.hold_dense(tree.dims[0], len(coords[0]), limits)
         pointers = below_owners(coords[0], pointers, tree.dims[0])
     elif all(level.fused() for level in changed):
-        arrays, fibers = _split(changed, above.dims, coords, limits)
+        arrays, fibers = _split(changed, above.dims, coords, dtype, limits)
         pointers = pointers if fibers is None else pointers.take(signed(fibers), mode="clip")
     else:
         entries = Entries(above.dims, tuple(coords), np.diff(pointers), False, tuple(order[: first.depth]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, zip_longest
 from typing import TypeAlias
 
@@ -20,8 +20,8 @@ from ..levels.base import Array
 from ..limits import INT32_MAX
 
 Words: TypeAlias = tuple[tuple[np.uint64, ...], ...]  # for each word, a number for each dimension
-# The records of a run, or None for the coordinates themselves; how many they are; whether keys repeat.
-SortedRun: TypeAlias = tuple[Array | None, int, bool]
+# The records of a run; how many they are; whether keys repeat.
+SortedRun: TypeAlias = tuple[Array, int, bool]
 # Records, where the buckets of a run start among them, and below which bit their keys may differ.
 UnsortedRun: TypeAlias = tuple[Array, Array, int]
 
@@ -69,6 +69,11 @@ class Entries:
             return len(self.coords[0] if self.coords else self.values)
         full = [x for x, pointers in zip_longest(self.coords, self.runs) if pointers is None]
         return len(full[0]) if full else len(self.values)
+
+    @cached_property
+    def columns(self) -> tuple[Array, ...]:
+        """The coordinates as kernels take them."""
+        return unsigned(self.coords, self.dims)
 
     def expanded(self) -> Entries:
         """The same entries with a value for each."""
@@ -157,9 +162,14 @@ def unsigned(coords: Sequence[Array], dims: Sequence[int]) -> tuple[Array, ...]:
     return tuple(kernels.readable(x, types[x.dtype.kind]).view(types["u"]) for x in coords)
 
 
-def in_order(coords: tuple[Array, ...], keys: Layout) -> bool:
-    """Whether the entries are sorted and unique. Raises OutOfRange where they are, and a coordinate is out of range."""
-    descents, repeats, out_of_range = kernels.sorting.scan(coords, keys.fields, keys.sizes)
+def in_order(entries: Entries) -> bool:
+    """Whether the entries are sorted and unique. Raises OutOfRange where they are, and a coordinate is out of range.
+
+    Precondition: there is a layout of their keys.
+    """
+    keys = layout(entries.dims)
+    assert keys is not None
+    descents, repeats, out_of_range = kernels.sorting.scan(entries.columns, keys.fields, keys.sizes)
     if out_of_range and not descents:
         raise OutOfRange
     return not descents and not repeats

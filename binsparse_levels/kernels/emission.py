@@ -1,7 +1,6 @@
 """The fused pass over chains of dense and sparse levels: from sorted keys to the arrays of every level at once.
 
-Values that differ by dimension travel in tuples, so that the compiler unrolls the loop over the levels. Keys come from
-`records`, or from `coords` if the entries are in order already; the other argument is None.
+Values that differ by dimension travel in tuples, so that the compiler unrolls the loop over the levels.
 
     chain = keep, sparse, holds, sizes
 
@@ -17,6 +16,7 @@ from .keys import key_at
 def count_fibers(records, coords, count, fields, keep, counts):
     """Add to counts[d] the number of changes of the key in the bits keep[·][d].
 
+    Keys come from `records`, or from `coords` if the entries are in order already; the other argument is None.
     Precondition: the keys are sorted; counts[-2:] holds the words of the previous key.
     """
     words = len(keep)
@@ -42,7 +42,7 @@ def count_fibers(records, coords, count, fields, keep, counts):
 
 
 @kernel
-def emit(records, coords, payload, typed, count, fields, chain, state, pointers, indices, values):
+def emit(records, typed, count, fields, chain, state, pointers, indices, values):
     """Write the arrays of all levels for the first `count` keys, and update `state` for the next call.
 
     Every entry stores an index and a pointer at the cursor of each level. A cursor moves only where the key changes in
@@ -51,10 +51,9 @@ def emit(records, coords, payload, typed, count, fields, chain, state, pointers,
     in the loop cost a quarter of the speed for CSR and half for COO. `fibers.fill_gaps` closes gaps of pointers below
     a dense level.
 
-    state: the cursor of each dimension, then the words of the last key. payload: one word per entry, if keys come from
-    `coords`. values: None, or the output for payloads; the last of equal keys stays. typed: None, or a view of the
-    records in the data type of the values, whose size divides a word. `values` is then such a view too, and the values
-    of equal keys are added.
+    state: the cursor of each dimension, then the words of the last key. values: None, or the output for payloads; the
+    last of equal keys stays. typed: None, or a view of the records in the data type of the values, whose size divides a
+    word. `values` is then such a view too, and the values of equal keys are added.
     Precondition: the keys are sorted; every output is long enough; `values` is filled where cells may stay empty.
     """
     right, left, mask = fields
@@ -71,11 +70,7 @@ def emit(records, coords, payload, typed, count, fields, chain, state, pointers,
         per_word = u8(typed.size // records.size)
         total = typed[(i * stride + u8(words)) * per_word]
     while i < stop:
-        a, b = high, low
-        if records is not None:
-            a, b = records[i * stride], records[i * stride + u8(words - 1)]
-        if coords is not None:
-            a, b = key_at(coords, i, fields)
+        a, b = records[i * stride], records[i * stride + u8(words - 1)]
         new_high, new_low = a ^ high, b ^ low
         high, low = a, b
         p = zero
@@ -100,10 +95,8 @@ def emit(records, coords, payload, typed, count, fields, chain, state, pointers,
                 value = typed[(i * stride + u8(words)) * per_word]
                 total = value if new_high | new_low != zero else total + value
                 stream(values, p * per_word, total)
-            elif records is not None:
+            else:
                 stream(values, p, records[i * stride + u8(words)])
-            if payload is not None:
-                values[p] = payload[i]
         i += one
     for d in range(dims):
         state[d] = at[d]

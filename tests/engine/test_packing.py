@@ -282,10 +282,17 @@ def test_inputs_are_left_alone_and_not_kept():
         x.flags.writeable = False
     tensor = pack([i, j], values, (3, 3), "COO")
     assert tensor.values.tolist() == [2.0, 1.0, 3.0]
-    ordered = np.array([0, 1, 2])
-    tensor = pack([ordered], values, (3,), "CVEC")
-    assert not np.shares_memory(tensor.arrays["indices_0"], ordered)
-    assert not np.shares_memory(tensor.values, values)
+
+
+@given(cases(), st.sampled_from([np.int8, np.int32, np.int64]))
+def test_sorted_inputs_are_not_kept(case, dtype):
+    order = case.format.order
+    rows = sorted(zip(*case.rows[0], strict=True), key=lambda row: [row[k] for k in order])
+    coords = list(np.array(rows, dtype).reshape(len(rows), len(case.shape)).T.copy())
+    values = case.values.copy()
+    tensor = pack(coords, values, case.shape, case.format)
+    for made in (tensor.values, *tensor.arrays.values()):
+        assert not any(np.shares_memory(made, x) for x in (*coords, values))
 
 
 def test_inputs_of_any_stride():
