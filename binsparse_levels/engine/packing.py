@@ -92,8 +92,8 @@ def _pack_by_kernels(
         values = entries.values if chain.values is None else chain.values
         return build(levels, replace(entries, coords=tuple(chain.indices), values=values), pad, limits)
     pad_differs = entries.iso and levels[-1].padded and not alike(pad, entries.values[0])
-    entries = entries.expanded() if pad_differs else entries
-    chain = emission.emit(tuple(code for fused in codes for code in fused or ()), entries, pad, duplicates, limits)
+    emitted = entries.expanded() if pad_differs else entries
+    chain = emission.emit(tuple(code for fused in codes for code in fused or ()), emitted, pad, duplicates, limits)
     arrays = {}
     for place in places(levels, entries.dims):
         for name, _, dimension in place.arrays.values():
