@@ -43,7 +43,7 @@ from .parts import listed
 from .sorting import Entries as Entries
 from .tree import Tree, index_dtype, same, shared_dtype
 
-_OWNERS = np.dtype(np.int32), np.dtype(np.int64)  # types whose runs are found as they are
+_NUMBERS = np.dtype(np.int32), np.dtype(np.int64)
 _RAVELLED = 64  # dimensions, of which np.ravel_multi_index takes fewer
 
 
@@ -127,7 +127,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
         arrays, _ = _split(levels, entries.dims, entries.coords, dtype, limits)
         values = repeat_one(entries.values, entries.count) if entries.iso else entries.values
         return Tree(levels, entries.dims, arrays, values, entries.iso)
-    coords = [x.astype(dtype, copy=False) for x in entries.coords]
+    coords: Sequence[Array] = entries.coords
     parents: Positions = np.broadcast_to(np.int64(0), entries.count)
     order: Array | None = None  # the entry that each child stands for; None: the entries in their own order
     arrays = {}
@@ -136,7 +136,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
         level, below = place.level, place.depth + place.level.rank
         least = level.nbytes(place.dims, n, 0, root=not place.depth, itemsize=1) or 0  # without entries
         emission.hold_dense(n * cells(place.dims) if level.gaps else max(n, least // 8), entries.count, limits)
-        here, more = coords[place.depth : below], {}
+        here, more = _as_stored(place, coords[place.depth : below], dtype), {}
         if level.shares:
             values = entries.values if entries.iso or order is None else entries.values[order]
             starts, more["same"] = _alike_below([as_array(parents), *here], coords[below:], values)
@@ -191,12 +191,17 @@ def _split(
         assert entries is not None
         below, n = place.depth + place.level.rank, len(entries) - 1
         emission.hold_dense(place.level.children(place.dims, n, count) or n, count, limits)
-        here = coords[place.depth : below]
-        if place.arrays or here[0].dtype not in _OWNERS:  # a dense level keeps no coordinate
-            here = [x.astype(dtype, copy=False) for x in here]
+        here = _as_stored(place, coords[place.depth : below], dtype)
         made, entries = place.level.split(place.dims, entries, here, distinct=below == len(coords))
         arrays |= {spec.name: made[role] for role, spec in place.arrays.items()}
     return arrays, entries
+
+
+def _as_stored(place: Place, coords: Sequence[Array], dtype: np.dtype[Any]) -> Sequence[Array]:
+    """The coordinates of a level, of type `dtype` where it stores any: to cast 1 M takes as long as to count them."""
+    if not place.arrays and all(x.dtype in _NUMBERS for x in coords):
+        return coords
+    return [x.astype(dtype, copy=False) for x in coords]
 
 
 def _alike_below(above: Sequence[Array], below: Sequence[Array], values: Array) -> tuple[Array, Array]:
