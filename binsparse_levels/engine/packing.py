@@ -172,7 +172,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
         whole[as_array(parents)] = values
         values = whole
     tree = Tree(levels, entries.dims, arrays, values)
-    return tree.blanked() if padded else tree
+    return tree.blanked() if padded and any(np.array(pad, values.dtype).tobytes()) else tree
 
 
 def _split(

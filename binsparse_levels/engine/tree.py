@@ -102,9 +102,7 @@ class Tree:
         reached[as_array(self.reached())] = True
         if reached.all():
             return self
-        values = np.zeros(len(self.values), self.values.dtype)
-        values[reached] = self.values[reached]
-        return self.with_values(values, False)
+        return self.with_values(np.where(reached, self.values, np.zeros(1, self.values.dtype)), False)
 
     def with_values(self, values: Array, iso: bool) -> Tree:
         """The same levels around other values."""
