@@ -95,14 +95,16 @@ def is_told(levels: tuple[Level, ...]) -> bool:
 _AHEAD = 128  # entries from which on the items of a far vector are asked for
 
 
-def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, peeled: int = 0) -> str:
+def nest_text(
+    levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, peeled: int = 0, reordered: bool = False
+) -> str:
     """Python functions over a tree of these levels: `nest`, `extent` and, where it is needed, `first`.
 
     nest(begin, end, numbers, arrays…, values, names…) runs the leaf on a part of the outermost loop. extent(numbers,
     arrays…) returns both ends of that loop. first(at, numbers, arrays…) returns the first coordinate of an iteration,
     where several have the same. numbers: the sizes of the dimensions, and the number of child positions of each level.
     names: those of `seen`, then those of the leaf. peeled: so many entries of each fiber of the last level are taken
-    without a branch; there is one at least in all.
+    without a branch; there is one at least in all. reordered: sums may be reordered.
     """
     chain = places(levels, [1] * _rank(levels))
     last = f"q{len(chain) - 1}" if chain else "0"
@@ -138,6 +140,8 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, peeled
         while left and left[0].known <= known:
             nested.append(ast.parse(left.pop(0).text).body)
     body = ast.parse(f"q = {last}\nvalue = values[{0 if iso else last}]\n{leaf.entry}").body
+    if reordered and leaf.totals:
+        _take_all(nested[-1], body, leaf.totals)
     for text in reversed(nested):
         body = _filled(text, body)
 
@@ -293,6 +297,22 @@ def _counted(loop: ast.For, peeled: int, totals: Sequence[str], children: str) -
     assert isinstance(rest, ast.While)
     rest.body = [*loop.body, *ast.parse(f"{counter} += u8(1)").body]
     return text
+
+
+def _take_all(text: list[ast.stmt], body: list[ast.stmt], totals: Sequence[str]) -> None:
+    """Take the values of all cells, where a level tells by a condition which are there, and entries are added up.
+
+    Vectors of those that are there, with branches at the end, take longer (a third of 900,000 cells: .10 ms for .07).
+    """
+    told = text[-1]
+    if not (isinstance(told, ast.If) and len(told.body) == 1 and _yields(told.body[0])):
+        return
+    sums = [x for x in body if isinstance(x, ast.AugAssign) and isinstance(x.op, ast.Add)]
+    others = [x for x in body if not (isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) not in totals)]
+    if others == sums and all(ast.unparse(x.target) in totals for x in sums):
+        for x in sums:
+            x.value = ast.Call(ast.Name("if_there", ast.Load()), [told.test, x.value], [])
+        text[-1:] = told.body
 
 
 def _yields(node: ast.AST) -> bool:

@@ -38,20 +38,20 @@ _FIBER, _HEAVY = 8, 4  # sums of entries that take the time of a fiber, and of a
 _EACH = 4  # parts for each thread, of those that share a result: fibers differ
 _PARTS, _OWN = 64, 8  # the most parts
 
-_arguments: WeakKeyDictionary[Tree, tuple[Any, ...]] = WeakKeyDictionary()
+_arguments: WeakKeyDictionary[Tree, tuple[tuple[Any, ...], int]] = WeakKeyDictionary()
 
 
-def arguments(tree: Tree) -> tuple[Any, ...]:
-    """What a nest takes for a tree: sizes, arrays, values. They are kept as long as the tree."""
-    stored = _arguments.get(tree)
-    if stored is None:
+def arguments(tree: Tree) -> tuple[tuple[Any, ...], int]:
+    """What a nest takes for a tree: sizes, arrays, values; how often it reads a value. Kept as long as the tree."""
+    known = _arguments.get(tree)
+    if known is None:
         walked = list(tree.walk())
         below = [*(n for *_, n in walked[1:]), len(tree.values)][: len(walked)]
         arrays = [_unsigned(x) for _, here, _ in walked for x in here.values()]
         values = tree.values[:1] if tree.iso and len(tree.values) else tree.values
         stored = (np.array([*tree.dims, *below], np.uint64), *arrays, kernels.readable(native(values)))
-        _arguments[tree] = stored
-    return stored
+        known = _arguments[tree] = stored, tree.count() if tree.shares else len(tree.values)
+    return known
 
 
 def _unsigned(array: Array) -> Array:
@@ -79,13 +79,15 @@ def run(
     merge: joins the outs of two parts. The outs for a whole tree are neutral then: each part begins with a copy.
     Without it, a tree is cut only where parts may share the outs. kept: as for `compiled`.
     """
-    tree, entries = walk.tree, len(walk.tree.values)
-    if not entries:
+    tree = walk.tree
+    if not len(tree.values):
         return outs
-    stored = arguments(tree)
-    fibers = int(stored[0][-2]) if len(tree.levels) > 1 else 1  # of the last level
-    peeled = (1 if entries < _RARE * fibers else 2) if leaf.totals and entries <= _SHORT * fibers else 0
-    reordered = not leaf.totals or entries >= _LONG * fibers
+    stored, entries = arguments(tree)
+    shares = bool(tree.levels) and tree.levels[-1].shares
+    fibers = len(tree.values) if shares else int(stored[0][-2]) if len(tree.levels) > 1 else 1  # of the last level
+    each = (entries if shares else len(tree.values)) / fibers
+    peeled = (1 if each < _RARE else 2) if leaf.totals and each <= _SHORT else 0
+    reordered = not leaf.totals or each >= _LONG
     nest = compiled(tree.levels, walk.seen, leaf, tree.iso, peeled, reordered, kept)
     begin, end = nest.extent(*stored[:-1])
     shared = walk.seen.first is not None and walk.seen.first <= leaf.kept  # no two parts have a first coordinate

@@ -279,6 +279,30 @@ def test_fibers_of_any_length_and_far_vectors(mean, interpreted, monkeypatch):
             assert (pack([[], []], [], (5, 90), "CSR") @ vector).tolist() == [0] * 5
 
 
+@pytest.mark.parametrize("interpreted", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex128"])
+@pytest.mark.parametrize("format", ["dense, bitmap", "bitmap(2)", "dense, run"])
+def test_long_fibers_of_cells_and_runs(format, dtype, interpreted):
+    generator = np.random.default_rng(3)
+    dense = np.repeat(generator.integers(0, 3, (5, 7)), 29, axis=1).astype(dtype)
+    dense[:, :100] *= generator.integers(0, 2, (5, 100)).astype(dtype)
+    tensor = pack_dense(dense, format, fill_value=0)
+    levels, blank = tensor._tree, tensor._tree.values.copy()
+    if levels.gaps and dense.dtype.kind in "fc":  # nobody reads what has no entry
+        reached = np.zeros(len(blank), bool)
+        reached[np.asarray(levels.reached())] = True
+        blank[~reached] = np.nan
+    tensor = Tensor(tensor.format, tensor.shape, levels.arrays, blank, fill_value=tensor.fill_value)
+    vector = generator.integers(0, 9, 203)
+    with nests(interpreted):
+        np.testing.assert_allclose(tensor @ vector, dense @ vector)
+        np.testing.assert_allclose(reduce(tensor, 1, "sum"), dense.sum(1))
+        np.testing.assert_allclose(reduce(tensor, 1, "count"), (dense != 0).sum(1))
+        for axis in (None, 0, 1):
+            squares = np.abs(dense.astype(complex)) ** 2
+            np.testing.assert_allclose(statistics(tensor, axis).norm, np.sqrt(squares.sum(axis)))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["CSR", "CSC", "COO", "dense, hashed"])
 def test_results_of_many_entries_do_not_depend_on_threads(format):
