@@ -74,8 +74,8 @@ class Leaf(NamedTuple):
     names: its arguments. entry: statements that know `c0`, `c1` … (the coordinates in the tensor), `value`, the names,
     and `q` (the position of the value). kept: the dimensions that tell where the statements write. around: statements
     with a `yield` for all entries whose coordinates in these dimensions follow each other. totals: the variables of
-    `around`, where the statements change nothing else. far: vectors that no cache holds, and the dimension whose
-    coordinate tells which item the statements read.
+    `around`, where the statements change nothing else. far: arrays that no cache holds, the dimension whose coordinate
+    tells which item or row the statements read or change, and how many entries ahead it is asked for.
     """
 
     names: tuple[str, ...]
@@ -83,16 +83,13 @@ class Leaf(NamedTuple):
     kept: frozenset[int]
     around: str = "yield"
     totals: tuple[str, ...] = ()
-    far: tuple[tuple[str, int], ...] = ()
+    far: tuple[tuple[str, int, int], ...] = ()
 
 
 @functools.lru_cache(1024)
 def is_told(levels: tuple[Level, ...]) -> bool:
     """Whether every level says how it lists a fiber."""
     return all(place.level.loop(not place.depth) is not None for place in places(levels, [1] * _rank(levels)))
-
-
-_AHEAD = 128  # entries from which on the items of a far vector are asked for
 
 
 def nest_text(
@@ -125,7 +122,7 @@ def nest_text(
             re.findall(r"^(c\d+) = (x\d+)\nyield$", "\n\n".join(wrap.text for wrap in seen.wraps), re.MULTILINE)
         )
         if len(same) == len(seen.wraps):  # a tensor as it is stored
-            _ask_ahead(listing, [(name, same[f"c{k}"]) for name, k in leaf.far], children)
+            _ask_ahead(listing, [(name, same[f"c{k}"], ahead) for name, k, ahead in leaf.far], children)
         fits = len(same) == len(seen.wraps) and around.known <= chain[-1].depth and leaf.totals
         loops[-1] = loops[-1]._replace(text=_counted(listing, peeled if fits else 0, leaf.totals, children))
 
@@ -266,16 +263,16 @@ def _listing(piece: _Piece, d: int) -> ast.For | None:
     return loop if all(listed) and _yields(last) else None
 
 
-def _ask_ahead(loop: ast.For, far: Sequence[tuple[str, str]], children: str) -> None:
-    """Ask the memory for the items of far vectors that entries further on read (10 M in rows of 1: 67 ms for 101).
+def _ask_ahead(loop: ast.For, far: Sequence[tuple[str, str, int]], children: str) -> None:
+    """Ask the memory for the items of far arrays that entries further on need (10 M in rows of 1: 67 ms for 101).
 
-    far: the vectors, with the coordinates `x0` … that tell their items.
+    far: the arrays, with the coordinates `x0` … that tell their items, and how far ahead.
     """
     counter = ast.unparse(loop.target)
     told = {ast.unparse(x.targets[0]): ast.unparse(x.value) for x in loop.body if isinstance(x, ast.Assign)}
-    for name, x in far:
+    for name, x, ahead in far:
         if x in told:
-            later = told[x].replace(f"[{counter}]", f"[min({counter} + u8({_AHEAD}), {children} - u8(1))]")
+            later = told[x].replace(f"[{counter}]", f"[min({counter} + u8({ahead}), {children} - u8(1))]")
             loop.body[:0] = ast.parse(f"prefetch({name}, {later})").body
 
 

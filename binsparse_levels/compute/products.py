@@ -19,10 +19,9 @@ from ..tensors.tensor import Tensor
 from .nest import Leaf
 from .seeing import in_memory, walk_of, walks, with_values
 from .types import check_numeric, checked_result, common_type, sum_type
-from .walk import checked_memory, native, run
+from .walk import AHEAD, checked_memory, is_far, native, run
 
 _LETTERS = string.ascii_letters
-_FAR = 2**24  # bytes of a vector that few caches hold
 _ELSEWHERE = "to_scipy, to_graphblas, to_sparse and to_torch lead to libraries that have them"
 
 
@@ -145,10 +144,11 @@ def _einsum(
     (tensor.limits if limits is None else limits).hold(
         "dense_bytes", nbytes, "operands", "the size in bytes of the result"
     )
-    far = [(f"f{k}", letters) for k, letters in enumerate(parsed.dense) if dense[k].nbytes > _FAR and len(letters) == 1]
-    told = tuple((name, parsed.stored.index(letter)) for name, letter in far if letter in parsed.stored)
-    leaf = plan.leaf._replace(far=told) if told else plan.leaf
     out = np.zeros(shape or 1, work)
+    far = [("out", parsed.out)] if is_far(out) else []
+    far += [(f"f{k}", letters) for k, letters in enumerate(parsed.dense) if is_far(dense[k])]
+    told = [(name, parsed.stored.index(x), AHEAD) for name, x in far if len(x) == 1 and x in parsed.stored]
+    leaf = plan.leaf._replace(far=tuple(told)) if told else plan.leaf
     for walk in walks(tensor, checked_memory(memory), nbytes):
         (out,) = run(walk, leaf, inputs, (out,), _added)
     return out.astype(plan.result, copy=False) if parsed.out else out[0].astype(plan.result)

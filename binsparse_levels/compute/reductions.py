@@ -24,7 +24,7 @@ from ..tensors.tensor import Tensor
 from .nest import Leaf
 from .seeing import walks
 from .types import check_numeric, checked_result, common_type, sum_type
-from .walk import checked_memory, run
+from .walk import AHEAD, checked_memory, is_far, run
 
 Axis: TypeAlias = Dimension | Sequence[Dimension] | None
 Cells: TypeAlias = Literal["all", "stored"]
@@ -361,6 +361,9 @@ def _summed(
     """The totals of the stored entries."""
     leaf = _leaf(tuple((total.step, total.dtype) for total in kept.totals.values()), axes, values)
     summed = kept.empty(shape)
+    if len(axes) == 1:
+        far = tuple((f"out{k}", axes[0], AHEAD) for k, name in enumerate(kept.totals) if is_far(summed[name]))
+        leaf = leaf._replace(far=far) if far else leaf
     used = sum(x.nbytes for x in summed.values()) * (1 if kept.mean is None else 3)
     for walk in walks(tensor, memory, used):
         here = summed if kept.mean is None else kept.empty(shape)

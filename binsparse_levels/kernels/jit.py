@@ -118,7 +118,7 @@ if config.DISABLE_JIT:
         return (*items[:at], item, *items[at + 1 :])
 
     def prefetch(array, i):
-        """Ask for the cache line of array[i], which a loop reads soon. `i` may lie outside the array."""
+        """Ask for the cache line where array[i] begins, which a loop reads soon. `i` may lie outside the array."""
 
     def prefetch_for_write(array, i):
         """Ask for the cache line of array[i], which a loop writes soon. `i` may lie outside the array.
@@ -136,12 +136,16 @@ else:
         @intrinsic
         def ask(_, array, i):
             def code(context, builder, signature, args):
-                data = context.make_array(signature.args[0])(context, builder, args[0]).data
+                made = context.make_array(signature.args[0])(context, builder, args[0])
                 byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
                 kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
                 name = "llvm.prefetch.p0"
                 found = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-                here = builder.bitcast(builder.gep(data, [args[1]]), byte)
+                if array.ndim == 1 and array.layout == "C":
+                    here = builder.bitcast(builder.gep(made.data, [args[1]]), byte)
+                else:
+                    row = builder.mul(args[1], builder.extract_value(made.strides, 0))
+                    here = builder.gep(builder.bitcast(made.data, byte), [row])
                 builder.call(found, [here, word(for_write), word(3), word(1)])  # 3: into all caches; 1: data
                 return context.get_dummy_value()
 
