@@ -341,9 +341,12 @@ def search(pointers, columns, positions, wanted, begin, end, out):
     of a long one, are asked for ahead of time.
     Precondition: the columns ascend lexicographically in every fiber.
     """
-    one, block = u8(1), u8(64)
+    one, block, none = u8(1), u8(64), ~u8(0)
     lows, highs = np.empty(64, np.uint64), np.empty(64, np.uint64)
     i, stop = u8(begin), u8(end)
+    if not len(columns[0]):
+        out[begin:end] = -1
+        return
     while i < stop:
         size = min(block, stop - i)
         k = u8(0)
@@ -364,6 +367,16 @@ def search(pointers, columns, positions, wanted, begin, end, out):
         k = u8(0)
         while k < size:
             low, last = lows[k], highs[k]
+            if last - low <= u8(4):  # without a branch: none foresees the lengths (100,000 in fibers of 1: 774 µs, 408)
+                most, found = max(last, one) - one, none
+                for step in range(4):
+                    q, equal = min(low + u8(step), most), low < last
+                    for d in range(len(columns)):
+                        equal &= u8(columns[d][q]) == u8(wanted[d][i + k])
+                    found = q if equal else found
+                out[i + k] = i8(found)
+                k += one
+                continue
             high = last
             while high - low > u8(32):
                 middle = (low + high) >> one

@@ -173,6 +173,21 @@ def test_the_first_faults_are_listed_and_the_rest_counted():
     assert len(problems) == 6
 
 
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize("mean", [0, 0.5, 1, 3, 5, 40, 200])
+def test_many_lookups_in_fibers_of_any_length(rank, mean):
+    generator = np.random.default_rng(rank)
+    rows, width = 60, (400,) if rank == 1 else (20, 20)
+    number = np.unique(generator.integers(0, rows * 400, int(rows * mean)))
+    counts, inside = np.bincount(number // 400, minlength=rows), np.unravel_index(number % 400, width)
+    arrays = {"ptr": np.append(0, np.cumsum(counts))} | {f"idx{k}": x.astype(np.int32) for k, x in enumerate(inside)}
+    wanted = np.append(generator.integers(0, rows * 400, 1500), number)
+    at = np.minimum(np.searchsorted(number, wanted), max(len(number) - 1, 0))
+    there = number[at] == wanted if len(number) else np.zeros(len(wanted), bool)
+    found = Sparse(rank).locate(arrays, width, wanted // 400, list(np.unravel_index(wanted % 400, width)))
+    assert found.tolist() == np.where(there, at, -1).tolist()
+
+
 # Cases that hostile use found
 
 
