@@ -488,9 +488,13 @@ def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
     """The identifier of the object of that kind and name, through a hard link alone, or None."""
     try:
         links, key = group.id.links, name.encode()
-        if not links.exists(key):
+        try:
+            info = links.get_info(key)
+        except RuntimeError:
+            if links.exists(key):
+                raise
             return None
-        if links.get_info(key).type != h5py.h5l.TYPE_HARD:
+        if info.type != h5py.h5l.TYPE_HARD:
             link = type(group.get(name, getlink=True)).__name__
             raise UnsafeError(Problem(f"{group.name}/{name}", f"a {link} is not followed"))
         child = h5py.h5o.open(group.id, key)

@@ -5,6 +5,7 @@ A selection has an index for each dimension (an integer, a range or an array), s
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -51,7 +52,8 @@ class Selection(NamedTuple):
         return whole
 
 
-def all_of(shape: Sequence[int]) -> Selection:
+@functools.lru_cache(256)  # each slice asks
+def all_of(shape: tuple[int, ...]) -> Selection:
     """All cells of a tensor."""
     return Selection(tuple(map(range, shape)), tuple(range(len(shape))))
 

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
@@ -24,13 +25,7 @@ def load_json(text: str | bytes, limits: Limits, *, constants: bool = False) -> 
     """
     text = hold_text(text, limits)
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_constant=float if constants else _no_constant,
-            parse_int=_integer,
-            parse_float=_float,
-        )
+        return (_WITH_CONSTANTS if constants else _STRICT).decode(text)
     except json.JSONDecodeError as error:
         raise DescriptorError(Problem("binsparse", f"not JSON: {error}")) from None
     except RecursionError:
@@ -45,7 +40,8 @@ def hold_text(text: str | bytes, limits: Limits) -> str:
         text.encode()  # what a library could not decode it gives as lone surrogates
     except UnicodeError as error:
         raise DescriptorError(Problem("binsparse", f"not UTF-8: {error}")) from None
-    limits.hold("nesting", _depth(text), "binsparse", "the depth of the JSON header")
+    if text.count("[") + text.count("{") > limits.nesting:  # else it cannot be deeper
+        limits.hold("nesting", _depth(text), "binsparse", "the depth of the JSON header")
     return text
 
 
@@ -78,3 +74,10 @@ def _float(digits: str) -> float:
     if not math.isfinite(number):
         raise DescriptorError(Problem("binsparse", f"{digits[:40]} is out of range"))
     return number
+
+
+def _decoder(constant: Callable[[str], Any]) -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=_object, parse_constant=constant, parse_int=_integer, parse_float=_float)
+
+
+_STRICT, _WITH_CONSTANTS = _decoder(_no_constant), _decoder(float)  # to make one takes as long as to parse a header

@@ -50,7 +50,10 @@ def is_everything(window: Window, dims: Sequence[int]) -> bool:
     >>> is_everything([range(3)], [3]), is_everything([range(1, 3)], [3])
     (True, False)
     """
-    return False not in [isinstance(w, range) and w == range(size) for w, size in zip(window, dims, strict=True)]
+    for wanted, size in zip(window, dims, strict=True):
+        if not isinstance(wanted, range) or wanted != range(size):
+            return False
+    return True
 
 
 def inside(window: Window, coords: Sequence[Array]) -> npt.NDArray[np.bool_]:

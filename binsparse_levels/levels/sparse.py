@@ -317,7 +317,8 @@ def _behind(pointers: Array, columns: Sequence[Array]) -> Array:
     for x in columns[-2::-1]:
         behind[1:-1] &= x[1:] == x[:-1]
         behind[1:-1] |= x[1:] < x[:-1]
-    behind[pointers] = False  # the first of a fiber, and what would begin at its end
+    # The first of a fiber, and what would begin at its end. numpy takes 0.8 µs more to index with another type.
+    behind[pointers.astype(np.intp, copy=False)] = False
     return behind
 
 
