@@ -12,7 +12,7 @@ from ..looking.advice import advise
 from ..tensors.packing import pack, pack_dense
 from .terminal import OK, print_json, progress_bars
 
-_ENTRIES = 2000  # kernels are used from some hundred on
+_ENTRIES = 10_000  # of which the sort makes several buckets
 _FORMATS = {1: ("CVEC",), 2: ("CSR", "CSC", "DCSR", "COO"), 3: ("CSF", "COO"), 4: ("CSF", "COO")}
 _TYPES = ("float64", "float32", "int64")
 

@@ -9,10 +9,10 @@ tuple by word of tuples by dimension, and
 The number of words is the length of a tuple, and therefore a constant to the compiler.
 """
 
-from .jit import inlined, kernel, u8
+from .jit import called, inlined, u8
 
 
-@kernel
+@called
 def key_at(coords, i, fields):
     """The two words of the key of entry i; a key of one word is repeated."""
     right, left, mask = fields
@@ -55,7 +55,7 @@ def mark_runs(runs, at, before, first, stop, block):
         at[d], before[0, d], before[1, d] = k, a, b
 
 
-@kernel
+@called
 def out_of_range(coords, i, sizes):
     """A word whose bit 63 is set if a coordinate of entry i is negative or not below its size."""
     bad = u8(0)

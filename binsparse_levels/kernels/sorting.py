@@ -6,7 +6,7 @@ the number of words of a key.
 
 import numpy as np
 
-from .jit import i8, inlined, kernel, prefetch, prefetch_for_write, u4, u8
+from .jit import inlined, kernel, prefetch, prefetch_for_write, u4, u8
 from .keys import key_at, mark_runs, out_of_range
 
 AHEAD = u8(4)  # words behind the cursor of a bucket, whose cache line is fetched
@@ -271,28 +271,35 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
 
 
 @kernel
-def sort_one_digit(records, words, starts, low, digit, target, offsets):
-    """Sort every bucket stably into `target`, by the `digit` bits of the first word from bit `low` up.
+def sort_digits(records, words, starts, low, digit, passes, spare, target, offsets):
+    """Sort every bucket stably into `target` by the bits of the first word from bit `low` up, `digit` bits in a pass.
 
-    Precondition: no other bits are out of order; `target` has no part of the records.
+    It compiles in half the time of `sort_buckets`. Precondition: no other bits are out of order; `target` has no part
+    of the records.
     """
     one, stride = u8(1), u8(len(words) + 1)
     counts = offsets[: 1 << digit]
     for b in range(starts.size - 1):
         if starts[b] < starts[b + 1]:
-            bucket = records[u8(starts[b]) * stride : u8(starts[b + 1]) * stride]
-            j = u8(0)
-            while j < u8(counts.size):
-                counts[j] = u4(0)
-                j += one
-            count_digit(bucket, words, u8(low), counts)
-            j, place = u8(0), u8(starts[b] - starts[0]) * stride
-            while j < u8(counts.size):
-                count = u8(counts[j])
-                counts[j] = place
-                place += count * stride
-                j += one
-            digit_pass(bucket, target, words, 0, low, digit, counts, 0)
+            source = records[u8(starts[b]) * stride : u8(starts[b + 1]) * stride]
+            out = target[u8(starts[b] - starts[0]) * stride : u8(starts[b + 1] - starts[0]) * stride]
+            work = spare[: source.size]
+            for k in range(passes):
+                shift = low + k * digit
+                j, place = u8(0), u8(0)
+                while j < u8(counts.size):
+                    counts[j] = u4(0)
+                    j += one
+                count_digit(source, words, u8(shift), counts)
+                j = u8(0)
+                while j < u8(counts.size):
+                    count = u8(counts[j])
+                    counts[j] = place
+                    place += count * stride
+                    j += one
+                to = out if (passes - k) & 1 else work  # the last pass writes to the target
+                digit_pass(source, to, words, 0, shift, digit, counts, 0)
+                source = to
 
 
 @kernel
@@ -301,25 +308,27 @@ def repair(records, words):
 
     Precondition: few records are out of order, and none by far.
     """
-    stride, tail = len(words) + 1, len(words) - 1
+    one, stride, tail = u8(1), u8(len(words) + 1), u8(len(words) - 1)
     equal = False
-    i, end = u8(stride), u8(records.size)
+    i, end = stride, u8(records.size)
     while i < end:
-        high, low = records[i], records[i + u8(tail)]
-        before, before_low = records[i - u8(stride)], records[i - u8(stride) + u8(tail)]
+        high, low = records[i], records[i + tail]
+        before, before_low = records[i - stride], records[i - stride + tail]
         equal |= (high == before) & (low == before_low)
         if high < before or (len(words) == 2 and high == before and low < before_low):
-            payload = records[i + u8(stride - 1)]
-            j = i8(i) - stride
-            while j >= 0 and (records[j] > high or (records[j] == high and records[j + tail] > low)):
-                for w in range(len(words) + 1):
-                    records[j + stride + w] = records[j + w]
+            payload = records[i + tail + one]
+            j = i
+            while before > high or (before == high and before_low > low):
+                for w in range(stride):
+                    records[j + w] = records[j - stride + w]
                 j -= stride
-            equal |= j >= 0 and records[j] == high and records[j + tail] == low
-            records[j + stride] = high
-            records[j + stride + tail] = low
-            records[j + 2 * stride - 1] = payload
-        i += u8(stride)
+                if j == 0:
+                    break
+                before, before_low = records[j - stride], records[j - stride + tail]
+            equal |= before == high and before_low == low
+            records[j], records[j + tail] = high, low
+            records[j + tail + one] = payload
+        i += stride
     return equal
 
 

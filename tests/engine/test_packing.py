@@ -184,6 +184,22 @@ def test_sorting_any_distribution(n, spread):
     assert np.array_equal(found_values, np.bincount(inverse, values).astype(int))
 
 
+@pytest.mark.parametrize("bits", [(1, 5), (4, 7), (6, 6), (10, 10), (9, 13)])
+@pytest.mark.parametrize("n", [1100, 7000, 150_000])
+def test_keys_of_few_bits_are_sorted_by_one_or_two_digits(bits, n):
+    dims = tuple(2**width for width in bits)
+    i, j = random_entries(dims, n)
+    tensor = pack([i, j], np.arange(n), dims, "CSR", duplicates="sum")
+    places, inverse = np.unique(i * dims[1] + j, return_inverse=True)
+    (rows, columns), values = tensor.unpack()
+    assert np.array_equal(rows * dims[1] + columns, places)
+    assert np.array_equal(values, np.bincount(inverse, np.arange(n)).astype(int))
+    turned, turned_values = tensor.convert("CSC").unpack()
+    order = np.lexsort((rows, columns))
+    assert np.array_equal(turned, (rows[order], columns[order]))
+    assert np.array_equal(turned_values, values[order])
+
+
 def test_sums_are_in_input_order():
     values = np.array([1e100, 1.0, -1e100, 1.0])
     assert pack([[3] * 4], values, (5,), "CVEC", duplicates="sum").values.tolist() == [1.0]
