@@ -32,7 +32,7 @@ from ..system import release, resident
 from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
-from ..tensors.validation import checked_format, mirror_problems
+from ..tensors.validation import fitting_format, mirror_problems
 from . import partitions, running, tables, trees
 from .bad_rows import Bad, BadRows, Told
 from .chunks import Chunk, picked
@@ -100,7 +100,7 @@ def convert(
         return
     tensor = opened.stored
     wanted_format = tensor.format if format is None else format
-    parsed, _ = checked_format(wanted_format, tensor.shape, limits, mapped=opened.map is not None)
+    parsed = fitting_format(wanted_format, tensor.shape, limits, mapped=opened.map is not None)
     if tensor.structure is not None:
         raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
     tree, order = tensor._source, tensor.format.order

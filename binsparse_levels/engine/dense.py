@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,13 @@ import numpy as np
 from .. import kernels, parallel
 from ..levels import Level, full, listing, places
 from ..levels.base import DENSE, SPARSE
-from ..levels.positions import Array, cells, items_at
+from ..levels.positions import Array, items_at
 from ..limits import Limits
 from . import packing
 from .tree import Tree, index_dtype
 
 _GATHERED = 4  # bytes that the listing of a cell moves
 _SCATTERED = 64  # bytes that an entry moves: a line of the array
-_FEW_CELLS = 16  # of a dense array for each entry, from which on the array is taken as zeros from the system
 
 
 def gather_tree(
@@ -66,19 +66,19 @@ def scatter_tree(tree: Tree, strides: Sequence[int], shape: Sequence[int], blank
     """
     fits = tree.values.itemsize in (1, 2, 4, 8)
     zero = not any(blank.tobytes())
-    ascending = all(level.ordered for level in tree.levels) and list(strides) == sorted(strides, reverse=True)
-    # Memory that nobody has touched is zero; few entries leave it so.
-    ahead = fits and ascending and not (zero and cells(shape) > _FEW_CELLS * len(tree.values))
-    make = np.empty if ahead else np.zeros
-    dense = make(shape, tree.values.dtype)
+    # The system and memset give zeros in less time than a kernel fills them in between.
+    ahead = fits and not zero and all(level.ordered for level in tree.levels)
+    ahead = ahead and list(strides) == sorted(strides, reverse=True)
+    dense = (np.zeros if zero else np.empty)(shape, tree.values.dtype)
     if not (ahead or zero):
         dense[...] = blank
     out = dense.reshape(-1)
-    starts = np.zeros(1, np.int64)  # of each position of the level: the sum so far
+    starts: Array | None = None  # of each position of the level: the sum so far
     *above, (last, coords, pointers, positions) = packing.expand_levels(tree)
     for place, upper, fibers, reached in above:
-        steps = strides[place.depth : place.depth + place.level.rank]
-        starts = np.repeat(starts, np.diff(fibers)) + _linear(upper, steps, len(reached))
+        sums = _linear(upper, strides[place.depth : place.depth + place.level.rank], len(reached))
+        starts = sums if starts is None else np.repeat(starts, np.diff(fibers)) + sums
+    starts = np.zeros(1, np.int64) if starts is None else starts
     steps = strides[last.depth :]
     if len(coords) == 1:
         columns, step = coords[0], steps[0]
@@ -90,10 +90,10 @@ def scatter_tree(tree: Tree, strides: Sequence[int], shape: Sequence[int], blank
         return dense
     word = f"u{values.itemsize}"
     shared = (starts, kernels.readable(pointers), kernels.readable(columns), step, kernels.readable(values).view(word))
-    cuts = [int(np.searchsorted(pointers[1:], end)) for _, end in parallel.shares(len(columns), _SCATTERED)]
-    cuts[-1] = len(starts)
-    parts = list(zip([0, *cuts], cuts, strict=False))
-    filled = [0, *(int(starts[cut]) for cut in cuts[:-1]), len(out)] if ahead else [0] * (len(parts) + 1)
+    behind = [end for _, end in parallel.shares(len(columns), _SCATTERED)][:-1]
+    cuts = [0, *(int(pointers[1:].searchsorted(end)) for end in behind), len(starts)]
+    parts = list(pairwise(cuts))
+    filled = [0, *(int(starts[cut]) for cut in cuts[1:-1]), len(out)] if ahead else [0] * len(cuts)
 
     def fill(k: int) -> None:
         kernels.dense.scatter(*shared, *parts[k], blank.view(word)[()], *filled[k : k + 2], out.view(word))
@@ -103,7 +103,9 @@ def scatter_tree(tree: Tree, strides: Sequence[int], shape: Sequence[int], blank
 
 
 def _linear(coords: Sequence[Array], steps: Sequence[int], count: int) -> Array:
-    total = np.zeros(count, np.int64)
-    for x, step in zip(coords, steps, strict=True):
+    if not coords:
+        return np.zeros(count, np.int64)
+    total: Array = coords[0].astype(np.int64) * steps[0]
+    for x, step in zip(coords[1:], steps[1:], strict=True):
         total += x.astype(np.int64, copy=False) * step
     return total

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -124,7 +125,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
     dtype = index_dtype(entries.dims, entries.count) if dtype is None else dtype
     codes = [level.fused() for level in levels]
     if all(codes) and codes and codes[-1] and codes[-1][0] == SPARSE:
-        arrays, _ = _split(levels, entries.dims, entries.coords, dtype, limits)
+        arrays, _ = _split(places(levels, entries.dims), entries.coords, dtype, limits)
         values = repeat_one(entries.values, entries.count) if entries.iso else entries.values
         return Tree(levels, entries.dims, arrays, values, entries.iso)
     coords: Sequence[Array] = entries.coords
@@ -176,7 +177,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
 
 
 def _split(
-    levels: Sequence[Level], dims: Sequence[int], coords: Sequence[Array], dtype: np.dtype[Any], limits: Limits
+    levels: Sequence[Place], coords: Sequence[Array], dtype: np.dtype[Any], limits: Limits
 ) -> tuple[dict[str, Array], Array | None]:
     """The arrays of levels by name, of type `dtype`, and pointers to the entries of each position of the last level.
 
@@ -187,7 +188,7 @@ def _split(
     count = len(coords[0])
     arrays: dict[str, Array] = {}
     entries: Array | None = np.array([0, count], dtype)
-    for place in places(levels, dims):
+    for place in levels:
         assert entries is not None
         below, n = place.depth + place.level.rank, len(entries) - 1
         emission.hold_dense(place.level.children(place.dims, n, count) or n, count, limits)
@@ -239,15 +240,17 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
     coords = entries.coords
     if not entries.count:
         return entries
+    repeats = 0
     if 0 < len(coords) < _RAVELLED and cells(entries.dims) <= INT64_MAX:
         try:
             number = np.ravel_multi_index(coords, entries.dims)
         except ValueError:  # it checks the range, and does not tell the place
             raise ArrayError(list(_range_problems(entries))) from None
         order = number.argsort()
-        there = number[order]
-        same_before = there[1:] == there[:-1]
-        repeats = np.count_nonzero(same_before)
+        if not entries.trusted:
+            there = number[order]
+            same_before = there[1:] == there[:-1]
+            repeats = int(np.count_nonzero(same_before))
         if repeats:  # only these need the slower sort, which keeps the order of the input
             order = number.argsort(kind="stable")
     else:
@@ -256,7 +259,7 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
         keys = coords or (np.zeros(entries.count, np.int8),)
         order = np.lexsort(keys[::-1])
         same_before = np.all([x[order[1:]] == x[order[:-1]] for x in keys], axis=0)
-        repeats = np.count_nonzero(same_before)
+        repeats = int(np.count_nonzero(same_before))
     coords = tuple([x[order] for x in coords])
     values = entries.values if entries.iso else entries.values[order]
     if repeats:
@@ -298,14 +301,16 @@ def repeated(coords: Sequence[int]) -> RepeatedError:
 # Tree → entries
 
 
-def unpack_tree(tree: Tree, dtype: Any = np.int64, window: Window | None = None) -> tuple[list[Array], Children]:
+def unpack_tree(
+    tree: Tree, dtype: Any = np.int64, window: Window | None = None, upper: int | None = None
+) -> tuple[list[Array], Children]:
     """The coordinates of the entries by stored dimension, in stored order, and the positions of their values.
 
     dtype: of the coordinates. None stands for the stored types, and for the narrowest where a level stores none.
     window: of the stored dimensions; by default all of them. Index arrays of type `dtype` that have an item for each
-    entry are not copied.
+    entry are not copied. upper: the number of first levels that are taken for the tree; by default all of them.
     """
-    levels = list(expand_levels(tree, window))
+    levels = list(expand_levels(tree, window, upper))
     positions = levels[-1][3] if levels else range(1)
     parts = [(coords if dtype else narrowest(coords, place.dims), pointers) for place, coords, pointers, _ in levels]
     return coords_of_entries(parts, len(positions), dtype), positions
@@ -332,11 +337,13 @@ def coords_in_runs(
     return columns
 
 
-def expand_levels(tree: Tree, window: Window | None = None) -> Iterator[tuple[Place, list[Array], Array, Children]]:
+def expand_levels(
+    tree: Tree, window: Window | None = None, upper: int | None = None
+) -> Iterator[tuple[Place, list[Array], Array, Children]]:
     """For each level its coordinates, pointers to those of each fiber, and the positions of its children."""
     positions: Children = range(1)
-    whole = [range(size) for size in tree.dims] if window is None else window
-    for place, arrays, n in tree.walk():
+    whole = list(map(range, tree.dims)) if window is None else window
+    for place, arrays, n in islice(tree.walk(), upper):
         here = whole[place.depth : place.depth + place.level.rank]
         pointers, coords, positions = listed(tree, place, arrays, n, as_positions(positions), here)
         yield place, coords, pointers, positions
@@ -352,10 +359,11 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     FormatError.
     """
     rank = len(tree.dims)
-    ordered = ordered_dims(tuple(order)) if all(level.ordered for level in tree.levels) else 0
     dtype = shared_dtype(tree.arrays, tree.dims, len(tree.values))
-    if ordered == rank and rank and (shared := _around_shared_levels(tree, levels, order, limits, dtype)):
-        return shared
+    change = _change(tree.levels, tree.dims, levels, tuple(order))
+    ordered = change.ordered
+    if change.upper is not None:
+        return _around_shared_levels(tree, levels, order, change.upper, limits, dtype)
     parts = list(expand_levels(tree))
     positions = parts[-1][3] if parts else range(1)
     count = len(positions)
@@ -379,51 +387,105 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     return pack_entries(levels, entries, pad, "error", limits)
 
 
+class _Upper(NamedTuple):
+    """Upper levels that change, above levels that do not.
+
+    place: the first level that does not change. number: how many old levels are above it. changed: the new ones there.
+    fused: whether all of these have a fused pass. dense: whether they are one dense level. all_fibers: whether they
+    list fibers without an entry too. names: the stored name of each array that is shared, by the name that it gets.
+    pointer: the new name of the pointers of the first level that does not change.
+    """
+
+    place: Place
+    number: int
+    changed: tuple[Place, ...]
+    fused: bool
+    dense: bool
+    all_fibers: bool
+    names: dict[str, str]
+    pointer: str
+
+
+class _Change(NamedTuple):
+    """What a pair of chains of levels tells of a conversion.
+
+    ordered: of how many last dimensions the order stays. upper: None where the last level changes, or is not sparse.
+    """
+
+    ordered: int
+    upper: _Upper | None
+
+
+@lru_cache(256)
+def _change(old: tuple[Level, ...], dims: tuple[int, ...], new: tuple[Level, ...], order: tuple[int, ...]) -> _Change:
+    ordered = ordered_dims(order) if all(level.ordered for level in old) else 0
+    shared = 0
+    for a, b in zip(old[:0:-1], new[:0:-1], strict=False):
+        if a != b or (a.fused() or (DENSE,))[0] != SPARSE:
+            break
+        shared += 1
+    kept = all(level.ascending and not level.shares for level in (*old, *new)) and not any(x.gaps for x in old)
+    if not shared or not kept or ordered < len(dims):
+        return _Change(ordered, None)
+    before, after = places(old, dims), places(new, dims)
+    first, changed = before[-shared], after[:-shared]
+    names = {
+        spec.name: a.arrays[role].name
+        for a, b in zip(before[-shared:], after[-shared:], strict=True)
+        for role, spec in b.arrays.items()
+    }
+    role = first.pointer
+    if role is None:
+        return _Change(ordered, None)
+    codes = [place.level.fused() for place in changed]
+    upper = _Upper(
+        first,
+        len(old) - shared,
+        changed,
+        all(codes),
+        codes == [(DENSE,)],
+        all(set(code or ()) == {DENSE} for code in codes),
+        names,
+        after[-shared].arrays[role].name,
+    )
+    return _Change(ordered, upper)
+
+
 def _around_shared_levels(
-    tree: Tree, levels: tuple[Level, ...], order: Sequence[int], limits: Limits, dtype: Any
-) -> Tree | None:
+    tree: Tree, levels: tuple[Level, ...], order: Sequence[int], upper: _Upper, limits: Limits, dtype: Any
+) -> Tree:
     """Convert the upper levels. The last levels do not change: their arrays and the values are shared.
 
     The fibers of the first level that does not change become entries of the levels above, and their lengths the values.
-    None where the last level changes, or is not sparse.
     """
-    shared = 0
-    for old, new in zip(tree.levels[:0:-1], levels[:0:-1], strict=False):
-        if old != new or (old.fused() or (DENSE,))[0] != SPARSE:
-            break
-        shared += 1
-    if not shared or not tree.regular or not all(level.ascending and not level.shares for level in levels):
-        return None
-    changed, first = levels[:-shared], tree.places[-shared]
+    dims = tree.dims[: upper.place.depth]
     arrays: dict[str, Array] = {}
-    if first.pointer is None:
-        return None
-    above = Tree(tree.levels[:-shared], tree.dims[: first.depth], tree.arrays, tree.values)
-    coords, pointers = unpack_tree(above, dtype)[0], tree.arrays[first.arrays[first.pointer].name]
+    coords, pointers = unpack_tree(tree, dtype, upper=upper.number)[0], tree.arrays[upper.names[upper.pointer]]
     pointers = signed(pointers.astype(dtype, copy=False))
-    if any(set(level.fused() or ()) != {DENSE} for level in changed):
+    if not upper.all_fibers:
         coords, pointers = _without_empty(coords, pointers)
-    if [level.fused() for level in changed] == [(DENSE,)]:
-        emission.hold_dense(tree.dims[0], len(coords[0]), limits)
-        pointers = below_owners(coords[0], pointers, tree.dims[0])
-    elif all(level.fused() for level in changed):
-        arrays, fibers = _split(changed, above.dims, coords, dtype, limits)
+    if upper.dense:
+        emission.hold_dense(dims[0], len(coords[0]), limits)
+        pointers = below_owners(coords[0], pointers, dims[0])
+    elif upper.fused:
+        arrays, fibers = _split(upper.changed, coords, dtype, limits)
         pointers = pointers if fibers is None else pointers.take(signed(fibers), mode="clip")
     else:
-        entries = Entries(above.dims, tuple(coords), np.diff(pointers), False, tuple(order[: first.depth]))
-        made = build(changed, entries, 0, limits, dtype)
+        entries = Entries(dims, tuple(coords), np.diff(pointers), False, tuple(order[: len(dims)]))
+        made = build(levels[: len(upper.changed)], entries, 0, limits, dtype)
         arrays, pointers = {**made.arrays}, np.append(0, np.cumsum(made.values)).astype(pointers.dtype)
-    for old_place, place in zip(tree.places[-shared:], places(levels, tree.dims)[-shared:], strict=True):
-        arrays |= {spec.name: tree.arrays[old_place.arrays[role].name] for role, spec in place.arrays.items()}
-    (name,) = (spec.name for spec in places(levels, tree.dims)[-shared].arrays.values() if spec.dimension is None)
-    return Tree(levels, tree.dims, {**arrays, name: pointers.view(dtype)}, tree.values, tree.iso)
+    for name, old in upper.names.items():
+        arrays[name] = tree.arrays[old]
+    arrays[upper.pointer] = pointers.view(dtype)
+    return Tree(levels, tree.dims, arrays, tree.values, tree.iso)
 
 
 def _without_empty(coords: Sequence[Array], pointers: Array) -> tuple[list[Array], Array]:
     """The coordinates of the fibers that have entries, and pointers to these."""
     if not kernels.worth(len(pointers)):
-        there = pointers[1:] != pointers[:-1]
-        return [x[there] for x in coords], np.append(pointers[:1], pointers[1:][there])
+        there = np.ones(len(pointers), bool)
+        np.not_equal(pointers[1:], pointers[:-1], out=there[1:])
+        return [x[there[1:]] for x in coords], pointers[there]
     kept = np.empty(len(pointers), pointers.dtype.newbyteorder("="))
     filled = [np.empty(len(x) + 1, x.dtype) for x in coords]
     arguments = words(pointers), tuple(map(words, coords)), slots(kept), tuple(map(slots, filled))

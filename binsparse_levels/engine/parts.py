@@ -22,6 +22,9 @@ def listed(
     tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window
 ) -> tuple[Array, list[Array], Children]:
     """`expand` of a level, with pointers to the entries of each fiber. Arrays in a file are read and checked first."""
+    if not tree.lazy:
+        counts, coords, below = place.level.expand(arrays, place.dims, positions, window)
+        return as_pointers(counts, len(positions)), coords, below
     local, children, fibers = part_of(tree, place, arrays, n, positions, window)
     counts, coords, below = place.level.expand(local, place.dims, fibers, window)
     return as_pointers(counts, len(fibers)), coords, through(children, below)

@@ -73,6 +73,10 @@ def cells_of(width: int, positions: Positions) -> Positions:
 
 def list_cells(dims: Sequence[int], positions: Positions, window: Window) -> tuple[int, list[Array], Positions]:
     """The cells of the fibers at `positions` inside `window`: how many in a fiber, their coordinates, their numbers."""
+    if len(dims) == len(positions) == 1 and isinstance(w := window[0], range):
+        run = cell_range(dims, positions, window)
+        if run is not None:
+            return len(run), [np.arange(w.start, w.stop, w.step, dtype=_smallest(w.stop))], run
     shape = [len(w) for w in window]
     count = cells(shape) if len(positions) else 0
     if not count:

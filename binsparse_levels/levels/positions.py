@@ -181,7 +181,7 @@ def count_owners(owners: Array, n: int, dtype: np.dtype[Any]) -> Array:
     elif kernels.worth(len(owners)):
         kernels.fibers.count_into_pointers(words(owners), slots(pointers))
     else:
-        np.bincount(signed(owners), minlength=n).cumsum(out=pointers[1:])
+        pointers[1:] = np.bincount(signed(owners), minlength=n).cumsum()  # with out= it takes longer
     return pointers
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +19,10 @@ from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
 from ..levels.base import Array
 from ..limits import Limits
-from .held import Stored, packed
+from .held import Held, Stored, packed
 from .listing import in_order
 from .trees import entries_of, one_value
-from .validation import check_value_type, checked_format, mirror_problems
+from .validation import check_value_type, checked_format, fitting_format, mirror_problems
 from .views import Mapped
 
 if TYPE_CHECKING:
@@ -32,8 +33,14 @@ def with_tree(tensor: Tensor, format: Format, tree: Tree, **changes: Any) -> Ten
     """A tensor with another stored tree below the same map. changes: in the metadata, or the structure."""
     own = tensor._held.own(tensor._pad())
     structure = changes.pop("structure", own.stored.structure)
-    made = Stored(format, tree, own.stored.limits, structure, shared=own.stored.shared)
-    return tensor._of(own.around(made), replace(tensor._metadata, **changes) if changes else tensor._metadata)
+    return _around(tensor, own, format, tree, structure, **changes)
+
+
+def _around(tensor: Tensor, own: Held, format: Format, tree: Tree, structure: str | None, **changes: Any) -> Tensor:
+    """`with_tree` of a tensor whose entries are `own`."""
+    stored = own.stored
+    made = own.around(Stored(format, tree, stored.limits, structure, shared=stored.shared))
+    return tensor._of(made, replace(tensor._metadata, **changes) if changes else tensor._metadata)
 
 
 def with_entries(
@@ -88,17 +95,25 @@ def converted(tensor: Tensor, format: FormatLike, map: MapLike | None, limits: L
 
 def _of_stored(tensor: Tensor, format: FormatLike, limits: Limits) -> Tensor:
     """The stored tensor in another format; a map stays."""
-    own = tensor._held.own(tensor._pad())
+    pad = tensor._pad()
+    own = tensor._held.own(pad)
     stored = own.stored
-    parsed, _ = checked_format(format, stored.shape, limits, mapped=tensor.map is not None)
-    if parsed.canonical() == stored.format.canonical():
-        return with_tree(tensor, parsed, stored.tree)
+    parsed = fitting_format(format, stored.shape, limits, mapped=own.map is not None)
+    order = _order_between(stored.format, parsed)
+    if order is None:
+        return _around(tensor, own, parsed, stored.tree, stored.structure)
     if stored.structure is not None:
-        raise_if(FormatError, mirror_problems(stored.structure, parsed, tensor._pad()))
+        raise_if(FormatError, mirror_problems(stored.structure, parsed, pad))
         if stored.format.padded:
             return with_entries(tensor, *tensor.unpack(), parsed, limits)
-    order = tuple(map(stored.format.order.index, parsed.order))
-    return with_tree(tensor, parsed, packing.convert_tree(stored.tree, parsed.levels, order, tensor._pad(), limits))
+    made = packing.convert_tree(stored.tree, parsed.levels, order, pad, limits)
+    return _around(tensor, own, parsed, made, stored.structure)
+
+
+@lru_cache(256)
+def _order_between(old: Format, new: Format) -> tuple[int, ...] | None:
+    """The stored dimensions of a format by their number in another; None where both store the same bytes."""
+    return None if new.canonical() == old.canonical() else tuple(map(old.order.index, new.order))
 
 
 def _through(tensor: Tensor, format: FormatLike, map: MapLike, limits: Limits) -> Tensor:

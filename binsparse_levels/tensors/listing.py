@@ -25,22 +25,23 @@ if TYPE_CHECKING:
 
 def to_dense(tensor: Tensor, rest: Any, limits: Limits) -> Array:
     """`Tensor.to_dense`. rest: the value of cells that are not stored."""
-    if tensor.ndim > 64:
-        raise LimitError(Problem("shape", f"numpy has no arrays of {tensor.ndim} dimensions; slice it"))
-    limits.hold("dense_bytes", tensor.size * tensor.dtype.itemsize, "shape", "the size in bytes of the dense array")
-    if tensor.map is not None:
+    held = tensor._held
+    shape, dtype, size = held.shape, held.dtype, math.prod(held.shape)
+    if len(shape) > 64:
+        raise LimitError(Problem("shape", f"numpy has no arrays of {len(shape)} dimensions; slice it"))
+    limits.hold("dense_bytes", size * dtype.itemsize, "shape", "the size in bytes of the dense array")
+    if held.map is not None:
         tensor = tensor.without_map(limits=limits)
-    if tensor.structure is not None:
+    if held.structure is not None:
         tensor = tensor.convert(coordinates(2)).expand_structure()
     stored = tensor._held.own(tensor._pad()).stored
     tree, order = stored.tree, stored.format.order
-    if not tree.arrays and len(tree.values) == tensor.size:
+    if not tree.arrays and len(tree.values) == size:
         cells = tree.values.reshape(tree.dims)
         return np.array(cells.transpose(np.argsort(order)) if order else cells, order="C")
-    blank = np.zeros((), tensor.dtype)
+    blank = np.zeros((), dtype)
     blank[...] = rest
-    steps = [math.prod(tensor.shape[k + 1 :]) for k in order]
-    return scatter_tree(tree, steps, tensor.shape, blank)
+    return scatter_tree(tree, [math.prod(shape[k + 1 :]) for k in order], shape, blank)
 
 
 def entries(tensor: Tensor, dtype: str | None, own: npt.DTypeLike = np.int64) -> Listed:

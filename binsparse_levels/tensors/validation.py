@@ -25,20 +25,23 @@ from ..limits import Limits, as_integer
 _DUPLICATES = get_args(Duplicates)
 
 
-def checked_format(
-    format: FormatLike, shape: int | Sequence[int], limits: Limits, *, mapped: bool = False
-) -> tuple[Format, tuple[int, ...]]:
-    """The format and the sizes of the dimensions. mapped: they are those of a tree behind an index map. Raises
-    FormatError where their ranks differ, LimitError.
-    """
+def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limits) -> tuple[Format, tuple[int, ...]]:
+    """The format and the sizes of the dimensions. Raises FormatError where their ranks differ, LimitError."""
     sizes = checked_sizes(shape)
+    return fitting_format(format, sizes, limits), sizes
+
+
+def fitting_format(format: FormatLike, sizes: tuple[int, ...], limits: Limits, *, mapped: bool = False) -> Format:
+    """The format of a tensor of these sizes. mapped: they are those of a tree behind an index map. Raises FormatError
+    where their ranks differ, LimitError.
+    """
     limits.hold("rank", len(sizes), "shape", "the number of dimensions")
     parsed = parse_format(format, len(sizes))
     if parsed.rank != len(sizes):
         what = "the stored shape behind the map is" if mapped else "the shape"
         remedy = "call without_map() of the tensor first, or pass map=" if mapped else "change one"
         raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, {what} {sizes}; {remedy}"))
-    return parsed, sizes
+    return parsed
 
 
 def check_duplicates(duplicates: Duplicates) -> None:
