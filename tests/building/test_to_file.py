@@ -78,7 +78,8 @@ def test_texts_in_blocks_as_in_one_piece(tmp_path_factory, name, data):
     assert found.equals(expected)
     assert found.format.canonical() == expected.format.canonical()
     assert (found.dtype, found.structure, found.dims) == (expected.dtype, expected.structure, expected.dims)
-    assert found.iso == expected.iso or not chosen
+    # Whether a padded level is full is known at the end, when the values are written.
+    assert found.iso == expected.iso or (found.format.padded and not found.iso) or not chosen
     for dimension in found.dims or ():
         assert repr(found.labels(dimension)) == repr(expected.labels(dimension))
     assert set(os.listdir(folder)) == {name, "b.h5"}
