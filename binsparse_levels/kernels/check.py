@@ -3,17 +3,23 @@
 import numpy as np
 
 from .fibers import lower_bound
-from .jit import inlined, kernel, u8
+from .jit import inlined, kernel, u4, u8
+
+# Faults of a block are counted in 32 bits, so that a vector holds as many as it holds items (1 M items: 80 µs, 190).
+_BLOCK = 4096
 
 
 @kernel
 def count_bad_pointers(pointers, total):
     """How many pointers break a rule: the first is 0, none decreases, the last is `total`."""
-    one, i, n, bad = u8(1), u8(1), u8(pointers.size), u8(0)
-    bad += u8(pointers[0] != 0) + u8(u8(pointers[n - one]) != u8(total))
+    one, i, n = u8(1), u8(1), u8(pointers.size)
+    bad = u8(pointers[0] != 0) + u8(u8(pointers[n - one]) != u8(total))
     while i < n:
-        bad += u8(pointers[i] < pointers[i - one])
-        i += one
+        size, falls = min(n - i, u8(_BLOCK)), u4(0)
+        for k in range(size):
+            falls = u4(falls + u4(pointers[i + u8(k)] < pointers[i + u8(k) - one]))
+        bad += u8(falls)
+        i += size
     return bad
 
 
@@ -30,37 +36,39 @@ def is_behind(columns, i):
 
 @kernel
 def count_bad_entries(pointers, columns, sizes, begin, end):
-    """Count the entries begin … end that are out of range, and those out of order within their fiber.
+    """Whether one of the entries begin … end is out of range, and how many are out of order within their fiber.
 
     The fibers that begin in a block are marked, without a branch for each. Then the block is compared in vectors (1 M
-    entries in fibers of 1: 0.4 ms, with a comparison for each fiber 1.3).
-    Precondition: the pointers are sound, or None for a single fiber.
+    entries in fibers of 1: 0.6 ms, in fibers of 1,000: 0.15).
+    Precondition: the pointers are sound, or None for a single fiber; the sizes have the type of the columns.
     """
-    one, zero, room = u8(1), u8(0), u8(4096)
-    i, n, outside, descents = u8(begin), u8(end), zero, zero
+    one, zero, room = u8(1), u8(0), u8(_BLOCK)
+    i, n, outside, descents = u8(begin), u8(end), u4(0), zero
     if i == zero and i < n:  # no entry is before it
         for d in range(len(columns)):
-            outside += u8(u8(columns[d][i]) >= sizes[d])
+            outside = u4(outside | u4(columns[d][i] >= sizes[d]))
         i += one
-    begins = np.zeros(4096, np.uint8)
+    begins = np.zeros(_BLOCK, np.uint8)
     p, last = zero, zero
     if pointers is not None:
         last = u8(pointers.size) - one
         p = lower_bound(pointers, i, zero, last)
     while i < n:
-        first, stop = i, min(i + room, n)
+        size = min(n - i, room)
         if pointers is not None:
             step = room
-            while p + step < last and u8(pointers[p + step]) < stop:
+            while p + step < last and u8(pointers[p + step]) < i + size:
                 step += step
-            behind = lower_bound(pointers, stop, p, min(p + step, last))
+            behind = lower_bound(pointers, i + size, p, min(p + step, last))
             while p < behind:
-                begins[u8(pointers[p]) - first] = 1
+                begins[u8(pointers[p]) - i] = 1
                 p += one
-        while i < stop:
+        falls = u4(0)
+        for k in range(size):
             for d in range(len(columns)):
-                outside += u8(u8(columns[d][i]) >= sizes[d])
-            descents += u8(not is_behind(columns, i)) & u8(begins[i - first] == 0)
-            begins[i - first] = 0
-            i += one
-    return outside, descents
+                outside = u4(outside | u4(columns[d][i + u8(k)] >= sizes[d]))
+            falls = u4(falls + u4((not is_behind(columns, i + u8(k))) & (begins[k] == 0)))
+        begins[:] = 0
+        descents += u8(falls)
+        i += size
+    return outside != 0, descents

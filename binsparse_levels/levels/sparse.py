@@ -281,18 +281,22 @@ def _faults(arrays: Arrays, columns: Sequence[Array], dims: Sequence[int], *, or
     pointers = _unsigned(arrays["ptr"], narrow) if "ptr" in arrays else None
     if pointers is not None and kernels.check.count_bad_pointers(pointers, entries):
         return True
-    listed, sizes = tuple(_unsigned(x, narrow) for x in columns), tuple(map(np.uint64, dims))
+    listed = tuple(_unsigned(x, narrow) for x in columns)
+    sizes = tuple(map(listed[0].dtype.type, dims))
     fibers = 0 if pointers is None else len(pointers) - 1
 
     def entry(x: int) -> int:
         """The entry before which there are x entries and fibers, of which an empty one costs as much as an entry."""
         return x - bisect_left(range(fibers), x, key=lambda p: p + int(pointers[p]))  # type: ignore[index]
 
-    def count(share: tuple[int, int]) -> tuple[int, int]:
-        found: tuple[int, int] = kernels.check.count_bad_entries(pointers, listed, sizes, *map(entry, share))
+    shares = parallel.shares(entries + fibers, len(listed) * listed[0].itemsize)
+    cuts = [0, *[entry(stop) for _, stop in shares[:-1]], entries]
+
+    def count(share: tuple[int, int]) -> tuple[bool, int]:
+        found: tuple[bool, int] = kernels.check.count_bad_entries(pointers, listed, sizes, *share)
         return found
 
-    found = parallel.each(count, parallel.shares(entries + fibers, len(listed) * listed[0].itemsize))
+    found = parallel.each(count, itertools.pairwise(cuts))
     return any(outside or (order and descents) for outside, descents in found)
 
 
