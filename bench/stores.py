@@ -331,8 +331,8 @@ def _of(make: Callable[[Path], Call]) -> Maker:
 
 
 def _writing(data: str, n: int, format: Format, folder: Path) -> Call:
+    _written(data, n, format)  # a library that is missing is told here
     made, path = format.prepare(tensor_of(data, n)), folder / f"written{format.suffix}"
-    format.write(path, made)  # a library that is missing is told here
 
     def call() -> None:
         format.write(path, made)

@@ -390,14 +390,16 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
 class _Upper(NamedTuple):
     """Upper levels that change, above levels that do not.
 
-    place: the first level that does not change. number: how many old levels are above it. changed: the new ones there.
-    fused: whether all of these have a fused pass. dense: whether they are one dense level. all_fibers: whether they
-    list fibers without an entry too. names: the stored name of each array that is shared, by the name that it gets.
+    place: the first level that does not change. number: how many old levels are above it. counted: whether that is one
+    dense level. changed: the new ones there. fused: whether all of these have a fused pass. dense: whether they are one
+    dense level. all_fibers: whether they list fibers without an entry too. names: the stored name of each array that is
+    shared, by the name that it gets.
     pointer: the new name of the pointers of the first level that does not change.
     """
 
     place: Place
     number: int
+    counted: bool
     changed: tuple[Place, ...]
     fused: bool
     dense: bool
@@ -441,6 +443,7 @@ def _change(old: tuple[Level, ...], dims: tuple[int, ...], new: tuple[Level, ...
     upper = _Upper(
         first,
         len(old) - shared,
+        [place.level.fused() for place in before[:-shared]] == [(DENSE,)],
         changed,
         all(codes),
         codes == [(DENSE,)],
@@ -460,8 +463,9 @@ def _around_shared_levels(
     """
     dims = tree.dims[: upper.place.depth]
     arrays: dict[str, Array] = {}
-    coords, pointers = unpack_tree(tree, dtype, upper=upper.number)[0], tree.arrays[upper.names[upper.pointer]]
-    pointers = signed(pointers.astype(dtype, copy=False))
+    pointers = signed(tree.arrays[upper.names[upper.pointer]].astype(dtype, copy=False))
+    counted = upper.counted and not upper.all_fibers  # then fibers are their own coordinates
+    coords: Sequence[Array] = () if counted else unpack_tree(tree, dtype, upper=upper.number)[0]
     if not upper.all_fibers:
         coords, pointers = _without_empty(coords, pointers)
     if upper.dense:
@@ -480,17 +484,18 @@ def _around_shared_levels(
     return Tree(levels, tree.dims, arrays, tree.values, tree.iso)
 
 
-def _without_empty(coords: Sequence[Array], pointers: Array) -> tuple[list[Array], Array]:
-    """The coordinates of the fibers that have entries, and pointers to these."""
+def _without_empty(coords: Sequence[Array], pointers: Array) -> tuple[Sequence[Array], Array]:
+    """The coordinates of the fibers that have entries, and pointers to these. Where none are given: their numbers."""
     if not kernels.worth(len(pointers)):
         there = np.ones(len(pointers), bool)
         np.not_equal(pointers[1:], pointers[:-1], out=there[1:])
-        return [x[there[1:]] for x in coords], pointers[there]
-    kept = np.empty(len(pointers), pointers.dtype.newbyteorder("="))
-    filled = [np.empty(len(x) + 1, x.dtype) for x in coords]
-    arguments = words(pointers), tuple(map(words, coords)), slots(kept), tuple(map(slots, filled))
+        kept = [x[there[1:]] for x in coords] or [there[1:].nonzero()[0].astype(pointers.dtype, copy=False)]
+        return kept, pointers[there]
+    ends = np.empty(len(pointers), pointers.dtype.newbyteorder("="))
+    filled = [np.empty(len(pointers), x.dtype) for x in coords or (ends,)]
+    arguments = words(pointers), tuple(map(words, coords)) or None, slots(ends), tuple(map(slots, filled))
     count = int(kernels.fibers.keep_filled(*arguments))
-    return [x[:count] for x in filled], kept[: count + 1]
+    return [x[:count] for x in filled], ends[: count + 1]
 
 
 @lru_cache

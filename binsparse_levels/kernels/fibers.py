@@ -132,14 +132,15 @@ def split_long(entries, columns, pointers, firsts, below):
 def keep_filled(pointers, columns, kept, firsts):
     """Leave out fibers without an entry. The result is the number of the others.
 
-    columns[d][p]: coordinate d of fiber p. kept, firsts: the same of the fibers that stay.
+    columns[d][p]: coordinate d of fiber p, or None for the number of the fiber. kept, firsts: the same of the fibers
+    that stay.
     """
     one, p, q, n = u8(1), u8(0), u8(0), u8(pointers.size - 1)
     kept[0] = begin = pointers[0]
     while p < n:
         end = pointers[p + one]
-        for d in range(len(columns)):
-            firsts[d][q] = columns[d][p]
+        for d in range(len(firsts)):
+            firsts[d][q] = p if columns is None else columns[d][p]
         q += u8(end != begin)
         kept[q] = begin = end
         p += one

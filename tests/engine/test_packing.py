@@ -519,6 +519,20 @@ def test_pointers_of_uint64_into_dense_dimensions():
     assert other.convert("DMATR").values.tolist() == [0, 1, 0, 0, 0, 2]
 
 
+@pytest.mark.parametrize("rows", [[], [0], [8], [1, 2, 7], list(range(9))])
+@pytest.mark.parametrize(
+    ("old", "new"), [("dense, sparse(2)", "sparse, sparse(2)"), ("dense, dense, sparse", "sparse(2), sparse")]
+)
+@pytest.mark.parametrize("dtype", ["i4", "u8"])
+def test_fibers_without_an_entry_are_left_out(rows, old, new, dtype):
+    coords = np.array([[row, k, 5 - k] for row in rows for k in (0, 3)], int).reshape(-1, 3).T
+    given = pack(list(coords), np.arange(coords.shape[1]), (9, 4, 6), old)
+    typed = Tensor(old, given.shape, {name: x.astype(dtype) for name, x in given.arrays.items()}, given.values)
+    found, expected = typed.convert(new), pack(list(coords), np.arange(coords.shape[1]), (9, 4, 6), new)
+    assert_arrays(found, {name: x.tolist() for name, x in expected.arrays.items()}, expected.values)
+    assert {x.dtype for x in found.arrays.values()} == {np.dtype(dtype)}
+
+
 def test_zero_keeps_its_sign():
     values = pack([[0]], -0.0, (3,), "dense").values
     assert np.signbit(values).tolist() == [True, False, False]
