@@ -96,7 +96,7 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:
         records, count, repeats = partition.sort(run)
         if repeats and duplicates == "first":
-            count = int(kernels.sorting.keep_first(records, plan.layout.tag, count))
+            count, repeats = int(kernels.sorting.keep_first(records, plan.layout.tag, count)), False
         return records, count, repeats
 
     runs: list[sorting.SortedRun] | None = None
@@ -137,10 +137,10 @@ def _placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
         share = count // parallel.get_threads() + 1
         low_bits = layout.low_bits(rank - 1)
         partition = sorting.Sorting(columns, entries.runs, payload, layout, low_bits, True, False, share)
-        behind = accumulate((int(starts[-1] - starts[0]) for _, starts, _ in partition.runs), initial=0)
+        behind = accumulate((int(starts[-1] - starts[0]) for _, starts, *_ in partition.runs), initial=0)
 
         def write(part: tuple[int, sorting.UnsortedRun]) -> None:
-            begin, (records, starts, top) = part
+            begin, (records, starts, top, _) = part
             written = fields, pointers, tuple(indices), out
             kernels.placing.place_records(records, starts, begin, np.uint64(top), low, *written)
 
@@ -293,10 +293,12 @@ def _allocate(plan: _Plan, counts: Sequence[int], limits: Limits) -> Chain:
     dtype = index_dtype(plan.dims, max(counts))
     pointers: list[Array] = []
     indices: list[Array] = []
-    n = 1
+    n, above = 1, None
     for d, code in enumerate(plan.codes):
         is_level = code == SPARSE and d > 0
-        pointers.append(np.zeros(n + 1 if is_level else 2, dtype))
+        # Each fiber below a sparse level has entries, whose pointers are written; below a dense level there are gaps.
+        pointers.append((np.zeros if above == DENSE else np.empty)(n + 1 if is_level else 2, dtype))
+        pointers[d][0], above = 0, code
         if code == DENSE:
             n *= plan.dims[d]
             hold_dense(n, counts[d], limits)
@@ -336,7 +338,7 @@ class _Writing:
         if repeats and out is not None and self.cargo and self.cargo.add_as:
             typed, out = records.view(self.cargo.add_as), out.view(self.cargo.add_as)
         place = (self.state, self.pointers, self.indices, out)
-        kernels.emission.emit(records, typed, count, plan.layout.fields, plan.chain, *place)
+        kernels.emission.emit(records, typed, count, not repeats, plan.layout.fields, plan.chain, *place)
         self.chain.entries += count
 
     def finish(self) -> Chain:

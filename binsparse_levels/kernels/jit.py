@@ -118,10 +118,6 @@ def if_there(there, number):
 
 if config.DISABLE_JIT:
 
-    def put_in_tuple(items, at, item):
-        """`items` with `item` at index `at`. In a compiled kernel the tuple dissolves into registers."""
-        return (*items[:at], item, *items[at + 1 :])
-
     def prefetch(array, i):
         """Ask for the cache line where array[i] begins, which a loop reads soon. `i` may lie outside the array."""
 
@@ -132,9 +128,8 @@ if config.DISABLE_JIT:
         """
 
 else:
-    # A public way to set an item of a tuple in a kernel would do instead, as would one to prefetch and to count bits.
+    # A public way to prefetch and to count bits in a kernel would do instead.
     from llvmlite import ir
-    from numba.cpython.unsafe.tuple import tuple_setitem as put_in_tuple  # noqa: F401 (for the kernels)
     from numba.extending import intrinsic, overload
 
     def _prefetching(for_write):
