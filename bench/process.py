@@ -63,7 +63,9 @@ def _process(name: str, n: int, ours: Call, peers: Mapping[str, Maker], targets:
 
 
 def _run(code: str, **variables: str) -> Call:
-    return lambda: subprocess.run([sys.executable, "-c", code], check=True, env=environment() | variables)
+    # The first run leaves compiled modules, as an installer does for the peers, also where the shell forbids that.
+    settings = environment() | {"PYTHONDONTWRITEBYTECODE": ""} | variables
+    return lambda: subprocess.run([sys.executable, "-c", code], check=True, env=settings)
 
 
 def _peer(module: str, code: str) -> Maker:

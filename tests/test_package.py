@@ -31,6 +31,20 @@ def test_importing_costs_numpy_alone():
     assert not {"numba", "h5py", "zarr", "scipy", "hypothesis"} & set(run.stdout.split())
 
 
+def test_the_first_pack_imports_nothing_that_it_does_not_need():
+    code = """if True:
+        import sys, numpy
+        before = set(sys.modules)
+        from binsparse_levels import pack
+        pack([numpy.arange(3), [0, 1, 2]], numpy.ones(3), (3, 3), "CSR")[numpy.array([0, 2])].load()
+        print(*sys.modules.keys() - before)
+    """
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    packages = {name.partition(".")[0] for name in run.stdout.split()}
+    assert not {"numba", "h5py", "zarr", "scipy", "hypothesis", "email"} & packages
+    assert not {"numpy.ma", "importlib.metadata", "binsparse_levels.containers.base"} & set(run.stdout.split())
+
+
 def test_no_module_has_the_name_of_something_public():
     for name in modules():
         importlib.import_module(name)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..formats.dtypes import sound_booleans
+from ..formats.dtypes import is_masked_array, sound_booleans
 from ..formats.format import Format, in_order
 from ..levels import Level, Place, listing
 from ..levels.base import Array
@@ -159,7 +159,7 @@ def _parse_item(item: Any) -> Any:
         return item
     if not (isinstance(item, np.ndarray) and item.ndim) and (number := as_integer(item)) is not None:
         return number
-    if isinstance(item, np.ma.MaskedArray) and np.ma.is_masked(item):
+    if is_masked_array(item) and np.ma.is_masked(item):
         raise IndexError("an index array has masked items; leave them out")
     try:
         array = sound_booleans(np.asarray(item))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -99,6 +99,11 @@ def data_type_of(dtype: np.dtype[Any], path: str, iso: bool = False) -> DataType
     if native in _VALUES.values() or native in _COMPLEX.values():
         return DataType(native, iso)
     raise ArrayError(Problem(path, f"a Binsparse file has no data type for numpy's {dtype}; convert with astype()"))
+
+
+def is_masked_array(items: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
+    """Whether it is a masked array of numpy. Of all else this is told without numpy.ma, whose import takes 15 ms."""
+    return type(items) is not np.ndarray and isinstance(items, np.ndarray) and isinstance(items, np.ma.MaskedArray)
 
 
 def sound_booleans(array: Array) -> Array:

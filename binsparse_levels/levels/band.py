@@ -11,7 +11,6 @@ Row 0 stores the columns 1, 2 and 3, the zero among them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -35,7 +34,6 @@ from .registry import register
 
 
 @register
-@dataclass(frozen=True)
 class Band(Pointed):
     """Fiber p stores the coordinates start[p] … start[p] + ptr[p+1] - ptr[p] - 1: q = ptr[p] + i - start[p].
 

@@ -10,7 +10,6 @@ Cell (i, j) has the number 4 * i + j; the values of cells that are not set mean 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -26,7 +25,6 @@ _LISTED = 4  # bytes that the listing of a cell moves
 
 
 @register
-@dataclass(frozen=True)
 class Bitmap(Marked):
     """`rank` dimensions with a boolean for each cell: q = p·∏dims + ravel(i), where it is set. Rank 0 is one cell.
 

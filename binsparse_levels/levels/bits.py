@@ -10,7 +10,6 @@ Cell (i, j) has the number 4 * i + j; the first byte, 10, holds the bits of cell
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -24,7 +23,6 @@ from .registry import register
 
 
 @register
-@dataclass(frozen=True)
 class Bits(Bitmap):
     """As bitmap; cell q is bit q % 8 of byte q // 8, the lowest first. Bits behind the last cell are 0.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +14,6 @@ from .base import Arrays, Built, Level, Owners
 from .positions import Array, Positions, Window, as_array, cells, is_everything, items_at, number_cells, times
 
 
-@dataclass(frozen=True)
 class Cells(Level):
     """The children of fiber p are its cells: q = p · cells + the number of the cell."""
 
@@ -30,7 +28,6 @@ class Cells(Level):
         return None if self.refuses else n * self.width(dims)  # counts do not tell whether it can hold the entries
 
 
-@dataclass(frozen=True)
 class Marked(Cells):
     """The arrays say of each cell whether an entry is there."""
 

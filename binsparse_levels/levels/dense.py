@@ -10,7 +10,6 @@ Cell (i, j) has the number 4 * i + j.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -23,7 +22,6 @@ from .registry import register
 
 
 @register
-@dataclass(frozen=True)
 class Dense(Cells):
     """`rank` dimensions stored in full, row-major: q = p·∏dims + ravel(i). Binsparse 0.1, section 3.5.2.2.
 

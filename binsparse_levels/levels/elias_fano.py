@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +29,6 @@ from .registry import register
 
 
 @register
-@dataclass(frozen=True)
 class EliasFano(Pointed):
     """Child q of fiber p with coordinate i is the number p · size + i. It has `low` lower bits, which lie from bit
     q · low of `low` on; of `high`, bit (number >> low) + q is set. Words have 64 bits, the lowest first.

@@ -12,7 +12,6 @@ Row 0 has the slots 0 to 3: slot 2 holds column 1 (key 2), slot 3 holds column 3
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -26,7 +25,6 @@ from .registry import register
 
 
 @register
-@dataclass(frozen=True)
 class Hashed(Pointed):
     """Fiber p has the slots ptr[p] … ptr[p+1]. Their number is a power of two, and at least half of them are empty.
 

@@ -11,7 +11,6 @@ Row 0 has the byte 10, the bits of columns 1 and 3; row 2 has the children 2, 3 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,7 +36,6 @@ from .registry import register
 
 
 @register
-@dataclass(frozen=True)
 class Mask(Pointed):
     """Fiber p has ⌈cells / 8⌉ bytes; cell c is bit c % 8 of byte c // 8, the lowest first. Bits behind the cells are 0.
 

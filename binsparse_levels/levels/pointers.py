@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ SHOWN = 5
 _IN_FIBER = ", in fiber "  # what stands before the number of a fiber, at the end of a message
 
 
-@dataclass(frozen=True)
 class Pointed(Level):
     """Fiber p owns the children ptr[p] … ptr[p+1], or items from which the kind finds them."""
 
@@ -81,7 +79,6 @@ class Pointed(Level):
         return self.expand(part[0], dims, range(len(fibers)), everything)[1]
 
 
-@dataclass(frozen=True)
 class Lists(Pointed):
     """All arrays but the pointers have an item for each child. The root is one fiber, and has no pointers."""
 

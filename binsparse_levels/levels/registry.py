@@ -11,11 +11,13 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import fields
-from importlib.metadata import EntryPoint, entry_points
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import FormatError, Problem
 from .base import LEVELS, OWN, Level, layout, notation
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "binsparse_levels.levels"  # the group in which packages name their kinds
 ALLOWED = "BINSPARSE_LEVELS_PLUGINS"  # an environment variable: packages that worker processes may import
@@ -107,6 +109,8 @@ def _remedy(package: str, name: str) -> str:
 
 def _points(package: str) -> list[EntryPoint]:
     """The entry points of level kinds that lie in a package."""
+    from importlib.metadata import entry_points  # 20 ms, which few programs need
+
     return [point for point in entry_points(group=ENTRY_POINTS) if re.split("[.:]", point.value)[0] == package]
 
 

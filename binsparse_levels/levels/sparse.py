@@ -13,7 +13,6 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -48,7 +47,6 @@ _FEW_FIBERS = 16  # up to this number, the ends of a window are searched in each
 
 
 @register
-@dataclass(frozen=True)
 class Sparse(Lists):
     """Fiber p owns the children ptr[p] … ptr[p+1], whose coordinates are idx0, idx1 …. Binsparse 0.1, section 3.5.2.3.
 

@@ -14,7 +14,7 @@ from ..engine.emission import Duplicates
 from ..engine.tree import same
 from ..errors import ArrayError, DescriptorError, FormatError, OptionError, Problem, raise_if
 from ..formats.descriptor import NAMESPACE
-from ..formats.dtypes import sound_booleans
+from ..formats.dtypes import is_masked_array, sound_booleans
 from ..formats.format import Format, FormatLike, parse_format
 from ..formats.json import RESERVED, load_json
 from ..formats.shapes import checked_shape, range_problems
@@ -118,7 +118,7 @@ def split_mask(items: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
         array = np.asarray(items)
     except ValueError as error:
         raise ArrayError(Problem(path, f"numpy makes no array of it: {error}; give an array")) from None
-    if not isinstance(items, np.ma.MaskedArray):
+    if not is_masked_array(items):
         return array, None
     mask = np.ma.getmaskarray(items)
     octets = np.ascontiguousarray(mask).view(np.uint8).reshape(*mask.shape, mask.dtype.itemsize)  # of records several
@@ -129,7 +129,7 @@ def split_mask(items: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
 def _holds_mask(items: Any) -> bool:
     if isinstance(items, list | tuple):
         return any(map(_holds_mask, items))
-    return isinstance(items, np.ma.MaskedArray)
+    return is_masked_array(items)
 
 
 def _masked_error(masked: Array, path: str) -> ArrayError:
