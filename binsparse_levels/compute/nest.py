@@ -288,7 +288,7 @@ def _counted(loop: ast.For, peeled: int, totals: Sequence[str], children: str) -
     for k in range(peeled):
         text += ast.parse(f"{counter} = min(start + u8({k}), {children} - u8(1))").body
         text += ast.parse("\n".join(f"{x}_before = {x}" for x in totals)).body + loop.body
-        text += ast.parse("\n".join(f"{x} = {x} if start + u8({k}) < stop else {x}_before" for x in totals)).body
+        text += ast.parse("\n".join(f"{x} = either(start + u8({k}) < stop, {x}, {x}_before)" for x in totals)).body
     text += ast.parse(f"{counter} = start + u8({peeled})\nwhile {counter} < stop:\n    pass").body
     rest = text[-1]
     assert isinstance(rest, ast.While)

@@ -362,7 +362,7 @@ def _summed(
     leaf = _leaf(tuple((total.step, total.dtype) for total in kept.totals.values()), axes, values)
     summed = kept.empty(shape)
     if len(axes) == 1:
-        far = tuple((f"out{k}", axes[0], AHEAD) for k, name in enumerate(kept.totals) if is_far(summed[name]))
+        far = tuple((f"out{k}", axes[0], AHEAD) for k, name in enumerate(kept.totals) if is_far(summed[name].nbytes))
         leaf = leaf._replace(far=far) if far else leaf
     used = sum(x.nbytes for x in summed.values()) * (1 if kept.mean is None else 3)
     for walk in walks(tensor, memory, used):

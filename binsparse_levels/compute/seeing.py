@@ -68,8 +68,8 @@ def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
     Raises LimitError where the memory does not hold one entry.
     """
     held, stored = tensor._held, tensor._held.stored
-    tree, layers = stored.tree, _layers(held)
-    if not tree.lazy or not tensor.ndim or layers is None:
+    tree = stored.tree
+    if not tree.lazy or not held.shape or (layers := _layers(held)) is None:
         yield walk_of(tensor)
         return
     each = 32 * len(tree.dims) + 4 * tree.values.dtype.itemsize

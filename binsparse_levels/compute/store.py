@@ -44,7 +44,7 @@ def compiled(
     text += "# sums are reordered\n" if reordered else ""  # machine code on disk belongs to the text
     # numba imports the module of a function that it loads from its cache.
     space: dict[str, Any] = {"np": np, "u8": np.uint64, "__name__": __name__, **helpers_of(levels)}
-    space |= {"larger": jit.larger, "smaller": jit.smaller, "prefetch": jit.prefetch, "if_there": jit.if_there}
+    space |= {name: getattr(jit, name) for name in ("either", "if_there", "larger", "prefetch", "smaller")}
     path = place_text(text) if kept else None
     exec(compile(text, path or "<nest>", "exec"), space)
     return Nest(_fast(space["nest"], path is not None, reordered), space["extent"], space.get("first"))

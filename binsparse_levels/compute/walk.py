@@ -23,6 +23,7 @@ from ..engine.tree import Tree
 from ..errors import OptionError, Problem, within_memory
 from ..levels.positions import Array
 from ..limits import as_integer
+from ..system import cache_size
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from .nest import Leaf
@@ -35,10 +36,9 @@ Merge: TypeAlias = Callable[[Any, Any], Any]  # joins the outs of two parts
 MEMORY = 2**28  # bytes, where a caller names none
 AHEAD = 128  # entries from which on the items of a far vector are asked for
 _ROWS_AHEAD = 32  # and the rows of a state, whose entries take longer (10 M by column: 144 ms for 213; 128 ahead: 178)
-_FAR = 2**24  # bytes of an array that few caches hold
+_FAR = 4  # times the cache of level 2: bytes of an array whose items are asked for (1 M rows of 1: 9.8 ms for 17)
 _GRAIN = 2**20  # entries of a part: half a millisecond at least, a hundred times the call
-_SHORT = 2.5  # entries of a fiber, up to which two that may be none cost less than the branch that ends it
-_RARE = 0.8  # entries of a fiber, below which one does
+_SHORT = 3.5  # entries of a fiber, up to which some that may be none cost less than the branch that ends it
 _LONG = 64  # entries of a fiber, from which on sums in vectors gain more than what is around them costs
 _FIBER, _HEAVY = 8, 4  # sums of entries that take the time of a fiber, and of an entry that does more
 _EACH = 4  # parts for each thread, of those that share a result: fibers differ
@@ -65,9 +65,9 @@ def _unsigned(array: Array) -> Array:
     return view.view(f"u{view.dtype.itemsize}")
 
 
-def is_far(array: Array) -> bool:
-    """Whether few caches hold an array."""
-    return array.nbytes > _FAR
+def is_far(nbytes: int) -> bool:
+    """Whether most of an array of so many bytes lies outside of the caches of one processor."""
+    return nbytes > _FAR * cache_size(2)
 
 
 def native(values: Array) -> Array:
@@ -97,7 +97,7 @@ def run(
     shares = bool(tree.levels) and tree.levels[-1].shares
     fibers = len(tree.values) if shares else int(stored[0][-2]) if len(tree.levels) > 1 else 1  # of the last level
     each = (entries if shares else len(tree.values)) / fibers
-    peeled = (1 if each < _RARE else 2) if leaf.totals and each <= _SHORT else 0
+    peeled = min(int(each + 1.2), 3) if leaf.totals and each <= _SHORT else 0  # rows of 2: 3.5 ms with 3, 4.8 with 2
     reordered = not leaf.totals or each >= _LONG
     nest = compiled(tree.levels, walk.seen, leaf, tree.iso, peeled, reordered, kept)
     begin, end = nest.extent(*stored[:-1])
@@ -208,7 +208,7 @@ def _far_rows(body: Any, state: Any) -> tuple[tuple[str, int, int], ...]:
     It is asked for ahead of time only, so nothing depends on what a text that cannot be read would tell.
     """
     parts = {f"state[{k}]": x for k, x in enumerate(state)} if isinstance(state, tuple) else {"state": state}
-    far = [name for name, x in parts.items() if isinstance(x, np.ndarray) and x.ndim and is_far(x)]
+    far = [name for name, x in parts.items() if isinstance(x, np.ndarray) and x.ndim and is_far(x.nbytes)]
     if not far:
         return ()
     try:

@@ -116,6 +116,11 @@ def if_there(there, number):
     return number if there else -type(number)(0)
 
 
+def either(chosen, a, b):
+    """`a` if `chosen`, else `b`, without a branch, which LLVM makes of floats where a processor has no masks."""
+    return a if chosen else b
+
+
 if config.DISABLE_JIT:
 
     def prefetch(array, i):
@@ -172,6 +177,25 @@ else:
     @overload(if_there, inline="always")
     def _if_there(there, number):
         return lambda there, number: _or_nothing(there, number)
+
+    @intrinsic
+    def _either(typing, chosen, a, b):
+        kind = typing.unify_types(a, b)
+
+        def code(context, builder, signature, args):
+            chosen, x, y = args
+            if not isinstance(kind, numba.types.Float):
+                return builder.select(chosen, x, y)
+            word = ir.IntType(kind.bitwidth)
+            opaque = ir.InlineAsm(ir.FunctionType(word, [word]), "", "=r,0")  # no code, and LLVM sees through none
+            x, y = builder.call(opaque, [builder.bitcast(x, word)]), builder.bitcast(y, word)
+            return builder.bitcast(builder.call(opaque, [builder.select(chosen, x, y)]), args[1].type)
+
+        return kind(numba.types.boolean, kind, kind), code
+
+    @overload(either, inline="always")
+    def _chosen(chosen, a, b):
+        return lambda chosen, a, b: _either(chosen, a, b)
 
     def _counting(name, *more):
         @intrinsic
