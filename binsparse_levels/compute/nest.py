@@ -116,6 +116,8 @@ def nest_text(
         first = _first_coordinate(outermost) if chain[0].level.rank > 1 else None
         outermost.iter = ast.parse("range(begin, end)", mode="eval").body
 
+    body = ast.parse(f"q = {last}\nvalue = values[{0 if iso else last}]\n{leaf.entry}").body
+    sums = _sums(body, leaf.totals)
     if len(loops) > 1 and (listing := _listing(loops[-1], len(chain) - 1)):
         children = f"n{len(chain) - 1}"
         same = dict(
@@ -124,7 +126,7 @@ def nest_text(
         if len(same) == len(seen.wraps):  # a tensor as it is stored
             _ask_ahead(listing, [(name, same[f"c{k}"], ahead) for name, k, ahead in leaf.far], children)
         fits = len(same) == len(seen.wraps) and around.known <= chain[-1].depth and leaf.totals
-        loops[-1] = loops[-1]._replace(text=_counted(listing, peeled if fits else 0, leaf.totals, children))
+        loops[-1] = loops[-1]._replace(text=_counted(listing, peeled if fits else 0, leaf.totals, children, bool(sums)))
 
     nested: list[list[ast.stmt]] = []  # from the outside in, each with a yield for the next
     known = 0
@@ -136,9 +138,8 @@ def nest_text(
         known = piece.known
         while left and left[0].known <= known:
             nested.append(ast.parse(left.pop(0).text).body)
-    body = ast.parse(f"q = {last}\nvalue = values[{0 if iso else last}]\n{leaf.entry}").body
-    if reordered and leaf.totals:
-        _take_all(nested[-1], body, leaf.totals)
+    if reordered and sums:
+        _take_all(nested[-1], sums)
     for text in reversed(nested):
         body = _filled(text, body)
 
@@ -276,19 +277,24 @@ def _ask_ahead(loop: ast.For, far: Sequence[tuple[str, str, int]], children: str
             loop.body[:0] = ast.parse(f"prefetch({name}, {later})").body
 
 
-def _counted(loop: ast.For, peeled: int, totals: Sequence[str], children: str) -> list[ast.stmt]:
+def _counted(loop: ast.For, peeled: int, totals: Sequence[str], children: str, sums: bool) -> list[ast.stmt]:
     """The loop as one that counts by itself: that of a range counts its iterations first (rows of 10: 3 % more).
 
     peeled: so many iterations always run, and change the totals where there are such entries. A branch that ends a
-    short fiber is hardly foreseen (1 M entries in rows of 1: 2.4 ms for 5.9).
+    short fiber is hardly foreseen (1 M entries in rows of 1: 2.4 ms for 5.9). Of sums, totals only wait for additions.
     """
     counter = ast.unparse(loop.target)
     begin, end = map(ast.unparse, loop.iter.args)  # type: ignore[attr-defined]
     text = ast.parse(f"start = {begin}\nstop = {end}").body
     for k in range(peeled):
         text += ast.parse(f"{counter} = min(start + u8({k}), {children} - u8(1))").body
-        text += ast.parse("\n".join(f"{x}_before = {x}" for x in totals)).body + loop.body
-        text += ast.parse("\n".join(f"{x} = either(start + u8({k}) < stop, {x}, {x}_before)" for x in totals)).body
+        for x in totals:
+            text += ast.parse(f"{x}_before = {x}" + (f"\n{x} = if_there(u8(0), {x})" if sums else "")).body
+        text += loop.body
+        for x in totals:
+            chosen = f"either(start + u8({k}) < stop, {x}, "
+            chosen = f"{x}_before + {chosen}if_there(u8(0), {x}))" if sums else f"{chosen}{x}_before)"
+            text += ast.parse(f"{x} = {chosen}").body
     text += ast.parse(f"{counter} = start + u8({peeled})\nwhile {counter} < stop:\n    pass").body
     rest = text[-1]
     assert isinstance(rest, ast.While)
@@ -296,17 +302,20 @@ def _counted(loop: ast.For, peeled: int, totals: Sequence[str], children: str) -
     return text
 
 
-def _take_all(text: list[ast.stmt], body: list[ast.stmt], totals: Sequence[str]) -> None:
+def _sums(body: list[ast.stmt], totals: Sequence[str]) -> list[ast.AugAssign]:
+    """The statements that add to totals, where nothing else is done with an entry."""
+    sums = [x for x in body if isinstance(x, ast.AugAssign) and isinstance(x.op, ast.Add)]
+    others = [x for x in body if not (isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) not in totals)]
+    return sums if others == sums and all(ast.unparse(x.target) in totals for x in sums) else []
+
+
+def _take_all(text: list[ast.stmt], sums: Sequence[ast.AugAssign]) -> None:
     """Take the values of all cells, where a level tells by a condition which are there, and entries are added up.
 
     Vectors of those that are there, with branches at the end, take longer (a third of 900,000 cells: .10 ms for .07).
     """
     told = text[-1]
-    if not (isinstance(told, ast.If) and len(told.body) == 1 and _yields(told.body[0])):
-        return
-    sums = [x for x in body if isinstance(x, ast.AugAssign) and isinstance(x.op, ast.Add)]
-    others = [x for x in body if not (isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) not in totals)]
-    if others == sums and all(ast.unparse(x.target) in totals for x in sums):
+    if isinstance(told, ast.If) and len(told.body) == 1 and _yields(told.body[0]):
         for x in sums:
             x.value = ast.Call(ast.Name("if_there", ast.Load()), [told.test, x.value], [])
         text[-1:] = told.body
