@@ -23,6 +23,7 @@ from .types import check_numeric, checked_result, common_type, sum_type
 from .walk import AHEAD, checked_memory, is_far, native, run
 
 _LETTERS = string.ascii_letters
+_DENSE = np.ndarray, list, tuple, float, int, complex, np.generic
 _ELSEWHERE = "to_scipy, to_graphblas, to_sparse and to_torch lead to libraries that have them"
 
 
@@ -131,11 +132,11 @@ def _einsum(
     if tensor.fill_value is not None and tensor.fill_value != 0:
         what = f"cells that are not stored have the value {tensor.fill_value}, not 0; use to_dense() and numpy"
         raise FormatError(Problem("fill_value", what))
-    stored = tensor._held.dtype
+    stored = tensor.dtype
     check_numeric(stored, "values")
     asked = None if dtype is None else checked_result(dtype)
     operands = tuple([(x.shape, x.dtype) for x in dense])
-    plan, shape, lanes, nbytes = _fitted(parsed, tensor._held.shape, stored, operands, asked)
+    plan, shape, lanes, nbytes = _fitted(parsed, tensor.shape, stored, operands, asked)
     inputs = (*map(native, dense), *lanes)
     if plan.is_tensor:
         return _as_tensor(parsed, tensor, inputs, plan)
@@ -221,7 +222,7 @@ def _parse(spec: str, operands: int, at: int) -> _Spec:
 
 
 def _checked_operand(operand: Any, k: int) -> Array:
-    if not isinstance(operand, np.ndarray | list | tuple | float | int | complex | np.generic):
+    if not isinstance(operand, _DENSE):
         name = type(operand).__name__
         what = f"expected a dense array of numpy, got {name}; convert it by numpy.asarray or its own toarray()"
         raise OptionError(Problem(f"operands[{k}]", what))

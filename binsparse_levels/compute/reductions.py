@@ -240,6 +240,11 @@ class _Kept(NamedTuple):
     counts: str | None
     mean: str | None
 
+    @property
+    def number(self) -> int:
+        """How many numbers are kept for each cell of a result."""
+        return len(self.totals) + (self.mean is not None)
+
     def empty(self, shape: tuple[int, ...]) -> Totals:
         totals = {name: total.empty(shape or 1) for name, total in self.totals.items()}
         return totals | ({} if self.mean is None else {_SPREAD: np.zeros(shape or 1)})
@@ -276,15 +281,16 @@ def _reduced(
         raise OptionError(Problem("cells", f"{cells!r:.40} is no choice of cells; pass 'all' or 'stored'"))
     check_numeric(tensor.dtype, "values")
     reduced = _checked_axes(axis, tensor)
-    axes = tuple(k for k in range(tensor.ndim) if k not in reduced)
-    shape = tuple(tensor.shape[k] for k in axes)
-    size = math.prod(tensor.shape[k] for k in reduced)
-    result = tensor.dtype if dtype is None else checked_result(dtype)
-    values = np.dtype(np.float32) if tensor.dtype == np.float16 else tensor.dtype
+    own, stored_type = tensor.shape, tensor.dtype
+    axes = tuple([k for k in range(len(own)) if k not in reduced])
+    shape = tuple([own[k] for k in axes])
+    size = math.prod([own[k] for k in reduced])
+    result = stored_type if dtype is None else checked_result(dtype)
+    values = np.dtype(np.float32) if stored_type == np.float16 else stored_type
     fill = values.type(0 if tensor.fill_value is None else tensor.fill_value) if cells == "all" else None
     kept, names = _kept(hows, values, result, fill)
     limits = tensor.limits if limits is None else limits
-    limits.hold("dense_bytes", 8 * math.prod(shape) * len(kept.empty(())), "axis", "the size in bytes of the result")
+    limits.hold("dense_bytes", 8 * math.prod(shape) * kept.number, "axis", "the size in bytes of the result")
     stored = everything = _summed(tensor, kept, axes, shape, values, checked_memory(memory))
     if fill is not None and kept.counts is not None:
         everything = kept.joined(stored, _rest(kept, fill, size, stored[kept.counts]))

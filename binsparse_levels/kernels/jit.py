@@ -239,11 +239,15 @@ else:
 
     @overload(larger, inline="always")
     def _larger(a, b):
-        return (lambda a, b: _maximum(a, b)) if isinstance(a, numba.types.Float) else larger
+        return (
+            (lambda a, b: _maximum(a, b)) if isinstance(a, numba.types.Float) else (lambda a, b: _either(b > a, b, a))
+        )
 
     @overload(smaller, inline="always")
     def _smaller(a, b):
-        return (lambda a, b: _minimum(a, b)) if isinstance(a, numba.types.Float) else smaller
+        return (
+            (lambda a, b: _minimum(a, b)) if isinstance(a, numba.types.Float) else (lambda a, b: _either(b < a, b, a))
+        )
 
     if sys.byteorder == "little" and not config.BOUNDSCHECK:
 

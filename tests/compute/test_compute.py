@@ -281,6 +281,20 @@ def test_fibers_of_any_length_and_far_vectors(mean, interpreted, monkeypatch):
             assert (pack([[], []], [], (5, 90), "CSR") @ vector).tolist() == [0] * 5
 
 
+@pytest.mark.parametrize("interpreted", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "complex128"])
+@pytest.mark.parametrize("format", ["sparse, sparse, sparse", "dense, dense, sparse"])
+def test_short_fibers_that_share_a_total(format, dtype, interpreted):
+    generator = np.random.default_rng(5)
+    for there in (0.04, 0.1, 0.2):
+        dense = (generator.integers(-9, 9, (6, 8, 12)) * (generator.random((6, 8, 12)) < there)).astype(dtype)
+        tensor = pack_dense(dense, format, fill_value=0)
+        with nests(interpreted):
+            for how in ("sum", "max", "count") if dtype != "complex128" else ("sum", "count"):
+                expected = getattr(np, how if how != "count" else "count_nonzero")(dense, (1, 2))
+                np.testing.assert_array_equal(reduce(tensor, (1, 2), how), expected)
+
+
 @numba.njit
 def rows_of_one(state, i, j, value):
     state[j, 0] += value
