@@ -357,9 +357,49 @@ def _load_fibers(
         if target is not None:
             for role, spec in target.arrays.items():
                 made[spec.name] = local[role]
-                local[role].setflags(write=False)
+    return _around(tree, levels, dims, made, positions)
+
+
+def rows_reader(tree: Tree) -> Callable[[range], Tree | None]:
+    """A function that loads consecutive outermost coordinates of a lazy tree: 68 µs, as a selection of any kind 84.
+
+    What does not depend on the coordinates is asked for once. None comes where the outermost level stores
+    anything, or a level cannot be copied as it is.
+    """
+    levels, inner = tree.levels, tree.dims[1:]
+    steps = None if any(level.refuses for level in levels) else _copied(levels, levels, tuple(range(len(tree.dims))), 1)
+    if not steps or steps[0].how != "cells" or any(how not in ("cells", "part") for _, how, _ in steps):
+        return lambda rows: None
+    (outer, _, _, (_, *outer_rest)), *below = [(*step, list(map(range, step[0].dims))) for step in tree.walk()]
+    if any(arrays and type(place.level).part is Level.part for place, arrays, _, _ in below):  # these are read whole
+        return lambda rows: None
+
+    def read(rows: range) -> Tree | None:
+        positions = as_positions(outer.level.reached({}, outer.dims, range(1), [rows, *outer_rest]))
+        made: dict[str, Array] = {}
+        for place, arrays, n, everything in below:
+            level, dims = place.level, place.dims
+            if not arrays:
+                positions = as_positions(level.reached(arrays, dims, positions, everything))
+                continue
+            local, children, _ = part_of(tree, place, arrays, n, positions, everything)
+            if children is None:
+                return None
+            positions = as_positions(children)
+            for role, spec in place.arrays.items():
+                made[spec.name] = local[role]
+        return _around(tree, levels, (len(rows), *inner), made, positions)
+
+    return read
+
+
+def _around(
+    tree: Tree, levels: tuple[Level, ...], dims: tuple[int, ...], made: dict[str, Array], positions: Children
+) -> Tree:
+    """A tree of arrays of its own, which become read-only, around the values at positions of another."""
     values = np.asarray(items_at(tree.values, range(min(len(positions), 1)) if tree.iso else positions))
-    values.setflags(write=False)
+    for array in (*made.values(), values):
+        array.setflags(write=False)
     return Tree(levels, dims, made, repeat_one(values, len(positions)) if tree.iso else values, tree.iso)
 
 

@@ -165,6 +165,8 @@ class Viewed(Held):
                 map, format = self._restricted(self.base)
                 coords, values = self.entries(pad)
                 self._own = Mapped(self._packed(format, map.stored_shape, map.forward(coords), values, pad), map)
+            elif self.base is stored and (tree := stored.rows(self.selection)) is not None:
+                self._own = Stored(stored.format, tree, stored.limits)
             else:
                 format = self.format
                 tree = load(self._view(stored), format, pad, stored.limits)

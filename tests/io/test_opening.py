@@ -104,6 +104,40 @@ def test_places_in_a_file_are_those_in_memory(tmp_path_factory, suffix, data):
     np.testing.assert_array_equal(positions, tensor.locate(places))
 
 
+@given(data=st.data())
+def test_consecutive_outermost_coordinates_are_read_like_any_selection(tmp_path_factory, data):
+    tensor = data.draw(any_tensors().filter(lambda tensor: tensor.ndim))
+    path = tmp_path_factory.mktemp("opened") / "a.h5"
+    write(path, tensor)
+    opened = binsparse_levels.open(path)
+    outer = opened.format.order[0] if opened.map is None else 0
+    for _ in range(2):
+        start, stop = (data.draw(st.integers(-1, opened.shape[outer] + 1)) for _ in range(2))
+        key = (*[slice(None)] * outer, slice(start, stop))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("binsparse_levels.tensors.held.Stored.rows", lambda self, _: None)
+            expected = opened[key].load()
+        found = opened[key].load()
+        assert (found.shape, found.format, found.iso) == (expected.shape, expected.format, expected.iso)
+        for name, array in {**expected.arrays, "values": expected.values}.items():
+            again = {**found.arrays, "values": found.values}[name]
+            assert (again.dtype, again.tobytes(), again.flags.writeable) == (array.dtype, array.tobytes(), False)
+        np.testing.assert_array_equal(found.to_dense(), tensor.to_dense()[key])
+
+
+@pytest.mark.parametrize(("format", "fast"), [("CSR", True), ("CSC", True), ("dense(2), sparse", True),
+    ("dense, dense, dense", True), ("dense, sparse, dense", True), ("dense, sparse, sparse", True),
+    ("dense, bitmap(2)", False), ("sparse(3)", False), ("sparse, dense, sparse", False)])  # fmt: skip
+def test_which_formats_are_read_by_rows(tmp_path, format, fast):
+    coords = np.divmod(np.arange(60), 10) if format in ("CSR", "CSC") else np.unravel_index(np.arange(60), (3, 4, 5))
+    tensor = pack(coords, np.arange(60.0), (6, 10) if format in ("CSR", "CSC") else (3, 4, 5), format)
+    write(tmp_path / "a.h5", tensor)
+    opened = binsparse_levels.open(tmp_path / "a.h5")
+    key = (slice(None), slice(1, 3)) if format == "CSC" else slice(1, 3)
+    opened[key].load()
+    assert (opened._held._reader(range(1, 3)) is not None) == fast
+
+
 def test_a_tensor_is_read_whole_once_that_costs_less_than_its_places(tmp_path):
     tensor = pack(np.divmod(np.arange(100_000), 1000), np.arange(100_000.0), (100, 1000), "CSR")
     write(tmp_path / "a.h5", tensor)
