@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
-from .codecs import CODECS, Bytes
+from .codecs import CODECS, Bytes, Wanted
 
 ABSENT = 2**64 - 1  # offset and length of a chunk that is not there, in the index of a shard
 _BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -93,11 +93,18 @@ class Chunks:
             raise ValueError("checksum mismatch in the index of a shard")
         return raw[:-_SUM].view(np.uint64).reshape(-1, 2)
 
-    def decode(self, payload: Bytes, tail: Bytes, out: Bytes) -> None:
-        """Fill `out` with the bytes of the items of a chunk. Raises any error for damaged bytes."""
+    def decode(self, payload: Bytes, tail: Bytes, out: Bytes, wanted: Wanted | None = None) -> None:
+        """Fill `out` with the bytes of the items of a chunk, or at least of those that are wanted.
+
+        Raises any error for damaged bytes.
+        """
         if self.checksum and _checksum(payload) != tail.tobytes():
             raise ValueError("checksum mismatch in a chunk")
-        CODECS[self.compression].expand(payload, out)
+        codec = CODECS[self.compression]
+        if wanted is None or codec.expand_some is None:
+            codec.expand(payload, out)
+        else:
+            codec.expand_some(payload, out, wanted)
 
     def fill_into(self, out: npt.NDArray[Any]) -> None:
         """Fill `out` with what a missing chunk holds."""

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -25,6 +26,7 @@ _SMALL_READ = 4  # chunks: of so few, the arrays of the same length are fetched 
 _KEPT = 8  # a read of more than this part of the cache is not kept: it would push everything else out
 _KEPT_RANGE = 64  # the same of a range in a near store, where a second read costs less than a copy of all that is read
 _NEAR_CHUNK = 2**13  # items: so many in a near store cost little more to read than one of them
+_SCATTERED = 64  # positions in a chunk: of more, all blocks are decoded
 _ALWAYS_KEPT = 2  # chunks, where they fit
 _MANY_CHUNKS = 2**16  # of one array; more of them
 _LEAST_CHUNK = 64  # have so many bytes each on average, since each costs as much time as many items
@@ -138,11 +140,16 @@ class ObjectArray(LazyArray):
             out = place(number)
             out[:] = decoded[max(start - number * chunk, 0) :][: len(out)]
 
-        numbers = range(start // chunk, -(-stop // chunk))
+        def wanted(number: int, block: int) -> range:
+            begin = number * chunk
+            first, last = max(start - begin, 0) * item, (min(stop - begin, chunk)) * item
+            return range(first // block, -(-last // block))
+
+        numbers, item = range(start // chunk, -(-stop // chunk)), self.dtype.itemsize
         if self._direct:
             self._fill({number: place(number) for number in numbers}, start)
         else:
-            self._each(numbers, use, place)
+            self._each(numbers, use, wanted, place)
         return items
 
     def at(self, positions: Array) -> Array:
@@ -153,21 +160,34 @@ class ObjectArray(LazyArray):
         numbers, which = np.unique(positions // chunk, return_inverse=True)
         order = np.argsort(which, kind="stable")
         ends = np.cumsum(np.bincount(which, minlength=len(numbers)))
-        wanted = dict(zip(numbers.tolist(), np.split(order, ends[:-1]), strict=True)) if len(numbers) else {}
+        asked = dict(zip(numbers.tolist(), np.split(order, ends[:-1]), strict=True)) if len(numbers) else {}
+        item = self.dtype.itemsize
 
         def use(number: int, decoded: Array) -> None:
-            here = wanted[number]
+            here = asked[number]
             items[here] = decoded[positions[here] - number * chunk]
 
-        self._each(wanted, use, None)
+        def wanted(number: int, block: int) -> Sequence[int]:
+            here = asked[number]
+            if len(here) > _SCATTERED:
+                return range(-(-chunk * item // block))
+            first = (positions[here] - number * chunk) * item
+            return sorted({*(first // block).tolist(), *((first + item - 1) // block).tolist()})
+
+        self._each(asked, use, wanted)
         return items
 
     def _each(
-        self, numbers: Collection[int], use: Callable[[int, Array], None], place: Callable[[int], Array] | None
+        self,
+        numbers: Collection[int],
+        use: Callable[[int, Array], None],
+        wanted: Callable[[int, int], Sequence[int]],
+        place: Callable[[int], Array] | None = None,
     ) -> None:
         """Call `use` with the number and the items of each of these chunks, in any order and in any thread.
 
-        place: where the items of a chunk belong. A chunk that belongs there whole, and is not kept, is decoded there.
+        wanted: the blocks of a chunk, of so many bytes, that `use` looks at. place: where the items of a chunk belong.
+        A chunk that belongs there whole, and is not kept, is decoded there.
         """
         chunks, objects, missing = self._chunks, self._objects, []
         for number in numbers:
@@ -191,11 +211,11 @@ class ObjectArray(LazyArray):
             if array is self and (kept or decoded.base is None):
                 use(number, decoded)
 
-        wanted: list[_Wanted] = [(self, number) for number in missing]
+        fetched: list[_Wanted] = [(self, number) for number in missing]
         if kept and len(missing) <= _SMALL_READ and objects.store.far:
-            wanted += self._family(missing)
-        if wanted:
-            _Fetch(self, make, done).run(wanted)
+            fetched += self._family(missing)
+        if fetched:
+            _Fetch(self, make, done, None if kept else wanted).run(fetched)
 
     def _family(self, numbers: list[int]) -> list[_Wanted]:
         """The chunks of arrays of the same length that are not in the cache."""
@@ -254,7 +274,8 @@ def _place(chunks: Chunks, index: Index | Exception | None, number: int) -> tupl
 class _Fetch:
     """Fetches and decodes chunks of one array, and of others of its family, whose faults are for those who read them.
 
-    make: the buffer for the items of a chunk. done: is called with it when it is full.
+    make: the buffer for the items of a chunk. done: is called with it when it is full. wanted: the blocks of a chunk
+    that are decoded at least; None for all.
     """
 
     def __init__(
@@ -262,10 +283,12 @@ class _Fetch:
         asking: ObjectArray,
         make: Callable[[ObjectArray, int], Array],
         done: Callable[[ObjectArray, int, Array], None],
+        wanted: Callable[[int, int], Sequence[int]] | None,
     ) -> None:
         self._asking = asking
         self._make = make
         self._done = done
+        self._wanted = wanted
 
     def run(self, wanted: Sequence[_Wanted]) -> None:
         objects = self._asking._objects
@@ -365,7 +388,8 @@ class _Fetch:
                 elif isinstance(raw, Exception):
                     raise raw
                 else:
-                    array._chunks.decode(raw, tail, decoded.view(np.uint8))
+                    wanted = None if self._wanted is None else partial(self._wanted, number)
+                    array._chunks.decode(raw, tail, decoded.view(np.uint8), wanted)
             self._done(array, number, decoded)
         except Exception:
             if array is self._asking:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import blosc, gzip, none, zstd
-from .base import Bytes, Codec
+from .base import Bytes, Codec, Wanted
 
 CODECS: dict[str, Codec] = {  # by the name that Zarr has
     "blosc": blosc.CODEC,
@@ -12,4 +12,4 @@ CODECS: dict[str, Codec] = {  # by the name that Zarr has
     "none": none.CODEC,
 }
 
-__all__ = ["CODECS", "Bytes", "Codec"]
+__all__ = ["CODECS", "Bytes", "Codec", "Wanted"]
