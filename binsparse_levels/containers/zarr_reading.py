@@ -33,7 +33,7 @@ from .base import Storage, asked_for, bounded_chunk, named_by, touching
 from .checksums import of_header
 from .direct import DIRECT, refuse_links
 from .objects import folder
-from .objects.chunks import chunks_of
+from .objects.chunks import Chunks, chunks_of, described
 from .objects.codecs import CODECS
 from .objects.reading import ObjectArray, Objects
 from .objects.requests import Requests
@@ -56,6 +56,10 @@ _AT_ONCE = 2**6  # requests to a web server
 
 # The codecs that may run; those of version 2 by their numcodecs names.
 _CODECS = {*CODECS, "bytes", "transpose", "sharding_indexed", "zlib", "lz4", "crc32c", "shuffle"}
+_NUMBERS = {f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)} - {"float8"}
+# What the metadata of an array have; zarr refuses others.
+_MEMBERS = {"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value"}
+_MEMBERS |= {"codecs", "attributes", "dimension_names", "storage_transformers"}
 _TEXTS = {"vlen-utf8"}  # in groups without a header, such as those of AnnData
 
 
@@ -130,22 +134,28 @@ class ZarrReader:
 
     def _strict_attributes(self) -> dict[str, Any]:
         """The attributes, from the stored JSON. zarr itself accepts duplicate keys, and metadata of two versions."""
-        _refuse_two_versions(self._group, ".zgroup")
         newer = self._group.metadata.zarr_format == 3
+        _refuse_two_versions(self._group.store_path, ".zgroup" if newer else ROOT)
         text = _stored(self._group.store_path, "zarr.json" if newer else ".zattrs")
         return _attributes(text, newer, self._limits)
 
     def array(self, name: str) -> LazyArray | None:
         with touching(name):
             place, listed = self._group.store_path / name, self._listed.get(name)
-            newer = self._group.metadata.zarr_format == 3
-            if (told := listed or (_near_metadata(place, "array") if newer else None)) is not None:
-                array: Any = zarr.Array.from_dict(place, told)
-            else:
-                try:
-                    array = self._group[name]
-                except KeyError:
+            told = listed or (_near_metadata(place, "array") if self._group.metadata.zarr_format == 3 else None)
+            size = self._sizes.get(name)
+            nbytes: Size = size if isinstance(size, int) else functools.partial(self._stored_size, name)
+            if told is not None and (chunks := _known_chunks(told, f"{place.path}/c")) is not None:
+                if listed is None:
+                    _refuse_two_versions(place, ".zarray")
+                complete = bool(told.get("attributes", {}).get(COMPLETE))
+                return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
+            try:
+                array = self._opened(name, told)
+            except KeyError:
+                if told is None:
                     return None
+                raise
         if not isinstance(array, zarr.Array):
             raise ContainerError(Problem(name, "is no array"))
         with touching(name):
@@ -155,12 +165,9 @@ class ZarrReader:
             if bad:
                 raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not allowed"))
             if listed is None:
-                _refuse_two_versions(array, ".zarray")
+                _refuse_two_versions(place, ".zarray" if array.metadata.zarr_format == 3 else ROOT)
             if metadata.get("storage_transformers"):
                 raise UnsafeError(Problem(name, "has storage transformers"))
-            self._arrays[name] = array
-            size = self._sizes.get(name)
-            nbytes: Size = size if isinstance(size, int) else functools.partial(_stored_size, array, name)
             if (chunks := chunks_of(array)) is not None:
                 complete = bool(array.attrs.get(COMPLETE))
                 return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
@@ -172,6 +179,18 @@ class ZarrReader:
 
             return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes, chunk=math.prod(array.chunks))
 
+    def _opened(self, name: str, told: dict[str, Any] | None = None) -> Any:
+        """What zarr makes of a member, or of its metadata. Raises KeyError."""
+        if name not in self._arrays:
+            made: Any = self._group[name] if told is None else zarr.Array.from_dict(self._group.store_path / name, told)
+            self._arrays[name] = made
+        return self._arrays[name]
+
+    def _stored_size(self, name: str) -> int:
+        """The bytes that an array takes. Raises ContainerError."""
+        with touching(name):
+            return stored_sizes([self._opened(name, self._listed.get(name))])[0]
+
     @property
     def kind(self) -> str:
         """The kind of file. Both versions are read alike."""
@@ -179,7 +198,7 @@ class ZarrReader:
 
     def storage(self, name: str) -> Storage:
         """How an array is stored, as options for a writer. Precondition: `array` was called."""
-        array = self._arrays[name]
+        array = self._opened(name, self._listed.get(name))
         newer = array.metadata.zarr_format == 3
         codecs: Sequence[Any] = array.compressors
         names = {str(x.to_dict()["name"]) if newer else _version_2_name(x) for x in codecs}
@@ -216,12 +235,6 @@ def _attributes(text: bytes | None, newer: bool, limits: Limits) -> dict[str, An
     return dict(told.get("attributes", {}) if newer else told)
 
 
-def _stored_size(array: zarr.Array[Any], name: str) -> int:
-    """The bytes that an array takes. Raises ContainerError."""
-    with touching(name):
-        return stored_sizes([array])[0]
-
-
 def stored_sizes(arrays: Iterable[zarr.Array[Any]]) -> list[int]:
     """The bytes that arrays take, or at the most where they cannot be listed."""
 
@@ -249,10 +262,31 @@ def _stored(place: StorePath, key: str) -> bytes | None:
         return None
 
 
-def _refuse_two_versions(node: zarr.Group | zarr.Array[Any], older: str) -> None:
-    """Raise ContainerError for a node with metadata of both versions, of which programs take one or the other."""
-    if _stored(node.store_path, older if node.metadata.zarr_format == 3 else "zarr.json") is not None:
-        raise ContainerError(Problem(str(node.store_path), "has metadata of two versions of Zarr"))
+def _refuse_two_versions(place: StorePath, other: str) -> None:
+    """Raise ContainerError for a node with metadata of both versions, of which programs take one or the other.
+
+    other: the key of the metadata of the other version.
+    """
+    if _stored(place, other) is not None:
+        raise ContainerError(Problem(str(place), "has metadata of two versions of Zarr"))
+
+
+def _known_chunks(told: Mapping[str, Any], folder: str) -> Chunks | None:
+    """How an array of numbers is stored, by its metadata of version 3. None where zarr has to look, in 0.6 ms."""
+    match told:
+        case {"shape": [length], "data_type": str(name), "fill_value": fill, **more} if (
+            name in _NUMBERS and {*told} <= _MEMBERS and type(length) is int and length >= 0
+        ):
+            dtype, names, attributes = np.dtype(name), more.get("dimension_names"), more.get("attributes", {})
+        case _:
+            return None
+    whole = type(fill) is int and (dtype.kind == "f" or int(np.iinfo(dtype).min) <= fill <= int(np.iinfo(dtype).max))
+    if not (whole or (type(fill) is float and dtype.kind == "f")) or type(attributes) is not dict:
+        return None
+    if names is not None and not (type(names) is list and len(names) == 1 and isinstance(names[0], str | None)):
+        return None
+    chunks = described(told, dtype, dtype.type(fill), folder)
+    return chunks if chunks and type(chunks.per_file) is type(chunks.chunk) is int else None
 
 
 def _codec_names(metadata: Mapping[str, Any]) -> set[str]:

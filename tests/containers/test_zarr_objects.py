@@ -3,6 +3,7 @@
 import functools
 import http.server
 import itertools
+import json
 import threading
 
 import numpy as np
@@ -217,6 +218,35 @@ def test_files_without_the_list_and_files_that_others_changed(kind):
     header["binsparse"]["data_types"]["values"] = "int32"
     group.attrs["binsparse"] = header
     assert bl.open(store).values.tolist() == [7, 8]
+
+
+WRONG = [("shape", [-2]), ("shape", [2.0]), ("shape", [True]), ("shape", 2), ("data_type", "float24"),
+    ("data_type", "int8"), ("fill_value", "0x00"), ("fill_value", None), ("fill_value", [0]), ("fill_value", True),
+    ("attributes", [1]),
+    ("dimension_names", ["a", "b"]), ("dimension_names", [5]), ("dimension_names", "a"), ("zarr_format", 4),
+    ("node_type", "group"), ("chunk_grid", {"name": "regular", "configuration": {"chunk_shape": [True]}}),
+    ("chunk_grid", {"name": "regular", "configuration": {"chunk_shape": [0]}}), ("codecs", []), ("more", {"a": 1}),
+    ("storage_transformers", [{"name": "x"}]), ("codecs", [{"name": "bytes"}, {"name": "zstd"}])]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [*WRONG, *((key, None) for key in ("shape", "codecs", "data_type"))], ids=str
+)
+def test_metadata_are_checked_as_zarr_checks_them(tmp_path, monkeypatch, key, value):
+    """What is known without zarr is what zarr makes of it, or an error where zarr raises one."""
+    bl.write(tmp_path / "a.zarr", bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
+    file = tmp_path / "a.zarr" / "values" / "zarr.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {key: value}))
+
+    def found():
+        try:
+            return bl.read(tmp_path / "a.zarr").values.tolist()
+        except bl.BinsparseError:
+            return None
+
+    ours = found()
+    monkeypatch.setattr("binsparse_levels.containers.zarr_reading._known_chunks", lambda told, folder: None)
+    assert ours == found()
 
 
 def test_codecs_that_must_not_run_are_refused_in_the_list_too():
