@@ -137,7 +137,7 @@ def _rows(options: argparse.Namespace) -> list[Row]:
         return growth.rows(options.entries or (10**6 if options.quick else growth.MOST))
     sizes = [options.entries] if options.entries else [10**6] if options.quick else [10**7, 10**6]
     parts = pack, convert, select, compute, files, stores, bitpacking, labels
-    return [row for n in sizes for part in parts for row in part.rows(n)] + process.rows()
+    return [row for n in sizes for part in parts for row in part.rows(n)] + files.small_rows() + process.rows()
 
 
 def _calls(row: Row, folder: str, absent: set[str]) -> tuple[dict[str, Call], Any]:

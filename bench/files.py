@@ -14,10 +14,13 @@ import h5py
 import numpy as np
 import zarr
 
+import binsparse_levels as bl
 from binsparse_levels import Tensor, read, write
 
 from .data import tree
 from .row import Call, Maker, Row, Targets
+
+_SMALL, _SMALL_CALLS = 1000, 20  # entries of a small file, and calls in each timing of what takes a millisecond
 
 
 class Ours(NamedTuple):
@@ -76,14 +79,22 @@ class Layout:
         row = Row(f"write, {self.name}", self.n, self._made, self._write, peers, writing, limits, waits=True)
         return [row, self.read("read", "none", reading)]
 
-    def read(self, how: str, check: Any, targets: Targets) -> Row:
+    def open(self, targets: Targets) -> Row:
+        """Our tensor is opened, its arrays stay in the file; a peer reads them."""
+        peers: dict[str, Maker] = {
+            name: lambda ours, make=make: make(ours).saved() for name, make in self.stores.items()
+        }
+        ours = lambda made: bl.open(made.path)  # noqa: E731
+        return Row(f"open, {self.name}", self.n, self._made, ours, peers, targets, calls=_SMALL_CALLS)
+
+    def read(self, how: str, check: Any, targets: Targets, calls: int = 1) -> Row:
         peers: dict[str, Maker] = {
             name: lambda ours, make=make: make(ours).saved() for name, make in self.stores.items()
         }
         limits: dict[str, Maker] = {"raw files": lambda ours: _raw(ours).saved()}
         name = f"{how}, {self.name}"
         ours = lambda made: read(made.path, check=check)  # noqa: E731
-        return Row(name, self.n, self._made, ours, peers, targets, limits)
+        return Row(name, self.n, self._made, ours, peers, targets, limits, calls=calls)
 
     def _made(self, folder: Path) -> Ours:
         ours = Ours(folder / f"ours{self.suffix}", tree("10 a fiber", self.n, "CSR"))
@@ -117,6 +128,12 @@ def rows(n: int) -> list[Row]:
         *zstd.rows({"binsparse": (0.95, 1.1)}, {"binsparse": (1.3, 1.5)}),
         *usual.rows({"binsparse": (0.95, 1.1)}, {"binsparse": (1.3, 1.5)}),
     ]
+
+
+def small_rows() -> list[Row]:
+    """What a call takes where there is little to read."""
+    small, targets = Layout(_SMALL, "HDF5, small", ".h5", {"h5py": _h5py}), {"h5py": (1 / 1.5, 1.0)}
+    return [small.open(targets), small.read("read and check", "full", targets, _SMALL_CALLS)]
 
 
 def _raw(ours: Ours) -> Store:
