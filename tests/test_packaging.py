@@ -72,7 +72,6 @@ def test_the_oldest_python_is_the_first_of_the_classifiers():
 PRIVATE = {
     r"zarr\.core|\._async_group|\._async_array": "containers/zarr_internals.py",
     r"xarray\.core": "interop/xarray.py",
-    r"numba\.cpython": "kernels/jit.py",
 }
 
 

@@ -41,6 +41,7 @@ def _use(dtype: np.dtype[Any]) -> None:
         shape = (_ENTRIES if rank == 1 else 200,) * rank
         coords = [generator.integers(0, size, _ENTRIES) for size in shape]
         tensor = pack(coords, np.ones(_ENTRIES, dtype), shape, formats[-1], duplicates="sum")
+        pack(*tensor.unpack(), shape, formats[-1])  # entries in order are not sorted
         for name in formats:
             made = tensor.convert(name)
             made.check()

@@ -288,17 +288,17 @@ def test_streams_of_labels(tmp_path, memory):
     tensor = bl.read(tmp_path / "a.h5")
     assert tensor.shape == (50, 5, 100, 10)
     assert plain(bl.to_table(tensor)).equals(sums())
-    bl.convert(tmp_path / "a.h5", tmp_path / "b.zarr", "CSF", memory=2**31)
+    bl.convert(tmp_path / "a.h5", tmp_path / "b.zarr", "CSF", memory=2**34)
     assert plain(bl.to_table(bl.open(tmp_path / "b.zarr"))).equals(sums())
     with pytest.raises(bl.ArrayError, match="outside dimension 2 of size 7"):
         bl.write_from(chunks(), tmp_path / "c.h5", (50, 5, 7, 10), FORMAT, **given)
     with pytest.raises(bl.OptionError, match="dims="):
-        bl.write_from(chunks(), tmp_path / "c.h5", (50, 5, 7, 10), FORMAT, labels={}, memory=2**31)
+        bl.write_from(chunks(), tmp_path / "c.h5", (50, 5, 7, 10), FORMAT, labels={}, memory=2**34)
 
 
 def test_columns_that_change():
     tables = [pa.table({"a": [1], "value": [1.0]}), pa.table({"a": ["x"], "value": [1.0]})]
-    given = {"dims": ["a"], "values": "value", "memory": 2**31}
+    given = {"dims": ["a"], "values": "value", "memory": 2**34}
     with pytest.raises(bl.ArrayError, match="holds string where integers were before"):
         bl.write_from(tables, {}, 5, "sparse", **given)
     with pytest.raises(bl.ArrayError, match="holds int64, and its labels are large_string"):
