@@ -143,10 +143,6 @@ def in_turn(prepare: Callable[[Item], Made], finish: Callable[[Made], None], ite
     A thread finishes its item before it takes another one.
     """
     todo = list(items)
-    if min(_threads, len(todo)) < 2:
-        for item in todo:
-            finish(prepare(item))
-        return
     numbered = iter(enumerate(todo))
     taking = threading.Lock()
     turn = threading.Condition()

@@ -137,10 +137,10 @@ def _placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
         share = count // parallel.get_threads() + 1
         low_bits = layout.low_bits(rank - 1)
         partition = sorting.Sorting(columns, entries.runs, payload, layout, low_bits, True, False, share)
-        behind = accumulate((int(starts[-1] - starts[0]) for _, starts, *_ in partition.runs), initial=0)
+        behind = accumulate((int(starts[-1] - starts[0]) for _, starts, _ in partition.runs), initial=0)
 
         def write(part: tuple[int, sorting.UnsortedRun]) -> None:
-            begin, (records, starts, top, _) = part
+            begin, (records, starts, top) = part
             written = fields, pointers, tuple(indices), out
             kernels.placing.place_records(records, starts, begin, np.uint64(top), low, *written)
 

@@ -10,8 +10,8 @@ level. holds[d]: all bits if dimension d is the first of a level with pointers, 
 
 import numpy as np
 
-from .jit import called, kernel, stream, u8
-from .keys import key_at
+from .jit import kernel, stream, u8
+from .keys import coordinate, fields_of, key_at
 
 ROOM = 1024  # entries of a block, whose positions stay in L1
 
@@ -43,23 +43,6 @@ def count_fibers(records, coords, count, fields, keep, counts):
         i += u8(1)
     counts[dims] = high
     counts[dims + 1] = low
-
-
-@called
-def fields_of(fields, d):
-    """The bits of one dimension in both words of a key, which are the same where there is one word."""
-    right, left, mask = fields
-    w = len(right) - 1
-    return right[0][d], left[0][d], mask[0][d], right[w][d], left[w][d], mask[w][d]
-
-
-@called
-def coordinate(high, low, words, bits):
-    """The coordinate in the words of a key. bits: those of `fields_of`."""
-    x = (high >> bits[0]) << bits[1] & bits[2]
-    if words == 2:
-        x |= (low >> bits[3]) << bits[4] & bits[5]
-    return x
 
 
 @kernel
