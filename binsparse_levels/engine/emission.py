@@ -48,8 +48,8 @@ class Chain:
 class _Plan:
     """The arguments of the kernels for a chain; see `kernels.emission`.
 
-    dense_below: whether a dense level lies below a sparse level. still: the dimensions whose level has one entry at
-    most, because no bit of the key tells two entries apart.
+    dense_below: whether a dense level lies below a sparse level. first: the positions before the first entry, which are
+    0 where a level has one entry at most, because no bit of the key tells two entries apart.
     """
 
     codes: tuple[int, ...]
@@ -58,7 +58,7 @@ class _Plan:
     keep: sorting.Words
     chain: tuple[Any, ...]
     dense_below: bool
-    still: tuple[int, ...]
+    first: tuple[int, ...]
 
 
 @lru_cache(256)
@@ -73,8 +73,8 @@ def _plan(codes: tuple[int, ...], dims: tuple[int, ...]) -> _Plan:
     sparse = tuple(np.uint64(code != DENSE) for code in codes)
     holds = tuple(np.uint64(_NOTHING if code == SPARSE and d > 0 else 0) for d, code in enumerate(codes))
     dense_below = SPARSE in codes and DENSE in codes[codes.index(SPARSE) :]
-    still = tuple(d for d in range(len(codes)) if not any(word[d] for word in keep))
-    return _Plan(codes, dims, layout, keep, (keep, sparse, holds, layout.sizes), dense_below, still)
+    first = tuple(_NOTHING if any(word[d] for word in keep) else 0 for d in range(len(codes)))
+    return _Plan(codes, dims, layout, keep, (keep, sparse, holds, layout.sizes), dense_below, first)
 
 
 def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplicates, limits: Limits) -> Chain:
@@ -126,7 +126,7 @@ def _placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
     chain = _allocate(plan, [count] * rank, limits)
     chain.entries, out = count, cargo.room(count, False, pad) if cargo else None
     word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
-    low, fields = np.uint64(layout.ends[0]), layout.fields_of(range(1, rank))
+    low, (fields, _) = np.uint64(layout.ends[0]), sorting.part(layout, tuple(range(1, rank)))
     pointers, *indices = (x.view(word) for x in (chain.pointers[1], *chain.indices[1:]))
     size = pointers.nbytes + count * (word.itemsize + 8 * (out is not None))
     if rank == 2 and size <= cache_size(3) // 2:  # of larger outputs, buckets take less time (10 M: 44 ms against 73)
@@ -163,7 +163,7 @@ def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims:
     columns = sorting.unsigned(coords, dims)
     counting = _Counting(plan)
     if ordered_dims == len(dims):
-        first = plan.layout.key([int(x[0]) for x in columns])
+        first = np.array(plan.layout.key([int(x[0]) for x in columns]), np.uint64)
         counting.count(first, None, columns, len(columns[0]))
     else:
         partition = sorting.Sorting(columns, (), None, plan.layout, plan.layout.low_bits(ordered_dims), True, False)
@@ -197,10 +197,10 @@ def add_groups(values: Array, new: Array) -> Array:
             Problem("values", f"values of type {values.dtype} cannot be summed; pass duplicates='first' or 'last'")
         )
     total = values[new]
-    rest = ~new
+    (rest,) = (~new).nonzero()
     add = np.logical_or if values.dtype.kind == "b" else np.add
     # The kernels add one by one; reduceat adds in pairs, which rounds differently.
-    add.at(total, (new.cumsum() - 1)[rest], values[rest])
+    add.at(total, rest - np.arange(1, len(rest) + 1), values[rest])
     return total
 
 
@@ -268,9 +268,9 @@ class _Counting:
 
     def add(self, run: sorting.SortedRun) -> None:
         records, count, _ = run
-        self.count(records[: self.plan.layout.words].tolist(), records, None, count)
+        self.count(records[: self.plan.layout.words], records, None, count)
 
-    def count(self, first: Sequence[int], records: Array | None, columns: tuple[Array, ...] | None, count: int) -> None:
+    def count(self, first: Array, records: Array | None, columns: tuple[Array, ...] | None, count: int) -> None:
         """first: the words of the key of the first entry."""
         plan, rank = self.plan, len(self.plan.codes)
         if self.state is None:
@@ -283,9 +283,9 @@ class _Counting:
         return [max(int(c), 1) for c in self.state[: len(self.plan.codes)]]
 
 
-def _before(first: Sequence[int]) -> Array:
+def _before(first: Array) -> Array:
     """A key that differs from the first key in every bit: its high and low word, equal where there is one word."""
-    return ~np.array([first[0], first[-1]], np.uint64)
+    return ~first[[0, -1]]
 
 
 def _allocate(plan: _Plan, counts: Sequence[int], limits: Limits) -> Chain:
@@ -331,9 +331,8 @@ class _Writing:
         if repeats and self.refuse:
             raise sorting.Repeated(_first_repeat(records, count, plan.layout))
         if self.state is None:
-            self.state = np.full(rank + 2, _NOTHING, np.uint64)
-            self.state[list(plan.still)] = 0
-            self.state[rank:] = _before(records[: plan.layout.words].tolist())
+            self.state = np.array([*plan.first, 0, 0], np.uint64)
+            self.state[rank:] = _before(records[: plan.layout.words])
         typed, out = None, self.out
         if repeats and out is not None and self.cargo and self.cargo.add_as:
             typed, out = records.view(self.cargo.add_as), out.view(self.cargo.add_as)

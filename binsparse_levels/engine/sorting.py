@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, zip_longest
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -82,7 +82,7 @@ class Entries:
         return replace(self, values=np.repeat(self.values, self.count), iso=False) if self.iso else self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
     """Where each dimension lies in the words of a key; see `kernels.keys`."""
 
@@ -99,11 +99,6 @@ class Layout:
     def tag(self) -> tuple[np.uint64, ...]:
         """A tuple as long as there are words, which tells kernels their number as a constant."""
         return (np.uint64(0),) * self.words
-
-    def fields_of(self, dims: Sequence[int]) -> tuple[Words, Words, Words]:
-        """The fields of some dimensions."""
-        right, left, mask = (tuple(tuple(word[d] for d in dims) for word in field) for field in self.fields)
-        return right, left, mask
 
     def low_bits(self, dims: int) -> int:
         """How many bits the last `dims` dimensions have."""
@@ -157,6 +152,13 @@ def layout(dims: tuple[int, ...]) -> Layout | None:
     return Layout(bits, ends, (right, left, mask), tuple(map(np.uint64, dims)))
 
 
+@lru_cache(256)
+def part(keys: Layout, dims: tuple[int, ...]) -> tuple[tuple[Words, ...], tuple[np.uint64, ...]]:
+    """The fields and the sizes of some dimensions."""
+    fields = tuple(tuple(tuple(word[d] for d in dims) for word in field) for field in keys.fields)
+    return fields, tuple(keys.sizes[d] for d in dims)
+
+
 def unsigned(coords: Sequence[Array], dims: Sequence[int]) -> tuple[Array, ...]:
     """The coordinates as kernels take them, all of one unsigned type, in which negative numbers are out of range."""
     narrow = max(dims, default=0) <= INT32_MAX and all(x.dtype.kind in "iu" and x.dtype.itemsize == 4 for x in coords)
@@ -190,15 +192,17 @@ class Columns:
     """The first columns as kernels take them, full columns and columns in runs, with the fields of the key."""
 
     def __init__(self, coords: Sequence[Array], runs: Sequence[Array | None], keys: Layout) -> None:
-        full = [d for d in range(len(coords)) if not runs or runs[d] is None]
-        others = [d for d in range(len(coords)) if d not in full]
-        self.full = tuple(coords[d] for d in full)
-        self.fields = keys.fields_of(full)
-        self.sizes = tuple(keys.sizes[d] for d in full)
-        pointers = [x for x in runs[: len(coords)] if x is not None]
-        word = np.result_type(np.uint32, *pointers)
-        self._pointers = tuple(kernels.readable(x, word) for x in pointers)
-        self.runs = (tuple(coords[d] for d in others), self._pointers, keys.fields_of(others)) if others else None
+        full = tuple([d for d in range(len(coords)) if not runs or runs[d] is None])
+        self.full = tuple([coords[d] for d in full])
+        self.fields, self.sizes = part(keys, full)
+        self.runs: tuple[Any, ...] | None = None
+        self._pointers: tuple[Array, ...] = ()
+        if len(full) < len(coords):
+            others = tuple([d for d in range(len(coords)) if d not in full])
+            pointers = [x for x in runs[: len(coords)] if x is not None]
+            word = np.result_type(np.uint32, *pointers)
+            self._pointers = tuple(kernels.readable(x, word) for x in pointers)
+            self.runs = (tuple(coords[d] for d in others), self._pointers, part(keys, others)[0])
 
     def runs_at(self, entry: int) -> Array | None:
         """In each column that is in runs, the number of the run of an entry."""
@@ -266,11 +270,13 @@ class Sorting:
     def _moved(self, n: int, counts: Array, move: Callable[[int, int, Array], None]) -> Array:
         """Let each thread move its share; where each bucket starts, in records."""
         parts = parallel.shares(n, _MOVED)
-        ends = np.cumsum(counts.T.ravel()).astype(np.int64)
-        begins = np.concatenate(([0], ends[:-1])).reshape(counts.T.shape)
-        cursors = np.ascontiguousarray(begins.T).astype(np.uint64) * np.uint64(len(self._tag) + 1)
+        numbers = counts.T.ravel()
+        begins = (numbers.cumsum() - numbers).reshape(counts.T.shape)
+        cursors = np.ascontiguousarray(begins.T) * np.uint64(len(self._tag) + 1)
         parallel.each(lambda k: move(*parts[k], cursors[k]), range(len(parts)))
-        return np.append(begins[:, 0], n)
+        starts = np.empty(len(begins) + 1, np.int64)
+        starts[:-1], starts[-1] = begins[:, 0], n
+        return starts
 
     def _runs(self, records: Array, starts: Array, top: int) -> Iterator[UnsortedRun]:
         first = 0
@@ -327,13 +333,13 @@ class Sorting:
         begin, end = int(starts[0]), int(starts[-1])
         here = records[begin * width : end * width]
         if passes := self._passes(top):
-            most = int(np.diff(starts).max()) * width if passes > 1 else 0
+            most = _largest(starts) * width if passes > 1 else 0
             spare, target, offsets = self._room(most, len(here), self._keep)
             digit = -(-(top - self._low) // passes)
             kernels.sorting.sort_digits(records, self._tag, starts, self._low, digit, passes, spare, target, offsets)
             exact = True
         else:
-            spare, target, offsets = self._room(int(np.diff(starts).max()) * width, len(here), False)
+            spare, target, offsets = self._room(_largest(starts) * width, len(here), False)
             target = here if self._keep else target
             exact = kernels.sorting.sort_buckets(records, self._tag, starts, top, self._low, spare, target, offsets)
         repeats = False
@@ -351,3 +357,8 @@ class Sorting:
             if not new:
                 self._scratch.arrays = arrays
         return arrays
+
+
+def _largest(starts: Array) -> int:
+    """The number of records of the largest bucket."""
+    return int((starts[1:] - starts[:-1]).max())
