@@ -7,10 +7,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from .convert import TURNED
-from .data import draw, packed
+from .data import draw, packed, tree
 from .measure import environment
 from .peers import SORTING_MATRICES
 from .row import BEST, TIME, Call, Maker, Row, Targets
@@ -27,6 +28,8 @@ _PACK_COMPILED = "import numba; " + _PACK.replace("0, 1000, 1000", "0, 1000, 500
 _SCIPY = _DRAW + "from scipy.sparse import coo_array; coo_array((i, (i, j)), (1000, 1000)).tocsr()"
 _PYDATA = _DRAW + "from sparse import COO; COO(numpy.stack((i, j)), i, shape=(1000, 1000))"
 
+_SMALL = (100, 200), (2_000, 100), (20_000, 20)  # entries, and calls in a timing
+
 
 def rows() -> list[Row]:
     few = {name: make for name, make in SORTING_MATRICES.items() if name not in ("numpy", "polars")}
@@ -36,25 +39,22 @@ def rows() -> list[Row]:
         _process("start-up, import", 0, _run(_IMPORT), imported, {BEST: (1, None)}),
         _process("start-up, import and pack", 1000, _run(_PACK), packing, {TIME: (0.2, 0.13)}),
         _process("start-up, first compile and pack", 5000, _compile, {}, {TIME: (2, 1.2)}),
-        Row(
-            "overhead, pack → CSR",
-            100,
-            lambda _: draw("10 a fiber", 2, 100),
-            lambda data: packed(data, "CSR"),
-            few,
-            {TIME: (40e-6, 20e-6)},
-            calls=200,
-        ),
-        Row(
-            "overhead, convert, CSR → CSC",
-            100,
-            lambda _: packed(draw("10 a fiber", 2, 100), "CSR"),
-            lambda tensor: tensor.convert("CSC"),
-            TURNED,
-            {BEST: (1, None)},
-            calls=200,
-        ),
+        *(_packing(n, calls, few, {TIME: (40e-6, 20e-6)} if n == 100 else {BEST: (1, 2)}) for n, calls in _SMALL),
+        *(_turning(n, calls) for n, calls in _SMALL),
     ]
+
+
+def _packing(n: int, calls: int, peers: Mapping[str, Maker], targets: Targets) -> Row:
+    draws = partial(draw, "10 a fiber", 2, n)
+    return Row(
+        "overhead, pack → CSR", n, lambda _: draws(), lambda data: packed(data, "CSR"), peers, targets, calls=calls
+    )
+
+
+def _turning(n: int, calls: int) -> Row:
+    turned = partial(tree, "10 a fiber", n, "CSR")
+    ours, targets = (lambda tensor: tensor.convert("CSC")), {BEST: (1, None)}
+    return Row("overhead, convert, CSR → CSC", n, lambda _: turned(), ours, TURNED, targets, calls=calls)
 
 
 def _process(name: str, n: int, ours: Call, peers: Mapping[str, Maker], targets: Targets) -> Row:
