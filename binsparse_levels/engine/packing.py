@@ -275,9 +275,9 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
 
 
 def _firsts(columns: Sequence[Array]) -> Array:
-    """Which entries differ from the one before them in any column. Precondition: at least one entry."""
+    """Which entries differ from the one before them in any column."""
     new = np.zeros(len(columns[0]), bool)
-    new[0] = True
+    new[:1] = True
     for x in columns:
         new[1:] |= x[1:] != x[:-1]
     return new
