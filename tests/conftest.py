@@ -16,7 +16,7 @@ from binsparse_levels import kernels
 patient = {
     "deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow], "derandomize": "CI" in os.environ,
 }  # fmt: skip
-hypothesis.settings.register_profile("default", max_examples=60, print_blob=True, **patient)
+hypothesis.settings.register_profile("default", max_examples=30, print_blob=True, **patient)
 hypothesis.settings.register_profile("few", max_examples=8, **patient)
 hypothesis.settings.register_profile("many", max_examples=1000, **patient)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
@@ -28,7 +28,7 @@ _TIMES = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all", action="store_true", help="also what is marked slow, and 60 examples for each law, not 8")
+    parser.addoption("--all", action="store_true", help="also what is marked slow, and 30 examples for each law, not 8")
     parser.addoption("--shuffle", type=int, metavar="SEED", help="modules, and the tests of each, in a random order")
 
 
