@@ -56,7 +56,7 @@ class _Plan:
     dims: tuple[int, ...]
     layout: sorting.Layout
     keep: sorting.Words
-    chain: tuple[Any, ...]
+    chain: Array
     dense_below: bool
     first: tuple[int, ...]
 
@@ -70,11 +70,14 @@ def _plan(codes: tuple[int, ...], dims: tuple[int, ...]) -> _Plan:
         if codes[d + 1] == CONTINUED:
             ends[d] = ends[d + 1]
     keep = tuple(zip(*(layout.from_bit(end) for end in ends), strict=True))
-    sparse = tuple(np.uint64(code != DENSE) for code in codes)
-    holds = tuple(np.uint64(_NOTHING if code == SPARSE and d > 0 else 0) for d, code in enumerate(codes))
+    sparse = [int(code != DENSE) for code in codes]
+    holds = [_NOTHING if code == SPARSE and d > 0 else 0 for d, code in enumerate(codes)]
+    low = layout.words - 1
+    fields = [field[word] for word in (0, low) for field in layout.fields]
+    chain = np.array([*fields, keep[0], keep[low], sparse, holds, (0, *dims[1:])], np.uint64).T.copy()
     dense_below = SPARSE in codes and DENSE in codes[codes.index(SPARSE) :]
     first = tuple(_NOTHING if any(word[d] for word in keep) else 0 for d in range(len(codes)))
-    return _Plan(codes, dims, layout, keep, (keep, sparse, holds, layout.sizes), dense_below, first)
+    return _Plan(codes, dims, layout, keep, chain, dense_below, first)
 
 
 def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplicates, limits: Limits) -> Chain:
@@ -88,21 +91,24 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
         return _placed(plan, entries, pad, limits)
     summed = duplicates == "sum"
     cargo = None if values is None else _Cargo(values, summed)
-    keep = plan.dense_below or (summed and cargo is not None and cargo.by_number)
+    added_later = summed and cargo is not None and cargo.by_number
+    keep = plan.dense_below or added_later
     payload = cargo.words() if cargo else None
     low_bits = plan.layout.low_bits(entries.ordered_dims)
     partition = sorting.Sorting(entries.columns, entries.runs, payload, plan.layout, low_bits, entries.trusted, keep)
 
     def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:
         records, count, repeats = partition.sort(run)
-        if repeats and duplicates == "first":
-            count, repeats = int(kernels.sorting.keep_first(records, plan.layout.tag, count)), False
+        if repeats and duplicates != "error" and not added_later:
+            typed = records.view(values.dtype) if summed and values is not None else None
+            how = typed, duplicates == "last", plan.layout.tag
+            count, repeats = int(kernels.sorting.join_equal(records, *how, count)), False
         return records, count, repeats
 
     runs: list[sorting.SortedRun] | None = None
     if keep:
         runs = parallel.each(prepared, partition.runs)
-        if summed and cargo and cargo.by_number:
+        if added_later and cargo:
             runs = cargo.add_up(runs, plan.layout)
     counts = [entries.count] * len(codes)
     if runs and plan.dense_below:  # what lies there can only be allocated when the fibers above it are counted
@@ -210,7 +216,6 @@ class _Cargo:
     def __init__(self, values: Array, summed: bool) -> None:
         fits = values.dtype.itemsize in (1, 2, 4, 8)
         self.by_number = not (fits and (not summed or values.dtype in _SUMMED_IN_PLACE))
-        self.add_as = values.dtype if summed and not self.by_number else None
         self._values = values
 
     def words(self) -> Array:
@@ -320,6 +325,7 @@ class _Writing:
     state: Array | None = None
 
     def __post_init__(self) -> None:
+        self.above = np.empty(kernels.emission.ROOM, np.uint64)
         chain, cargo = self.chain, self.cargo
         self.out = cargo.room(chain.positions, self.plan.codes[-1] == DENSE, self.pad) if cargo else None
         word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
@@ -333,11 +339,8 @@ class _Writing:
         if self.state is None:
             self.state = np.array([*plan.first, 0, 0], np.uint64)
             self.state[rank:] = _before(records[: plan.layout.words])
-        typed, out = None, self.out
-        if repeats and out is not None and self.cargo and self.cargo.add_as:
-            typed, out = records.view(self.cargo.add_as), out.view(self.cargo.add_as)
-        place = (self.state, self.pointers, self.indices, out)
-        kernels.emission.emit(records, typed, count, not repeats, plan.layout.fields, plan.chain, *place)
+        place = (self.state, self.pointers, self.indices, self.out)
+        kernels.emission.emit(records, count, plan.layout.tag, plan.chain, self.above, *place)
         self.chain.entries += count
 
     def finish(self) -> Chain:

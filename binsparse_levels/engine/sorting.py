@@ -309,9 +309,9 @@ class Sorting:
             varying.append(int(vary) | int(records[begin * width] ^ records[0]))
 
         def move(begin: int, end: int, cursor: Array) -> None:
-            kernels.sorting.digit_pass(
-                records[begin * width : end * width], target, self._tag, 0, low, digit, cursor, 0
-            )
+            fields = np.uint64(0), np.uint64(low), np.uint64(digit)
+            part = records[begin * width : end * width]
+            kernels.sorting.digit_pass(part, target, self._tag, *fields, cursor, np.uint64(0))
 
         while top > floor:
             digit = min(_SPLITS, top - floor)
@@ -346,7 +346,10 @@ class Sorting:
             target = here if self._keep else target
             exact = kernels.sorting.sort_buckets(records, self._tag, starts, top, self._low, spare, target, offsets)
         repeats = False
-        if not (exact and self._unique):
+        if exact and not self._unique and width == 2:
+            keys = target[: len(here) : width]
+            repeats = bool((keys[1:] == keys[:-1]).any())
+        elif not (exact and self._unique):
             repeats = bool(kernels.sorting.repair(target[: len(here)], self._tag))
         return target, end - begin, repeats
 

@@ -28,16 +28,8 @@ def key_at(coords, i, fields):
 
 
 @called
-def fields_of(fields, d):
-    """The bits of one dimension in both words of a key, which are the same where there is one word."""
-    right, left, mask = fields
-    w = len(right) - 1
-    return right[0][d], left[0][d], mask[0][d], right[w][d], left[w][d], mask[w][d]
-
-
-@called
 def coordinate(high, low, words, bits):
-    """The coordinate in the words of a key. bits: those of `fields_of`."""
+    """The coordinate in the words of a key. bits: its fields in both words."""
     x = (high >> bits[0]) << bits[1] & bits[2]
     if words == 2:
         x |= (low >> bits[3]) << bits[4] & bits[5]

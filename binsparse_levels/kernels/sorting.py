@@ -6,7 +6,7 @@ the number of words of a key.
 
 import numpy as np
 
-from .jit import inlined, kernel, prefetch, prefetch_for_write, u4, u8
+from .jit import called, kernel, prefetch, prefetch_for_write, u4, u8
 from .keys import key_at, mark_runs, out_of_range
 
 AHEAD = u8(4)  # words behind the cursor of a bucket, whose cache line is fetched
@@ -116,7 +116,7 @@ def partition(coords, payload, fields, sizes, runs, at, begin, end, top, cursor,
     return False
 
 
-@inlined
+@kernel
 def count_digit(records, words, shift, count):
     """Count records by the bits `shift` and above of their first word; return the bits in which the words differ."""
     stride, inside = u8(len(words) + 1), u8(count.size - 1)
@@ -130,7 +130,7 @@ def count_digit(records, words, shift, count):
     return vary
 
 
-@inlined
+@called
 def two_histograms(records, words, word, shift, digit, offsets):
     """Count two adjacent digits of one word, from bit `shift` up, and turn the counts into offsets in words.
 
@@ -138,10 +138,10 @@ def two_histograms(records, words, word, shift, digit, offsets):
     number of pairs that are equal in both digits.
     """
     one, zero = u8(1), u8(0)
-    stride, at = u8(len(words) + 1), u8(word)
-    size = u8(1) << u8(digit)
+    stride = u8(len(words) + 1)
+    size = one << digit
     mask = size - one
-    s0, s1 = u8(shift), u8(min(shift + digit, 63))
+    s0, s1 = shift, min(shift + digit, u8(63))
     j = zero
     while j < size + size:
         offsets[j] = u4(0)
@@ -153,7 +153,7 @@ def two_histograms(records, words, word, shift, digit, offsets):
         vary |= records[i] ^ start
         if len(words) == 2:
             vary_last |= records[i + one] ^ start_last
-        x = records[i + at]
+        x = records[i + word]
         prefetch(records, i + BEHIND)
         offsets[(x >> s0) & mask] += u4(1)
         offsets[size + ((x >> s1) & mask)] += u4(1)
@@ -171,14 +171,14 @@ def two_histograms(records, words, word, shift, digit, offsets):
     return vary, vary_last, 0.5 * (float(squares) / n) * (float(more_squares) / n)
 
 
-@inlined
+@kernel
 def digit_pass(source, target, words, word, shift, digit, offsets, begin):
     """One stable pass of a radix sort by `digit` bits of one word, from bit `shift` up, to offsets[begin:]."""
     one, two, stride = u8(1), u8(2), u8(len(words) + 1)
-    mask, s, at, first = u8((1 << digit) - 1), u8(min(shift, 63)), u8(word), u8(begin)
+    mask, s = (one << digit) - one, min(shift, u8(63))
     i, end = u8(0), u8(source.size)
     while i < end:
-        j = first + ((source[i + at] >> s) & mask)
+        j = begin + ((source[i + word] >> s) & mask)
         to = u8(offsets[j])
         offsets[j] = to + stride
         prefetch_for_write(target, to + AHEAD)
@@ -189,7 +189,7 @@ def digit_pass(source, target, words, word, shift, digit, offsets, begin):
         i += stride
 
 
-@inlined
+@called
 def digit_for_all(bits):
     """The narrowest digit, at most 11 bits, that sorts `bits` bits in the fewest pairs of passes."""
     pairs = (bits + 21) // 22
@@ -231,7 +231,7 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
             digit = digit_for_all(top - low)
         source = bucket
         while True:
-            vary, vary_last, ties = two_histograms(source, words, word, shift, digit, offsets)
+            vary, vary_last, ties = two_histograms(source, words, u8(word), u8(shift), u8(digit), offsets)
             if not aimed:  # the bits that vary may lie lower than expected
                 aimed = True
                 height = 0
@@ -255,7 +255,7 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
                 continue
             for k in range(2):
                 to = out if k else work
-                digit_pass(source, to, words, word, shift + k * digit, digit, offsets, k << digit)
+                digit_pass(source, to, words, u8(word), u8(shift + k * digit), u8(digit), offsets, u8(k << digit))
                 source = to
             if not every:
                 sorted_all &= len(words) == 1 and shift == floor
@@ -298,7 +298,7 @@ def sort_digits(records, words, starts, low, digit, passes, spare, target, offse
                     place += count * stride
                     j += one
                 to = out if (passes - k) & 1 else work  # the last pass writes to the target
-                digit_pass(source, to, words, 0, shift, digit, counts, 0)
+                digit_pass(source, to, words, u8(0), u8(shift), u8(digit), counts, u8(0))
                 source = to
 
 
@@ -333,21 +333,34 @@ def repair(records, words):
 
 
 @kernel
-def keep_first(records, words, count):
-    """Keep the first of the records with equal keys, moved to the front; return their number.
+def join_equal(records, typed, last, words, count):
+    """Keep one record for each key, moved to the front, with the first payload or the last; return their number.
 
-    Precondition: sorted.
+    Each record is written at the place of its key, which moves only where the key changes, without a branch.
+    typed: None, or a view of the records in the data type of the payloads, whose size divides a word, to add them.
+    Precondition: sorted, and there is at least one.
     """
-    stride = len(words) + 1
-    tail = len(words) - 1
-    kept = 0
-    for i in range(1, count):
-        a, b = kept * stride, i * stride
-        if records[a] != records[b] or records[a + tail] != records[b + tail]:
-            kept += 1
-            for w in range(len(words) + 1):
-                records[kept * stride + w] = records[b + w]
-    return kept + 1
+    one, stride, tail = u8(1), u8(len(words) + 1), u8(len(words) - 1)
+    at, i, end = u8(0), stride, u8(count) * stride
+    high, low, payload = records[0], records[tail], records[tail + one]
+    if typed is not None:
+        per_word = u8(typed.size // records.size)
+        total = typed[(tail + one) * per_word]
+    while i < end:
+        a, b = records[i], records[i + tail]
+        new = (a ^ high) | (b ^ low) != u8(0)
+        high, low = a, b
+        at += stride * u8(new)
+        records[at], records[at + tail] = a, b
+        if typed is None:
+            payload = records[i + tail + one] if new | last else payload
+            records[at + tail + one] = payload
+        else:
+            value = typed[(i + tail + one) * per_word]
+            total = value if new else total + value
+            typed[(at + tail + one) * per_word] = total
+        i += stride
+    return at // stride + one
 
 
 @kernel
