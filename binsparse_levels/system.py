@@ -209,6 +209,17 @@ def to_disk(path: str) -> None:
             raise
 
 
+def begin_to_disk(path: str) -> None:
+    """Begin to write a file to the disk, without waiting, where the system can."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(AttributeError, OSError):  # a C library without it; `to_disk` tells of a failure
+        begin, write = ctypes.CDLL(None).sync_file_range, 2
+        handle = os.open(path, os.O_RDONLY)
+        begin(handle, ctypes.c_int64(0), ctypes.c_int64(0), write)
+        os.close(handle)
+
+
 def lock_file(handle: int) -> bool:
     """Lock an open file until this process ends. Returns False if another process holds the lock.
 

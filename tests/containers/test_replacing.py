@@ -7,6 +7,7 @@ import pytest
 from places import vector
 
 from binsparse_levels import ContainerError, pack, read, write
+from binsparse_levels.containers import replacing
 from binsparse_levels.containers.replacing import clean_folder
 
 
@@ -23,6 +24,30 @@ def test_what_is_not_on_the_disk_is_not_written(tmp_path, monkeypatch, name):
             write(tmp_path / name, vector(2), overwrite=True)
     assert read(tmp_path / name).values[0] == 1
     assert os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="does not tell the path of a descriptor")
+@pytest.mark.parametrize("begins", [True, False])
+def test_all_of_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch, begins):
+    flushed, real, exchange = [], os.fsync, replacing.exchange_folders
+
+    def fsync(handle):
+        real(handle)
+        flushed.append(os.readlink(f"/proc/self/fd/{handle}"))
+
+    def exchanged(part, target):
+        there = [os.path.join(place, name) for place, _, names in os.walk(part) for name in ("", *names)]
+        assert sorted(flushed) == sorted(path.rstrip("/") for path in there)
+        exchange(part, target)
+
+    write(tmp_path / "a.zarr", vector(1))
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(replacing, "exchange_folders", exchanged)
+    if not begins:
+        monkeypatch.setattr(ctypes, "CDLL", lambda *args, **kwargs: object())
+    write(tmp_path / "a.zarr", vector(2), overwrite=True)
+    assert read(tmp_path / "a.zarr").values[0] == 2
+    assert flushed[-1] == str(tmp_path)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
