@@ -195,19 +195,25 @@ def test_pages_and_tables_on_a_full_disk(tmp_path):
 def test_a_full_disk_under_an_append_and_a_build(tmp_path, size):
     count = 30_000
     large = pack([np.arange(count)] * 2, np.random.default_rng(0).random(count), (count, count), "CSR")
-    large.check()  # so that no kernel is compiled while files may not grow
-    place = f"{tmp_path}/a.zarr"
-    write(place, large)
-    given = {"count": 1, "onto": place, "overwrite": True, "duplicates": "first"}
-    for call in (
-        lambda: append(place, large),
-        lambda: concatenate([place, place], f"{tmp_path}/b.zarr"),
-        lambda: build(lambda _: large.unpack(), place, large.shape, None, **given),
-    ):
+
+    def calls(folder):
+        folder.mkdir()
+        place = f"{folder}/a.zarr"
+        write(place, large)
+        given = {"count": 1, "onto": place, "overwrite": True, "duplicates": "first"}
+        return (
+            lambda: build(lambda _: large.unpack(), place, large.shape, None, **given),
+            lambda: concatenate([place, place], f"{folder}/b.zarr"),
+            lambda: append(place, large),
+        )
+
+    for call in calls(tmp_path / "before"):
+        call()  # so that no kernel is compiled while files may not grow
+    for call in calls(tmp_path / "here"):
         with full_disk(size), pytest.raises(ContainerError, match=r"cannot be written: File too large; .*make room"):
             call()
-    assert read(place).equals(large)
-    assert os.listdir(tmp_path) == ["a.zarr"]
+    assert read(tmp_path / "here/a.zarr").equals(large)
+    assert os.listdir(tmp_path / "here") == ["a.zarr"]
 
 
 FULL_ANYWHERE = """
