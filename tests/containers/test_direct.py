@@ -361,6 +361,13 @@ def test_blosc_buffers_of_others(tmp_path):
             loaded(place, zarr_container)
 
 
+def test_a_short_last_block_is_expanded():
+    array, some = np.arange(961.0), np.zeros(961 * 8, np.uint8)
+    stored = np.frombuffer(blosc.compress(array, b"lz4", 5, 0, 256), np.uint8)
+    codecs.CODECS["blosc"].expand_some(stored, some, lambda size: [some.size // size])
+    assert some.view(float)[-1] == 960
+
+
 @given(data=st.data())
 def test_blocks_of_a_blosc_buffer_are_expanded_alone(data):
     """Those that are wanted are as in the whole chunk, or it is an error as of the whole chunk."""

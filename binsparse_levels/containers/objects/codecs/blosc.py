@@ -57,6 +57,8 @@ def _expand_some(raw: Bytes, out: Bytes, wanted: Wanted) -> None:
     cuts = [0, *(k for k in range(1, len(blocks)) if blocks[k] != blocks[k - 1] + 1), len(blocks)]
     for a, b in itertools.pairwise(cuts):
         begin, end = blocks[a], blocks[b - 1] + 1
+        if end == count:  # the last block may be short, and the library refuses a buffer that is shorter than a block
+            begin = min(begin, count - 2)
         into, gone = out[begin * block : end * block], 4 * (count - (end - begin))
         sizes[0], sizes[2] = into.size, raw.size - gone
         _expand(np.concatenate([head, (places[begin:end] - gone).astype("<u4").view(np.uint8), rest]), into)
