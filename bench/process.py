@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 from .convert import TURNED
@@ -45,16 +44,13 @@ def rows() -> list[Row]:
 
 
 def _packing(n: int, calls: int, peers: Mapping[str, Maker], targets: Targets) -> Row:
-    draws = partial(draw, "10 a fiber", 2, n)
-    return Row(
-        "overhead, pack → CSR", n, lambda _: draws(), lambda data: packed(data, "CSR"), peers, targets, calls=calls
-    )
+    made, ours = (lambda _: draw("10 a fiber", 2, n)), (lambda data: packed(data, "CSR"))
+    return Row("overhead, pack → CSR", n, made, ours, peers, targets, calls=calls)
 
 
 def _turning(n: int, calls: int) -> Row:
-    turned = partial(tree, "10 a fiber", n, "CSR")
-    ours, targets = (lambda tensor: tensor.convert("CSC")), {BEST: (1, None)}
-    return Row("overhead, convert, CSR → CSC", n, lambda _: turned(), ours, TURNED, targets, calls=calls)
+    made, ours = (lambda _: tree("10 a fiber", n, "CSR")), (lambda tensor: tensor.convert("CSC"))
+    return Row("overhead, convert, CSR → CSC", n, made, ours, TURNED, {BEST: (1, None)}, calls=calls)
 
 
 def _process(name: str, n: int, ours: Call, peers: Mapping[str, Maker], targets: Targets) -> Row:

@@ -258,7 +258,7 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
     else:
         if not entries.trusted and any(map(_any_outside, coords, entries.dims)):
             raise ArrayError(list(_range_problems(entries)))
-        keys = coords or (np.zeros(entries.count, np.int8),)
+        keys = coords or (np.zeros(count, np.int8),)
         order = np.lexsort(keys[::-1])
         new = None if entries.trusted else _firsts([x[order] for x in keys])
     values = entries.values if entries.iso else entries.values[order]

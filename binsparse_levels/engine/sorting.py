@@ -310,8 +310,8 @@ class Sorting:
 
         def move(begin: int, end: int, cursor: Array) -> None:
             fields = np.uint64(0), np.uint64(low), np.uint64(digit)
-            part = records[begin * width : end * width]
-            kernels.sorting.digit_pass(part, target, self._tag, *fields, cursor, np.uint64(0))
+            share = records[begin * width : end * width]
+            kernels.sorting.digit_pass(share, target, self._tag, *fields, cursor, np.uint64(0))
 
         while top > floor:
             digit = min(_SPLITS, top - floor)

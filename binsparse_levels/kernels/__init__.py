@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 
-_FEW = 1024  # numpy packs so many entries in the time of a call of the kernels
-_WORTH_LOADING = 1_000_000  # numpy packs so many entries in the half second that loading numba takes
+_FEW = 1024  # numpy handles so many entries in the time of a call of the kernels
+_WORTH_LOADING = 1_000_000  # numpy handles so many entries in the half second that loading numba takes
 
 
 def worth(count: int) -> bool:

@@ -1,10 +1,9 @@
 """The fused pass over chains of dense and sparse levels: from sorted keys to the arrays of every level at once.
 
-Values that differ by dimension travel in tuples, so that the compiler unrolls the loop over the levels.
-
-A row of `chain` describes a dimension: its fields in both words of a key, as `coordinate` takes them; the bits of both
-words that distinguish the entries of its level; 0 for a dense level; all bits if it is the first of a level with
-pointers, else 0; its size, or 0 for the first. Numba takes an array in less time than tuples of tuples.
+The arrays of the levels travel in tuples, so that the compiler unrolls the loop over the levels. A row of `chain`
+describes a dimension: its fields in both words of a key, as `coordinate` takes them; the bits of both words that
+distinguish the entries of its level; 0 for a dense level; all bits if it is the first of a level with pointers, else 0;
+its size, or 0 for the first. Numba takes an array in less time than tuples of tuples.
 """
 
 from .jit import kernel, stream, u8

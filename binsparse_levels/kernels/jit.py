@@ -35,11 +35,12 @@ def kernel(function, cache=True, **options):
                 return function(*args)
 
         return interpreted
+    options |= {"nogil": True, "no_cfunc_wrapper": True}
     try:
-        return numba.njit(nogil=True, no_cfunc_wrapper=True, cache=cache, **options)(function)
+        return numba.njit(cache=cache, **options)(function)
     except RuntimeError:  # numba finds no writable folder for its cache
         _warn_of_no_cache()
-        return numba.njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
+        return numba.njit(**options)(function)
 
 
 @functools.cache  # one warning for all kernels
