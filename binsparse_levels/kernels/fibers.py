@@ -302,26 +302,46 @@ def lower_bound(column, wanted, first, last):
 def list_within(starts, ends, column, low, high, counts, places):
     """List the indices in each starts[k] … ends[k] where the ascending column lies in low … high - 1.
 
-    counts[k] is their number for fiber k; the result is their total. Short fibers store every index, and the next
-    index overwrites one that is outside. Long fibers are searched by bisection.
+    counts[k] is their number for fiber k; the result is their total. Every index is stored, and the next index
+    overwrites one that is outside. As in `fan_ranges`, the steps between fibers are marked: no branch depends on their
+    lengths (200,000 fibers of 1: 660 µs, with a loop for each 1,560). Long fibers are searched by bisection first.
     Precondition: `places` has room for all indices and one more.
     """
-    one, q, first, last = u8(1), u8(0), u8(low), u8(high)
-    for k in range(starts.size):
-        i, end, before = u8(starts[k]), u8(ends[k]), q
-        if end - i > u8(64):
-            i = lower_bound(column, first, i, end)
-            end = lower_bound(column, last, i, end)
-            while i < end:
-                places[q] = i
-                q += one
-                i += one
-        while i < end:
-            x = u8(column[i])
+    steps, listed = np.zeros(1025, np.uint64), np.empty(1025, np.uint64)  # before an index: a step, how many are inside
+    one, room, first, width, n = u8(1), u8(1024), u8(low), u8(high) - u8(low), u8(starts.size)
+    k, q, i, behind, begin, next_at = u8(0), u8(0), ~u8(0), u8(0), u8(0), u8(0)
+    while k < n or begin < next_at:
+        marked = k
+        while k < n and next_at < begin + room:
+            start, end = u8(starts[k]), u8(ends[k])
+            if end - start > u8(64):
+                start = lower_bound(column, first, start, end)
+                end = lower_bound(column, u8(high), start, end)
+            counts[k] = next_at - begin
+            steps[next_at - begin] += start - behind
+            behind = end
+            next_at += end - start
+            k += one
+        j, size = u8(0), min(room, next_at - begin)
+        while j < size:
+            i += one + steps[j]
+            listed[j] = q
             places[q] = i
-            q += u8(x - first < last - first)
-            i += one
-        counts[k] = q - before
+            q += u8(u8(column[i]) - first < width)
+            j += one
+        listed[size] = q
+        while marked < k:
+            at = u8(counts[marked])
+            steps[at] = 0
+            counts[marked] = listed[at]
+            marked += one
+        begin += size
+    k = u8(1)
+    while k < n:
+        counts[k - one] = counts[k] - counts[k - one]
+        k += one
+    if n:
+        counts[n - one] = i8(q) - counts[n - one]
     return q
 
 
@@ -338,71 +358,49 @@ def narrow(starts, ends, column, low, high, out):
 def search(pointers, columns, positions, wanted, begin, end, out):
     """out[k] = the index of the coordinates wanted[·][k] in the fiber positions[k], or -1, for k in begin … end.
 
-    Blocks of 64 overlap the cache misses: the pointers of the next block, and both ends of a short fiber or the middle
-    of a long one, are asked for ahead of time.
+    The searches of a block halve their fibers in turn, without a branch, so that the processor reads for many of them
+    at once (100,000 in fibers of 1,000: 1.6 ms, one after the other 6.1; in one of a million: 4.8 and 17).
     Precondition: the columns ascend lexicographically in every fiber.
     """
-    one, block, none = u8(1), u8(64), ~u8(0)
-    lows, highs = np.empty(64, np.uint64), np.empty(64, np.uint64)
-    i, stop = u8(begin), u8(end)
-    if not len(columns[0]):
+    one, block = u8(1), u8(64)
+    places, counts = np.empty(64, np.uint64), np.empty(64, np.uint64)  # where each entry may be, and one of how many
+    i, stop, most = u8(begin), u8(end), u8(len(columns[0]))
+    if not most:
         out[begin:end] = -1
         return
     while i < stop:
-        size = min(block, stop - i)
-        k = u8(0)
+        size, longest, k = min(block, stop - i), u8(0), u8(0)
         while k < size:
             p = u8(positions[i + k])
-            low, high = u8(pointers[p]), u8(pointers[p + one])
-            lows[k], highs[k] = low, high
-            if high - low > u8(32):
-                prefetch(columns[0], (low + high) >> one)
-            else:
-                prefetch(columns[0], low)
-                prefetch(columns[0], high - one)
+            first = u8(pointers[p])
+            counts[k] = u8(pointers[p + one]) - first
+            places[k] = min(first, most - one)  # the end, where the last fiber is empty
+            longest = max(longest, counts[k])
+            prefetch(columns[0], first + (counts[k] >> one))
             k += one
         k, ahead = i + size, min(i + size + block, stop)
         while k < ahead:
             prefetch(pointers, u8(positions[k]))
             k += one
-        k = u8(0)
-        while k < size:
-            low, last = lows[k], highs[k]
-            if last - low <= u8(4):  # without a branch: none foresees the lengths (100,000 in fibers of 1: 774 µs, 408)
-                most, found = max(last, one) - one, none
-                for step in range(4):
-                    q, equal = min(low + u8(step), most), low < last
-                    for d in range(len(columns)):
-                        equal &= u8(columns[d][q]) == u8(wanted[d][i + k])
-                    found = q if equal else found
-                out[i + k] = i8(found)
-                k += one
-                continue
-            high = last
-            while high - low > u8(32):
-                middle = (low + high) >> one
+        while longest > one:
+            k = u8(0)
+            while k < size:
+                half = counts[k] >> one
+                middle = places[k] + half
                 before, equal = False, True
                 for d in range(len(columns)):
                     x, y = u8(columns[d][middle]), u8(wanted[d][i + k])
-                    before |= equal and x < y
+                    before |= equal & (x < y)
                     equal &= x == y
-                if before:
-                    low = middle + one
-                else:
-                    high = middle
-            first = low
-            while first < high:
-                before, equal = False, True
-                for d in range(len(columns)):
-                    x, y = u8(columns[d][first]), u8(wanted[d][i + k])
-                    before |= equal and x < y
-                    equal &= x == y
-                low += u8(before)
-                first += one
-            found = low < last
-            if found:
-                for d in range(len(columns)):
-                    found &= u8(columns[d][low]) == u8(wanted[d][i + k])
-            out[i + k] = i8(low) if found else -1
+                places[k] = middle if before | equal else places[k]
+                counts[k] -= half
+                k += one
+            longest -= longest >> one
+        k = u8(0)
+        while k < size:
+            found = counts[k] != u8(0)
+            for d in range(len(columns)):
+                found &= u8(columns[d][places[k]]) == u8(wanted[d][i + k])
+            out[i + k] = i8(places[k]) if found else -1
             k += one
         i += size

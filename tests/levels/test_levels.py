@@ -98,6 +98,40 @@ def test_bounds_that_fall_or_exceed_are_counted(lengths, data, falling, more):
     assert bad == np.count_nonzero((ends < starts) | (ends > children))
 
 
+@st.composite
+def some_fibers(draw, most):
+    """Pointers to fibers, the number of each entry in its fiber, and positions of some fibers in any order."""
+    lengths = draw(LENGTHS.filter(any))
+    positions = draw(st.lists(st.integers(0, len(lengths) - 1), max_size=most))
+    numbers = np.concatenate([np.arange(n, dtype=np.uint32) for n in lengths])
+    return np.append(0, np.cumsum(lengths)), numbers, np.array(positions, np.int64)
+
+
+@given(some_fibers(20), st.integers(0, 6000), st.integers(0, 6000))
+def test_what_is_inside_a_window_is_listed_whatever_the_lengths_of_fibers(case, low, size):
+    pointers, column, at = case
+    starts, ends = pointers[at], pointers[at + 1]
+    counts, places = np.empty(len(at), np.int64), np.empty(int((ends - starts).sum()) + 1, np.int64)
+    total = fibers.list_within(starts, ends, column, low, low + size, counts, places)
+    inside = [
+        np.arange(min(start + low, end), min(start + low + size, end)) for start, end in zip(starts, ends, strict=True)
+    ]
+    assert counts.tolist() == list(map(len, inside))
+    assert places[:total].tolist() == np.concatenate([*inside, []]).tolist()
+
+
+@given(some_fibers(150), st.sampled_from([1, 3, 10**4]), st.integers(0, 2**32))
+def test_entries_are_found_whatever_the_lengths_of_fibers(case, width, far):
+    pointers, numbers, at = case
+    columns = numbers // width, 2 * (numbers % width)
+    wanted = tuple((np.arange(len(at)) * far) % (int(x.max()) + 2) for x in columns)
+    out = np.empty(len(at), np.int64)
+    fibers.search(pointers, columns, at, wanted, 0, len(at), out)
+    found = wanted[0] * width + wanted[1] // 2  # the number in its fiber
+    there = (wanted[1] % 2 == 0) & (wanted[1] < 2 * width) & (found < np.diff(pointers)[at])
+    assert out.tolist() == np.where(there, pointers[at] + found, -1).tolist()
+
+
 @given(st.lists(LENGTHS, min_size=1, max_size=4), st.sampled_from(["u4", "u8"]), st.integers(1, 2))
 def test_fibers_are_split_wherever_a_column_changes(children, dtype, rank):
     counts = [x for lengths in children for x in lengths if x]
