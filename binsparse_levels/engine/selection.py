@@ -14,17 +14,16 @@ import numpy as np
 
 from ..arrays import repeat_one
 from ..errors import ArrayError, raise_if
-from ..formats.format import Format
+from ..formats.format import Format, in_order
 from ..formats.structure import STRUCTURES, in_triangle, read_problems
-from ..levels import Level, Place, places
-from ..levels.base import Built
+from ..levels import Level, Place, listing, places
 from ..levels.positions import Array, Children, Positions, Window, as_array, as_positions, distinct, fitted, items_at
 from ..limits import Limits
 from . import packing
 from .packing import Entries
 from .parts import listed, part_of, through
 from .tree import Tree
-from .views import Item, View, kept_rank
+from .views import Item, Selection
 
 
 def match(columns: Sequence[Array], points: Sequence[Array]) -> tuple[Array, Array]:
@@ -145,23 +144,140 @@ def _locate_in_file(
 # A view → a tree
 
 
-def load(view: View, format: Format, pad: Any, limits: Limits) -> Tree:
-    """The entries of a view as a tree of this format.
+class View:
+    """The entries of a tree in selections that cut the same dimensions, and keep the same.
+
+    What such selections share is worked out once, since slices are taken in loops.
+
+    format: of the view. order: the dimension of the whole tensor at each stored dimension; moved: whether they differ.
+    structure: of the tree; a view expands it. kept: the stored dimensions without those whose index is an integer.
+    restricted: the number of stored dimensions down to the last that is cut. whole: whether the view has all entries,
+    as they are stored. ordered: the stored dimensions whose coordinates have to ascend, if fibers are to be copied.
+    Those in memory are copied in any order, and as often as asked, where the level above them stores nothing.
+    """
+
+    def __init__(self, tree: Tree, stored: Format, structure: str | None, selection: Selection) -> None:
+        self.tree, self.order, self.structure = tree, stored.order, structure
+        dimensions = [self.order.index(k) for k in selection.dimensions]
+        self.kept = sorted(dimensions)
+        self.format = self._format(stored, dimensions)
+        cut = [self.order.index(k) for k in selection.cut]
+        self.restricted = max(cut, default=-1) + 1
+        free = [
+            range(place.depth, place.depth + place.level.rank)
+            for place in tree.places
+            if not (place.arrays or tree.lazy)
+        ]
+        self.ordered = [k for k in cut if not any(k in dimensions for dimensions in free)]
+        self.moved = self.order != tuple(range(len(self.order)))
+        self.whole = not cut and structure is None and self.format.levels == tree.levels
+
+    def _format(self, stored: Format, dimensions: Sequence[int]) -> Format:
+        """The format of the tree without the dimensions that are gone.
+
+        Where a level that was not padded is gone, the level above it, or else below it, becomes sparse. So a view never
+        stores more entries than the tree.
+        """
+        order = [dimensions.index(k) for k in self.kept]
+        if len(order) == stored.rank and not any(level.refuses for level in stored.levels):
+            return stored if order == list(self.order) else in_order(stored.levels, order)
+        levels: list[Level] = []
+        gone = False
+        for place in self.tree.places:
+            level, rank = place.level, kept_rank(place, self.kept)
+            if rank:
+                left = level.left(rank)
+                levels += listing(rank) if left is None else (left,)
+                if gone and len(levels) == 1:
+                    levels[0] = _unpadded(levels[0])
+            elif not level.padded:
+                gone = True
+                levels[-1:] = map(_unpadded, levels[-1:])
+        return in_order(tuple(levels), order)
+
+    @functools.cached_property
+    def steps(self) -> list[_Step] | None:
+        """What is done with each level; None where entries have to be selected one by one.
+
+        That is where a fiber could become empty, where positions have gaps, and where a kind has no `part`.
+        """
+        made = self.format.levels
+        if self.structure is not None or any(level.gaps or not level.ascending for level in (*self.tree.levels, *made)):
+            return None
+        steps = []
+        targets = list(places(made, [0] * len(self.kept)))  # no name of an array depends on a size
+        for place, arrays, n in self.tree.walk():
+            level = place.level
+            below, rank = place.depth + level.rank, kept_rank(place, self.kept)
+            target = targets.pop(0) if rank else None
+            if target is not None and target.level.padded != level.padded:
+                return None
+            empty = not place.arrays and not (target and target.arrays)
+            same = empty or (target is not None and level == target.level)
+            whole = same and place.depth >= self.restricted
+            if not (whole or level.padded or below >= self.restricted):
+                return None
+            shares = target is not None and (level.shares or target.level.shares)
+            how: Literal["cells", "part", "cut", "listed"] = "listed"
+            if empty:
+                how = "cells"
+            elif whole or shares or (same and type(level).cut is not Level.cut):
+                if not same or type(level).part is Level.part:
+                    return None
+                how = "part" if whole else "cut"
+            window = list(map(range, place.dims)) if whole else None
+            names = [(role, spec.name) for role, spec in target.arrays.items()] if target else []
+            steps.append(_Step(place, arrays, n, slice(place.depth, below), window, target, names, how))
+        return steps
+
+
+def _unpadded(level: Level) -> Level:
+    return listing(level.rank)[0] if level.padded else level
+
+
+def kept_rank(place: Place, kept: Sequence[int]) -> int:
+    """How many dimensions of the level are among the stored dimensions `kept`."""
+    return sum(place.depth <= k < place.depth + place.level.rank for k in kept)
+
+
+class _Step(NamedTuple):
+    """What is done with the fibers of a level of which a tree is loaded.
+
+    place, arrays, n: of `Tree.walk`. at: where the indices of its dimensions are. window: everything, where nothing is
+    left out of a fiber, else None. target: the level that they become; None for a level that goes. names: of its
+    arrays, by role. how: "cells": nothing is stored; "part": the arrays are copied, "cut" in each dimension, too;
+    "listed": fibers are listed and built again.
+    """
+
+    place: Place
+    arrays: dict[str, Array]
+    n: int
+    at: slice
+    window: Window | None
+    target: Place | None
+    names: list[tuple[str, str]]
+    how: Literal["cells", "part", "cut", "listed"]
+
+
+def load(view: View, selected: Sequence[Item], pad: Any, limits: Limits) -> Tree:
+    """The entries of a view at these indices, one for each dimension of the tensor, as a tree of the view's format.
 
     Raises ArrayError for damaged arrays in a file, FormatError for entries that a kind cannot hold, LimitError.
     """
-    tree = view.tree
-    kept = sorted(view.dimensions)
-    dims = tuple([len(view.items[k]) for k in kept])  # type: ignore[arg-type]
-    restricted = _restricted(view) if view.structure is None else None
-    if restricted == 0 and format.levels == tree.levels:
-        whole = tree.loaded() if tree.lazy else tree
-        raise_if(ArrayError, whole.check(view.order) if tree.lazy else ())
-        return whole
-    if restricted is not None and (cut := _load_fibers(view, restricted, format.levels, dims, kept)) is not None:
-        return cut
-    columns, values, ordered = _selected(view)
-    iso = view.tree.iso and (view.structure is None or not len(values) or bool((values == values[0]).all()))
+    items = [selected[k] for k in view.order] if view.moved else selected
+    dims = tuple(map(len, items if len(view.kept) == len(items) else [items[k] for k in view.kept]))  # type: ignore[arg-type]
+    if view.whole:
+        return _whole(view)
+    if view.steps is not None:
+        for k in view.ordered:
+            if not _ascends(items[k]):
+                break
+        else:
+            if (cut := _load_fibers(view, view.steps, items, dims)) is not None:
+                return cut
+    tree, format = view.tree, view.format
+    columns, values, ordered = _selected(view, items)
+    iso = tree.iso and (view.structure is None or not len(values) or bool((values == values[0]).all()))
     first = values[:1] if len(values) else np.zeros(1, values.dtype)
     entries = Entries(dims, tuple(columns), first if iso else values, iso, format.order)
     if ordered and columns:
@@ -169,14 +285,23 @@ def load(view: View, format: Format, pad: Any, limits: Limits) -> Tree:
     return packing.pack_entries(format.levels, entries, pad, "error", limits)
 
 
-def _selected(view: View) -> tuple[list[Array], Array, bool]:
-    """The entries of a view by its stored dimensions, and whether they are in order."""
-    columns, values = _in_window(view.tree, [_window(item) for item in view.items])
+def _whole(view: View) -> Tree:
+    """The tree of a view, in memory and checked."""
+    if not view.tree.lazy:
+        return view.tree
+    whole = view.tree.loaded()
+    raise_if(ArrayError, whole.check(view.order))
+    return whole
+
+
+def _selected(view: View, items: Sequence[Item]) -> tuple[list[Array], Array, bool]:
+    """The selected entries of a view by its stored dimensions, and whether they are in order."""
+    columns, values = _in_window(view.tree, list(map(_in_order, items)))
     if view.structure is not None:
-        columns, values = _with_mirrored(view, columns, values)
+        columns, values = _with_mirrored(view, items, columns, values)
     ordered = view.structure is None and all(level.ordered for level in view.tree.levels)
     coords: list[Array] = []
-    for k, item in enumerate(view.items):
+    for k, item in enumerate(items):
         if isinstance(item, int):
             continue
         x, repeats = _own_coordinates(item, columns[k])
@@ -188,7 +313,7 @@ def _selected(view: View) -> tuple[list[Array], Array, bool]:
     return coords, values, ordered
 
 
-def _with_mirrored(view: View, columns: list[Array], values: Array) -> tuple[list[Array], Array]:
+def _with_mirrored(view: View, items: Sequence[Item], columns: list[Array], values: Array) -> tuple[list[Array], Array]:
     """Add the entries that the structure implies: the mirror images of the entries in the mirrored window."""
     name = view.structure
     assert name is not None
@@ -201,22 +326,25 @@ def _with_mirrored(view: View, columns: list[Array], values: Array) -> tuple[lis
         return [c[kept] for c in columns], values[kept]
 
     columns, values = stored(columns, values)
-    others, more = stored(*_in_window(view.tree, [_window(item) for item in view.items[::-1]]))
+    others, more = stored(*_in_window(view.tree, list(map(_in_order, items[::-1]))))
     off = others[0] != others[1]
     mirrored = STRUCTURES[name].mirrored(more[off])
     columns = [np.concatenate((a, b[off])) for a, b in zip(columns, others[::-1], strict=True)]
     return columns, np.concatenate((values, mirrored))
 
 
-def _window(item: Item, *, in_order: bool = True) -> Positions:
-    """The coordinates of an item, ascending and each once, or as they stand there."""
-    if isinstance(item, int):
-        return range(item, item + 1)
+def _as_it_stands(item: Item) -> Positions:
+    """The coordinates of an item."""
     if isinstance(item, range):
-        if item.step > 0:
-            return item
-        return range(0) if not item else item[::-1] if in_order else as_array(item)
-    return distinct(item) if in_order and not _ascends(item) else item
+        return item if item.step > 0 else as_array(item) if item else range(0)
+    return range(item, item + 1) if isinstance(item, int) else item
+
+
+def _in_order(item: Item) -> Positions:
+    """The coordinates of an item, ascending and each once."""
+    if isinstance(item, range):
+        return item if item.step > 0 else item[::-1] if item else range(0)
+    return _as_it_stands(item) if _ascends(item) else distinct(np.asarray(item))
 
 
 def _ascends(item: Item) -> bool:
@@ -252,160 +380,47 @@ def _in_window(tree: Tree, window: Window) -> tuple[list[Array], Array]:
     return columns, np.asarray(items_at(tree.values, positions))
 
 
-def _restricted(view: View) -> int | None:
-    """The number of dimensions down to the last that is restricted; None where the order of entries changes.
-
-    Fibers in memory are copied in any order, and as often as asked, where the level above them stores nothing.
-    """
-    restricted = 0
-    for place in view.tree.places:
-        for k in range(place.depth, place.depth + place.level.rank):
-            item = view.items[k]
-            if not (isinstance(item, range) and len(item) == view.tree.dims[k] and item.step == 1):
-                if not _ascends(item) and (place.arrays or view.tree.lazy):
-                    return None
-                restricted = k + 1
-    return restricted
-
-
-class _Copied(NamedTuple):
-    """What is done with the fibers of a level of which a tree is loaded.
-
-    target: the level that they become, with its arrays; None for a level that goes. how: "cells": nothing is stored;
-    "part": the arrays are copied, "cut" in each dimension, too; "listed": fibers are listed and built again. whole:
-    nothing is left out of a fiber.
-    """
-
-    target: Place | None
-    how: Literal["cells", "part", "cut", "listed"]
-    whole: bool
-
-
-@functools.lru_cache(256)  # each slice asks, and slices are taken in loops
-def _copied(
-    levels: tuple[Level, ...], made: tuple[Level, ...], kept: tuple[int, ...], restricted: int
-) -> tuple[_Copied, ...] | None:
-    """What is done with each level; None where entries have to be selected one by one.
-
-    That is where a fiber could become empty, and where positions have gaps. made: the levels of the loaded tree. kept:
-    the stored dimensions that it has. restricted: as `_restricted` tells.
-    """
-    if any(level.gaps or not level.ascending for level in (*levels, *made)):
-        return None
-    steps = []
-    targets = list(places(made, [0] * len(kept)))  # no name of an array depends on a size
-    for place in places(levels, [0] * sum(level.rank for level in levels)):
-        level = place.level
-        below, rank = place.depth + level.rank, kept_rank(place, kept)
-        target = targets.pop(0) if rank else None
-        if target is not None and target.level.padded != level.padded:
-            return None
-        empty = not place.arrays and not (target and target.arrays)
-        same = empty or (target is not None and level == target.level)
-        whole = same and place.depth >= restricted
-        if not (whole or level.padded or below >= restricted):
-            return None
-        shares = target is not None and (level.shares or target.level.shares)
-        if empty:
-            steps.append(_Copied(target, "cells", whole))
-        elif whole or shares or (same and type(level).cut is not Level.cut):
-            if not same:
-                return None
-            steps.append(_Copied(target, "part" if whole else "cut", whole))
-        else:
-            steps.append(_Copied(target, "listed", whole))
-    return tuple(steps)
-
-
-def _load_fibers(
-    view: View, restricted: int, levels: tuple[Level, ...], dims: tuple[int, ...], kept: Sequence[int]
-) -> Tree | None:
-    """A tree whose lower levels are copied fiber by fiber; None where `_copied` or a level refuses."""
+def _load_fibers(view: View, steps: Sequence[_Step], items: Sequence[Item], dims: tuple[int, ...]) -> Tree | None:
+    """A tree whose lower levels are copied fiber by fiber; None where a level refuses."""
     tree = view.tree
-    steps = _copied(tree.levels, levels, tuple(kept), restricted)
-    if steps is None:
-        return None
     positions: Children = range(1)
     made: dict[str, Array] = {}
-    for (target, how, whole), (place, arrays, n) in zip(steps, tree.walk(), strict=True):
-        level = place.level
-        items, positions = view.items[place.depth : place.depth + level.rank], as_positions(positions)
-        window: Window = list(map(range, place.dims)) if whole else [_window(x, in_order=how != "cells") for x in items]
+    for place, arrays, n, at, window, target, names, how in steps:
+        level, positions = place.level, as_positions(positions)
+        if window is None:
+            window = list(map(_as_it_stands if how == "cells" else _in_order, items[at]))
         if how == "cells":
             positions = level.reached(arrays, place.dims, positions, window)
             continue
         if how == "listed":
             pointers, coords, positions = listed(tree, place, arrays, n, positions, window)
             if target is not None:
-                own = [
+                columns = [
                     _own_coordinates(item, x)[0].astype(x.dtype, copy=False)
-                    for item, x in zip(items, coords, strict=True)
+                    for item, x in zip(items[at], coords, strict=True)
                     if not isinstance(item, int)
                 ]
                 sizes = dims[target.depth : target.depth + target.level.rank]
-                local, _ = target.level.split(sizes, fitted(pointers, own[0].dtype), own, distinct=True)
+                local, _ = target.level.split(sizes, fitted(pointers, columns[0].dtype), columns, distinct=True)
             elif not (np.diff(pointers) == 1).all():
                 return None
         else:
-            if (part := _alone(tree, place, arrays, n, positions, window)) is None:
-                return None
-            local, positions = part
+            local, children, fibers = part_of(tree, place, arrays, n, positions, window)
+            if children is None:  # in memory, or read whole
+                if (part := level.part(local, place.dims, fibers, window)) is None:
+                    return None
+                local, children = part
+            positions = children
             if how == "cut":
                 if (cut := level.cut(local, place.dims, window)) is None:
                     return None
                 local, positions = cut[0], through(positions, cut[1])
-        if target is not None:
-            for role, spec in target.arrays.items():
-                made[spec.name] = local[role]
-    return _around(tree, levels, dims, made, positions)
-
-
-def rows_reader(tree: Tree) -> Callable[[range], Tree | None]:
-    """A function that loads consecutive outermost coordinates of a lazy tree: 68 µs, as a selection of any kind 84.
-
-    What does not depend on the coordinates is asked for once. None comes where the outermost level stores
-    anything, or a level cannot be copied as it is.
-    """
-    levels, inner = tree.levels, tree.dims[1:]
-    steps = None if any(level.refuses for level in levels) else _copied(levels, levels, tuple(range(len(tree.dims))), 1)
-    if not steps or steps[0].how != "cells" or any(how not in ("cells", "part") for _, how, _ in steps):
-        return lambda rows: None
-    (outer, _, _, (_, *outer_rest)), *below = [(*step, list(map(range, step[0].dims))) for step in tree.walk()]
-    if any(arrays and type(place.level).part is Level.part for place, arrays, _, _ in below):  # these are read whole
-        return lambda rows: None
-
-    def read(rows: range) -> Tree | None:
-        positions = as_positions(outer.level.reached({}, outer.dims, range(1), [rows, *outer_rest]))
-        made: dict[str, Array] = {}
-        for place, arrays, n, everything in below:
-            level, dims = place.level, place.dims
-            if not arrays:
-                positions = as_positions(level.reached(arrays, dims, positions, everything))
-                continue
-            local, children, _ = part_of(tree, place, arrays, n, positions, everything)
-            if children is None:
-                return None
-            positions = as_positions(children)
-            for role, spec in place.arrays.items():
-                made[spec.name] = local[role]
-        return _around(tree, levels, (len(rows), *inner), made, positions)
-
-    return read
-
-
-def _around(
-    tree: Tree, levels: tuple[Level, ...], dims: tuple[int, ...], made: dict[str, Array], positions: Children
-) -> Tree:
-    """A tree of arrays of its own, which become read-only, around the values at positions of another."""
-    values = np.asarray(items_at(tree.values, range(min(len(positions), 1)) if tree.iso else positions))
-    for array in (*made.values(), values):
-        array.setflags(write=False)
-    return Tree(levels, dims, made, repeat_one(values, len(positions)) if tree.iso else values, tree.iso)
-
-
-def _alone(
-    tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window
-) -> Built | None:
-    """`Level.part`, of arrays in memory or in a file."""
-    local, children, fibers = part_of(tree, place, arrays, n, positions, window)
-    return place.level.part(local, place.dims, fibers, window) if children is None else (local, children)
+        for role, name in names:
+            made[name] = array = local[role]
+            array.setflags(write=False)
+    if tree.iso:
+        values = repeat_one(np.asarray(tree.values[:1]), len(positions))
+    else:
+        values = np.asarray(items_at(tree.values, positions))
+        values.setflags(write=False)
+    return Tree(view.format.levels, dims, made, values, tree.iso)

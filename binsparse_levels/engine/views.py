@@ -12,11 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..formats.dtypes import is_masked_array, sound_booleans
-from ..formats.format import Format, in_order
-from ..levels import Level, Place, listing
 from ..levels.base import Array
 from ..limits import as_integer
-from .tree import Tree
 
 Item: TypeAlias = "int | range | Array"  # of a dimension: a coordinate, some of any step, any in any order
 
@@ -25,19 +22,17 @@ class Selection(NamedTuple):
     """Some cells of a tensor.
 
     items: the index of each dimension of the tensor. dimensions: the dimension of the tensor at each dimension of the
-    selection; a dimension whose index is an integer is not among them.
+    selection; a dimension whose index is an integer is not among them. cut: the dimensions of the tensor of which not
+    all is selected, in the order in which they were cut.
     """
 
     items: tuple[Item, ...]
     dimensions: tuple[int, ...]
+    cut: tuple[int, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(len(self.items[k]) for k in self.dimensions)  # type: ignore[arg-type]
-
-    def everything(self, shape: Sequence[int]) -> bool:
-        """Whether these are all cells of a tensor of that shape, in their order."""
-        return all(isinstance(x, range) and x == range(size) for x, size in zip(self.items, shape, strict=True))
 
     def permuted(self, axes: Sequence[int]) -> Selection:
         """The same cells with dimensions in another order."""
@@ -55,58 +50,7 @@ class Selection(NamedTuple):
 @functools.lru_cache(256)  # each slice asks
 def all_of(shape: tuple[int, ...]) -> Selection:
     """All cells of a tensor."""
-    return Selection(tuple(map(range, shape)), tuple(range(len(shape))))
-
-
-class View(NamedTuple):
-    """Some entries of a tree.
-
-    items: the index of each stored dimension. dimensions: the stored dimension at each dimension of the view; a stored
-    dimension whose index is an integer is not among them. order: the dimension of the whole tensor at each stored
-    dimension. structure: of the tree; a view expands it.
-    """
-
-    tree: Tree
-    items: tuple[Item, ...]
-    dimensions: tuple[int, ...]
-    order: tuple[int, ...]
-    structure: str | None
-
-    def format(self) -> Format:
-        """The format of the tree without the dimensions that are gone.
-
-        Where a level that was not padded is gone, the level above it, or else below it, becomes sparse. So a view never
-        stores more entries than the tree.
-        """
-        kept = sorted(self.dimensions)
-        levels: list[Level] = []
-        gone = False
-        for place in self.tree.places:
-            level, rank = place.level, kept_rank(place, kept)
-            if rank:
-                left = level.left(rank)
-                levels += listing(rank) if left is None else (left,)
-                if gone and len(levels) == 1:
-                    levels[0] = _unpadded(levels[0])
-            elif not level.padded:
-                gone = True
-                levels[-1:] = map(_unpadded, levels[-1:])
-        return in_order(tuple(levels), [self.dimensions.index(k) for k in kept])
-
-
-def _unpadded(level: Level) -> Level:
-    return listing(level.rank)[0] if level.padded else level
-
-
-def view_of(tree: Tree, order: tuple[int, ...], structure: str | None, selection: Selection) -> View:
-    """The entries of a tree in a selection of its tensor, where stored dimension k is dimension order[k]."""
-    items = tuple([selection.items[k] for k in order])
-    return View(tree, items, tuple([order.index(k) for k in selection.dimensions]), order, structure)
-
-
-def kept_rank(place: Place, kept: Sequence[int]) -> int:
-    """How many dimensions of the level are among the stored dimensions `kept`."""
-    return sum(place.depth <= k < place.depth + place.level.rank for k in kept)
+    return Selection(tuple(map(range, shape)), tuple(range(len(shape))), ())
 
 
 # An index → a view
@@ -196,34 +140,41 @@ def pick(item: Item, index: Any, dimension: int) -> Any:
         picked = item[index]  # type: ignore[index]
     except IndexError:
         raise _out_of_bounds(index, dimension, len(item)) from None  # type: ignore[arg-type]
-    if isinstance(picked, range) and len(picked) < 2:  # whose step may be larger than numpy's numbers
-        return range(picked[0], picked[0] + 1) if picked else range(0)
+    if isinstance(picked, range):
+        if len(picked) < 2:  # its step may be larger than numpy's numbers
+            return range(picked[0], picked[0] + 1) if picked else range(0)
+        return picked
     return int(picked) if isinstance(picked, np.integer) else picked
 
 
 def narrowed(selection: Selection, indices: Sequence[Any], *, apart: bool = False) -> Selection:
     """The selection of a selection. Precondition: the arguments are of `parse_key`, with one array at most."""
-    items, left = list(selection.items), []
-    for dimension, (k, index) in enumerate(zip(selection.dimensions, indices, strict=True)):
-        item = items[k]
+    items, (_, dimensions, cut) = list(selection.items), selection
+    for dimension, index in enumerate(indices):
         if index is _ALL:
-            left.append(k)
             continue
+        k = selection.dimensions[dimension]
+        item = items[k]
         if isinstance(index, np.ndarray):
             assert not isinstance(item, int)
             places = item.step * index if isinstance(item, range) and item.step != 1 else index
             items[k] = item.start + places if isinstance(item, range) else item[index]
         else:
-            items[k] = pick(item, index, dimension)
-        if not isinstance(items[k], int):
-            left.append(k)
+            items[k] = picked = pick(item, index, dimension)
+            if isinstance(picked, range):
+                if picked == item:
+                    continue
+            elif isinstance(picked, int):
+                dimensions = tuple([other for other in dimensions if other != k])
+        if k not in cut:
+            cut = (*cut, k)
     # As numpy has it: integers beside an array are arrays too, and where something stands between them the dimension
     # that they make together comes first.
-    arrays = [d for d, index in enumerate(indices) if isinstance(index, np.ndarray)] if apart else []
+    arrays = [d for d, index in enumerate(indices) if isinstance(index, np.ndarray)] if apart else None
     if arrays:
         k = selection.dimensions[arrays[0]]
-        left = [k, *(other for other in left if other != k)]
-    return Selection(tuple(items), tuple(left))
+        dimensions = (k, *[other for other in dimensions if other != k])
+    return Selection(tuple(items), dimensions, cut)
 
 
 def broadcast(indices: Sequence[Any], shape: Sequence[int]) -> list[Array]:

@@ -9,7 +9,7 @@ limits of the tree.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ..arrays import repeat_one
 from ..engine import packing
 from ..engine.blocks import Block, blocks_of, read_block
-from ..engine.selection import find_in, locate_in, rows_reader
+from ..engine.selection import View, find_in, locate_in
 from ..engine.tree import Tree
 from ..engine.views import Selection, all_of
 from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if
@@ -143,7 +143,7 @@ class Stored(Held):
     its arrays, which are then checked at each use, before a kernel indexes with them. The tensor's own are read-only.
     """
 
-    __slots__ = ("_looked_up", "_reader", "format", "limits", "origin", "shape", "shared", "structure", "tree")
+    __slots__ = ("_looked_up", "_views", "format", "limits", "origin", "shape", "shared", "structure", "tree")
     format: Format
     shape: tuple[int, ...]
 
@@ -161,7 +161,7 @@ class Stored(Held):
             sizes = dict(zip(format.order, tree.dims, strict=True))
             self.shape = tuple(map(sizes.__getitem__, range(len(sizes))))
         self._looked_up = 0  # places, while the tree is lazy
-        self._reader: Callable[[range], Tree | None] | None = None  # made when rows of a lazy tree are asked for
+        self._views: dict[tuple[tuple[int, ...], ...], View] = {}
         self.format = format
         self.limits = limits
         self.tree = tree if tree.lazy else frozen(format, tree)
@@ -194,32 +194,20 @@ class Stored(Held):
         whole.check(check)
         if check == "full" and self.structure is not None:
             raise_if(ArrayError, whole.diagonal_problems())
-        self.tree, self._reader = whole.tree, None
+        self.tree, self._views = whole.tree, {}
 
     def sound(self) -> Tree:
         """The tree, which stays lazy where it is."""
         return self.tree if self.tree.lazy else self.own(None).tree
 
-    def rows(self, selection: Selection) -> Tree | None:
-        """The entries of a selection of a lazy tree that keeps some consecutive outermost coordinates and all others.
-
-        None for any other selection and tree, and where a level cannot be copied.
-        """
-        if not self.tree.lazy or self.structure is not None:
-            return None
-        whole = all_of(self.shape)
-        if selection.dimensions != whole.dimensions or not whole.dimensions:
-            return None
-        outer = self.format.order[0]
-        rows = selection.items[outer]
-        if type(rows) is not range or rows.step != 1 or rows == whole.items[outer]:
-            return None
-        for k, (item, everything) in enumerate(zip(selection.items, whole.items, strict=True)):
-            if k != outer and item is not everything and (type(item) is not range or item != everything):
-                return None
-        if self._reader is None:
-            self._reader = rows_reader(self.tree)
-        return self._reader(rows)
+    def view(self, selection: Selection) -> View:
+        """The view for this selection, which is kept for others like it."""
+        views, key = self._views, selection[1:]
+        try:
+            return views[key]
+        except KeyError:
+            views[key] = made = View(self.tree, self.format, self.structure, selection)
+            return made
 
     def perhaps_lazy(self, pad: Any) -> Tree:
         return self.tree

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from ..engine.selection import load
 from ..engine.tree import Tree
-from ..engine.views import Selection, View, all_of, narrowed, view_of
+from ..engine.views import Selection, narrowed
 from ..errors import FormatError, Problem
-from ..formats.format import Format, coordinates, in_order
+from ..formats.format import Format, coordinates
 from ..formats.index_map import DimensionMap, IndexMap
 from ..levels import listing
 from ..levels.positions import Array, narrowest
@@ -132,12 +132,7 @@ class Viewed(Held):
     def format(self) -> Format:
         if type(self.base) is Mapped:  # to ask an abstract class takes longer
             return self._restricted(self.base)[1]
-        dimensions, format = self.selection.dimensions, self.base.format
-        if len(dimensions) == len(format.order) and True not in [level.refuses for level in format.levels]:
-            if list(dimensions) == sorted(dimensions):
-                return format
-            return in_order(format.levels, [dimensions.index(k) for k in format.order])
-        return self._view(self.stored).format()
+        return self.stored.view(self.selection).format
 
     def _restricted(self, base: Mapped) -> tuple[IndexMap, Format]:
         """The map cut to what the view has, and the levels cut likewise.
@@ -145,15 +140,11 @@ class Viewed(Held):
         A last level that would store more cells than the entries becomes a list of coordinates.
         """
         map, left = base.map.restricted(self.selection.dimensions, self.shape)
-        whole = all_of(base.base.shape)
-        format = Viewed(base.base, whole._replace(dimensions=tuple(left))).format
-        if format.padded and not self.selection.everything(base.shape):
+        whole, cells = base.base.cells()
+        format = whole.stored.view(cells._replace(dimensions=tuple(cells.dimensions[k] for k in left))).format
+        if format.padded and self.selection.cut:
             format = replace(format, levels=format.levels[:-1] + listing(format.levels[-1].rank))
         return map, format
-
-    def _view(self, stored: Stored) -> View:
-        """The view of the tree, where no map lies between."""
-        return view_of(stored.sound(), stored.format.order, stored.structure, self.selection)
 
     def beneath(self, pad: Any) -> Held:
         return self if self.base.map is None else self.own(pad).beneath(pad)
@@ -165,12 +156,12 @@ class Viewed(Held):
                 map, format = self._restricted(self.base)
                 coords, values = self.entries(pad)
                 self._own = Mapped(self._packed(format, map.stored_shape, map.forward(coords), values, pad), map)
-            elif self.base is stored and (tree := stored.rows(self.selection)) is not None:
-                self._own = Stored(stored.format, tree, stored.limits)
             else:
-                format = self.format
-                tree = load(self._view(stored), format, pad, stored.limits)
-                self._own = Stored(format, tree, stored.limits, shared=stored.shared)
+                if stored.shared:
+                    stored.own(pad)  # which checks its arrays
+                view = stored.view(self.selection)
+                tree = load(view, self.selection.items, pad, stored.limits)
+                self._own = Stored(view.format, tree, stored.limits, shared=stored.shared)
         return self._own
 
     def perhaps_lazy(self, pad: Any) -> Tree:

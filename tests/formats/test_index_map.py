@@ -439,6 +439,14 @@ def test_sizes_beyond_memory():
         assert tensor[::-1, :, 2].number_of_stored_values == 1
 
 
+@pytest.mark.parametrize("key", [np.s_[1], np.s_[:, 2], np.s_[1:, :, 3], np.s_[:, [2, 0]]], ids=str)
+def test_a_map_over_a_view_is_indexed_like_a_view(key):
+    view = pack_dense(np.arange(60.0).reshape(3, 4, 5), "dense, sparse, dense")[key].T
+    seen = view.with_map(IndexMap.transpose(view.shape[::-1], range(view.ndim)[::-1]))
+    for again in (np.s_[0], np.s_[..., 0], np.s_[1:], np.s_[[1, 0]]):
+        np.testing.assert_array_equal(seen[again].to_dense(), view.to_dense().T[again])
+
+
 # Files
 
 

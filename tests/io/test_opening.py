@@ -28,6 +28,7 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels.arrays import LazyArray
+from binsparse_levels.engine import selection
 from binsparse_levels.io import describe, kinds
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy"]
@@ -114,28 +115,44 @@ def test_consecutive_outermost_coordinates_are_read_like_any_selection(tmp_path_
     for _ in range(2):
         start, stop = (data.draw(st.integers(-1, opened.shape[outer] + 1)) for _ in range(2))
         key = (*[slice(None)] * outer, slice(start, stop))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("binsparse_levels.tensors.held.Stored.rows", lambda self, _: None)
-            expected = opened[key].load()
-        found = opened[key].load()
-        assert (found.shape, found.format, found.iso) == (expected.shape, expected.format, expected.iso)
-        for name, array in {**expected.arrays, "values": expected.values}.items():
-            again = {**found.arrays, "values": found.values}[name]
-            assert (again.dtype, again.tobytes(), again.flags.writeable) == (array.dtype, array.tobytes(), False)
-        np.testing.assert_array_equal(found.to_dense(), tensor.to_dense()[key])
+        for held in (opened, tensor):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("binsparse_levels.engine.selection._load_fibers", lambda *_: None)
+                expected = held[key].load()
+            found = held[key].load()
+            assert (found.shape, found.format, found.iso) == (expected.shape, expected.format, expected.iso)
+            assert found.equals(expected)
+            assert not any(array.flags.writeable for array in (*found.arrays.values(), found.values))
+            np.testing.assert_array_equal(found.to_dense(), tensor.to_dense()[key])
 
 
 @pytest.mark.parametrize(("format", "fast"), [("CSR", True), ("CSC", True), ("dense(2), sparse", True),
     ("dense, dense, dense", True), ("dense, sparse, dense", True), ("dense, sparse, sparse", True),
-    ("dense, bitmap(2)", False), ("sparse(3)", False), ("sparse, dense, sparse", False)])  # fmt: skip
-def test_which_formats_are_read_by_rows(tmp_path, format, fast):
-    coords = np.divmod(np.arange(60), 10) if format in ("CSR", "CSC") else np.unravel_index(np.arange(60), (3, 4, 5))
-    tensor = pack(coords, np.arange(60.0), (6, 10) if format in ("CSR", "CSC") else (3, 4, 5), format)
+    ("sparse(3)", True), ("dense, bitmap(2)", False), ("dense, hashed", False)])  # fmt: skip
+def test_which_formats_are_read_by_fibers(tmp_path, format, fast, monkeypatch):
+    shape = (6, 10) if format in ("CSR", "CSC", "dense, hashed") else (3, 4, 5)
+    tensor = pack(np.unravel_index(np.arange(60), shape), np.arange(60.0), shape, format)
+    write(tmp_path / "a.h5", tensor)
+    asked, listed = [], selection._selected
+    monkeypatch.setattr(selection, "_selected", lambda *given: asked.append(given) or listed(*given))
+    key = (slice(None), slice(1, 3)) if format == "CSC" else slice(1, 3)
+    for held in (binsparse_levels.open(tmp_path / "a.h5"), tensor):
+        for _ in range(2):
+            np.testing.assert_array_equal(held[key].load().to_dense(), tensor.to_dense()[key])
+    assert len(asked) == (0 if fast else 4)
+
+
+def test_what_a_view_knows_of_a_tree_is_kept(tmp_path):
+    tensor = pack(np.divmod(np.arange(60), 10), np.arange(60.0), (6, 10), "CSR")
     write(tmp_path / "a.h5", tensor)
     opened = binsparse_levels.open(tmp_path / "a.h5")
-    key = (slice(None), slice(1, 3)) if format == "CSC" else slice(1, 3)
-    opened[key].load()
-    assert (opened._held._reader(range(1, 3)) is not None) == fast
+    for held in (opened, tensor):
+        for key in (slice(1, 3), (slice(None), slice(4)), slice(2, 5), (3, slice(None)), [5, 1]):
+            np.testing.assert_array_equal(held[key].to_dense(), tensor.to_dense()[key])
+        assert set(held._held._views) == {((0, 1), (0,)), ((0, 1), (1,)), ((1,), (0,))}
+    opened.load()
+    assert not opened._held._views
+    np.testing.assert_array_equal(opened[1:3].to_dense(), tensor.to_dense()[1:3])
 
 
 def test_a_tensor_is_read_whole_once_that_costs_less_than_its_places(tmp_path):
