@@ -52,6 +52,7 @@ SHARD = 2**20  # items: a large array makes few files
 NAMES = {"zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"}
 _METADATA = 2**26  # bytes of the metadata of a group
 _MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
+_MOST_CODECS = 2**6  # of one array, each of which zarr makes an object of, and passes all bytes through
 _AT_ONCE = 2**6  # requests to a web server
 
 # The codecs that may run; those of version 2 by their numcodecs names.
@@ -150,6 +151,8 @@ class ZarrReader:
                     _refuse_two_versions(place, ".zarray")
                 complete = bool(told.get("attributes", {}).get(COMPLETE))
                 return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
+            if told is not None and len(told["codecs"]) > _MOST_CODECS:
+                raise LimitError(Problem(name, f"{len(told['codecs'])} codecs, more than {_MOST_CODECS}"))
             try:
                 array = self._opened(name, told)
             except KeyError:
