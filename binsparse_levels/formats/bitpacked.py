@@ -67,7 +67,7 @@ def encode(values: Array, codec: int) -> Encoded:
         end += stop
     offsets = np.zeros(chunks + 1, np.int64)
     np.cumsum(4 * widths, out=offsets[1:])
-    return Encoded(words[:end], offsets, numbers[::CHUNK])
+    return Encoded(words[:end], offsets, numbers[::CHUNK].copy())  # a view would keep all numbers
 
 
 class Stream(LazyArray):
@@ -117,9 +117,8 @@ class Stream(LazyArray):
                 Problem(self._path, f"has {first + len(offsets)} offsets of chunks, fewer than {last + 1}")
             )
         steps = np.diff(offsets)
-        wrong = (steps < 0) | (steps > CHUNK) | (steps % 4 != 0)
-        if wrong.any():
-            at = int(np.argmax(wrong))
+        if steps.view(np.uint64).max(initial=0) > CHUNK or np.bitwise_or.reduce(steps) % 4:  # unsigned: or negative
+            at = int(np.argmax((steps < 0) | (steps > CHUNK) | (steps % 4 != 0)))
             what = f"expected 0 … 32 times four words, got {int(steps[at])}"
             raise ArrayError(Problem(f"{self._path}: chunk {first + at}", what))
         if offsets[0] < 0 or offsets[-1] > len(self._words) or (first == 0 and offsets[0] != 0):
@@ -212,7 +211,7 @@ def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
         for k, plane in enumerate(_planes(piece, both=values.dtype.itemsize == 8)):
             packed = encode(plane, codec)
             offsets[k].append(packed.offsets[1:] + offsets[k][-1][-1])
-            starts[k].append(packed.starts.copy())  # not a view of the piece
+            starts[k].append(packed.starts)
             planes = max(planes, k + 1 if plane.any() else 1)
     parts = [(np.concatenate(offsets[k]), np.concatenate([np.empty(0, np.uint32), *starts[k]])) for k in range(planes)]
     head = _head(values.length, wrapper, parts)

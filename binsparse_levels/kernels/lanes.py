@@ -91,7 +91,7 @@ def _unpack(module, codec):
     first = _pick(entry, entry.insert_element(blank, start, ir.Constant(_WORD, 0)), blank, [0] * LANES)
 
     def emit(block, B):
-        before = first  # the value before, in all lanes
+        before = _pick(block, first, first, [0] * 4)  # the value before, in all lanes of a row
         for k in range(0, 32, _GROUP):
             if B == 32:
                 value = _load(block, words, 4 * k)
@@ -104,11 +104,14 @@ def _unpack(module, codec):
                 if codec == ZIGZAG:
                     sign = block.sub(_all(0), block.and_(value, _all(1)))
                     value = block.xor(block.lshr(value, _all(1)), sign)
-                if codec in STEPPING:
-                    sums = _sums(block, value)
-                    value = block.add(sums, before)  # each vector depends on the previous vector by one addition only
-                    before = block.add(before, _pick(block, sums, blank, [LANES - 1] * LANES))
-            _store(block, value, out, 4 * k)
+            if codec not in STEPPING or B in (0, 32):
+                _store(block, value, out, 4 * k)
+                continue
+            value = _sums(block, value)
+            for row in range(0, LANES, 4):  # each depends on the previous one by one addition only
+                sums = _pick(block, value, value, range(row, row + 4))
+                _store(block, block.add(sums, before), out, 4 * k + row)
+                before = block.add(before, _pick(block, sums, sums, [3] * 4))
 
     _by_width(function, entry, width, emit, lambda block: block.ret_void())
     return function
@@ -139,12 +142,10 @@ def _rows(block, words, B, rows):
 
 
 def _sums(block, value):
-    """The inclusive prefix sum of the lanes."""
-    step = 1
-    while step < LANES:
-        moved = _pick(block, _all(0), value, [max(lane - step + LANES, LANES - 1) for lane in range(LANES)])
-        value = block.add(value, moved)
-        step *= 2
+    """The inclusive prefix sums within each row of four lanes: to move lanes from row to row takes longer."""
+    for step in (1, 2):
+        places = [LANES + lane - step if lane % 4 >= step else 0 for lane in range(LANES)]
+        value = block.add(value, _pick(block, _all(0), value, places))
     return value
 
 
