@@ -54,12 +54,12 @@ def set_threads(count: int) -> None:
     _threads = number
 
 
-def shares(count: int, size: int) -> list[tuple[int, int]]:
+def shares(count: int, size: int, least: int = 1) -> list[tuple[int, int]]:
     """Split 0 … count into one range per thread, or fewer ranges if there is little work.
 
-    size: the bytes that an item moves; a line of the cache for each that is missed.
+    size: the bytes that an item moves; a line of the cache for each that is missed. least: items of a range.
     """
-    parts = max(min(_threads, count * size // _GRAIN, count), 1)
+    parts = max(min(_threads, count * size // _GRAIN, count // least), 1)
     return [(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
 
 

@@ -138,7 +138,13 @@ def _placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
     if rank == 2 and size <= cache_size(3) // 2:  # of larger outputs, buckets take less time (10 M: 44 ms against 73)
         starts = entries.runs[1] if entries.runs else None
         runs = None if starts is None else kernels.readable(starts, word)
-        kernels.placing.place(*columns, runs, payload, pointers, *indices, out)
+        parts = parallel.shares(count, sorting.MOVED, len(pointers))  # each counts the entries of all fibers
+        cursors = np.zeros((len(parts), len(pointers) - 1), word)
+        parallel.each(lambda k: kernels.placing.count(columns[0], *parts[k], cursors[k]), range(len(parts)))
+        kernels.placing.to_cursors(cursors)
+        given = *columns, runs, payload
+        parallel.each(lambda k: kernels.placing.place(*given, *parts[k], cursors[k], *indices, out), range(len(parts)))
+        pointers[1:] = cursors[-1]
     else:
         share = count // parallel.get_threads() + 1
         low_bits = layout.low_bits(rank - 1)

@@ -32,7 +32,7 @@ _BUCKET = 3_000  # records that a bucket should have at least
 _RUN = 2**15  # records that are sorted and emitted together: 512 KiB, which stay in the L2 cache
 _HEAVY = 2**17  # records of a bucket that is partitioned once more, since it would leave the cache
 _HEAD = 64  # first entries, which show that most others are in no order
-_MOVED = 64  # bytes that a record moves: a coordinate of each dimension, a line of a bucket
+MOVED = 64  # bytes that a record moves: a coordinate of each dimension, a line of a bucket
 _TWO_DIGITS = 20  # bits that two passes sort as fast as passes and a repair do; of 21 and 22 it takes 5 % more
 _COUNTED = 2**30  # records of a bucket that offsets of 32 bits reach
 _SCRATCH = threading.local()  # 1.6 MB at most, which each thread keeps
@@ -263,7 +263,7 @@ class Sorting:
 
     def _counted(self, n: int, buckets: int, count: Callable[[int, int, Array], None]) -> Array:
         """How many records of its share each thread has for each bucket."""
-        parts = parallel.shares(n, _MOVED)
+        parts = parallel.shares(n, MOVED)
         if buckets == 1:
             return np.array([[end - begin] for begin, end in parts], np.uint64)
         counts = np.zeros((len(parts), buckets), np.uint64)
@@ -272,7 +272,7 @@ class Sorting:
 
     def _moved(self, n: int, counts: Array, move: Callable[[int, int, Array], None]) -> Array:
         """Let each thread move its share; where each bucket starts, in records."""
-        parts = parallel.shares(n, _MOVED)
+        parts = parallel.shares(n, MOVED)
         numbers = counts.T.ravel()
         begins = (numbers.cumsum() - numbers).reshape(counts.T.shape)
         cursors = np.ascontiguousarray(begins.T) * np.uint64(len(self._tag) + 1)

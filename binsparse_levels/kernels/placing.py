@@ -6,6 +6,7 @@ counted, then each entry goes to the pointer of its fiber, which moves on.
 
 import numpy as np
 
+from .fibers import lower_bound
 from .jit import inlined, kernel, prefetch, prefetch_for_write, u8
 from .sorting import BEHIND, ROOM
 
@@ -25,22 +26,41 @@ def to_starts(pointers, first, last, begin):
 
 
 @kernel
-def place(column, other, runs, payload, pointers, indices, values):
-    """Write the entries of a matrix to their places, in whatever order: for outputs that stay in the last cache.
+def count(column, begin, end, counts):
+    """Count the entries begin … end by their coordinates."""
+    one, i, n = u8(1), u8(begin), u8(end)
+    while i < n:
+        counts[u8(column[i])] += one
+        i += one
+
+
+@kernel
+def to_cursors(counts):
+    """Turn the counts of shares, counts[share, fiber], into where each share begins in each fiber."""
+    at, one = u8(0), u8(1)
+    x = u8(0)
+    while x < u8(counts.shape[1]):
+        for k in range(counts.shape[0]):
+            size = u8(counts[k, x])
+            counts[k, x] = at
+            at += size
+        x += one
+
+
+@kernel
+def place(column, other, runs, payload, begin, end, cursors, indices, values):
+    """Write the entries begin … end of a matrix to their places, in whatever order: for outputs that stay in the last
+    cache.
 
     column: the first coordinates; other: the second ones. runs: None, or pointers: then `other` has one for each run.
-    payload: None, or an item for each entry. With keys, as `place_records` has them, it takes a fifth more.
-    Precondition: `pointers` is zero.
+    payload: None, or an item for each entry. cursors: the next place in each fiber, which moves on. With keys, as
+    `place_records` has them, it takes a fifth more.
     """
-    one, i, n = u8(1), u8(0), u8(column.size)
-    while i < n:
-        pointers[u8(column[i]) + one] += one
-        i += one
-    to_starts(pointers, u8(0), u8(pointers.size - 1), u8(0))
-    i, k = u8(0), u8(0)
+    one, i, n, k = u8(1), u8(begin), u8(end), u8(0)
     if runs is not None:
         block = np.zeros(ROOM, other.dtype)
-        item = block[0]
+        k = lower_bound(runs, i, k, u8(other.size))
+        item = other[max(k, one) - one] + other.dtype.type(1)
     while i < n:
         first, stop = i, min(i + u8(ROOM), n)
         if runs is not None:  # as in `fan_out`
@@ -49,14 +69,14 @@ def place(column, other, runs, payload, pointers, indices, values):
                 k += one
         ahead = AHEAD if stop + AHEAD + AHEAD <= n else u8(0)
         while i < stop:
-            prefetch_for_write(pointers, u8(column[i + ahead + ahead]) + one)
-            q = u8(pointers[u8(column[i + ahead]) + one])
+            prefetch_for_write(cursors, u8(column[i + ahead + ahead]))
+            q = u8(cursors[u8(column[i + ahead])])
             prefetch_for_write(indices, q)
             if payload is not None:
                 prefetch_for_write(values, q)
-            x = u8(column[i]) + one
-            q = u8(pointers[x])
-            pointers[x] = q + one
+            x = u8(column[i])
+            q = u8(cursors[x])
+            cursors[x] = q + one
             if runs is not None:
                 new = block[i - first]
                 item = new if new != 0 else item

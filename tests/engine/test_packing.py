@@ -395,9 +395,12 @@ def assert_same_entries(tensor, expected, padded):
 
 @pytest.mark.parametrize("values", [np.float64, np.int8, np.complex128, None], ids=str)
 @pytest.mark.parametrize("target", ["dense, sparse @ 1, 0", "dense, sparse(2) @ 2, 0, 1"])
-def test_entries_are_placed_as_they_are_sorted(target, values):
+@pytest.mark.parametrize("threads", [1, 3])
+def test_entries_are_placed_as_they_are_sorted(target, values, threads, monkeypatch):
     """Of few columns: they need no sorting."""
-    dims = (50, 3000, 70)[: 1 + target.count(",", 0, target.index("@")) + target.count("(2)")]
+    monkeypatch.setattr(parallel, "_GRAIN", 1)
+    monkeypatch.setattr(parallel, "_threads", threads)
+    dims = (3000, 50, 70)[: 1 + target.count(",", 0, target.index("@")) + target.count("(2)")]
     generator = np.random.default_rng(2)
     flat = np.unique(generator.zipf(1.2, 5000) % np.prod(dims))
     numbers = generator.integers(1, 100, len(flat)).astype(values) if values else np.ones(len(flat))
