@@ -151,7 +151,7 @@ class ZarrReader:
                     _refuse_two_versions(place, ".zarray")
                 complete = bool(told.get("attributes", {}).get(COMPLETE))
                 return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
-            if told is not None and len(told["codecs"]) > _MOST_CODECS:
+            if told is not None and len(told.get("codecs", ())) > _MOST_CODECS:
                 raise LimitError(Problem(name, f"{len(told['codecs'])} codecs, more than {_MOST_CODECS}"))
             try:
                 array = self._opened(name, told)

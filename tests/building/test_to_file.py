@@ -161,7 +161,7 @@ def test_memory_is_counted(tmp_path):
     for wrong in (0, 1.5, "1G", True):
         with pytest.raises(OptionError, match="memory"):
             convert(tmp_path / "a.h5", tmp_path / "b.h5", memory=wrong)
-    convert(tmp_path / "a.h5", tmp_path / "b.h5", "sparse(3)", memory=2**31)
+    convert(tmp_path / "a.h5", tmp_path / "b.h5", "sparse(3)", memory=2**33)
     assert read(tmp_path / "b.h5").equals(large())
     convert(tmp_path / "a.h5", tmp_path / "b.tns", overwrite=True)
     assert sorted(os.listdir(tmp_path)) == ["a.h5", "b.h5", "b.tns"]

@@ -85,7 +85,7 @@ def of_system(kind, got, model):
 def converted(tensor, model, draw, folder):
     rank = len(model.shape) if tensor.map is None else len(tensor.map.stored_shape)
     source, (target, options) = stored(tensor, draw, folder), draw_place(draw, folder)
-    memory = draw(st.sampled_from([None, 2**31]))
+    memory = draw(st.sampled_from([None, 2**33]))
     format = draw_format(draw, rank) if draw(st.booleans()) else None
     bl.convert(source, target, format, memory=memory, overwrite=True, **options)
     return bl.read(target), model
@@ -135,7 +135,7 @@ def streamed(tensor, model, draw, folder):
     place, options = draw_place(draw, folder)
     options |= {"fill_value": tensor.fill_value, "attributes": dict(tensor.attributes), "map": tensor.map}
     rank = len(model.shape) if tensor.map is None else len(tensor.map.stored_shape)
-    memory = draw(st.sampled_from([None, 2**31]))
+    memory = draw(st.sampled_from([None, 2**33]))
     bl.write_from(
         iter(chunks_of(tensor)), place, model.shape, draw_format(draw, rank), dtype=model.dtype, memory=memory,
         overwrite=True, **options

@@ -80,7 +80,7 @@ def test_any_rank_format_and_fill_value(tmp_path):
     bl.write(tmp_path / "scalar.h5", bl.pack([], [3.5], (), "element"))
     array = bl.to_dask(tmp_path / "scalar.h5")
     assert array.compute() == 3.5
-    bl.from_dask(array * 2, tmp_path / "twice.h5", "element", memory=2**31)
+    bl.from_dask(array * 2, tmp_path / "twice.h5", "element", memory=2**33)
     assert bl.read(tmp_path / "twice.h5").to_dense() == 7
 
 
@@ -168,7 +168,7 @@ def test_from_dask_writes_what_the_array_holds(tmp_path, cells, format, chunks):
         ]
     ):
         path = tmp_path / f"{k}.zarr"
-        bl.from_dask(array, path, format, memory=2**31, attributes={"a": 1}, dims=["x", "y"], values="z")
+        bl.from_dask(array, path, format, memory=2**33, attributes={"a": 1}, dims=["x", "y"], values="z")
         found = bl.read(path)
         assert found.dims == ("x", "y")
         assert found.equals(bl.pack_dense(cells, format))
@@ -177,30 +177,30 @@ def test_from_dask_writes_what_the_array_holds(tmp_path, cells, format, chunks):
 
 def test_there_and_back_on_s3(s3, cells):
     bl.write(f"{s3}/a.zarr", bl.pack_dense(cells, "CSR"))
-    bl.from_dask(bl.to_dask(f"{s3}/a.zarr", chunks=(20, 20)) * 2, f"{s3}/b.zarr", "CSC", memory=2**31)
+    bl.from_dask(bl.to_dask(f"{s3}/a.zarr", chunks=(20, 20)) * 2, f"{s3}/b.zarr", "CSC", memory=2**33)
     assert (bl.read(f"{s3}/b.zarr").to_dense() == cells * 2).all()
 
 
 def test_from_dask_keeps_the_fill_value_and_refuses_another(tmp_path, cells):
     array = da.from_array(cells, (10, 20)).map_blocks(sparse.COO) + 3
-    bl.from_dask(array, tmp_path / "a.h5", "CSR", memory=2**31)
+    bl.from_dask(array, tmp_path / "a.h5", "CSR", memory=2**33)
     found = bl.read(tmp_path / "a.h5")
     assert found.fill_value == 3
     assert (found.to_dense() == cells + 3).all()
     mixed = array.map_blocks(lambda block: block + 1, meta=array._meta)
     with pytest.raises(FormatError, match="fill value"):
-        bl.from_dask(mixed, tmp_path / "b.h5", "CSR", memory=2**31)
+        bl.from_dask(mixed, tmp_path / "b.h5", "CSR", memory=2**33)
     assert not (tmp_path / "b.h5").exists()
 
 
 def test_from_dask_refuses_what_it_cannot_write(tmp_path, cells):
     array = da.from_array(cells, (10, 20))
     with pytest.raises(TypeError, match=r"numpy\.ndarray"):
-        bl.from_dask(cells, tmp_path / "a.h5", "CSR", memory=2**31)
+        bl.from_dask(cells, tmp_path / "a.h5", "CSR", memory=2**33)
     with pytest.raises(BinsparseError, match="compute_chunk_sizes"):
-        bl.from_dask(array[array.sum(1) > 3], tmp_path / "a.h5", "CSR", memory=2**31)
+        bl.from_dask(array[array.sum(1) > 3], tmp_path / "a.h5", "CSR", memory=2**33)
     with pytest.raises(TypeError, match=r"pandas.*from_table"):
-        bl.from_dask(array.map_blocks(pandas.DataFrame, meta=array._meta), tmp_path / "a.h5", "CSR", memory=2**31)
+        bl.from_dask(array.map_blocks(pandas.DataFrame, meta=array._meta), tmp_path / "a.h5", "CSR", memory=2**33)
     with pytest.raises(LimitError, match="memory"):
         bl.from_dask(array, tmp_path / "a.h5", "CSR", memory=1)
     assert not list(tmp_path.iterdir())
