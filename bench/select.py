@@ -90,6 +90,10 @@ def _scattered(matrix: Any, queries: Queries) -> Any:
     return _load(matrix[np.arange(3, matrix.shape[0], 10)])
 
 
+def _column(matrix: Any, _: Queries) -> Any:
+    return _load(matrix[:, matrix.shape[1] // 2])
+
+
 def _blocks(matrix: Any, _: Queries) -> Any:
     return _load(_block(matrix))
 
@@ -136,6 +140,12 @@ _QUESTIONS: tuple[tuple[str, Callable[[Any, Queries], Any], Mapping[str, Maker],
         {"scipy": (2, 4)},
     ),
     ("a tenth of the rows, scattered", _scattered, {}, {"scipy": (2, 4)}),
+    (
+        "a column",
+        _column,
+        {"GraphBLAS": _graphblas(lambda m, _: m[:, m.shape[1] // 2].new())},
+        {"scipy": (2, 4)},
+    ),
     (
         "block, a fifth of rows, a quarter of columns",
         _blocks,

@@ -18,10 +18,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from .. import kernels, parallel
-from ..errors import Problem
+from ..errors import ArrayError, Problem, raise_if
 from ..limits import INT32_MAX
 from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Expanded, Level, Owners, Split
-from .pointers import SHOWN, Lists, bisect, in_fiber, pointer_problems, pointers_to, refuse_outside
+from .pointers import SHOWN, Lists, bisect, in_fiber, pointer_problems, pointers_to, refuse_outside, unnumbered
 from .positions import (
     Array,
     Children,
@@ -121,6 +121,29 @@ class Sparse(Lists):
         wanted = inside(window, coords)
         pointers = np.append(0, np.cumsum(wanted))[np.append(0, np.cumsum(counts))]
         return pointers, [x[wanted] for x in coords], as_array(child)[wanted]
+
+    def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Positions:
+        column, wanted = arrays["idx0"], window[0]
+        short = _FEW_FIBERS * len(positions) > len(column)
+        if not (short and isinstance(positions, range) and positions.step == 1 and isinstance(column, np.ndarray)):
+            return super().reached(arrays, dims, positions, window)
+        first, behind = map(int, self.pointers(arrays)[[positions.start, positions.stop]])
+        child = first + _between(column[first:behind], wanted)
+        return child[inside(window, [x[child] for x in self._columns(arrays)])]
+
+    def parents(self, arrays: Arrays, dims: Sequence[int], n: int, children: Array) -> tuple[Array, list[Array]]:
+        """All pointers are read, and of a file checked."""
+        pointers, column = self.pointers(arrays)[:], arrays["idx0"]
+        coords = [items_at(x, children) for x in self._columns(arrays)]
+        in_memory = isinstance(column, np.ndarray)
+        if not in_memory:
+            raise_if(ArrayError, pointer_problems(pointers, len(column), 0, n))
+        fibers = pointers.searchsorted(children.astype(pointers.dtype, copy=False), "right") - 1
+        if not in_memory:
+            starts = np.flatnonzero(np.diff(fibers, prepend=-1))
+            asked = _named(np.append(starts, len(children)), coords)
+            raise_if(ArrayError, map(unnumbered, self.check(asked, dims, len(starts))))
+        return fibers, coords
 
     def loop(self, root: bool) -> str:
         columns = "".join(f"    i{k} = idx{k}[q]\n" for k in range(self.rank))
@@ -247,6 +270,16 @@ class Sparse(Lists):
 
     def _columns(self, arrays: Arrays) -> list[Array]:
         return [arrays[f"idx{k}"] for k in range(self.rank)]
+
+
+def _between(column: Array, wanted: Positions) -> Array:
+    """Where the items lie from the first wanted one to the last."""
+    if not len(wanted):
+        return np.empty(0, np.int64)
+    low, high = int(wanted[0]), int(wanted[-1])
+    if low == high:
+        return np.flatnonzero(column == low)
+    return np.flatnonzero((column >= low) & (column <= high))
 
 
 def _in_long_runs(columns: Sequence[Array]) -> bool:

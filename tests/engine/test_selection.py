@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from strategies import any_tensors, keys
 
 import binsparse_levels
-from binsparse_levels import Tensor, pack, pack_dense, read, testing, write
+from binsparse_levels import BinsparseError, Tensor, pack, pack_dense, read, testing, write
+from binsparse_levels.engine import selection
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -48,6 +49,16 @@ def pattern(tensor):
     return marks
 
 
+@pytest.fixture(params=[True, False], ids=["from below", "from above"], scope="module")
+def walked(request):
+    """A module's windows are read from below wherever the kinds can, or all from above."""
+    before = selection._SELECTIVE
+    selection._SELECTIVE = 0 if request.param else 2**62
+    yield
+    selection._SELECTIVE = before
+
+
+@pytest.mark.usefixtures("walked")
 @given(st.data())
 def test_a_view_is_numpys_on_the_dense_array(data):
     tensor = data.draw(any_tensors())
@@ -73,6 +84,30 @@ def test_a_view_is_numpys_on_the_dense_array(data):
     loaded.check()
     assert loaded.equals(tensor)
     assert loaded.format == tensor.format
+
+
+@pytest.mark.usefixtures("walked")
+@given(st.data())
+def test_what_is_stored_is_selected_or_refused(data):
+    """Also of a file with damage: what a window shows is what it shows of the whole, or an error."""
+    stored = {}
+    write(stored, data.draw(any_tensors().filter(lambda tensor: tensor.ndim)))
+    for changed in [stored, *testing.damaged(stored, most=3)]:
+        try:
+            opened = binsparse_levels.open(changed)
+            key = data.draw(keys(opened.shape))
+            found = opened[key]
+            found = found.load() if isinstance(found, Tensor) else found
+        except BinsparseError:
+            continue
+        if isinstance(found, Tensor):
+            found.check()
+            found = found.to_dense()
+        try:
+            whole = read(changed)
+        except BinsparseError:
+            continue
+        np.testing.assert_array_equal(found, whole.to_dense()[key])
 
 
 @given(st.data())
