@@ -405,11 +405,12 @@ def _from_below(tree: Tree, window: Window) -> tuple[list[Array], Children] | No
     steps = list(tree.walk())
     windows = [window[place.depth : place.depth + place.level.rank] for place, _, _ in steps]
     first = next((k for k, step in enumerate(steps) if not is_everything(windows[k], step[0].dims)), 0)
+    if not first or not all(_walks_up(x.level) for x, *_ in steps[: first + 1]):
+        return None
     place, arrays, n = steps[first]
     below = steps[first + 1][2] if first + 1 < len(steps) else len(tree.values)
     inside = below * cells([len(x) for x in windows[first]]) // max(cells(place.dims), 1)  # as if spread evenly
-    few = _SELECTIVE * (inside + _CALLS) <= n
-    if not first or not few or not all(_walks_up(x.level) for x, *_ in steps[: first + 1]):
+    if _SELECTIVE * (inside + _CALLS) > n:
         return None
     local, children, fibers = part_of(tree, place, arrays, n, range(n), list(map(range, place.dims)))
     found = as_array(place.level.reached(local, place.dims, fibers, windows[first]))

@@ -335,7 +335,9 @@ class Sorting:
         width = len(self._tag) + 1
         begin, end = int(starts[0]), int(starts[-1])
         here = records[begin * width : end * width]
-        if passes := self._passes(top):
+        if width == 2 and top <= self._low:  # a bucket for each key
+            target, exact = here, True
+        elif passes := self._passes(top):
             most = _largest(starts) * width if passes > 1 else 0
             spare, target, offsets = self._room(most, len(here), self._keep)
             digit = -(-(top - self._low) // passes)
