@@ -190,8 +190,8 @@ class View:
     def _format(self, stored: Format, dimensions: Sequence[int]) -> Format:
         """The format of the tree without the dimensions that are gone.
 
-        Where a level that was not padded is gone, the level above it, or else below it, becomes sparse. So a view never
-        stores more entries than the tree.
+        Where a level that lacks coordinates is gone, the level above it, or else below it, becomes sparse. So a view
+        never stores more entries than the tree.
         """
         order = [dimensions.index(k) for k in self.kept]
         if len(order) == stored.rank and not any(level.refuses for level in stored.levels):
@@ -205,7 +205,7 @@ class View:
                 levels += listing(rank) if left is None else (left,)
                 if gone and len(levels) == 1:
                     levels[0] = _unpadded(levels[0])
-            elif not level.padded:
+            elif place.arrays or not level.padded:
                 gone = True
                 levels[-1:] = map(_unpadded, levels[-1:])
         return in_order(tuple(levels), order)

@@ -213,6 +213,13 @@ def test_an_index_of_lists_of_different_lengths():
         pack_dense(np.eye(3), "CSR")[[0, [1, 2]]]
 
 
+def test_a_view_without_a_band_stores_no_cell_that_the_band_lacked():
+    tensor = pack([[0, 2], [0, 0]], [1.0, 2.0], (3, 2), "band, band")
+    for key, count in ((np.s_[:, 0], 2), (np.s_[:, 1], 0)):
+        assert tensor[key].number_of_stored_values == count
+        np.testing.assert_array_equal(tensor[key].to_dense(), tensor.to_dense()[key])
+
+
 def test_a_row_of_a_dense_matrix_is_turned_round():
     cells = np.arange(1.0, 13).reshape(3, 4)
     for key in (np.s_[:1, ::-1], np.s_[:1, ::-2], np.s_[::-1, :1]):
