@@ -53,7 +53,12 @@ def check_duplicates(duplicates: Duplicates) -> None:
 
 def pad_of(fill: Any, dtype: np.dtype[Any]) -> Any:
     """The value of cells that are not stored: the fill value, or zero where it is None."""
-    return np.zeros((), dtype)[()] if fill is None else fill
+    return _zero(dtype) if fill is None else fill
+
+
+@lru_cache(64)  # each slice asks
+def _zero(dtype: np.dtype[Any]) -> Any:
+    return np.zeros((), dtype)[()]
 
 
 def checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
