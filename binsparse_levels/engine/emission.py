@@ -139,12 +139,12 @@ def _placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
         starts = entries.runs[1] if entries.runs else None
         runs = None if starts is None else kernels.readable(starts, word)
         parts = parallel.shares(count, sorting.MOVED, len(pointers))  # each counts the entries of all fibers
-        cursors = np.zeros((len(parts), len(pointers) - 1), word)
+        others = np.zeros((len(parts) - 1, len(pointers) - 1), word)
+        cursors = [*others, pointers[1:]]  # the last entry of a fiber moves its cursor to the next pointer
         parallel.each(lambda k: kernels.placing.count(columns[0], *parts[k], cursors[k]), range(len(parts)))
-        kernels.placing.to_cursors(cursors)
+        kernels.placing.to_cursors(others, cursors[-1])
         given = *columns, runs, payload
         parallel.each(lambda k: kernels.placing.place(*given, *parts[k], cursors[k], *indices, out), range(len(parts)))
-        pointers[1:] = cursors[-1]
     else:
         share = count // parallel.get_threads() + 1
         low_bits = layout.low_bits(rank - 1)

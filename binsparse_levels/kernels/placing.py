@@ -35,15 +35,19 @@ def count(column, begin, end, counts):
 
 
 @kernel
-def to_cursors(counts):
-    """Turn the counts of shares, counts[share, fiber], into where each share begins in each fiber."""
-    at, one = u8(0), u8(1)
-    x = u8(0)
-    while x < u8(counts.shape[1]):
+def to_cursors(counts, last):
+    """Turn the counts of shares into where each share begins in each fiber: counts[share, fiber], those of the last
+    share apart.
+    """
+    one, at, x = u8(1), u8(0), u8(0)
+    while x < u8(last.size):
         for k in range(counts.shape[0]):
             size = u8(counts[k, x])
             counts[k, x] = at
             at += size
+        size = u8(last[x])
+        last[x] = at
+        at += size
         x += one
 
 
