@@ -347,12 +347,18 @@ def coords_in_runs(
 
 
 def expand_levels(
-    tree: Tree, window: Window | None = None, upper: int | None = None
+    tree: Tree,
+    window: Window | None = None,
+    upper: int | None = None,
+    first: int = 0,
+    positions: Children = range(1),
 ) -> Iterator[tuple[Place, list[Array], Array, Children]]:
-    """For each level its coordinates, pointers to those of each fiber, and the positions of its children."""
-    positions: Children = range(1)
+    """For each level its coordinates, pointers to those of each fiber, and the positions of its children.
+
+    first, positions: the level to begin with, and its fibers; by default the root.
+    """
     whole = list(map(range, tree.dims)) if window is None else window
-    for place, arrays, n in islice(tree.walk(), upper):
+    for place, arrays, n in islice(tree.walk(), first, upper):
         here = whole[place.depth : place.depth + place.level.rank]
         pointers, coords, positions = listed(tree, place, arrays, n, as_positions(positions), here)
         yield place, coords, pointers, positions

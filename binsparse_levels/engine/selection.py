@@ -183,7 +183,7 @@ class View:
             for place in tree.places
             if not (place.arrays or tree.lazy)
         ]
-        self.ordered = [k for k in cut if not any(k in dimensions for dimensions in free)]
+        self.ordered = [k for k in cut if not any(k in depths for depths in free)]
         self.moved = self.order != tuple(range(len(self.order)))
         self.whole = not cut and structure is None and self.format.levels == tree.levels
 
@@ -199,7 +199,7 @@ class View:
         levels: list[Level] = []
         gone = False
         for place in self.tree.places:
-            level, rank = place.level, kept_rank(place, self.kept)
+            level, rank = place.level, _kept_rank(place, self.kept)
             if rank:
                 left = level.left(rank)
                 levels += listing(rank) if left is None else (left,)
@@ -223,7 +223,7 @@ class View:
         targets = list(places(made, [0] * len(self.kept)))  # no name of an array depends on a size
         for place, arrays, n in self.tree.walk():
             level = place.level
-            below, rank = place.depth + level.rank, kept_rank(place, self.kept)
+            below, rank = place.depth + level.rank, _kept_rank(place, self.kept)
             target = targets.pop(0) if rank else None
             if target is not None and target.level.padded != level.padded:
                 return None
@@ -250,7 +250,7 @@ def _unpadded(level: Level) -> Level:
     return listing(level.rank)[0] if level.padded else level
 
 
-def kept_rank(place: Place, kept: Sequence[int]) -> int:
+def _kept_rank(place: Place, kept: Sequence[int]) -> int:
     """How many dimensions of the level are among the stored dimensions `kept`."""
     return sum(place.depth <= k < place.depth + place.level.rank for k in kept)
 
@@ -415,11 +415,11 @@ def _from_below(tree: Tree, window: Window) -> tuple[list[Array], Children] | No
     local, children, fibers = part_of(tree, place, arrays, n, range(n), list(map(range, place.dims)))
     found = as_array(place.level.reached(local, place.dims, fibers, windows[first]))
     columns = _coords_upwards([*steps[:first], (place, local, n)], found)
-    parts: list[tuple[Sequence[Array], Array]] = [(columns, np.array([0, len(found)]))]
     positions = through(children, found)
-    for (place, arrays, n), here in zip(steps[first + 1 :], windows[first + 1 :], strict=True):
-        pointers, coords, positions = listed(tree, place, arrays, n, as_positions(positions), here)
-        parts.append((coords, pointers))
+    lower = list(packing.expand_levels(tree, window, None, first + 1, positions))
+    if lower:
+        positions = lower[-1][3]
+    parts = [(columns, np.array([0, len(found)])), *((coords, pointers) for _, coords, pointers, _ in lower)]
     return packing.coords_of_entries(parts, len(positions)), positions
 
 

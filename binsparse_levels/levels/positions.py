@@ -64,7 +64,9 @@ def inside(window: Window, coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
     """
     mask = np.ones(len(coords[0]), bool)
     for wanted, x in zip(window, coords, strict=True):
-        if isinstance(wanted, range):
+        if isinstance(wanted, range) and len(wanted) == 1:
+            mask &= x == wanted.start
+        elif isinstance(wanted, range):
             mask &= (x >= wanted.start) & (x < wanted.stop)
             if wanted.step != 1:
                 mask &= (x.astype(np.int64, copy=False) - wanted.start) % wanted.step == 0

@@ -128,7 +128,7 @@ class Sparse(Lists):
         if not (short and isinstance(positions, range) and positions.step == 1 and isinstance(column, np.ndarray)):
             return super().reached(arrays, dims, positions, window)
         first, behind = map(int, self.pointers(arrays)[[positions.start, positions.stop]])
-        child = first + _between(column[first:behind], wanted)
+        child = first + np.flatnonzero(inside([_reach(wanted)], [column[first:behind]]))
         return child[inside(window, [x[child] for x in self._columns(arrays)])]
 
     def parents(self, arrays: Arrays, dims: Sequence[int], n: int, children: Array) -> tuple[Array, list[Array]]:
@@ -179,7 +179,7 @@ class Sparse(Lists):
         if not everything and len(starts) and searched:
             if not len(wanted):
                 return range(0), np.zeros(len(starts), np.int64), 0
-            reach = range(int(wanted[0]), int(wanted[-1]) + 1)
+            reach = _reach(wanted)
             kept = int(isinstance(wanted, range) and wanted.step == 1)
             if in_memory:
                 arguments = *map(kernels.readable, (starts, ends, column)), reach.start, reach.stop
@@ -272,14 +272,9 @@ class Sparse(Lists):
         return [arrays[f"idx{k}"] for k in range(self.rank)]
 
 
-def _between(column: Array, wanted: Positions) -> Array:
-    """Where the items lie from the first wanted one to the last."""
-    if not len(wanted):
-        return np.empty(0, np.int64)
-    low, high = int(wanted[0]), int(wanted[-1])
-    if low == high:
-        return np.flatnonzero(column == low)
-    return np.flatnonzero((column >= low) & (column <= high))
+def _reach(wanted: Positions) -> range:
+    """All coordinates from the first wanted one to the last."""
+    return range(int(wanted[0]), int(wanted[-1]) + 1) if len(wanted) else range(0)
 
 
 def _in_long_runs(columns: Sequence[Array]) -> bool:

@@ -122,13 +122,16 @@ def test_consecutive_outermost_coordinates_are_read_like_any_selection(tmp_path_
             found = held[key].load()
             assert (found.shape, found.format, found.iso) == (expected.shape, expected.format, expected.iso)
             assert found.equals(expected)
-            assert not any(array.flags.writeable for array in (*found.arrays.values(), found.values))
+            for name, array in {**expected.arrays, "values": expected.values}.items():
+                again = {**found.arrays, "values": found.values}[name]
+                assert (again.dtype, again.tobytes(), again.flags.writeable) == (array.dtype, array.tobytes(), False)
             np.testing.assert_array_equal(found.to_dense(), tensor.to_dense()[key])
 
 
 @pytest.mark.parametrize(("format", "fast"), [("CSR", True), ("CSC", True), ("dense(2), sparse", True),
     ("dense, dense, dense", True), ("dense, sparse, dense", True), ("dense, sparse, sparse", True),
-    ("sparse(3)", True), ("dense, bitmap(2)", False), ("dense, hashed", False)])  # fmt: skip
+    ("sparse(3)", True), ("dense, hashed", False),
+    ("sparse, dense, sparse", True), ("dense, bitmap(2)", False)])  # fmt: skip
 def test_which_formats_are_read_by_fibers(tmp_path, format, fast, monkeypatch):
     shape = (6, 10) if format in ("CSR", "CSC", "dense, hashed") else (3, 4, 5)
     tensor = pack(np.unravel_index(np.arange(60), shape), np.arange(60.0), shape, format)
