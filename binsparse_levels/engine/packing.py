@@ -6,7 +6,7 @@ pass instead, which gives the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -149,11 +149,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
             starts, more["same"] = _alike_below([as_array(parents), *here], coords[below:], values)
         made, reached = level.build(place.dims, parents, here, n, **more)
         parents = as_positions(reached)
-        for role, (name, holds, _) in place.arrays.items():
-            arrays[name] = made[role]
-            wide = made[role].dtype != dtype
-            if wide and holds in INTEGERS and made[role].max(initial=0) <= np.iinfo(dtype).max:
-                arrays[name] = made[role].astype(dtype)
+        arrays |= {place.arrays[role].name: x for role, x in narrowed(place, made, dtype).items()}
         n = level.size(made, place.dims, n)
         if level.shares:  # of what is shared, the first stands for all
             child = as_array(parents)
@@ -180,6 +176,16 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
         values = whole
     tree = Tree(levels, entries.dims, arrays, values)
     return tree.blanked() if padded and any(np.array(pad, values.dtype).tobytes()) else tree
+
+
+def narrowed(place: Place, made: Mapping[str, Array], dtype: np.dtype[Any]) -> dict[str, Array]:
+    """The arrays that a level made, by role; integers of type `dtype` where it holds them."""
+
+    def narrow(array: Array, holds: str) -> Array:
+        wide = array.dtype != dtype and holds in INTEGERS and array.max(initial=0) <= np.iinfo(dtype).max
+        return array.astype(dtype) if wide else array
+
+    return {role: narrow(made[role], spec.holds) for role, spec in place.arrays.items()}
 
 
 def _split(
