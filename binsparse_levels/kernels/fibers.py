@@ -346,12 +346,42 @@ def list_within(starts, ends, column, low, high, counts, places):
 
 
 @kernel
-def narrow(starts, ends, column, low, high, out):
-    """out[0, k] … out[1, k] = the part of starts[k] … ends[k] where the ascending column lies in low … high - 1."""
-    for k in range(starts.size):
-        first = lower_bound(column, u8(low), u8(starts[k]), u8(ends[k]))
-        out[0, k] = first
-        out[1, k] = lower_bound(column, u8(high), first, u8(ends[k]))
+def narrow(starts, ends, column, low, high, most, out):
+    """out[0, k] … out[1, k] = the part of starts[k] … ends[k] where the ascending column lies in low … high - 1.
+
+    As in `search`, the fibers of a block are halved in turn (1,000 of 1,000: 13 µs, one by one 47).
+    most: of a fiber, that many lie there, or fewer.
+    """
+    one, block = u8(1), u8(64)
+    places, counts = np.empty(64, np.uint64), np.empty(64, np.uint64)
+    i, n, last = u8(0), u8(starts.size), u8(column.size)
+    while i < n:
+        size = min(block, n - i)
+        for side in range(2):
+            longest, wanted, k = u8(0), u8(high) if side else u8(low), u8(0)
+            while k < size:
+                first, end = u8(out[0, i + k]) if side else u8(starts[i + k]), u8(ends[i + k])
+                counts[k] = min(end - first, u8(most)) if side else end - first
+                places[k] = min(first, last - one)  # the end, where the last fiber is empty
+                longest = max(longest, counts[k])
+                k += one
+            while longest > one:
+                k = u8(0)
+                while k < size:
+                    half = counts[k] >> one
+                    middle = places[k] + half
+                    places[k] = middle if u8(column[middle]) < wanted else places[k]
+                    counts[k] -= half
+                    k += one
+                longest -= longest >> one
+            k = u8(0)
+            while k < size:
+                first = u8(out[0, i + k]) if side else u8(starts[i + k])
+                if counts[k] != u8(0):
+                    first = places[k] + u8(u8(column[places[k]]) < wanted)
+                out[side, i + k] = first
+                k += one
+        i += size
 
 
 @kernel

@@ -189,7 +189,8 @@ class Sparse(Lists):
                     total = int(kernels.fibers.list_within(*arguments, counts, child))
                     return child[:total], counts, kept
                 narrowed = np.empty((2, len(starts)), np.int64)
-                kernels.fibers.narrow(*arguments, narrowed)
+                most = len(reach) if self.rank == 1 else entries
+                kernels.fibers.narrow(*arguments, most, narrowed)
                 starts, ends = narrowed
             else:
                 bounds = list(zip(starts.tolist(), ends.tolist(), strict=True))
