@@ -28,7 +28,7 @@ UnsortedRun: TypeAlias = tuple[Array, Array, int]
 _ALL = 2**64 - 1
 # How many streams a pass writes to, and how much it works on. Measured on a Xeon, and small enough for an L2 of 1 MiB.
 _SPLITS = 11  # bits that a partition splits by, at most; with prefetched writes 13 cost the same
-_BUCKET = 3_000  # records that a bucket should have at least
+_BUCKET = 3_000  # records that a bucket should have, or half as many
 _RUN = 2**15  # records that are sorted and emitted together: 512 KiB, which stay in the L2 cache
 _HEAVY = 2**17  # records of a bucket that is partitioned once more, since it would leave the cache
 _HEAD = 64  # first entries, which show that most others are in no order
@@ -239,7 +239,9 @@ class Sorting:
         everything = Columns(coords, runs, keys)
         n = len(everything.full[0])
         upper = keys.bits - keys.spill  # bits of the first word
-        splits = max(min(_SPLITS, (n // _BUCKET).bit_length(), keys.bits - low_bits, upper), upper - 63)
+        pieces = n // _BUCKET
+        wanted = pieces.bit_length() if pieces > 1 else 0  # one bucket is not counted
+        splits = max(min(_SPLITS, wanted, keys.bits - low_bits, upper), upper - 63)
         top = np.uint64(upper - splits)
         records = np.empty(n * (keys.words + 1), np.uint64)
         # Only the first dimensions have bits in the number of a bucket.

@@ -274,32 +274,46 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
 def sort_digits(records, words, starts, low, digit, passes, spare, target, offsets):
     """Sort every bucket stably into `target` by the bits of the first word from bit `low` up, `digit` bits in a pass.
 
-    It compiles in half the time of `sort_buckets`. Precondition: no other bits are out of order; `target` has no part
-    of the records.
+    It compiles in a third of the time of `sort_buckets`, without slices and calls in half of its own with them.
+    Precondition: no other bits are out of order; `target` has no part of the records.
     """
-    one, stride = u8(1), u8(len(words) + 1)
-    counts = offsets[: 1 << digit]
-    for b in range(starts.size - 1):
-        if starts[b] < starts[b + 1]:
-            source = records[u8(starts[b]) * stride : u8(starts[b + 1]) * stride]
-            out = target[u8(starts[b] - starts[0]) * stride : u8(starts[b + 1] - starts[0]) * stride]
-            work = spare[: source.size]
-            for k in range(passes):
-                shift = low + k * digit
-                j, place = u8(0), u8(0)
-                while j < u8(counts.size):
-                    counts[j] = u4(0)
-                    j += one
-                count_digit(source, words, u8(shift), counts)
-                j = u8(0)
-                while j < u8(counts.size):
-                    count = u8(counts[j])
-                    counts[j] = place
-                    place += count * stride
-                    j += one
-                to = out if (passes - k) & 1 else work  # the last pass writes to the target
-                digit_pass(source, to, words, u8(0), u8(shift), u8(digit), counts, u8(0))
-                source = to
+    zero, one, stride = u8(0), u8(1), u8(len(words) + 1)
+    mask, b, n, last = (one << u8(digit)) - one, zero, u8(starts.size - 1), u8(passes)
+    while b < n:
+        begin, end = u8(starts[b]) * stride, u8(starts[b + one]) * stride
+        place, source = begin - u8(starts[0]) * stride, records
+        k, shift = zero, u8(low)
+        while k < last and begin < end:
+            j = zero
+            while j <= mask:
+                offsets[j] = u4(0)
+                j += one
+            i = begin
+            while i < end:
+                offsets[(source[i] >> shift) & mask] += u4(1)
+                i += stride
+            to, first = (target, place) if (last - k) & one else (spare, zero)  # the last pass writes to the target
+            j, at = zero, first
+            while j <= mask:
+                count = u8(offsets[j])
+                offsets[j] = at
+                at += count * stride
+                j += one
+            i = begin
+            while i < end:
+                x, y = source[i], source[i + one]
+                j = (x >> shift) & mask
+                at = u8(offsets[j])
+                offsets[j] = at + stride
+                prefetch_for_write(to, at + AHEAD)
+                to[at], to[at + one] = x, y
+                if len(words) == 2:
+                    to[at + u8(2)] = source[i + u8(2)]
+                i += stride
+            source, begin, end = to, first, first + (end - begin)
+            shift += u8(digit)
+            k += one
+        b += one
 
 
 @kernel
