@@ -16,7 +16,7 @@ Nothing of a file's content becomes text. CSR and a leaf that adds up rows give
             q = q1
             value = values[q1]
             total += value
-            q1 += u8(1)
+            q1 = not_unrolled(q1) + u8(1)
         out[c0] = total
 
 Index maps, padding and views are statements in between; see `seeing`. All integers are unsigned with 64 bits: a signed
@@ -92,16 +92,14 @@ def is_told(levels: tuple[Level, ...]) -> bool:
     return all(place.level.loop(not place.depth) is not None for place in places(levels, [1] * _rank(levels)))
 
 
-def nest_text(
-    levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, peeled: int = 0, reordered: bool = False
-) -> str:
+def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, peeled: int = 0, long: bool = False) -> str:
     """Python functions over a tree of these levels: `nest`, `extent` and, where it is needed, `first`.
 
     nest(begin, end, numbers, arrays…, values, names…) runs the leaf on a part of the outermost loop. extent(numbers,
     arrays…) returns both ends of that loop. first(at, numbers, arrays…) returns the first coordinate of an iteration,
     where several have the same. numbers: the sizes of the dimensions, and the number of child positions of each level.
     names: those of `seen`, then those of the leaf. peeled: so many entries of each fiber of the last level are taken
-    without a branch; there is one at least in all. reordered: sums may be reordered.
+    without a branch; there is one at least in all. long: fibers of the last level are long, and sums may be reordered.
     """
     chain = places(levels, [1] * _rank(levels))
     last = f"q{len(chain) - 1}" if chain else "0"
@@ -126,7 +124,8 @@ def nest_text(
         if len(same) == len(seen.wraps):  # a tensor as it is stored
             _ask_ahead(listing, [(name, same[f"c{k}"], ahead) for name, k, ahead in leaf.far], children)
         fits = len(same) == len(seen.wraps) and around.known <= chain[-1].depth and leaf.totals
-        loops[-1] = loops[-1]._replace(text=_counted(listing, peeled if fits else 0, leaf.totals, children, bool(sums)))
+        counted = _counted(listing, peeled if fits else 0, leaf.totals, children, bool(sums), long)
+        loops[-1] = loops[-1]._replace(text=counted)
 
     nested: list[list[ast.stmt]] = []  # from the outside in, each with a yield for the next
     known = 0
@@ -138,7 +137,7 @@ def nest_text(
         known = piece.known
         while left and left[0].known <= known:
             nested.append(ast.parse(left.pop(0).text).body)
-    if reordered and sums:
+    if long and sums:
         _take_all(nested[-1], sums)
     for text in reversed(nested):
         body = _filled(text, body)
@@ -277,11 +276,14 @@ def _ask_ahead(loop: ast.For, far: Sequence[tuple[str, str, int]], children: str
             loop.body[:0] = ast.parse(f"prefetch({name}, {later})").body
 
 
-def _counted(loop: ast.For, peeled: int, totals: Sequence[str], children: str, sums: bool) -> list[ast.stmt]:
+def _counted(
+    loop: ast.For, peeled: int, totals: Sequence[str], children: str, sums: bool, long: bool
+) -> list[ast.stmt]:
     """The loop as one that counts by itself: that of a range counts its iterations first (rows of 10: 3 % more).
 
     peeled: so many iterations always run, and change the totals where there are such entries. A branch that ends a
     short fiber is hardly foreseen (1 M entries in rows of 1: 2.4 ms for 5.9). Of sums, totals only wait for additions.
+    long: the loop may be unrolled; see `jit.not_unrolled`.
     """
     counter = ast.unparse(loop.target)
     begin, end = map(ast.unparse, loop.iter.args)  # type: ignore[attr-defined]
@@ -298,7 +300,7 @@ def _counted(loop: ast.For, peeled: int, totals: Sequence[str], children: str, s
     text += ast.parse(f"{counter} = start + u8({peeled})\nwhile {counter} < stop:\n    pass").body
     rest = text[-1]
     assert isinstance(rest, ast.While)
-    rest.body = [*loop.body, *ast.parse(f"{counter} += u8(1)").body]
+    rest.body = [*loop.body, *ast.parse(f"{counter} = {counter if long else f'not_unrolled({counter})'} + u8(1)").body]
     return text
 
 

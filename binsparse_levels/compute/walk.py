@@ -39,7 +39,7 @@ _ROWS_AHEAD = 32  # and the rows of a state, whose entries take longer (10 M by 
 _FAR = 4  # times the cache of level 2: bytes of an array whose items are asked for (1 M rows of 1: 9.8 ms for 17)
 _GRAIN = 2**20  # entries of a part: half a millisecond at least, a hundred times the call
 _SHORT = 3.5  # entries of a fiber, up to which some that may be none cost less than the branch that ends it
-_LONG = 64  # entries of a fiber, from which on sums in vectors gain more than what is around them costs
+_LONG = 64  # entries of a fiber, from which on sums in vectors, and loops of eight iterations, take less time
 _FIBER, _HEAVY = 8, 4  # sums of entries that take the time of a fiber, and of an entry that does more
 _EACH = 4  # parts for each thread, of those that share a result: fibers differ
 _PARTS, _OWN = 64, 8  # the most parts
@@ -98,8 +98,7 @@ def run(
     fibers = len(tree.values) if shares else int(stored[0][-2]) if len(tree.levels) > 1 else 1  # of the last level
     each = (entries if shares else len(tree.values)) / fibers
     peeled = min(int(each + 1.2), 3) if leaf.totals and each <= _SHORT else 0  # rows of 2: 3.5 ms with 3, 4.8 with 2
-    reordered = not leaf.totals or each >= _LONG
-    nest = compiled(tree.levels, walk.seen, leaf, tree.iso, peeled, reordered, kept)
+    nest = compiled(tree.levels, walk.seen, leaf, tree.iso, peeled, each >= _LONG, kept)
     begin, end = nest.extent(*stored[:-1])
     shared = walk.seen.first is not None and walk.seen.first <= leaf.kept  # no two parts have a first coordinate
     parts = min(_PARTS, entries // _GRAIN)

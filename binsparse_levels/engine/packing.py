@@ -282,9 +282,11 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
 
 def _firsts(columns: Sequence[Array]) -> Array:
     """Which entries differ from the one before them in any column."""
-    new = np.zeros(len(columns[0]), bool)
+    first, *others = columns
+    new = np.empty(len(first), bool)
     new[:1] = True
-    for x in columns:
+    np.not_equal(first[1:], first[:-1], out=new[1:])
+    for x in others:
         new[1:] |= x[1:] != x[:-1]
     return new
 

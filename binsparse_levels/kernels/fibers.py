@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .jit import i8, inlined, kernel, prefetch, stream, u8
+from .jit import i8, inlined, kernel, not_unrolled, prefetch, stream, u8
 
 
 @kernel
@@ -80,7 +80,7 @@ def split(entries, columns, pointers, firsts, below):
             q = children + u8(new)
             for d in range(len(columns)):
                 firsts[d][q - one] = columns[d][i]
-            i += one
+            i = not_unrolled(i) + one
             below[q] = i
             children = q
         p += one
@@ -164,13 +164,13 @@ def join_halves(lower, upper, drop_lower, pointers, indices, values):
         while i < stop:
             stream(indices, q, lower[1][i])
             stream(values, q, lower[2][i])
-            i += one
+            i = not_unrolled(i) + one
             q += one
         i = last
         while j < end:
             stream(indices, q, upper[1][j])
             stream(values, q, upper[2][j])
-            j += one
+            j = not_unrolled(j) + one
             q += one
         fiber += one
     pointers[n] = q

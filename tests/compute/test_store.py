@@ -106,7 +106,7 @@ def test_the_text_of_csr_is_the_one_of_the_documentation():
     drawn = nest.__doc__[nest.__doc__.index("    for x0") :]
     drawn = drawn[: drawn.index("\n\n")]
     assert drawn in text
-    space = {"u8": int}
+    space = {"u8": int, "not_unrolled": int}
     exec(text, space)
     arrays = (np.array([0, 2, 2, 3]), np.array([1, 3, 0]))
     out = np.zeros(3)
