@@ -317,7 +317,7 @@ def _faults(arrays: Arrays, columns: Sequence[Array], dims: Sequence[int], *, or
         """The entry before which there are x entries and fibers, of which an empty one costs as much as an entry."""
         return x - bisect_left(range(fibers), x, key=lambda p: p + int(pointers[p]))  # type: ignore[index]
 
-    shares = parallel.shares(entries + fibers, len(listed) * listed[0].itemsize)
+    shares = parallel.shares(entries + fibers, len(listed) * listed[0].itemsize // 2)  # read, and not written
     cuts = [0, *[entry(stop) for _, stop in shares[:-1]], entries]
 
     def count(share: tuple[int, int]) -> tuple[bool, int]:
