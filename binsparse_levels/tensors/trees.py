@@ -52,7 +52,7 @@ def writable(array: Array) -> bool:
 def entries_of(format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, iso: bool) -> Entries:
     """Entries by stored dimension, for the engine."""
     order = format.order
-    return Entries(tuple(shape[k] for k in order), tuple(coords[k] for k in order), values, iso, order)
+    return Entries(tuple([shape[k] for k in order]), tuple([coords[k] for k in order]), values, iso, order)
 
 
 def one_value(values: Array) -> Array:
