@@ -157,10 +157,18 @@ def _placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
             kernels.placing.place_records(records, starts, begin, np.uint64(top), low, *written)
 
         parallel.each(write, zip(behind, partition.runs, strict=False))
-        kernels.fibers.fill_gaps(pointers)
+        fill_gaps(pointers)
     if cargo and out is not None:
         chain.values = cargo.unloaded(out, pad)
     return chain
+
+
+def fill_gaps(pointers: Array) -> None:
+    """Replace each pointer that is still 0 by the previous pointer."""
+    if kernels.worth(len(pointers)):
+        kernels.fibers.fill_gaps(pointers)
+    else:
+        np.maximum.accumulate(pointers, out=pointers)
 
 
 def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims: int) -> list[int]:
@@ -356,7 +364,7 @@ class _Writing:
         reached = [int(at) + 1 if code != DENSE else 0 for at, code in zip(self.state.tolist(), codes, strict=False)]
         for d in range(1, len(codes)):
             if codes[d] == SPARSE and codes[d - 1] == DENSE:
-                kernels.fibers.fill_gaps(self.pointers[d])
+                fill_gaps(self.pointers[d])
         self.pointers = self.indices = ()  # so that the arrays may change their size
         n = 0  # entries of the sparse level right above
         for d, code in enumerate(codes):
