@@ -510,7 +510,8 @@ def _around_shared_levels(
 def _without_empty(coords: Sequence[Array], pointers: Array) -> tuple[Sequence[Array], Array]:
     """The coordinates of the fibers that have entries, and pointers to these. Where none are given: their numbers."""
     if not kernels.worth(len(pointers)):
-        there = np.ones(len(pointers), bool)
+        there = np.empty(len(pointers), bool)
+        there[0] = True
         np.not_equal(pointers[1:], pointers[:-1], out=there[1:])
         kept = [x[there[1:]] for x in coords] or [there[1:].nonzero()[0].astype(pointers.dtype, copy=False)]
         return kept, pointers[there]
