@@ -343,7 +343,7 @@ class Sorting:
             most = _largest(starts) * width if passes > 1 else 0
             spare, target, offsets = self._room(most, len(here), self._keep)
             digit = -(-(top - self._low) // passes)
-            kernels.sorting.sort_digits(records, self._tag, starts, self._low, digit, passes, spare, target, offsets)
+            kernels.sorting.sort_digits(records, starts, self._low, digit, passes, spare, target, offsets)
             exact = True
         else:
             spare, target, offsets = self._room(_largest(starts) * width, len(here), False)
