@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binsparse_levels import ArrayError, FormatError, Problem, Sparse, Tensor, pack_dense, testing
-from binsparse_levels.kernels import fibers
+from binsparse_levels.kernels import check, fibers
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.levels.positions import Runs, as_array, below_owners, count_owners, items_at, words
 
@@ -118,6 +118,34 @@ def test_what_is_inside_a_window_is_listed_whatever_the_lengths_of_fibers(case, 
     ]
     assert counts.tolist() == list(map(len, inside))
     assert places[:total].tolist() == np.concatenate([*inside, []]).tolist()
+
+
+@given(some_fibers(150), st.integers(0, 6000), st.integers(1, 6000), st.booleans())
+def test_fibers_are_narrowed_to_a_window_whatever_their_lengths(case, low, size, twice):
+    pointers, column, at = case
+    column = column // 2 if twice else column
+    starts, ends, out = pointers[at], pointers[at + 1], np.empty((2, len(at)), np.int64)
+    fibers.narrow(starts, ends, column, low, low + size, 2 * size if twice else size, out)
+    expected = [
+        start + column[start:end].searchsorted([low, low + size]) for start, end in zip(starts, ends, strict=True)
+    ]
+    assert out.T.tolist() == [pair.tolist() for pair in expected]
+
+
+@given(LENGTHS.filter(any), st.sampled_from([1, 200]), st.sampled_from([np.uint32, np.uint64]), st.data())
+def test_entries_out_of_order_are_counted_whatever_the_lengths_of_fibers(lengths, times, dtype, data):
+    lengths = lengths if times == 1 else [min(n, 9) for n in lengths] * times  # so many begin in a block
+    column = np.concatenate([np.arange(n, dtype=dtype) for n in lengths])
+    places = st.integers(0, len(column) - 1)
+    for k in data.draw(st.lists(places, max_size=3)):
+        column[k] = data.draw(st.sampled_from([0, 4999, 5000]))
+    begin, end = sorted(data.draw(st.tuples(places, st.just(len(column)))))
+    pointers = np.append(0, np.cumsum(lengths)).astype(dtype)
+    inside = ~np.isin(np.arange(1, len(column)), pointers)
+    falls = (column[1:] <= column[:-1]) & inside
+    outside, descents = check.count_bad_entries(pointers, (column,), (dtype(5000),), begin, end)
+    assert outside == (column[begin:end] >= 5000).any()
+    assert descents == np.count_nonzero(falls[max(begin - 1, 0) : end - 1])
 
 
 @given(some_fibers(150), st.sampled_from([1, 3, 10**4]), st.integers(0, 2**32))
