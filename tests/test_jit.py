@@ -1,4 +1,4 @@
-"""Numba's cache where no folder for it can be written. A file stands where a folder would be, which stops root, too."""
+"""Numba's cache where nothing can be written. A file stands where a folder would be, which stops root, too."""
 
 import os
 import shutil
@@ -39,6 +39,17 @@ def test_says_once_that_there_is_no_folder_for_the_cache(tmp_path, writable):
     assert Path(run.stdout.strip()).parent == package
     assert run.stderr.count("set NUMBA_CACHE_DIR to a writable folder") == (0 if writable else 1)
     assert (tmp_path / "numba").exists() == writable
+
+
+@pytest.mark.slow
+def test_a_full_disk_stops_no_kernel(tmp_path):
+    pytest.importorskip("resource")
+    full = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n{PACK}"
+    environment = os.environ | {"NUMBA_CACHE_DIR": os.fspath(tmp_path)}
+    run = subprocess.run([sys.executable, "-W", "always", "-c", full], capture_output=True, text=True, env=environment)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr.count("make room, or set NUMBA_CACHE_DIR to a writable folder") == 1
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 WAIT = """

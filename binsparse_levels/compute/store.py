@@ -73,9 +73,9 @@ def place_text(text: str) -> str | None:
                 continue
             path = folder / name
             if not (_is_regular(path) and path.read_bytes() == text.encode()):
-                with tempfile.NamedTemporaryFile("wb", dir=folder, delete=False) as file:
-                    file.write(text.encode())
-                os.replace(file.name, path)
+                with tempfile.TemporaryDirectory(dir=folder) as beside:  # so that a full disk leaves nothing
+                    Path(beside, name).write_bytes(text.encode())
+                    os.replace(Path(beside, name), path)
             return str(path)
         except OSError:
             continue

@@ -1,5 +1,6 @@
 """The decorator of all kernels, and the internals of numba that they need, with fallbacks."""
 
+import contextlib
 import functools
 import sys
 import warnings
@@ -37,16 +38,28 @@ def kernel(function, cache=True, **options):
         return interpreted
     options |= {"nogil": True, "no_cfunc_wrapper": True}
     try:
-        return numba.njit(cache=cache, **options)(function)
+        made = numba.njit(cache=cache, **options)(function)
     except RuntimeError:  # numba finds no writable folder for its cache
         _warn_of_no_cache()
         return numba.njit(**options)(function)
+    if hasattr(made._cache, "_guard_against_spurious_io_errors"):
+        made._cache._guard_against_spurious_io_errors = _cached_where_possible
+    return made
+
+
+@contextlib.contextmanager
+def _cached_where_possible():
+    """A full disk would stop a call that has compiled its kernel, and needs no file."""
+    try:
+        yield
+    except OSError:
+        _warn_of_no_cache()
 
 
 @functools.cache  # one warning for all kernels
 def _warn_of_no_cache():
-    what = "numba has no writable folder for its cache, so that every process compiles the kernels again"
-    warnings.warn(f"{what}; set NUMBA_CACHE_DIR to a writable folder", RuntimeWarning, stacklevel=2)
+    what = "numba cannot write to the folder of its cache, so that every process compiles the kernels again"
+    warnings.warn(f"{what}; make room, or set NUMBA_CACHE_DIR to a writable folder", RuntimeWarning, stacklevel=2)
 
 
 FAULTS = (errors.NumbaError,)  # what numba raises for functions and arguments that it does not compile
