@@ -300,7 +300,8 @@ def _counted(
     text += ast.parse(f"{counter} = start + u8({peeled})\nwhile {counter} < stop:\n    pass").body
     rest = text[-1]
     assert isinstance(rest, ast.While)
-    rest.body = [*loop.body, *ast.parse(f"{counter} = {counter if long else f'not_unrolled({counter})'} + u8(1)").body]
+    now = counter if long else f"not_unrolled({counter})"
+    rest.body = [*loop.body, *ast.parse(f"{counter} = {now} + u8(1)").body]
     return text
 
 

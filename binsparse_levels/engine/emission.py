@@ -157,13 +157,13 @@ def _placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
             kernels.placing.place_records(records, starts, begin, np.uint64(top), low, *written)
 
         parallel.each(write, zip(behind, partition.runs, strict=False))
-        fill_gaps(pointers)
+        _fill_gaps(pointers)
     if cargo and out is not None:
         chain.values = cargo.unloaded(out, pad)
     return chain
 
 
-def fill_gaps(pointers: Array) -> None:
+def _fill_gaps(pointers: Array) -> None:
     """Replace each pointer that is still 0 by the previous pointer."""
     if kernels.worth(len(pointers)):
         kernels.fibers.fill_gaps(pointers)
@@ -364,7 +364,7 @@ class _Writing:
         reached = [int(at) + 1 if code != DENSE else 0 for at, code in zip(self.state.tolist(), codes, strict=False)]
         for d in range(1, len(codes)):
             if codes[d] == SPARSE and codes[d - 1] == DENSE:
-                fill_gaps(self.pointers[d])
+                _fill_gaps(self.pointers[d])
         self.pointers = self.indices = ()  # so that the arrays may change their size
         n = 0  # entries of the sparse level right above
         for d, code in enumerate(codes):

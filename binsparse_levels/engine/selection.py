@@ -466,7 +466,8 @@ def _load_fibers(view: View, steps: Sequence[_Step], items: Sequence[Item], dims
                     if not isinstance(item, int)
                 ]
                 sizes = dims[target.depth : target.depth + target.level.rank]
-                dtype = arrays.get("ptr", columns[0]).dtype  # coordinates that are computed are int64
+                stored = columns[0] if place.pointer is None else arrays[place.pointer]
+                dtype = stored.dtype  # coordinates that are computed are int64
                 split, _ = target.level.split(sizes, fitted(pointers, dtype), columns, distinct=True)
                 local = packing.narrowed(target, split, dtype)
             elif not (np.diff(pointers) == 1).all():

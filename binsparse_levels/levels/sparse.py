@@ -211,7 +211,7 @@ class Sparse(Lists):
         if n_entries <= _NUMPY or not kernels.worth(n_entries):
             if n_entries and _seem_sound(pointers, columns, dims, order=order):
                 return
-        elif not _faults(arrays, columns, dims, order=order):
+        elif not _faults(arrays, pointers, columns, dims, order=order):
             return
         sound = True
         if "ptr" in arrays:
@@ -301,21 +301,21 @@ def _unsigned(array: Array, narrow: bool) -> Array:
     return kernels.readable(array, f"{array.dtype.kind}{size}").view(f"u{size}")
 
 
-def _faults(arrays: Arrays, columns: Sequence[Array], dims: Sequence[int], *, order: bool) -> bool:
+def _faults(arrays: Arrays, pointers: Array, columns: Sequence[Array], dims: Sequence[int], *, order: bool) -> bool:
     """Whether kernels count any fault in the arrays of a level."""
     # Negative numbers show as too large in an unsigned view, as long as nothing valid needs the upper half.
     entries = len(columns[0])
     narrow = max([*dims, entries]) <= INT32_MAX and all(a.dtype.itemsize <= 4 for a in arrays.values())
-    pointers = _unsigned(arrays["ptr"], narrow) if "ptr" in arrays else None
-    if pointers is not None and kernels.check.count_bad_pointers(pointers, entries):
+    pointers = _unsigned(pointers, narrow)
+    if kernels.check.count_bad_pointers(pointers, entries):
         return True
     listed = tuple(_unsigned(x, narrow) for x in columns)
     sizes = tuple(map(listed[0].dtype.type, dims))
-    fibers = 0 if pointers is None else len(pointers) - 1
+    fibers = len(pointers) - 1
 
     def entry(x: int) -> int:
         """The entry before which there are x entries and fibers, of which an empty one costs as much as an entry."""
-        return x - bisect_left(range(fibers), x, key=lambda p: p + int(pointers[p]))  # type: ignore[index]
+        return x - bisect_left(range(fibers), x, key=lambda p: p + int(pointers[p]))
 
     shares = parallel.shares(entries + fibers, len(listed) * listed[0].itemsize // 2)  # read, and not written
     cuts = [0, *[entry(stop) for _, stop in shares[:-1]], entries]

@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -163,13 +162,11 @@ def full_disk(size):
 
 @pytest.mark.parametrize("name", [*NAMES.values(), "a.mtx", "a.mtx.gz", "a.tns", "a.h5ad"])
 @pytest.mark.parametrize(("exists", "size"), [(False, 20_000), (True, 20_000), (True, 100)])
-def test_a_full_disk(tmp_path, name, exists, size):
+def test_a_full_disk(tmp_path, tmp_path_factory, name, exists, size):
     place = f"{tmp_path}/{name}"
     count = 30_000
     large = pack([np.arange(count)] * 2, np.random.default_rng(0).random(count), (count, count), "CSR")
-    (tmp_path / "before").mkdir()
-    write(tmp_path / "before" / name, large)  # so that no kernel is compiled while files may not grow
-    shutil.rmtree(tmp_path / "before")
+    write(tmp_path_factory.mktemp("before") / name, large)  # so that no kernel is compiled while files may not grow
     if exists:
         write(place, small())
     with (
