@@ -223,7 +223,7 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
             continue
         work = spare[: n * stride]
         # A pass that writes to fewer places keeps more of them in L1; a few records in a hundred tie.
-        digit = (10 if n > 2**17 else (9 if n > 2**15 else 8)) + wider
+        digit = (10 if n > 40_000 else (9 if n > 10_000 else 8)) + wider
         word, shift = 0, max(floor, top - 2 * digit)
         aimed = every = often
         if often:
