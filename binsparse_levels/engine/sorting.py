@@ -27,7 +27,7 @@ UnsortedRun: TypeAlias = tuple[Array, Array, int]
 
 _ALL = 2**64 - 1
 # How many streams a pass writes to, and how much it works on: small enough for an L2 of 1 MiB.
-_SPLITS = 10, 11  # bits that a partition splits by, at most; 10 unless buckets are large (10 M, Zen 4: 5 % less than 11)
+_SPLITS = 10, 11  # bits that a partition splits by, at most: 10 unless buckets are large (10 M, Zen 4: 5 % less time)
 _BUCKET = 3_000  # records that a bucket should have, or half as many
 _LARGE = 2**14  # records of a large bucket
 _RUN = 2**15  # records that are sorted and emitted together: 512 KiB, which stay in the L2 cache
@@ -240,7 +240,8 @@ class Sorting:
         everything = Columns(coords, runs, keys)
         n = len(everything.full[0])
         upper = keys.bits - keys.spill  # bits of the first word
-        splits = max(min(_wanted_splits(n, keys.bits - low_bits), keys.bits - low_bits, upper), upper - 63)
+        varying = keys.bits - low_bits
+        splits = max(min(_wanted_splits(n, varying), varying, upper), upper - 63)
         top = np.uint64(upper - splits)
         records = np.empty(n * (keys.words + 1), np.uint64)
         # Only the first dimensions have bits in the number of a bucket.
@@ -327,7 +328,8 @@ class Sorting:
 
     def _passes(self, top: int) -> int:
         """How many passes, one or two, sort all that differs below bit `top`; 0 where they do not."""
-        return _passes(top - self._low) if len(self._tag) == 1 else 0
+        bits = top - self._low
+        return -(-bits // kernels.sorting.DIGIT) if len(self._tag) == 1 and 0 < bits <= _TWO_DIGITS else 0
 
     def sort(self, run: UnsortedRun) -> SortedRun:
         """The records of a run in order, in an array that may be longer; how many they are; whether keys repeat."""
@@ -368,16 +370,12 @@ class Sorting:
 
 
 def _wanted_splits(n: int, bits: int) -> int:
-    """How many bits should partition n records whose keys differ in so many bits."""
+    """How many bits should partition n records whose keys differ in so many bits: one more where that saves a pass."""
     pieces = n // _BUCKET
-    splits = min(pieces.bit_length(), _SPLITS[n >> _SPLITS[0] > _LARGE]) if pieces > 1 else 0  # one is not counted
-    fewer = 0 < _passes(bits - splits - 1) < (_passes(bits - splits) or 3)
-    return splits + (fewer and splits > 0)
-
-
-def _passes(bits: int) -> int:
-    """How many passes, one or two, sort records by so many bits of a key of one word; 0 where they do not."""
-    return -(-bits // kernels.sorting.DIGIT) if 0 < bits <= _TWO_DIGITS else 0
+    if pieces < 2:  # one bucket is not counted
+        return 0
+    splits = min(pieces.bit_length(), _SPLITS[n >> _SPLITS[0] > _LARGE])
+    return splits + (bits - splits in (kernels.sorting.DIGIT + 1, _TWO_DIGITS + 1))
 
 
 def _largest(starts: Array) -> int:

@@ -364,7 +364,9 @@ def small_steps(monkeypatch):
 @pytest.mark.parametrize("dtype", [np.float64, np.int8, np.bool_, np.complex128])
 @pytest.mark.parametrize("format", ["dense, sparse", "sparse, sparse", "sparse(2) @ 1, 0", "sparse, dense"])
 @pytest.mark.parametrize(
-    "dims", [(3, 4000), (4000, 3), (2**20, 2**20), (2**12, 2**60), (2**50, 2**50)], ids=lambda dims: f"{dims[0]:.0e}"
+    "dims",
+    [(3, 4000), (4000, 3), (2**10, 2**10), (2**20, 2**20), (2**12, 2**60), (2**50, 2**50)],
+    ids=lambda dims: f"{dims[0]:.0e}",
 )
 def test_threads_and_heavy_buckets_change_nothing(small_steps, dims, format, dtype, duplicates):
     if ("dense" in format and max(dims) > 2**20) or (format == "sparse, dense" and dims[1] > 4000):
