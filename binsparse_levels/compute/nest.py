@@ -67,6 +67,13 @@ class Seen(NamedTuple):
     names: tuple[str, ...] = ()
     fixed: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def as_stored(self) -> dict[str, str] | None:
+        """The coordinate of the tree that each of the tensor is, if nothing else is done to see them."""
+        text = "\n\n".join(wrap.text for wrap in self.wraps)
+        same = dict(re.findall(r"^(c\d+) = (x\d+)\nyield$", text, re.MULTILINE))
+        return same if len(same) == len(self.wraps) else None
+
 
 class Leaf(NamedTuple):
     """What a nest does with each entry.
@@ -84,6 +91,11 @@ class Leaf(NamedTuple):
     around: str = "yield"
     totals: tuple[str, ...] = ()
     far: tuple[tuple[str, int, int], ...] = ()
+
+    @property
+    def asked(self) -> frozenset[int]:
+        """The dimensions whose coordinates it names."""
+        return frozenset(map(int, re.findall(r"\bc(\d+)\b", f"{self.entry}\n{self.around}")))
 
 
 @functools.lru_cache(1024)
@@ -116,16 +128,14 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, peeled
 
     body = ast.parse(f"q = {last}\nvalue = values[{0 if iso else last}]\n{leaf.entry}").body
     sums = _sums(body, leaf.totals)
-    if len(loops) > 1 and (listing := _listing(loops[-1], len(chain) - 1)):
-        children = f"n{len(chain) - 1}"
-        same = dict(
-            re.findall(r"^(c\d+) = (x\d+)\nyield$", "\n\n".join(wrap.text for wrap in seen.wraps), re.MULTILINE)
-        )
-        if len(same) == len(seen.wraps):  # a tensor as it is stored
+    if loops and (listing := _listing(loops[-1], len(chain) - 1)):
+        children, same = f"n{len(chain) - 1}", seen.as_stored
+        if same is not None:
             _ask_ahead(listing, [(name, same[f"c{k}"], ahead) for name, k, ahead in leaf.far], children)
-        fits = len(same) == len(seen.wraps) and around.known <= chain[-1].depth and leaf.totals
-        counted = _counted(listing, peeled if fits else 0, leaf.totals, children, bool(sums), long)
-        loops[-1] = loops[-1]._replace(text=counted)
+        if len(loops) > 1:
+            fits = same is not None and around.known <= chain[-1].depth and leaf.totals
+            counted = _counted(listing, peeled if fits else 0, leaf.totals, children, bool(sums), long)
+            loops[-1] = loops[-1]._replace(text=counted)
 
     nested: list[list[ast.stmt]] = []  # from the outside in, each with a yield for the next
     known = 0

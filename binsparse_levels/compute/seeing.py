@@ -19,6 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -30,13 +31,13 @@ from ..formats.digits import Digit, Item
 from ..formats.format import coordinates, in_order
 from ..formats.index_map import IndexMap, Part
 from ..formats.structure import expand
-from ..levels import listing
+from ..levels import Level, listing, places
 from ..levels.positions import Array
 from ..tensors.changing import expanded, with_tree
 from ..tensors.held import Held, Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped, Viewed, windowed
-from .nest import Seen, Wrap, is_told
+from .nest import Leaf, Seen, Wrap, is_told
 
 _LOADED = 3  # times the bytes of a tree: it is read, checked, and its structure expanded
 BLOCK = 2**20  # entries of a file at a time: more of them are no faster
@@ -112,6 +113,49 @@ def walk_of(tensor: Tensor) -> Walk:
     if stored.structure is not None or not is_told(stored.tree.levels):
         stored = _told(expanded(Tensor._of(stored, replace(tensor._metadata, labels=None))))._held.own(pad).stored
     return _walk(stored.tree, stored.format.order, layers, whole=True)
+
+
+_lower: WeakKeyDictionary[Tree, dict[int, Tree]] = WeakKeyDictionary()  # trees without their first levels
+
+
+def from_asked(walk: Walk, leaf: Leaf) -> Walk:
+    """The walk without first levels that tell no coordinate that the leaf names, where the next level is a list.
+
+    All children of a list follow each other, whatever their fibers (sums by column, 1 M in rows of 1: 6.2 ms for 1.5).
+    """
+    asked = _asked(leaf)
+    known = min([walk.seen.known[k] for k in asked]) if asked else len(walk.tree.dims)
+    if known < 2 or (below := _below(walk.tree.levels, walk.seen, known)) is None:
+        return walk
+    tree, (d, seen) = walk.tree, below
+    kept = _lower.setdefault(tree, {})
+    if d not in kept:
+        steps = list(tree.walk())
+        dims = tree.dims[steps[d][0].depth :]
+        new = zip(places(tree.levels[d:], dims), steps[d:], strict=True)
+        arrays = {spec.name: here[role] for place, (_, here, _) in new for role, spec in place.arrays.items()}
+        kept[d] = Tree(tree.levels[d:], dims, arrays, tree.values, tree.iso)
+    return Walk(kept[d], seen, (), walk.whole)
+
+
+@functools.lru_cache(1024)
+def _asked(leaf: Leaf) -> frozenset[int]:
+    return leaf.asked
+
+
+@functools.lru_cache(1024)
+def _below(levels: tuple[Level, ...], seen: Seen, known: int) -> tuple[int, Seen] | None:
+    """The last level that can be the first of a walk where the first `known` coordinates tell the first that is asked
+    for, and how the levels from there are seen.
+    """
+    depths = [sum(level.rank for level in levels[:d]) for d in range(len(levels))]
+    shared = next((d for d, level in enumerate(levels) if level.shares), len(levels))
+    for d in range(min(len(levels) - 1, shared), 0, -1):
+        if depths[d] < known and levels[d].join() == "lists" and seen.as_stored is not None:
+            left = tuple([max(x - depths[d], 0) for x in seen.known])
+            wraps = tuple([Wrap(x, f"c{k} = x{x - 1}\nyield") for k, x in enumerate(left) if x])
+            return d, Seen(wraps, left, None)
+    return None
 
 
 def with_values(tensor: Tensor, values: Array, fill: Any) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import dis
 import inspect
 import re
 import textwrap
@@ -27,7 +28,7 @@ from ..system import cache_size
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from .nest import Leaf
-from .seeing import Walk, walks
+from .seeing import Walk, from_asked, walks
 from .store import Nest, compiled
 from .types import check_numeric
 
@@ -90,9 +91,10 @@ def run(
     merge: joins the outs of two parts. The outs for a whole tree are neutral then: each part begins with a copy.
     Without it, a tree is cut only where parts may share the outs. kept: as for `compiled`.
     """
-    tree = walk.tree
-    if not len(tree.values):
+    if not len(walk.tree.values):
         return outs
+    walk = from_asked(walk, leaf)
+    tree = walk.tree
     stored, entries = arguments(tree)
     shares = bool(tree.levels) and tree.levels[-1].shares
     fibers = len(tree.values) if shares else int(stored[0][-2]) if len(tree.levels) > 1 else 1  # of the last level
@@ -189,7 +191,8 @@ def foreach(
     tensor, number, allowed = as_tensor(tensor, copy=False), _checked_threads(threads), checked_memory(memory)
     check_numeric(tensor.dtype, "values")
     _check_body(body, tensor.ndim)
-    coords = "".join(f"np.int64(c{k}), " for k in range(tensor.ndim))
+    named = _named(body, tensor.ndim)
+    coords = "".join(f"np.int64({f'c{k}' if k in named else 0}), " for k in range(tensor.ndim))
     leaf = Leaf(("body", "state"), f"body(state, {coords}value)", frozenset(), far=_far_rows(body, state))
     both = None if merge is None else lambda a, b: (merge(a[0], b[0]),)
     try:
@@ -225,6 +228,16 @@ def _far_rows(body: Any, state: Any) -> tuple[tuple[str, int, int], ...]:
             if name in far and ast.unparse(row) in coords[:-1]:
                 told.add((name, coords.index(ast.unparse(row)), _ROWS_AHEAD))
     return tuple(sorted(told))
+
+
+def _named(body: Any, ndim: int) -> set[int]:
+    """The coordinates that the code of a body names. Precondition: it takes so many."""
+    code = getattr(getattr(body, "py_func", body), "__code__", None)
+    if code is None or code.co_argcount != ndim + 2:
+        return set(range(ndim))
+    there = [x.argval for x in dis.get_instructions(code)]
+    names = {name for x in there for name in (x if isinstance(x, tuple) else (x,)) if isinstance(name, str)}
+    return {k for k in range(ndim) if code.co_varnames[k + 1] in names | {*code.co_cellvars}}
 
 
 def _check_body(body: Any, ndim: int) -> None:

@@ -387,6 +387,26 @@ def test_foreach_visits_every_entry(data):
             assert repr(sorted([(*map(int, x[:-1]), x[-1].item()) for x in state], key=repr)) == repr(expected)
 
 
+@given(data=st.data())
+def test_coordinates_that_a_body_does_not_name_change_nothing(data):
+    """The levels that tell them may be left out."""
+    tensor = data.draw(mapped()) if data.draw(st.booleans()) else drawn(data, max_rank=4, max_size=3)
+    named = sorted(axes_of(data, tensor))
+    arguments = ", ".join(f"i{k}" for k in range(tensor.ndim))
+    body = eval(
+        f"lambda state, {arguments}{', ' * bool(arguments)}value: state.append([{'i%s, ' * len(named)}value])"
+        % tuple(named)
+    )
+    body.py_func = body
+    coords, values = expanded(tensor).unpack()
+    expected = sorted(zip(*(coords[k].tolist() for k in named), values.tolist(), strict=True), key=repr)
+    with nests(block=2, grain=1):
+        for seen in (tensor, opened(tensor)):
+            state = []
+            foreach(seen, body, state)
+            assert repr(sorted([(*map(int, x[:-1]), x[-1].item()) for x in state], key=repr)) == repr(expected)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("chain", CHAINS)
 def test_compiled_nests_are_those_of_numpy(chain):
