@@ -6,33 +6,32 @@ from .jit import i8, inlined, kernel, not_unrolled, prefetch, stream, u8
 
 
 @kernel
-def fan_out(items, pointers, out):
+def fan_out(width, items, pointers, out):
     """Repeat items[k] from index pointers[k] to pointers[k + 1] of `out`, for fibers of few entries.
 
-    Items are marked where fibers begin, as their successors, for 0 is no mark. No branch depends on the lengths of
-    fibers (1 M entries in fibers of 4 or so: 0.7 ms, np.repeat 2.7).
-    Precondition: `pointers` never decrease, begin at 0, and end at the length of `out`; no item is 2**64 - 1.
+    2**len(width) items at a time, also for a shorter fiber: the next one overwrites what is too much, and the processor
+    can foresee the branch behind them (1 M entries in fibers of 10 or so, 16 at a time: 0.26 ms, np.repeat 1.06).
+    Precondition: `pointers` never decrease, begin at 0, and end at the length of `out`.
     """
-    block, mark = np.zeros(2048, np.uint64), u8(0)
-    size, room, one = u8(out.size), u8(block.size), u8(1)
-    begin, k, n = u8(0), u8(0), u8(items.size)
-    while begin < size:
-        stop = min(begin + room, size)
-        while k < n and u8(pointers[k]) < stop:
-            block[u8(pointers[k]) - begin] = u8(items[k]) + one
-            k += one
-        q = u8(0)
-        while begin < stop:
-            mark = block[q] if block[q] != 0 else mark
-            block[q] = 0
-            stream(out, begin, mark - one)
-            q += one
-            begin += one
+    one, room, size, k = u8(1), u8(2 ** len(width)), u8(out.size), u8(0)
+    while k < u8(items.size):
+        item, i, end = items[k], u8(pointers[k]), u8(pointers[k + one])
+        if end + room <= size:
+            while True:
+                for j in range(room):
+                    out[i + j] = item
+                i += room
+                if i >= end:
+                    break
+        while i < end:
+            out[i] = item
+            i += one
+        k += one
 
 
 @kernel
 def fan_out_long(items, pointers, out):
-    """`fan_out` for fibers of many entries (1 M entries in fibers of 1,000: 36 µs, np.repeat 93)."""
+    """`fan_out` for fibers of many entries (1 M entries in fibers of 1,000: 36 µs, 16 at a time 142, np.repeat 93)."""
     i, k, one = u8(0), u8(0), u8(1)
     while k < u8(items.size):
         item, end = items[k], u8(pointers[k + one])
@@ -217,27 +216,24 @@ def spread_pointers(owners, below, pointers):
 
 @kernel
 def fan_ranges(starts, counts, out):
-    """Concatenate the ranges starts[k] … starts[k] + counts[k] - 1.
-
-    As in `fan_out`, the steps between ranges are marked, and summed up.
-    """
-    block = np.zeros(4096, np.int64)
-    item, behind, next_at, one = i8(-1), i8(0), u8(0), u8(1)
-    begin, size, room, k, n = u8(0), u8(out.size), u8(block.size), u8(0), u8(starts.size)
-    while begin < size:
-        stop = min(begin + room, size)
-        while k < n and next_at < stop:
-            block[next_at - begin] += starts[k] - behind
-            behind = starts[k] + counts[k]
-            next_at += u8(counts[k])
-            k += one
-        q = u8(0)
-        while begin < stop:
-            item += i8(1) + block[q]
-            block[q] = 0
-            out[begin] = item
+    """Concatenate the ranges starts[k] … starts[k] + counts[k] - 1, eight items at a time, as `fan_out` does."""
+    one, room, size, q, k = u8(1), u8(8), u8(out.size), u8(0), u8(0)
+    while k < u8(starts.size):
+        item, end = starts[k], q + u8(counts[k])
+        if end + room <= size:
+            while True:
+                for j in range(8):
+                    out[q + u8(j)] = item + j
+                q += room
+                item += i8(8)
+                if q >= end:
+                    break
+            q = end
+        while q < end:
+            out[q] = item
             q += one
-            begin += one
+            item += i8(1)
+        k += one
 
 
 @kernel
@@ -303,7 +299,7 @@ def list_within(starts, ends, column, low, high, counts, places):
     """List the indices in each starts[k] … ends[k] where the ascending column lies in low … high - 1.
 
     counts[k] is their number for fiber k; the result is their total. Every index is stored, and the next index
-    overwrites one that is outside. As in `fan_ranges`, the steps between fibers are marked: no branch depends on their
+    overwrites one that is outside. The steps between fibers are marked, and summed up: no branch depends on their
     lengths (200,000 fibers of 1: 660 µs, with a loop for each 1,560). Long fibers are searched by bisection first.
     Precondition: `places` has room for all indices and one more.
     """

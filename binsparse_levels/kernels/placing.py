@@ -67,7 +67,7 @@ def place(column, other, runs, payload, begin, end, cursors, indices, values):
         item = other[max(k, one) - one] + other.dtype.type(1)
     while i < n:
         first, stop = i, min(i + u8(ROOM), n)
-        if runs is not None:  # as in `fan_out`
+        if runs is not None:  # items are marked where runs begin, as their successors, for 0 is no mark
             while k < u8(other.size) and u8(runs[k]) < stop:
                 block[u8(runs[k]) - first] = u8(other[k]) + one
                 k += one

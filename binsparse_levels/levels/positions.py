@@ -14,7 +14,7 @@ from .. import kernels
 from ..kernels import Array as Array
 from ..limits import INT64_MAX
 
-_FEW = 48  # entries of a fiber, up to which no loop for each fiber is fastest
+_FEW = 2, 6, 64  # entries of a fiber, up to which 4, 8 and 16 items at a time take the least time
 _SEARCHED = 400  # entries of a fiber, from which on its end is searched sooner than they are read
 
 
@@ -212,8 +212,12 @@ def repeat_to(items: Array, pointers: Array, count: int) -> Array:
         offsets = signed(pointers)
         return items.repeat(offsets[1:] - offsets[:-1])
     out = np.empty(count, items.dtype)
-    fan_out = kernels.fibers.fan_out if count <= _FEW * len(items) else kernels.fibers.fan_out_long
-    fan_out(words(items), words(pointers), slots(out))
+    arguments = words(items), words(pointers), slots(out)
+    width = 2 + sum(count > few * len(items) for few in _FEW)
+    if width > 4:
+        kernels.fibers.fan_out_long(*arguments)
+    else:
+        kernels.fibers.fan_out((0,) * width, *arguments)
     return out
 
 

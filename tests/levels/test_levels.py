@@ -2,6 +2,7 @@
 
 import re
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ LENGTHS = st.lists(st.sampled_from([0, 1, 2, 9, 5000]), max_size=9)
 def test_items_are_repeated_whatever_the_lengths_of_fibers(lengths, dtype, data):
     items = data.draw(st.lists(st.integers(0, 2**32 - 1), min_size=len(lengths), max_size=len(lengths)))
     given = np.array(items, dtype), np.append(0, np.cumsum(lengths)).astype(dtype)
-    for fan_out in (fibers.fan_out, fibers.fan_out_long):
+    for fan_out in (*(partial(fibers.fan_out, (0,) * width) for width in (2, 3, 4)), fibers.fan_out_long):
         out = np.empty(sum(lengths), dtype)
         fan_out(*given, out)
         assert out.tolist() == np.repeat(given[0], lengths).tolist()
