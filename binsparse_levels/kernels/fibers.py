@@ -10,19 +10,23 @@ def fan_out(width, items, pointers, out):
     """Repeat items[k] from index pointers[k] to pointers[k + 1] of `out`, for fibers of few entries.
 
     2**len(width) items at a time, also for a shorter fiber: the next one overwrites what is too much, and the processor
-    can foresee the branch behind them (1 M entries in fibers of 10 or so, 16 at a time: 0.26 ms, np.repeat 1.06).
+    can foresee the branch behind them (1 M entries in fibers of 10 or so, 16 at a time: 0.24 ms, np.repeat 1.06).
     Precondition: `pointers` never decrease, begin at 0, and end at the length of `out`.
     """
-    one, room, size, k = u8(1), u8(2 ** len(width)), u8(out.size), u8(0)
-    while k < u8(items.size):
-        item, i, end = items[k], u8(pointers[k]), u8(pointers[k + one])
-        if end + room <= size:
-            while True:
-                for j in range(room):
-                    out[i + j] = item
-                i += room
-                if i >= end:
-                    break
+    one, room, i, k, n = u8(1), u8(2 ** len(width)), u8(0), u8(0), u8(items.size)
+    while k < n and u8(pointers[k + one]) + room <= u8(out.size):
+        item, end = items[k], u8(pointers[k + one])
+        for j in range(room):
+            out[i + j] = item
+        i += room
+        while i < end:
+            for j in range(room):
+                out[i + j] = item
+            i += room
+        i = end
+        k += one
+    while k < n:
+        item, end = items[k], u8(pointers[k + one])
         while i < end:
             out[i] = item
             i += one
@@ -217,22 +221,25 @@ def spread_pointers(owners, below, pointers):
 @kernel
 def fan_ranges(starts, counts, out):
     """Concatenate the ranges starts[k] … starts[k] + counts[k] - 1, eight items at a time, as `fan_out` does."""
-    one, room, size, q, k = u8(1), u8(8), u8(out.size), u8(0), u8(0)
-    while k < u8(starts.size):
+    one, room, q, k, n = u8(1), u8(8), u8(0), u8(0), u8(starts.size)
+    while k < n and q + u8(counts[k]) + room <= u8(out.size):
         item, end = starts[k], q + u8(counts[k])
-        if end + room <= size:
-            while True:
-                for j in range(8):
-                    out[q + u8(j)] = item + j
-                q += room
-                item += i8(8)
-                if q >= end:
-                    break
-            q = end
+        for j in range(8):
+            out[q + u8(j)] = item + j
+        q += room
+        while q < end:
+            item += i8(8)
+            for j in range(8):
+                out[q + u8(j)] = item + j
+            q += room
+        q = end
+        k += one
+    while k < n:
+        item, end = starts[k], q + u8(counts[k])
         while q < end:
             out[q] = item
-            q += one
             item += i8(1)
+            q += one
         k += one
 
 

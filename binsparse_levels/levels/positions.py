@@ -14,7 +14,8 @@ from .. import kernels
 from ..kernels import Array as Array
 from ..limits import INT64_MAX
 
-_FEW = 2, 6, 64  # entries of a fiber, up to which 4, 8 and 16 items at a time take the least time
+# Entries of a fiber, up to which so many items at a time (as an exponent of 2) take the least time.
+_AT_A_TIME = {2: 2, 6: 3, 20: 4, 80: 3}
 _SEARCHED = 400  # entries of a fiber, from which on its end is searched sooner than they are read
 
 
@@ -213,8 +214,8 @@ def repeat_to(items: Array, pointers: Array, count: int) -> Array:
         return items.repeat(offsets[1:] - offsets[:-1])
     out = np.empty(count, items.dtype)
     arguments = words(items), words(pointers), slots(out)
-    width = 2 + sum(count > few * len(items) for few in _FEW)
-    if width > 4:
+    width = next((width for each, width in _AT_A_TIME.items() if count <= each * len(items)), None)
+    if width is None:
         kernels.fibers.fan_out_long(*arguments)
     else:
         kernels.fibers.fan_out((0,) * width, *arguments)
