@@ -161,7 +161,16 @@ def test_entries_are_found_whatever_the_lengths_of_fibers(case, width, far):
     assert out.tolist() == np.where(there, pointers[at] + found, -1).tolist()
 
 
-@given(st.lists(LENGTHS, min_size=1, max_size=4), st.sampled_from(["u4", "u8"]), st.integers(1, 2))
+@st.composite
+def long_lists(draw, few):
+    """Lists that fill more than a word of bits, and end inside of one."""
+    return [x for part in draw(st.lists(few, max_size=4)) for x in part * draw(st.sampled_from([1, 1, 70]))]
+
+
+CHILDREN = st.lists(st.sampled_from([0, 1, 1, 2, 9, 500]), min_size=1, max_size=3)
+
+
+@given(st.lists(long_lists(CHILDREN), min_size=1, max_size=4), st.sampled_from(["u4", "u8"]), st.integers(1, 2))
 def test_fibers_are_split_wherever_a_column_changes(children, dtype, rank):
     counts = [x for lengths in children for x in lengths if x]
     firsts = [np.array([k // 2**d for lengths in children for k, x in enumerate(lengths) if x], dtype) for d in (1, 0)]
@@ -176,6 +185,17 @@ def test_fibers_are_split_wherever_a_column_changes(children, dtype, rank):
         assert made[2][: len(below)].tolist() == below.tolist()
         for x, first in zip(made[1], firsts, strict=True):
             assert x[: len(counts)].tolist() == first.tolist()
+
+
+@given(long_lists(CHILDREN), st.sampled_from(["u4", "u8"]), st.booleans())
+def test_fibers_without_an_entry_are_left_out(lengths, dtype, numbered):
+    pointers = np.append(0, np.cumsum(lengths, dtype=int)).astype(dtype)
+    (there,) = np.nonzero(lengths)
+    columns = None if numbered else (np.arange(len(lengths), dtype=dtype) ** 2,)
+    kept, firsts = np.empty_like(pointers), (np.empty(len(lengths), dtype),)
+    assert fibers.keep_filled(pointers, columns, kept, firsts) == len(there)
+    assert kept[: len(there) + 1].tolist() == [*pointers[there].tolist(), pointers[-1]]
+    assert firsts[0][: len(there)].tolist() == (there if columns is None else columns[0][there]).tolist()
 
 
 @given(testing.formats(max_rank=6))
