@@ -56,6 +56,7 @@ class _Plan:
     dims: tuple[int, ...]
     layout: sorting.Layout
     keep: sorting.Words
+    lists: tuple[()] | None
     chain: Array
     dense_below: bool
     first: tuple[int, ...]
@@ -77,7 +78,8 @@ def _plan(codes: tuple[int, ...], dims: tuple[int, ...]) -> _Plan:
     chain = np.array([*fields, keep[0], keep[low], sparse, holds, (0, *dims[1:])], np.uint64).T.copy()
     dense_below = SPARSE in codes and DENSE in codes[codes.index(SPARSE) :]
     first = tuple(_NOTHING if any(word[d] for word in keep) else 0 for d in range(len(codes)))
-    return _Plan(codes, dims, layout, keep, chain, dense_below, first)
+    shared = any(is_sparse and min(word[d] for word in keep) != _NOTHING for d, is_sparse in enumerate(sparse))
+    return _Plan(codes, dims, layout, keep, () if shared else None, chain, dense_below, first)
 
 
 def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplicates, limits: Limits) -> Chain:
@@ -354,7 +356,7 @@ class _Writing:
             self.state = np.array([*plan.first, 0, 0], np.uint64)
             self.state[rank:] = _before(records[: plan.layout.words])
         place = (self.state, self.pointers, self.indices, self.out)
-        kernels.emission.emit(records, count, plan.layout.tag, plan.chain, self.above, *place)
+        kernels.emission.emit(records, count, plan.layout.tag, plan.lists, plan.chain, self.above, *place)
         self.chain.entries += count
 
     def finish(self) -> Chain:

@@ -42,7 +42,7 @@ def count_fibers(records, coords, count, fields, keep, counts):
 
 
 @kernel
-def emit(records, count, tag, chain, above, state, pointers, indices, values):
+def emit(records, count, tag, lists, chain, above, state, pointers, indices, values):
     """Write the arrays of all levels for the first `count` keys, and update `state` for the next call.
 
     A block of entries takes the levels in turn, so that what a level needs stays in registers (1 M entries of CSF: 4.1
@@ -52,9 +52,10 @@ def emit(records, count, tag, chain, above, state, pointers, indices, values):
     a sparse level has the same bits. Its pointers all go to slot 0. `fibers.fill_gaps` closes gaps of pointers below a
     dense level.
 
-    tag: as long as there are words in a key. above: scratch for ROOM positions, of the entries in the level above.
-    state: the last position of each dimension, then the words of the last key. values: None, or the output for
-    payloads.
+    tag: as long as there are words in a key. lists: None if each level is dense or has a slot for each entry, or ():
+    what is not needed takes a fifth of the time to compile. above: scratch for ROOM positions, of the entries in the
+    level above. state: the last position of each dimension, then the words of the last key. values: None, or the output
+    for payloads.
     Precondition: the keys ascend; every output is long enough; `values` is filled where cells may stay empty.
     """
     words, dims = len(tag), len(pointers)
@@ -78,7 +79,7 @@ def emit(records, count, tag, chain, above, state, pointers, indices, values):
                     starts[(above[k] + one) & hold] = q + k + one
                     above[k] = q + k
                 q += size - one
-            else:
+            elif lists is not None:
                 high, low = state[dims], state[dims + 1]
                 for k in range(size):
                     a, b = block[k * stride], block[k * stride + tail]
