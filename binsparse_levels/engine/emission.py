@@ -48,8 +48,8 @@ class Chain:
 class _Plan:
     """The arguments of the kernels for a chain; see `kernels.emission`.
 
-    dense_below: whether a dense level lies below a sparse level. first: the positions before the first entry, which are
-    0 where a level has one entry at most, because no bit of the key tells two entries apart.
+    dense_below: whether a dense level lies below a sparse level. lists: as `emit` takes it. first: the positions before
+    the first entry, which are 0 where a level has one entry at most, because no bit of the key tells two entries apart.
     """
 
     codes: tuple[int, ...]
