@@ -376,6 +376,37 @@ def list_within(starts, ends, column, low, high, counts, places):
 
 
 @kernel
+def list_in_order(begin, ends, column, low, high, counts, places):
+    """`list_within` of fibers that follow each other from `begin` on. A word has a bit for each of 64 entries inside,
+    as in `split` (200,000 fibers of 1: 350 µs, 20,000 of 10: 81, and 205 by `list_within`).
+    """
+    zero, one, word, first, width = u8(0), u8(1), u8(64), u8(low), u8(high) - u8(low)
+    i, k, q, n = u8(begin), zero, zero, u8(ends.size)
+    while k < n:
+        size, inside, j = min(word, u8(ends[n - one]) - i), zero, zero
+        if size == word:
+            for j in range(64):
+                inside |= u8(u8(column[i + u8(j)]) - first < width) << u8(j)
+        else:
+            while j < size:
+                inside |= u8(u8(column[i + j]) - first < width) << j
+                j = not_unrolled(j) + one
+        while k < n and u8(ends[k]) <= i + size:
+            upto = u8(ends[k]) - i
+            counts[k] = q + u8(bit_count(inside if upto == word else inside & ((one << upto) - one)))
+            k += one
+        while inside != zero:
+            places[q] = i + u8(lowest_bit(inside))
+            q += one
+            inside &= inside - one
+        i += size
+    while k > one:
+        k -= one
+        counts[k] -= counts[k - one]
+    return q
+
+
+@kernel
 def narrow(starts, ends, column, low, high, most, out):
     """out[0, k] … out[1, k] = the part of starts[k] … ends[k] where the ascending column lies in low … high - 1.
 

@@ -186,8 +186,11 @@ class Sparse(Lists):
                 entries = int((ends - starts).sum())
                 if _FEW_FIBERS * len(starts) > entries and len(starts) > _FEW_FIBERS:
                     child, counts = np.empty(entries + 1, np.int64), np.empty(len(starts), np.int64)
-                    total = int(kernels.fibers.list_within(*arguments, counts, child))
-                    return child[:total], counts, kept
+                    if isinstance(positions, range) and positions.step == 1:
+                        total = kernels.fibers.list_in_order(starts[0], *arguments[1:], counts, child)
+                    else:
+                        total = kernels.fibers.list_within(*arguments, counts, child)
+                    return child[: int(total)], counts, kept
                 narrowed = np.empty((2, len(starts)), np.int64)
                 most = len(reach) if self.rank == 1 else entries
                 kernels.fibers.narrow(*arguments, most, narrowed)

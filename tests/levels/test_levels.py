@@ -3,6 +3,7 @@
 import re
 import sys
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -108,6 +109,15 @@ def some_fibers(draw, most):
     return np.append(0, np.cumsum(lengths)), numbers, np.array(positions, np.int64)
 
 
+@st.composite
+def long_lists(draw, few):
+    """Lists that fill more than a word of bits, and end inside of one."""
+    return [x for part in draw(st.lists(few, max_size=4)) for x in part * draw(st.sampled_from([1, 1, 70]))]
+
+
+CHILDREN = st.lists(st.sampled_from([0, 1, 1, 2, 9, 500]), min_size=1, max_size=3)
+
+
 @given(some_fibers(20), st.integers(0, 6000), st.integers(0, 6000))
 def test_what_is_inside_a_window_is_listed_whatever_the_lengths_of_fibers(case, low, size):
     pointers, column, at = case
@@ -119,6 +129,18 @@ def test_what_is_inside_a_window_is_listed_whatever_the_lengths_of_fibers(case, 
     ]
     assert counts.tolist() == list(map(len, inside))
     assert places[:total].tolist() == np.concatenate([*inside, []]).tolist()
+
+
+@given(long_lists(CHILDREN), st.integers(0, 600), st.integers(0, 600), st.integers(0, 3))
+def test_what_is_inside_a_window_of_fibers_in_order(lengths, low, size, begin):
+    pointers = begin + np.append(0, np.cumsum(lengths, dtype=int))
+    column = np.concatenate([np.zeros(begin, int), *map(np.arange, lengths)]).astype(np.uint32)
+    counts, places = np.empty(len(lengths), np.int64), np.empty(len(column) + 1, np.int64)
+    total = fibers.list_in_order(begin, pointers[1:], column, low, low + size, counts, places)
+    inside = (column >= low) & (column < low + size)
+    inside[:begin] = False
+    assert counts.tolist() == [np.count_nonzero(inside[a:b]) for a, b in pairwise(pointers)]
+    assert places[:total].tolist() == inside.nonzero()[0].tolist()
 
 
 @given(some_fibers(150), st.integers(0, 6000), st.integers(1, 6000), st.booleans())
@@ -159,15 +181,6 @@ def test_entries_are_found_whatever_the_lengths_of_fibers(case, width, far):
     found = wanted[0] * width + wanted[1] // 2  # the number in its fiber
     there = (wanted[1] % 2 == 0) & (wanted[1] < 2 * width) & (found < np.diff(pointers)[at])
     assert out.tolist() == np.where(there, pointers[at] + found, -1).tolist()
-
-
-@st.composite
-def long_lists(draw, few):
-    """Lists that fill more than a word of bits, and end inside of one."""
-    return [x for part in draw(st.lists(few, max_size=4)) for x in part * draw(st.sampled_from([1, 1, 70]))]
-
-
-CHILDREN = st.lists(st.sampled_from([0, 1, 1, 2, 9, 500]), min_size=1, max_size=3)
 
 
 @given(st.lists(long_lists(CHILDREN), min_size=1, max_size=4), st.sampled_from(["u4", "u8"]), st.integers(1, 2))
