@@ -121,7 +121,7 @@ _lower: WeakKeyDictionary[Tree, dict[int, Tree]] = WeakKeyDictionary()  # trees 
 def from_asked(walk: Walk, leaf: Leaf) -> Walk:
     """The walk without first levels that tell no coordinate that the leaf names, where the next level is a list.
 
-    All children of a list follow each other, whatever their fibers (sums by column, 1 M in rows of 1: 6.2 ms for 1.5).
+    All children of a list follow each other, whatever their fibers (sums by column, 1 M in rows of 1: 6.2 ms for 2.4).
     """
     asked = _asked(leaf)
     known = min([walk.seen.known[k] for k in asked]) if asked else len(walk.tree.dims)
