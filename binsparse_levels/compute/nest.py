@@ -94,8 +94,9 @@ class Leaf(NamedTuple):
 
     @property
     def asked(self) -> frozenset[int]:
-        """The dimensions whose coordinates it names."""
-        return frozenset(map(int, re.findall(r"\bc(\d+)\b", f"{self.entry}\n{self.around}")))
+        """The dimensions whose coordinates it names, or asks ahead by."""
+        named = map(int, re.findall(r"\bc(\d+)\b", f"{self.entry}\n{self.around}"))
+        return frozenset([*named, *(k for _, k, _ in self.far)])
 
 
 @functools.lru_cache(1024)

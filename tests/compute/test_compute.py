@@ -307,6 +307,13 @@ def rows_of_two(own, i, j, value):
     own[1][i, 0] += value
 
 
+@numba.njit
+def rows_of_none(state, i, j, value):
+    if False:  # the text names a coordinate, the code does not
+        state[i, 0] += value
+    state[j, 0] += value
+
+
 def test_a_body_that_names_rows_of_a_far_state(monkeypatch):
     tensor = pack_dense(np.arange(35.0).reshape(5, 7), "CSR")
     dense = tensor.to_dense()
@@ -317,6 +324,7 @@ def test_a_body_that_names_rows_of_a_far_state(monkeypatch):
     assert foreach(tensor, rows_of_one, one)[:, 0].tolist() == dense.sum(0).tolist()
     sums, rows = foreach(tensor, rows_of_two, two)
     assert (sums.tolist(), rows[:, 0].tolist()) == (dense.sum(0).tolist(), dense.sum(1).tolist())
+    assert foreach(tensor, rows_of_none, np.zeros((7, 1)))[:, 0].tolist() == dense.sum(0).tolist()
     space = {"numba": numba}
     exec("@numba.njit\ndef body(state, i, j, value):\n    state[j, 0] += value", space)  # whose text nobody has
     assert walk._far_rows(space["body"], one) == ()
