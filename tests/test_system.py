@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from descriptors import open_files
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,8 +32,7 @@ FOREIGN = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "preadv")
 def held(path):
     """Whether this process has that file, or one in that folder, open or mapped."""
     mapped = {line[line.find("/") :] for line in Path("/proc/self/maps").read_text().splitlines()}
-    found = {os.path.realpath(f"/proc/self/fd/{k}") for k in os.listdir("/proc/self/fd")} | mapped
-    return any(place == path or place.startswith(f"{path}/") for place in found)
+    return any(place == path or place.startswith(f"{path}/") for place in open_files() | mapped)
 
 
 @pytest.fixture
