@@ -11,9 +11,9 @@ import kinds  # noqa: F401 (registers a kind)
 import numpy as np
 import pytest
 from blocks import SUFFIXES, blocks_of, large
-from descriptors import open_files
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from opened import open_files
 from zarr.storage import MemoryStore
 
 import binsparse_levels
