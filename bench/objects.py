@@ -20,7 +20,7 @@ import numpy as np
 import binsparse_levels as bl
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-import servers
+from helpers import servers
 
 
 def matrix(rows: int, each: int = 1000, columns: int = 100_000) -> bl.Tensor:

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 import binsparse_levels as bl
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-import layouts
+from helpers import layouts
 
 _COLUMNS = 5_000
 _ROWS, _COLS = (slice(1000, 1100),), (slice(None), slice(1000, 1100))

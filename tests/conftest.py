@@ -8,7 +8,7 @@ import sys
 
 import hypothesis
 import pytest
-import servers
+from helpers import servers
 
 from binsparse_levels import kernels
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pyarrow
 import pytest
-from browser import browser
+from helpers.browser import browser
 
 import binsparse_levels as bl
 from binsparse_levels.looking.report import report

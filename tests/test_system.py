@@ -15,9 +15,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.opened import open_files
 from hypothesis import given
 from hypothesis import strategies as st
-from opened import open_files
 
 import binsparse_levels
 from binsparse_levels import ContainerError, UnsafeError, append, concatenate, convert, pack_dense, read, system, write

@@ -87,10 +87,10 @@ def original(kind: str) -> Tensor:
 
 def _written(kind: str, path: Path, dense: Any) -> None:
     """Write cells as another program does."""
-    import layouts  # the workers alone have the folder of the tests in their path
     import scipy.io
     import scipy.sparse as sp
     import sparse
+    from helpers import layouts  # the workers alone have the folder of the tests in their path
 
     writers: dict[str, Callable[[], Any]] = {
         "bsr": lambda: sp.save_npz(path, sp.bsr_array(dense, blocksize=(7, 8)), compressed=False),

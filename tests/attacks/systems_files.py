@@ -5,10 +5,10 @@ import itertools
 import struct
 
 import h5py
-import layouts
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
+from helpers import layouts
 
 from binsparse_levels import Limits, read
 from binsparse_levels import open as open_tensor

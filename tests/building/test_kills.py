@@ -16,7 +16,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from attacks import crashes
-from blocks import alike
+from helpers.blocks import alike
 from hypothesis import event, given
 from hypothesis import strategies as st
 

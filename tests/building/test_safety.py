@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from blocks import alike
+from helpers.blocks import alike
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 

@@ -7,13 +7,13 @@ import os
 from unittest import mock
 
 import h5py
-import kinds  # noqa: F401 (registers a kind)
 import numpy as np
 import pytest
-from blocks import SUFFIXES, blocks_of, large
+from helpers import kinds  # noqa: F401 (registers a kind)
+from helpers.blocks import SUFFIXES, blocks_of, large
+from helpers.opened import open_files
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from opened import open_files
 from zarr.storage import MemoryStore
 
 import binsparse_levels

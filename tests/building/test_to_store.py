@@ -14,7 +14,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import zarr
-from blocks import alike
+from helpers.blocks import alike
 
 import binsparse_levels
 from binsparse_levels import (

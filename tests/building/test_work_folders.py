@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from blocks import alike
+from helpers.blocks import alike
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -146,7 +146,10 @@ def test_the_script_for_slurm_builds_though_tasks_die(tmp_path, monkeypatch, cap
     begun(tmp_path, work=work)
     assert binsparse_levels.cli.main(["script", str(work), "--tasks", "2"]) == 0
     script, python = capsys.readouterr().out, f'#!/bin/sh\nexec "{sys.executable}"'
-    for name, called in {"sbatch": f"{ROOT}/tests/sbatch.py", "binsparse-levels": "-m binsparse_levels"}.items():
+    for name, called in {
+        "sbatch": f"{ROOT}/tests/helpers/sbatch.py",
+        "binsparse-levels": "-m binsparse_levels",
+    }.items():
         (tmp_path / name).write_text(f'{python} {called} "$@"\n')
         (tmp_path / name).chmod(0o700)
     jobs.mkdir()

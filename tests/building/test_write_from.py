@@ -9,11 +9,11 @@ import pandas
 import polars
 import pyarrow
 import pytest
-from blocks import alike
+from helpers.blocks import alike
+from helpers.places import CONTAINERS
+from helpers.strategies import cases
 from hypothesis import event, given
 from hypothesis import strategies as st
-from places import CONTAINERS
-from strategies import cases
 from zarr.storage import MemoryStore
 
 from binsparse_levels import (

@@ -16,8 +16,8 @@ from typing import Any
 import naive
 import numpy as np
 import pytest
+from helpers.strategies import keys
 from hypothesis import strategies as st
-from strategies import keys
 
 import binsparse_levels as bl
 from binsparse_levels import Tensor, cli, testing

@@ -6,9 +6,9 @@ import h5py
 import numba
 import numpy as np
 import pytest
+from helpers.strategies import VALUE_TYPES
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import VALUE_TYPES
 
 import binsparse_levels as bl
 from binsparse_levels import (

@@ -1,9 +1,9 @@
 """The loops of level kinds, and where a nest of them is cut."""
 
-import kinds
 import numba
 import numpy as np
 import pytest
+from helpers import kinds
 from hypothesis import given
 from hypothesis import strategies as st
 

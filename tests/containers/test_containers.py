@@ -10,8 +10,8 @@ import netCDF4
 import numpy as np
 import pytest
 import zarr
+from helpers.places import CONTAINERS, counter
 from hypothesis import given
-from places import CONTAINERS, counter
 
 from binsparse_levels import (
     ArrayError,

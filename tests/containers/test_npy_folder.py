@@ -4,7 +4,7 @@ import os
 import zipfile
 
 import pytest
-from places import vector
+from helpers.places import vector
 
 from binsparse_levels import BinsparseError, ContainerError, read, write
 

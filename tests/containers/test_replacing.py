@@ -4,7 +4,7 @@ import ctypes
 import os
 
 import pytest
-from places import vector
+from helpers.places import vector
 
 from binsparse_levels import ContainerError, pack, read, write
 from binsparse_levels.containers import replacing

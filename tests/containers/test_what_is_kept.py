@@ -13,9 +13,9 @@ import h5py
 import numpy as np
 import pytest
 import zarr
+from helpers.places import CONTAINERS
 from hypothesis import given
 from hypothesis import strategies as st
-from places import CONTAINERS
 
 from binsparse_levels import (
     BinsparseError,

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 import zarr
-from places import vector
+from helpers.places import vector
 from zarr.storage import MemoryStore
 
 import binsparse_levels

@@ -8,8 +8,8 @@ import threading
 
 import numpy as np
 import pytest
-import servers
 import zarr
+from helpers import servers
 from hypothesis import given
 from hypothesis import strategies as st
 from zarr.storage import FsspecStore, ObjectStore

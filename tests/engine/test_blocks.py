@@ -2,9 +2,9 @@
 
 import tracemalloc
 
-import kinds  # noqa: F401 (further kinds)
 import numpy as np
 import pytest
+from helpers import kinds  # noqa: F401 (further kinds)
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 

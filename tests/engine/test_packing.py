@@ -2,13 +2,13 @@
 
 import itertools
 
-import kinds
 import naive
 import numpy as np
 import pytest
+from helpers import kinds
+from helpers.strategies import VALUE_TYPES, cases
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import VALUE_TYPES, cases
 
 from binsparse_levels import (
     ArrayError,

@@ -1,11 +1,11 @@
 """Views: whatever the format and the index, the same as numpy's on the dense array, and lazy like it."""
 
-import kinds  # noqa: F401 (registers kinds that only tests have)
 import numpy as np
 import pytest
+from helpers import kinds  # noqa: F401 (registers kinds that only tests have)
+from helpers.strategies import any_tensors, keys
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import any_tensors, keys
 
 import binsparse_levels
 from binsparse_levels import BinsparseError, Tensor, pack, pack_dense, read, testing, write

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.strategies import cases
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import cases
 
 import binsparse_levels as bl
 from binsparse_levels import ArrayError, parallel

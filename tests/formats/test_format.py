@@ -1,8 +1,8 @@
 """The notation and the custom object of a format, and what is equal to what."""
 
-import kinds
 import numpy as np
 import pytest
+from helpers import kinds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -9,9 +9,9 @@ from functools import partial
 
 import numpy as np
 import pytest
+from helpers.strategies import keys
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import keys
 
 import binsparse_levels as bl
 from binsparse_levels import (

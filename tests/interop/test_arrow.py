@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from places import vector
+from helpers.places import vector
 
 import binsparse_levels as bl
 from binsparse_levels.building.planning import Rows

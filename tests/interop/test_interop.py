@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 import sparse
+from helpers.places import vector
 from hypothesis import given
 from hypothesis import strategies as st
 from numba.core.errors import NumbaError
-from places import vector
 
 from binsparse_levels import (
     ArrayError,

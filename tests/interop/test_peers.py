@@ -8,7 +8,7 @@ import sys
 import h5py
 import numpy as np
 import pytest
-from golden import FILES, GOLDEN, arrays_of, read_leniently, target
+from helpers.golden import FILES, GOLDEN, arrays_of, read_leniently, target
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

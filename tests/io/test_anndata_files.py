@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import zarr
-from golden import names_of
+from helpers.golden import names_of
+from helpers.strategies import keys
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import keys
 from zarr.storage import MemoryStore
 
 from binsparse_levels import (

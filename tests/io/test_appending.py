@@ -8,12 +8,12 @@ import sys
 import time
 
 import h5py
-import kinds  # noqa: F401 (further kinds)
 import numpy as np
 import pyarrow
 import pytest
 import zarr
-from blocks import blocks_of, large
+from helpers import kinds  # noqa: F401 (further kinds)
+from helpers.blocks import blocks_of, large
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from zarr.storage import MemoryStore

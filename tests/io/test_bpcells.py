@@ -10,10 +10,10 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse
-from golden import arrays_of, names_of
+from helpers.golden import arrays_of, names_of
+from helpers.strategies import cases
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import cases
 
 from binsparse_levels import (
     ArrayError,

@@ -12,11 +12,11 @@ import zipfile
 
 import fsspec
 import h5py
-import layouts
 import numpy as np
 import obstore
 import pytest
 import scipy.sparse as sp
+from helpers import layouts
 from test_places import Quiet, Ranged, serving
 
 import binsparse_levels as bl

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from golden import FILES, GOLDEN, arrays_of, read_leniently, target
+from helpers.golden import FILES, GOLDEN, arrays_of, read_leniently, target
 
 from binsparse_levels import BinsparseError, DialectWarning, read, write
 

@@ -6,7 +6,7 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
-from places import vector
+from helpers.places import vector
 
 from binsparse_levels import ContainerError, OptionError, list_tensors, read, write
 from binsparse_levels.containers.base import Storage

@@ -10,9 +10,9 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
+from helpers.strategies import any_tensors, keys
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import any_tensors, keys
 
 import binsparse_levels
 from binsparse_levels import (

@@ -4,11 +4,11 @@ import contextlib
 import os
 
 import h5py
-import layouts
 import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from helpers import layouts
 from hypothesis import assume, given
 from hypothesis import strategies as st
 

@@ -14,9 +14,9 @@ import netCDF4
 import numpy as np
 import pytest
 import zarr
+from helpers.places import CONTAINERS, vector
 from hypothesis import given
 from hypothesis import strategies as st
-from places import CONTAINERS, vector
 from zarr.storage import LocalStore, MemoryStore, StorePath, ZipStore
 
 import binsparse_levels as bl

@@ -5,13 +5,13 @@ import os
 import stat
 
 import h5py
-import kinds
 import numpy as np
 import pytest
+from helpers import kinds
+from helpers.places import vector
+from helpers.strategies import cases
 from hypothesis import given
 from hypothesis import strategies as st
-from places import vector
-from strategies import cases
 from zarr.storage import MemoryStore
 
 from binsparse_levels import (

@@ -10,7 +10,7 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
-from golden import arrays_of
+from helpers.golden import arrays_of
 from hypothesis import given
 from hypothesis import strategies as st
 

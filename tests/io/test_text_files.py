@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
+from helpers.strategies import cases
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from strategies import cases
 
 from binsparse_levels import (
     ArrayError,

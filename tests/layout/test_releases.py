@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import reader
 import zarr
-from golden import arrays_of
+from helpers.golden import arrays_of
 from make_release import DATA, described
 from test_layout import same
 

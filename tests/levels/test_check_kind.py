@@ -3,11 +3,11 @@
 import os
 import resource
 
-import kinds
 import numba
 import numpy as np
 import pytest
 from composition.kinds import PLUGINS
+from helpers import kinds
 
 from binsparse_levels import einsum, open, pack_dense, reduce, testing, write
 from binsparse_levels.levels import LEVELS, register

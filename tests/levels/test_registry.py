@@ -5,8 +5,8 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-import kinds
 import pytest
+from helpers import kinds
 
 from binsparse_levels import BinsparseError, FormatError, build, pack, parse_format, read, write
 from binsparse_levels.levels import LEVELS, Sparse, register

@@ -5,9 +5,9 @@ import math
 import re
 
 import hypothesis
-import kinds
 import numpy as np
 import pytest
+from helpers import kinds
 from hypothesis import given
 from hypothesis import strategies as st
 

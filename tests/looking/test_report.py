@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from golden import GOLDEN
+from helpers.golden import GOLDEN
 from hypothesis import given
 
 import binsparse_levels as bl

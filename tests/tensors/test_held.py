@@ -8,9 +8,9 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask.base import tokenize
+from helpers.strategies import any_tensors, keys
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import any_tensors, keys
 
 import binsparse_levels as bl
 from binsparse_levels import ArrayError, ContainerError, FormatError, LimitError, Limits, Tensor, pack, testing

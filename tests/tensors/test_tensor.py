@@ -4,9 +4,9 @@ import pickle
 
 import numpy as np
 import pytest
+from helpers.strategies import cases
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import cases
 
 from binsparse_levels import (
     ArrayError,

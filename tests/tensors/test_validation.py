@@ -3,9 +3,9 @@
 import h5py
 import numpy as np
 import pytest
+from helpers.strategies import INTEGERS
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import INTEGERS
 
 import binsparse_levels as bl
 from binsparse_levels import (

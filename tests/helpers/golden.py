@@ -8,7 +8,7 @@ import numpy as np
 
 from binsparse_levels import BinsparseError, read
 
-GOLDEN = Path(__file__).parent / "data" / "golden"
+GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 
 
 FILES = json.loads((GOLDEN / "manifest.json").read_text())["files"]
