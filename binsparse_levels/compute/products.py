@@ -20,7 +20,7 @@ from ..tensors.tensor import Tensor
 from .nest import Leaf
 from .seeing import in_memory, walk_of, walks, with_values
 from .types import check_numeric, checked_result, common_type, sum_type
-from .walk import AHEAD, checked_memory, is_far, native, run
+from .walk import checked_memory, native, run
 
 _LETTERS = string.ascii_letters
 _DENSE = np.ndarray, list, tuple, float, int, complex, np.generic
@@ -178,11 +178,6 @@ def _fitted(
     plan = _planned(parsed, stored, tuple([x for _, x in operands]), asked)
     made = tuple([sizes[c] for c in parsed.out])
     nbytes = plan.work.itemsize * math.prod(made)
-    bytes_of = {f"f{k}": math.prod(x) * dtype.itemsize for k, (x, dtype) in enumerate(operands)} | {"out": nbytes}
-    vectors = zip(bytes_of, (*parsed.dense, parsed.out), strict=True)
-    told = [(name, x) for name, x in vectors if len(x) == 1 and x in parsed.stored and is_far(bytes_of[name])]
-    far = tuple((name, parsed.stored.index(x), AHEAD) for name, x in told)
-    plan = plan._replace(leaf=plan.leaf._replace(far=far))
     return plan, made, tuple([np.uint64(sizes[c]) for c in plan.lanes]), nbytes
 
 

@@ -28,7 +28,6 @@ from ..levels.positions import (
     as_array,
     as_positions,
     below_owners,
-    cast,
     cells,
     items_at,
     narrowest,
@@ -349,7 +348,7 @@ def coords_in_runs(
     below: Array | None = None  # where the entries of each child of the level begin
     for coords, pointers in reversed(levels):
         one_each = below is None or (len(below) == count + 1 and bool((below[1:] > below[:-1]).all()))
-        columns[:0] = [(cast(x, dtype) if dtype else x, None if one_each else below) for x in coords]
+        columns[:0] = [(x.astype(dtype, copy=False) if dtype else x, None if one_each else below) for x in coords]
         below = pointers if below is None else below[pointers]
     return columns
 

@@ -6,7 +6,7 @@ distinguish the entries of its level; 0 for a dense level; all bits if it is the
 its size, or 0 for the first. Numba takes an array in less time than tuples of tuples.
 """
 
-from .jit import kernel, stream, u8
+from .jit import kernel, u8
 from .keys import coordinate, key_at
 
 ROOM = 1024  # entries of a block, whose positions stay in L1
@@ -94,6 +94,6 @@ def emit(records, count, tag, lists, chain, above, state, pointers, indices, val
             state[d] = q
         if values is not None:
             for k in range(size):
-                stream(values, above[k], block[k * stride + u8(words)])
+                values[above[k]] = block[k * stride + u8(words)]
         state[dims], state[dims + 1] = block[(size - one) * stride], block[(size - one) * stride + tail]
         i += size
