@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,7 +17,6 @@ from .. import kernels, parallel
 from ..errors import ArrayError, Problem
 from ..levels.base import CONTINUED, DENSE, SPARSE, Array
 from ..limits import Limits
-from ..system import cache_size
 from . import sorting
 from .sorting import Entries
 from .tree import index_dtype
@@ -88,8 +86,7 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     pad: the value of cells without an entry. Raises OutOfRange, Repeated, ArrayError, LimitError.
     """
     plan, values = _plan(codes, entries.dims), None if entries.iso else entries.values
-    is_list = codes[:2] == (DENSE, SPARSE) and set(codes[2:]) <= {CONTINUED}
-    if is_list and sorting.are_placed(entries, plan.layout):
+    if codes == (DENSE, SPARSE) and sorting.are_placed(entries, plan.layout):
         return _placed(plan, entries, pad, limits)
     summed = duplicates == "sum"
     cargo = None if values is None else _Cargo(values, summed)
@@ -97,7 +94,7 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     keep = plan.dense_below or added_later
     payload = cargo.words() if cargo else None
     low_bits = plan.layout.low_bits(entries.ordered_dims)
-    partition = sorting.Sorting(entries.columns, entries.runs, payload, plan.layout, low_bits, entries.trusted, keep)
+    partition = sorting.Sorting(entries.columns, payload, plan.layout, low_bits, entries.trusted, keep)
 
     def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:
         records, count, repeats = partition.sort(run)
@@ -127,39 +124,22 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
 
 
 def _placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
-    """`emit` for lists of entries that are in order but for the first dimension. No fiber needs to be sorted."""
-    layout, rank, count, columns = plan.layout, len(plan.codes), entries.count, entries.columns
+    """`emit` for the entries of a matrix that are in order but for the first dimension. No fiber needs to be sorted."""
+    count, columns = entries.count, entries.columns
     cargo = None if entries.iso else _Cargo(entries.values, False)
     payload = cargo.words() if cargo else None
-    chain = _allocate(plan, [count] * rank, limits)
+    chain = _allocate(plan, [count] * 2, limits)
     chain.entries, out = count, cargo.room(count, False, pad) if cargo else None
     word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
-    low, (fields, _) = np.uint64(layout.ends[0]), sorting.part(layout, tuple(range(1, rank)))
-    pointers, *indices = (x.view(word) for x in (chain.pointers[1], *chain.indices[1:]))
-    size = pointers.nbytes + count * (word.itemsize + 8 * (out is not None))
-    if rank == 2 and size <= cache_size(3) // 2:  # of larger outputs, buckets take less time (10 M: 44 ms against 73)
-        starts = entries.runs[1] if entries.runs else None
-        runs = None if starts is None else kernels.readable(starts, word)
-        parts = parallel.shares(count, sorting.MOVED, len(pointers))  # each counts the entries of all fibers
-        others = np.zeros((len(parts) - 1, len(pointers) - 1), word)
-        cursors = [*others, pointers[1:]]  # the last entry of a fiber moves its cursor to the next pointer
-        parallel.each(lambda k: kernels.placing.count(columns[0], *parts[k], cursors[k]), range(len(parts)))
-        kernels.placing.to_cursors(others, cursors[-1])
-        given = *columns, runs, payload
-        parallel.each(lambda k: kernels.placing.place(*given, *parts[k], cursors[k], *indices, out), range(len(parts)))
-    else:
-        share = count // parallel.get_threads() + 1
-        low_bits = layout.low_bits(rank - 1)
-        partition = sorting.Sorting(columns, entries.runs, payload, layout, low_bits, True, False, share)
-        behind = accumulate((int(starts[-1] - starts[0]) for _, starts, _ in partition.runs), initial=0)
-
-        def write(part: tuple[int, sorting.UnsortedRun]) -> None:
-            begin, (records, starts, top) = part
-            written = fields, pointers, tuple(indices), out
-            kernels.placing.place_records(records, starts, begin, np.uint64(top), low, *written)
-
-        parallel.each(write, zip(behind, partition.runs, strict=False))
-        _fill_gaps(pointers)
+    pointers, indices = chain.pointers[1].view(word), chain.indices[1].view(word)
+    parts = parallel.shares(count, sorting.MOVED, len(pointers))  # each counts the entries of all fibers
+    others = np.zeros((len(parts) - 1, len(pointers) - 1), word)
+    cursors = [*others, pointers[1:]]  # the last entry of a fiber moves its cursor to the next pointer
+    parallel.each(lambda k: kernels.placing.count(columns[0], *parts[k], cursors[k]), range(len(parts)))
+    kernels.placing.to_cursors(others, cursors[-1])
+    parallel.each(
+        lambda k: kernels.placing.place(*columns, payload, *parts[k], cursors[k], indices, out), range(len(parts))
+    )
     if cargo and out is not None:
         chain.values = cargo.unloaded(out, pad)
     return chain
@@ -188,7 +168,7 @@ def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims:
         first = np.array(plan.layout.key([int(x[0]) for x in columns]), np.uint64)
         counting.count(first, None, columns, len(columns[0]))
     else:
-        partition = sorting.Sorting(columns, (), None, plan.layout, plan.layout.low_bits(ordered_dims), True, False)
+        partition = sorting.Sorting(columns, None, plan.layout, plan.layout.low_bits(ordered_dims), True, False)
         parallel.in_turn(partition.sort, counting.add, partition.runs)
     return counting.counts()
 

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import accumulate, zip_longest
-from typing import Any, TypeAlias
+from itertools import accumulate
+from typing import TypeAlias
 
 import numpy as np
 
@@ -34,8 +34,6 @@ _RUN = 2**15  # records that are sorted and emitted together: 512 KiB, which sta
 _HEAVY = 2**17  # records of a bucket that is partitioned once more, since it would leave the cache
 _HEAD = 64  # first entries, which show that most others are in no order
 MOVED = 64  # bytes that a record moves: a coordinate of each dimension, a line of a bucket
-_TWO_DIGITS = 20  # bits that two passes sort as fast as passes and a repair do; of 21 and 22 it takes 5 % more
-_COUNTED = 2**30  # records of a bucket that offsets of 32 bits reach
 _SCRATCH = threading.local()  # 1.6 MB at most, which each thread keeps
 MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, and compile for longer with each
 
@@ -54,8 +52,6 @@ class Entries:
 
     order: the tensor's dimension at each stored dimension, for messages. ordered_dims: entries that agree in the
     dimensions before the last `ordered_dims` are in order. trusted: coordinates are known to be unique and in range.
-    runs: for each column None, or pointers: coords[k] has an item for each run of entries. The fused pass alone takes
-    such columns.
     """
 
     dims: tuple[int, ...]
@@ -65,14 +61,10 @@ class Entries:
     order: tuple[int, ...]
     ordered_dims: int = 0
     trusted: bool = False
-    runs: tuple[Array | None, ...] = ()
 
     @property
     def count(self) -> int:
-        if not self.runs:
-            return len(self.coords[0] if self.coords else self.values)
-        full = [x for x, pointers in zip_longest(self.coords, self.runs) if pointers is None]
-        return len(full[0]) if full else len(self.values)
+        return len(self.coords[0] if self.coords else self.values)
 
     @cached_property
     def columns(self) -> tuple[Array, ...]:
@@ -186,30 +178,7 @@ def in_order(entries: Entries) -> bool:
 
 def are_placed(entries: Entries, keys: Layout) -> bool:
     """Whether entries of a list in each fiber need no sorting: they are in order but for the first dimension."""
-    in_runs = bool(entries.runs) and entries.runs[0] is not None
-    return entries.trusted and keys.words == 1 and keys.low_bits(entries.ordered_dims) == keys.ends[0] and not in_runs
-
-
-class Columns:
-    """The first columns as kernels take them, full columns and columns in runs, with the fields of the key."""
-
-    def __init__(self, coords: Sequence[Array], runs: Sequence[Array | None], keys: Layout) -> None:
-        full = tuple([d for d in range(len(coords)) if not runs or runs[d] is None])
-        self.full = tuple([coords[d] for d in full])
-        self.fields, self.sizes = part(keys, full)
-        self.runs: tuple[Any, ...] | None = None
-        self._pointers: tuple[Array, ...] = ()
-        if len(full) < len(coords):
-            others = tuple([d for d in range(len(coords)) if d not in full])
-            pointers = [x for x in runs[: len(coords)] if x is not None]
-            word = np.result_type(np.uint32, *pointers)
-            self._pointers = tuple(kernels.readable(x, word) for x in pointers)
-            self.runs = (tuple(coords[d] for d in others), self._pointers, part(keys, others)[0])
-
-    def runs_at(self, entry: int) -> Array | None:
-        """In each column that is in runs, the number of the run of an entry."""
-        at = [x.searchsorted(x.dtype.type(entry), "right") - 1 for x in self._pointers]
-        return np.array(at, np.uint64) if at else None
+    return entries.trusted and keys.words == 1 and keys.low_bits(entries.ordered_dims) == keys.ends[0]
 
 
 class Sorting:
@@ -218,27 +187,23 @@ class Sorting:
 
     low_bits: among entries that agree above so many lowest bits, these are in order already. trusted: coordinates
     are known to be unique and in range. keep: the sorted records outlive the sorting of the next run by the same
-    thread. run: how many records a run has, or fewer, if it has several buckets. Raises OutOfRange.
+    thread. Raises OutOfRange.
     """
 
     def __init__(
         self,
         coords: tuple[Array, ...],
-        runs: Sequence[Array | None],
         payload: Array | None,
         keys: Layout,
         low_bits: int,
         trusted: bool,
         keep: bool,
-        run: int = _RUN,
     ) -> None:
         self._tag = keys.tag
         self._low = min(low_bits, 63)
         self._unique = trusted
         self._keep = keep
-        self._run = run
-        everything = Columns(coords, runs, keys)
-        n = len(everything.full[0])
+        n = len(coords[0])
         upper = keys.bits - keys.spill  # bits of the first word
         varying = keys.bits - low_bits
         splits = max(min(_wanted_splits(n, varying), varying, upper), upper - 63)
@@ -246,15 +211,14 @@ class Sorting:
         records = np.empty(n * (keys.words + 1), np.uint64)
         # Only the first dimensions have bits in the number of a bucket.
         leading = max(sum(end > upper - splits for end in (keys.bits, *keys.ends[:-1])), 1)
-        heads = Columns(coords[:leading], runs, keys)
+        heads, (first_fields, _) = coords[:leading], part(keys, tuple(range(leading)))
 
         def count(begin: int, end: int, counts: Array) -> None:
-            arguments = heads.full or None, heads.fields, heads.runs, heads.runs_at(begin)
-            kernels.sorting.histogram(*arguments, begin, end, top, counts)
+            kernels.sorting.histogram(heads, first_fields, begin, end, top, counts)
 
         def move(begin: int, end: int, cursor: Array) -> None:
-            arguments = everything.full, payload, everything.fields, everything.sizes, everything.runs
-            if kernels.sorting.partition(*arguments, everything.runs_at(begin), begin, end, top, cursor, records):
+            arguments = coords, payload, keys.fields, keys.sizes
+            if kernels.sorting.partition(*arguments, begin, end, top, cursor, records):
                 raise OutOfRange
 
         starts = self._moved(n, self._counted(n, 1 << splits, count), move)
@@ -287,12 +251,12 @@ class Sorting:
         first = 0
         while first < len(starts) - 1:
             size = starts[first + 1] - starts[first]
-            if size > _HEAVY and (size > _COUNTED or self._passes(top) != 1):
+            if size > _HEAVY:
                 width = len(self._tag) + 1
                 yield from self._heavy(records[starts[first] * width : starts[first + 1] * width], top)
                 first += 1
             else:
-                last = max(int(np.searchsorted(starts, starts[first] + self._run, side="right")) - 1, first + 1)
+                last = max(int(np.searchsorted(starts, starts[first] + _RUN, side="right")) - 1, first + 1)
                 if starts[first] < starts[last]:
                     yield records, starts[first : last + 1], top
                 first = last
@@ -326,11 +290,6 @@ class Sorting:
                 return
         yield records, np.array([0, n]), top
 
-    def _passes(self, top: int) -> int:
-        """How many passes, one or two, sort all that differs below bit `top`; 0 where they do not."""
-        bits = top - self._low
-        return -(-bits // kernels.sorting.DIGIT) if len(self._tag) == 1 and 0 < bits <= _TWO_DIGITS else 0
-
     def sort(self, run: UnsortedRun) -> SortedRun:
         """The records of a run in order, in an array that may be longer; how many they are; whether keys repeat."""
         records, starts, top = run
@@ -339,15 +298,8 @@ class Sorting:
         here = records[begin * width : end * width]
         if width == 2 and top <= self._low:  # a bucket for each key
             target, exact = here, True
-        elif passes := self._passes(top):
-            most = _largest(starts) * width if passes > 1 else 0
-            spare, target, offsets = self._room(most, len(here), self._keep)
-            digit = -(-(top - self._low) // passes)
-            kernels.sorting.sort_digits(records, starts, self._low, digit, passes, spare, target, offsets)
-            exact = True
         else:
-            spare, target, offsets = self._room(_largest(starts) * width, len(here), False)
-            target = here if self._keep else target
+            spare, target, offsets = self._room(_largest(starts) * width, len(here), self._keep)
             exact = kernels.sorting.sort_buckets(records, self._tag, starts, top, self._low, spare, target, offsets)
         repeats = False
         if exact and not self._unique and width == 2:
@@ -370,14 +322,12 @@ class Sorting:
 
 
 def _wanted_splits(n: int, bits: int) -> int:
-    """How many bits should partition n records whose keys differ in so many bits: one more where that saves a pass.
-
-    None, where all are one run and take two passes all the same: one bucket is not counted (20,000: 316 µs → 288).
-    """
-    pieces, digit = n // _BUCKET, kernels.sorting.DIGIT
+    """How many bits should partition n records whose keys differ in so many bits: one more where that saves a pass."""
+    pieces = n // _BUCKET
+    if pieces < 2:
+        return 0
     splits = min(pieces.bit_length(), _SPLITS[n >> _SPLITS[0] > _LARGE])
-    splits += bits - splits in (digit + 1, _TWO_DIGITS + 1)
-    return 0 if pieces < 2 or (n <= _RUN and digit + splits < bits <= 2 * digit) else splits
+    return splits + (bits - splits == kernels.sorting.DIGIT + 1)
 
 
 def _largest(starts: Array) -> int:

@@ -89,42 +89,6 @@ def split(entries, columns, pointers, firsts, below):
 
 
 @kernel
-def keep_filled(pointers, columns, kept, firsts):
-    """Leave out fibers without an entry. The result is the number of the others.
-
-    columns[d][p]: coordinate d of fiber p, or None for the number of the fiber. kept, firsts: the same of the fibers
-    that stay. A word has a bit for each of 64 fibers that does, as in `split`.
-    """
-    zero, one, width, p, q, n = u8(0), u8(1), u8(64), u8(0), u8(0), u8(pointers.size - 1)
-    while p < n:
-        size, filled, k = min(width, n - p), zero, zero
-        if size == width:
-            for k in range(64):
-                filled |= u8(pointers[p + u8(k) + one] != pointers[p + u8(k)]) << u8(k)
-        else:
-            while k < size:
-                filled |= u8(pointers[p + k + one] != pointers[p + k]) << k
-                k += one
-        if filled == ~zero:  # in vectors
-            for k in range(64):
-                for d in range(len(firsts)):
-                    firsts[d][q + u8(k)] = p + u8(k) if columns is None else columns[d][p + u8(k)]
-                kept[q + u8(k)] = pointers[p + u8(k)]
-            q += width
-            filled = zero
-        while filled != zero:
-            at = p + u8(lowest_bit(filled))
-            for d in range(len(firsts)):
-                firsts[d][q] = at if columns is None else columns[d][at]
-            kept[q] = pointers[at]
-            q += one
-            filled &= filled - one
-        p += width
-    kept[q] = pointers[n]
-    return q
-
-
-@kernel
 def join_halves(lower, upper, drop_lower, pointers, indices, values):
     """Join the fibers of two triangles of a matrix, each of pointers, indices and values. The result is their number.
 

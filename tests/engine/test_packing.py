@@ -356,7 +356,6 @@ def small_steps(monkeypatch):
         (sorting, "_HEAVY", 100),
     ]:
         monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(emission, "cache_size", lambda level: 0)
 
 
 @pytest.mark.sampled(7)

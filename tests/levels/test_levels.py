@@ -175,17 +175,6 @@ def test_fibers_are_split_wherever_a_column_changes(children, dtype, rank):
         assert x[: len(counts)].tolist() == first.tolist()
 
 
-@given(long_lists(CHILDREN), st.sampled_from(["u4", "u8"]), st.booleans())
-def test_fibers_without_an_entry_are_left_out(lengths, dtype, numbered):
-    pointers = np.append(0, np.cumsum(lengths, dtype=int)).astype(dtype)
-    (there,) = np.nonzero(lengths)
-    columns = None if numbered else (np.arange(len(lengths), dtype=dtype) ** 2,)
-    kept, firsts = np.empty_like(pointers), (np.empty(len(lengths), dtype),)
-    assert fibers.keep_filled(pointers, columns, kept, firsts) == len(there)
-    assert kept[: len(there) + 1].tolist() == [*pointers[there].tolist(), pointers[-1]]
-    assert firsts[0][: len(there)].tolist() == (there if columns is None else columns[0][there]).tolist()
-
-
 @given(testing.formats(max_rank=6))
 def test_stored_names_are_distinct(format):
     testing.check_names(format)
