@@ -24,8 +24,8 @@ from .tree import index_dtype
 Duplicates: TypeAlias = Literal["error", "sum", "first", "last"]
 
 _NOTHING = 2**64 - 1  # a cursor before the first entry, and the payload of a cell without an entry
-# Values of these types are summed inside the records; others are gathered first.
-_SUMMED_IN_PLACE = {np.dtype(code) for code in "?bhilqBHILQfdF"}
+# Values of these types are summed inside the records. Numpy sums others.
+_SUMMED = {np.dtype(code) for code in "?bhilqBHILQfdF"}
 
 
 @dataclass
@@ -89,28 +89,23 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     if codes == (DENSE, SPARSE) and sorting.are_placed(entries, plan.layout):
         return _placed(plan, entries, pad, limits)
     summed = duplicates == "sum"
-    cargo = None if values is None else _Cargo(values, summed)
-    added_later = summed and cargo is not None and cargo.by_number
-    keep = plan.dense_below or added_later
+    cargo = None if values is None else _Cargo(values)
     payload = cargo.words() if cargo else None
     low_bits = plan.layout.low_bits(entries.ordered_dims)
-    partition = sorting.Sorting(entries.columns, payload, plan.layout, low_bits, entries.trusted, keep)
+    partition = sorting.Sorting(entries.columns, payload, plan.layout, low_bits, entries.trusted, plan.dense_below)
 
     def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:
         records, count, repeats = partition.sort(run)
-        if repeats and duplicates != "error" and not added_later:
+        if repeats and duplicates != "error":
             typed = records.view(values.dtype) if summed and values is not None else None
             how = typed, duplicates == "last", plan.layout.tag
             count, repeats = int(kernels.sorting.join_equal(records, *how, count)), False
         return records, count, repeats
 
     runs: list[sorting.SortedRun] | None = None
-    if keep:
-        runs = parallel.each(prepared, partition.runs)
-        if added_later and cargo:
-            runs = cargo.add_up(runs, plan.layout)
     counts = [entries.count] * len(codes)
-    if runs and plan.dense_below:  # what lies there can only be allocated when the fibers above it are counted
+    if plan.dense_below:  # what lies there can only be allocated when the fibers above it are counted
+        runs = parallel.each(prepared, partition.runs)
         counting = _Counting(plan)
         for run in runs:
             counting.add(run)
@@ -126,7 +121,7 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
 def _placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
     """`emit` for the entries of a matrix that are in order but for the first dimension. No fiber needs to be sorted."""
     count, columns = entries.count, entries.columns
-    cargo = None if entries.iso else _Cargo(entries.values, False)
+    cargo = None if entries.iso else _Cargo(entries.values)
     payload = cargo.words() if cargo else None
     chain = _allocate(plan, [count] * 2, limits)
     chain.entries, out = count, cargo.room(count, False, pad) if cargo else None
@@ -192,6 +187,11 @@ def hold_dense(n: int, entries: int, limits: Limits) -> None:
         limits.hold("dense_bytes", 8 * n, "", "the size in bytes of what the dense levels make")
 
 
+def sums(values: Array) -> bool:
+    """Whether the records of the fused pass add up values of this type."""
+    return values.dtype in _SUMMED
+
+
 def add_groups(values: Array, new: Array) -> Array:
     """The sum of each group of values, which begins where `new` is true. Booleans are joined by or; integers wrap."""
     if values.dtype.kind not in "biufc":
@@ -209,14 +209,13 @@ def add_groups(values: Array, new: Array) -> Array:
 class _Cargo:
     """The payload of the records: the value as a word, or the number of the entry where the value needs more."""
 
-    def __init__(self, values: Array, summed: bool) -> None:
-        fits = values.dtype.itemsize in (1, 2, 4, 8)
-        self.by_number = not (fits and (not summed or values.dtype in _SUMMED_IN_PLACE))
+    def __init__(self, values: Array) -> None:
+        self._by_number = values.dtype.itemsize not in (1, 2, 4, 8)
         self._values = values
 
     def words(self) -> Array:
         """A word for each entry."""
-        return kernels.readable(np.arange(len(self._values)).view(np.uint64) if self.by_number else self._bits())
+        return kernels.readable(np.arange(len(self._values)).view(np.uint64) if self._by_number else self._bits())
 
     def _bits(self) -> Array:
         bits = np.ascontiguousarray(self._values).view(f"u{self._values.dtype.itemsize}")
@@ -226,32 +225,18 @@ class _Cargo:
         """Words for this many positions. padded: some positions have no entry, so all are filled first."""
         out = np.empty(positions, np.uint64)
         if padded:
-            out[:] = _NOTHING if self.by_number else _Cargo(np.full(1, pad, self._values.dtype), False)._bits()
+            out[:] = _NOTHING if self._by_number else _Cargo(np.full(1, pad, self._values.dtype))._bits()
         return out
 
     def unloaded(self, words: Array, pad: Any) -> Array:
         """The values that the words stand for."""
         dtype = self._values.dtype
-        if not self.by_number:
+        if not self._by_number:
             return words.astype(f"u{dtype.itemsize}", copy=False).view(dtype)
         taken = np.full(len(words), pad, dtype)
         there = np.flatnonzero(words != _NOTHING)
         taken[there] = self._values[words[there]]
         return taken
-
-    def add_up(self, runs: list[sorting.SortedRun], layout: sorting.Layout) -> list[sorting.SortedRun]:
-        """One record for each key, with the number of the sum of its values."""
-        if not any(repeats for *_, repeats in runs):
-            return runs
-        width = layout.words + 1
-        records = np.concatenate([run[: count * width] for run, count, _ in runs])
-        order = np.empty(len(self._values), np.uint64)
-        starts = np.empty(len(self._values), np.int64)
-        kept = int(kernels.sorting.number_runs(records, layout.tag, order, starts))
-        new = np.zeros(len(self._values), bool)
-        new[starts[:kept]] = True
-        self._values = add_groups(self._values[order], new)
-        return [(records, kept, False)]
 
 
 def _first_repeat(records: Array, count: int, layout: sorting.Layout) -> tuple[int, ...]:

@@ -41,7 +41,6 @@ from .sorting import Entries as Entries
 from .tree import Tree, index_dtype, same, shared_dtype
 
 _NUMBERS = np.dtype(np.int32), np.dtype(np.int64)
-_SORTED = 4  # times as many entries as `kernels.worth` says numpy sorts in that time, as numbers, by vectors
 _RAVELLED = 64  # dimensions, of which np.ravel_multi_index takes fewer
 
 
@@ -67,7 +66,8 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
             return pack_entries(levels, entries, pad, "error", limits)
         except RepeatedError:
             entries = entries.expanded()
-    if not entries.count or sorting.layout(entries.dims) is None or not _worth_kernels(entries):
+    by_kernels = entries.count and kernels.worth(entries.count) and sorting.layout(entries.dims)
+    if not by_kernels or (duplicates == "sum" and not emission.sums(entries.values)):
         return build(levels, _sort_in_numpy(entries, duplicates), pad, limits)
     try:
         return _pack_by_kernels(levels, entries, pad, duplicates, limits)
@@ -75,11 +75,6 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
         raise ArrayError(list(_range_problems(entries))) from None
     except sorting.Repeated as error:
         raise _repeated(entries, *error.args) from None
-
-
-def _worth_kernels(entries: Entries) -> bool:
-    """Whether kernels sort and build in less time: what is in order in part, they need not sort as a whole."""
-    return kernels.worth(entries.count if entries.ordered_dims else entries.count // _SORTED)
 
 
 def _pack_by_kernels(

@@ -327,7 +327,7 @@ def _wanted_splits(n: int, bits: int) -> int:
     if pieces < 2:
         return 0
     splits = min(pieces.bit_length(), _SPLITS[n >> _SPLITS[0] > _LARGE])
-    return splits + (bits - splits == kernels.sorting.DIGIT + 1)
+    return splits + int(bits - splits == kernels.sorting.DIGIT + 1)
 
 
 def _largest(starts: Array) -> int:

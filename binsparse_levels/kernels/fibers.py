@@ -89,36 +89,6 @@ def split(entries, columns, pointers, firsts, below):
 
 
 @kernel
-def join_halves(lower, upper, drop_lower, pointers, indices, values):
-    """Join the fibers of two triangles of a matrix, each of pointers, indices and values. The result is their number.
-
-    An entry of the diagonal in both is dropped from one of them.
-    """
-    one, fiber, n, q = u8(1), u8(0), u8(pointers.size - 1), u8(0)
-    i, j = u8(0), u8(0)
-    while fiber < n:
-        pointers[fiber] = q
-        last, end = u8(lower[0][fiber + one]), u8(upper[0][fiber + one])
-        both = i < last and j < end and u8(lower[1][last - one]) == u8(upper[1][j])
-        j += u8(both and not drop_lower)
-        stop = last - u8(both and drop_lower)
-        while i < stop:
-            indices[q] = lower[1][i]
-            values[q] = lower[2][i]
-            i += one
-            q += one
-        i = last
-        while j < end:
-            indices[q] = upper[1][j]
-            values[q] = upper[2][j]
-            j += one
-            q += one
-        fiber += one
-    pointers[n] = q
-    return q
-
-
-@kernel
 def fill_gaps(pointers):
     """Replace each pointer that is still 0 by the previous pointer: a running maximum, without a branch."""
     m, zero, one = u8(0), u8(0), u8(1)

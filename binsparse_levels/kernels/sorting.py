@@ -311,32 +311,6 @@ def join_equal(records, typed, last, words, count):
 
 
 @kernel
-def number_runs(records, words, order, starts):
-    """Keep one record for each key, with its number as payload; return their count.
-
-    order: the former payloads. starts: the index in `order` where each key begins.
-    Precondition: the records are sorted, and there is at least one.
-    """
-    stride = len(words) + 1
-    tail = len(words) - 1
-    kept = 0
-    n = records.size // (len(words) + 1)
-    order[0] = records[stride - 1]
-    records[stride - 1] = u8(0)
-    starts[0] = 0
-    for i in range(1, n):
-        a, b = kept * stride, i * stride
-        order[i] = records[b + stride - 1]
-        if records[a] != records[b] or records[a + tail] != records[b + tail]:
-            kept += 1
-            starts[kept] = i
-            for w in range(len(words)):
-                records[kept * stride + w] = records[b + w]
-            records[kept * stride + stride - 1] = u8(kept)
-    return kept + 1
-
-
-@kernel
 def number_partitions(keys, splitters, numbers, counts):
     """numbers[i] = the number of splitters that are at most key i.
 

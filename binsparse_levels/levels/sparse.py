@@ -42,7 +42,6 @@ from .registry import register
 
 _SEARCHED = 256  # bytes that a search moves: some lines of the cache
 _UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
-_NUMPY = 2**13  # entries, up to which numpy checks in less time than it takes to share the work of kernels: 8 µs, 15
 _FEW_FIBERS = 16  # up to this number, the ends of a window are searched in each fiber; else fibers are read whole
 
 
@@ -206,7 +205,7 @@ class Sparse(Lists):
         # Kernels count faults; numpy finds their places. Sound arrays need the kernels only, few entries numpy only.
         pointers, columns = self.pointers(arrays), self._columns(arrays)
         n_entries = len(columns[0])
-        if n_entries <= _NUMPY or not kernels.worth(n_entries):
+        if not kernels.worth(n_entries):
             if n_entries and _seem_sound(pointers, columns, dims, order=order):
                 return
         elif not _faults(arrays, pointers, columns, dims, order=order):
