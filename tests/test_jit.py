@@ -57,8 +57,6 @@ import sys
 import numpy as np, binsparse_levels as bl
 from binsparse_levels import kernels
 kernels.FEW = -1
-from binsparse_levels.kernels import waiting
-waiting._PATIENCE = 0.05
 import numba
 exec("def of_no_module(x): return x", names := {"__builtins__": {}})
 assert numba.njit(names["of_no_module"])(1) == 1

@@ -1,7 +1,7 @@
 """The fused pass: entries in any order → all arrays of a chain of dense and sparse levels, a sorted run at a time.
 
 A chain is a code for each dimension: DENSE, SPARSE for the first of a sparse level, CONTINUED for the others of the
-same level. `count_prefixes_in_numpy` is for few entries; `engine.packing` builds few entries level by level.
+same level. `engine.packing` builds few entries level by level.
 """
 
 from __future__ import annotations
@@ -146,39 +146,6 @@ def _fill_gaps(pointers: Array) -> None:
         kernels.fibers.fill_gaps(pointers)
     else:
         np.maximum.accumulate(pointers, out=pointers)
-
-
-def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims: int) -> list[int]:
-    """The number of distinct coordinates in the first dimension, in the first two dimensions, and so on.
-
-    ordered_dims: entries that agree in the dimensions before the last `ordered_dims` are in order. Needs two or three
-    words of memory for each entry.
-
-    Precondition: at least one entry; entries are unique and in range; `sorting.layout` has a layout of their keys.
-    """
-    plan = _plan((SPARSE,) * len(dims), dims)
-    columns = sorting.unsigned(coords, dims)
-    counting = _Counting(plan)
-    if ordered_dims == len(dims):
-        first = np.array(plan.layout.key([int(x[0]) for x in columns]), np.uint64)
-        counting.count(first, None, columns, len(columns[0]))
-    else:
-        partition = sorting.Sorting(columns, None, plan.layout, plan.layout.low_bits(ordered_dims), True, False)
-        parallel.in_turn(partition.sort, counting.add, partition.runs)
-    return counting.counts()
-
-
-def count_prefixes_in_numpy(coords: Sequence[Array]) -> list[int]:
-    """`count_prefixes` without kernels: entries in any order, any number of dimensions of any size."""
-    order = np.lexsort(coords[::-1])
-    new = np.zeros(len(order), bool)
-    new[0] = True
-    counts = []
-    for x in coords:
-        column = x[order]
-        new[1:] |= column[1:] != column[:-1]
-        counts.append(int(np.count_nonzero(new)))
-    return counts
 
 
 def hold_dense(n: int, entries: int, limits: Limits) -> None:

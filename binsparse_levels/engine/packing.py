@@ -18,7 +18,7 @@ from .. import kernels
 from ..arrays import repeat_one
 from ..errors import ArrayError, Problem
 from ..formats.shapes import range_problems
-from ..levels import Level, Place, places
+from ..levels import Level, Place, listing, places
 from ..levels.base import CONTINUED, INTEGERS, SPARSE
 from ..levels.positions import (
     Array,
@@ -375,9 +375,28 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
         values = items_at(tree.values, positions)
     dims = tuple(tree.dims[k] for k in order)
     entries = Entries(dims, tuple(coords[k] for k in order), values, iso, tuple(order), ordered, True)
-    if ordered == len(dims):
+    return pack_ordered(levels, entries, pad, limits, dtype)
+
+
+def pack_ordered(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits, dtype: Any = None) -> Tree:
+    """`pack_entries` of unique entries whose `ordered_dims` say what is in order already."""
+    if entries.ordered_dims == len(entries.dims):
         return build(levels, entries, pad, limits, dtype)
     return pack_entries(levels, entries, pad, "error", limits)
+
+
+def count_prefixes(dims: Sequence[int], coords: Sequence[Array], order: Sequence[int]) -> list[int]:
+    """The number of distinct coordinates in the first dimension, in the first two dimensions, and so on.
+
+    order: the rank of each dimension in an order in which the entries ascend. Precondition: entries are unique and in
+    range.
+    """
+    if not coords or not len(coords[0]):
+        return [0] * len(dims)
+    levels, ordered = listing(1) * len(dims), ordered_dims(tuple(order))
+    entries = Entries(tuple(dims), tuple(coords), np.zeros(1, bool), True, tuple(order), ordered, True)
+    tree = pack_ordered(levels, entries, False, Limits())
+    return [*(n for *_, n in tree.walk()), len(tree.values)][1:]
 
 
 @lru_cache

@@ -9,7 +9,7 @@ import numpy as np
 from numba import config
 from numba.core import errors
 
-from .waiting import tell_who_waits
+from .waiting import report_compiling
 
 i8 = np.int64
 u4 = np.uint32
@@ -17,7 +17,7 @@ u8 = np.uint64
 
 
 if not config.DISABLE_JIT:
-    tell_who_waits()
+    report_compiling()
 
 
 def kernel(function, cache=True, **options):
