@@ -37,15 +37,11 @@ from ..levels.positions import Array
 class Wrap(NamedTuple):
     """Statements around all that follows once the first `known` coordinates of the tree are known.
 
-    text: its `yield` stands for what follows. counted: the text where a loop of its own counts the last of these
-    coordinates; then that loop ends at `bound`, which the first `early` coordinates tell.
+    text: its `yield` stands for what follows.
     """
 
     known: int
     text: str
-    counted: str = ""
-    bound: str = ""
-    early: int = 0
 
 
 class Seen(NamedTuple):
@@ -122,14 +118,9 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool) -> str
     body = ast.parse(f"q = {last}\nvalue = values[{0 if iso else last}]\n{leaf.entry}").body
 
     nested: list[list[ast.stmt]] = []  # from the outside in, each with a yield for the next
-    known = 0
     for piece in [_Piece([_YIELD], 0), *loops]:
-        for k, wrap in enumerate(left):
-            if wrap.bound and wrap.early <= known and wrap.known == piece.known and _bound(piece, wrap.bound):
-                left[k] = wrap._replace(text=wrap.counted)
         nested.append(piece.text)
-        known = piece.known
-        while left and left[0].known <= known:
+        while left and left[0].known <= piece.known:
             nested.append(ast.parse(left.pop(0).text).body)
     for text in reversed(nested):
         body = _filled(text, body)
@@ -234,15 +225,6 @@ def _pieces(place: Place, d: int) -> Iterator[_Piece]:
         yield _Piece(text, known)
         text = inside
     yield _Piece(text, place.depth + place.level.rank)
-
-
-def _bound(piece: _Piece, bound: str) -> bool:
-    """End the loop that counts all coordinates of the last known dimension at a bound, if the piece is that loop."""
-    k, loop = piece.known - 1, piece.text[0]
-    if not isinstance(loop, ast.For) or not _counts(loop, f"x{k}") or ast.unparse(loop.iter) != f"range(size{k})":
-        return False
-    loop.iter = ast.parse(f"range(min(size{k}, {bound}))", mode="eval").body
-    return True
 
 
 def _yields(node: ast.AST) -> bool:
