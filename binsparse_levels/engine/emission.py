@@ -106,10 +106,7 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     counts = [entries.count] * len(codes)
     if plan.dense_below:  # what lies there can only be allocated when the fibers above it are counted
         runs = parallel.each(prepared, partition.runs)
-        counting = _Counting(plan)
-        for run in runs:
-            counting.add(run)
-        counts = counting.counts()
+        counts = _counted(plan, runs)
     writing = _Writing(plan, _allocate(plan, counts, limits), cargo, pad, refuse=duplicates == "error")
     if runs is None:
         parallel.in_turn(prepared, writing.write, partition.runs)
@@ -212,28 +209,14 @@ def _first_repeat(records: Array, count: int, layout: sorting.Layout) -> tuple[i
     return layout.coords(keys[at].tolist())
 
 
-@dataclass
-class _Counting:
-    """Counts the entries of the level of each dimension. Runs are added in order."""
-
-    plan: _Plan
-    state: Array | None = None
-
-    def add(self, run: sorting.SortedRun) -> None:
-        records, count, _ = run
-        self.count(records[: self.plan.layout.words], records, None, count)
-
-    def count(self, first: Array, records: Array | None, columns: tuple[Array, ...] | None, count: int) -> None:
-        """first: the words of the key of the first entry."""
-        plan, rank = self.plan, len(self.plan.codes)
-        if self.state is None:
-            self.state = np.zeros(rank + 2, np.uint64)
-            self.state[rank:] = _before(first)
-        kernels.emission.count_fibers(records, columns, count, plan.layout.fields, plan.keep, self.state)
-
-    def counts(self) -> list[int]:
-        assert self.state is not None
-        return [max(int(c), 1) for c in self.state[: len(self.plan.codes)]]
+def _counted(plan: _Plan, runs: Sequence[sorting.SortedRun]) -> list[int]:
+    """The number of entries of the level of each dimension."""
+    rank, width = len(plan.codes), plan.layout.words
+    state = np.zeros(rank + 2, np.uint64)
+    state[rank:] = _before(runs[0][0][:width])
+    for records, count, _ in runs:
+        kernels.emission.count_fibers(records, count, plan.keep, state)
+    return [max(int(c), 1) for c in state[:rank]]
 
 
 def _before(first: Array) -> Array:

@@ -110,14 +110,6 @@ class Layout:
             sum(int(w) >> int(r) << int(f) & int(m) for w, r, f, m in zip(key, *row, strict=True)) for row in rows
         )
 
-    def key(self, coords: Sequence[int]) -> list[int]:
-        """The words of the key of these coordinates."""
-        words = []
-        for rows in zip(*self.fields, strict=True):
-            bits = zip(coords, *rows, strict=True)
-            words.append(sum((x & int(m) if self.words == 2 else x) >> int(f) << int(r) for x, r, f, m in bits))
-        return words
-
     def from_bit(self, end: int) -> tuple[np.uint64, ...]:
         """For each word a mask of the bits of the key from `end` up."""
         starts = (self.spill, 0)[: self.words]

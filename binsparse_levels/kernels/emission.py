@@ -7,16 +7,15 @@ its size, or 0 for the first. Numba takes an array in less time than tuples of t
 """
 
 from .jit import kernel, u8
-from .keys import coordinate, key_at
+from .keys import coordinate
 
 ROOM = 1024  # entries of a block, whose positions stay in L1
 
 
 @kernel
-def count_fibers(records, coords, count, fields, keep, counts):
+def count_fibers(records, count, keep, counts):
     """Add to counts[d] the number of changes of the key in the bits keep[·][d].
 
-    Keys come from `records`, or from `coords` if the entries are in order already; the other argument is None.
     Precondition: the keys are sorted; counts[-2:] holds the words of the previous key.
     """
     words = len(keep)
@@ -25,11 +24,7 @@ def count_fibers(records, coords, count, fields, keep, counts):
     high, low = counts[dims], counts[dims + 1]
     i, stop = u8(0), u8(count)
     while i < stop:
-        a, b = high, low
-        if records is not None:
-            a, b = records[i * stride], records[i * stride + u8(words - 1)]
-        if coords is not None:
-            a, b = key_at(coords, i, fields)
+        a, b = records[i * stride], records[i * stride + u8(words - 1)]
         for d in range(dims):
             new = (a ^ high) & keep[0][d]
             if words == 2:

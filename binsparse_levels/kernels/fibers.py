@@ -114,19 +114,6 @@ def count_into_pointers(owners, pointers):
 
 
 @kernel
-def spread_pointers(owners, below, pointers):
-    """pointers[p + 1] = where the last of the owners that are at most p ends: owner k ends at below[k + 1].
-
-    Precondition: `owners` never decreases, and `pointers` is zero.
-    """
-    one, i, n = u8(1), u8(0), u8(owners.size)
-    while i < n:
-        pointers[u8(owners[i]) + one] = below[i + one]
-        i += one
-    fill_gaps(pointers)
-
-
-@kernel
 def fan_ranges(starts, counts, out):
     """Concatenate the ranges starts[k] … starts[k] + counts[k] - 1, eight items at a time, as `fan_out` does."""
     one, room, q, k, n = u8(1), u8(8), u8(0), u8(0), u8(starts.size)

@@ -186,21 +186,6 @@ def count_owners(owners: Array, n: int, dtype: np.dtype[Any]) -> Array:
     return pointers
 
 
-def below_owners(owners: Array, below: Array, n: int) -> Array:
-    """Pointers of n owners to what their items have, of items that are sorted by owner; `below` are those of the items.
-
-    >>> below_owners(np.array([0, 2]), np.array([0, 5, 7]), 3).tolist()
-    [0, 5, 5, 7]
-    """
-    pointers = np.zeros(n + 1, below.dtype)
-    if kernels.worth(len(owners)):
-        kernels.fibers.spread_pointers(words(owners), words(below), slots(pointers))
-    else:
-        pointers[signed(owners) + 1] = below[1:] - below[:-1]
-        pointers.cumsum(out=pointers)
-    return pointers
-
-
 def repeat_to(items: Array, pointers: Array, count: int) -> Array:
     """`count` items: items[k] from offset pointers[k] to pointers[k + 1]. Precondition: integers of 32 or 64 bits.
 

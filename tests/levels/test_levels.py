@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from binsparse_levels import ArrayError, FormatError, Problem, Sparse, Tensor, pack_dense, testing
 from binsparse_levels.kernels import check, fibers
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.levels.positions import Runs, as_array, below_owners, count_owners, items_at
+from binsparse_levels.levels.positions import Runs, as_array, count_owners, items_at
 
 
 @pytest.mark.parametrize("level", [level for kind in LEVELS.values() for level in kind.samples()], ids=str)
@@ -47,16 +47,6 @@ def test_items_are_repeated_whatever_the_lengths_of_fibers(lengths, dtype, data)
         out = np.empty(sum(lengths), dtype)
         fan_out(*given, out)
         assert out.tolist() == np.repeat(given[0], lengths).tolist()
-
-
-@given(LENGTHS)
-def test_pointers_of_owners_lead_to_what_their_items_have(lengths):
-    owners, below = np.flatnonzero(lengths).astype(np.uint32), np.append(0, np.cumsum(lengths)).astype(np.uint32)
-    kept = np.append(below[owners], below[-1]).astype(np.uint32)
-    assert below_owners(owners, kept, len(lengths)).tolist() == below.tolist()
-    spread = np.zeros(len(lengths) + 1, np.uint32)
-    fibers.spread_pointers(owners, kept, spread)
-    assert spread.tolist() == below.tolist()
 
 
 @given(LENGTHS, st.integers(0, 400))
