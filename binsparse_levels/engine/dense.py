@@ -66,11 +66,11 @@ def scatter_tree(tree: Tree, strides: Sequence[int], shape: Sequence[int], blank
     *above, (last, coords, pointers, positions) = packing.expand_levels(tree)
     starts = np.zeros(1, np.int64)  # of each fiber of the last level: the sum so far
     for place, upper, fibers, reached in above:
-        starts = repeat_to(starts, fibers, len(reached)) + _linear(upper, strides[place.depth :])
+        starts = repeat_to(starts, fibers, len(reached)) + _linear(upper, strides[place.depth :], len(reached))
     steps, values, flat = strides[last.depth :], items_at(tree.values, positions), dense.reshape(-1)
-    columns, step = (coords[0], steps[0]) if len(coords) == 1 else (_linear(coords, steps), 1)
+    columns, step = (coords[0], steps[0]) if len(coords) == 1 else (_linear(coords, steps, len(values)), 1)
     if not kernels.worth(len(values)) or values.itemsize not in (1, 2, 4, 8):
-        flat[repeat_to(starts, pointers, len(values)) + _linear([columns], [step])] = values
+        flat[repeat_to(starts, pointers, len(values)) + _linear([columns], [step], len(values))] = values
         return dense
     word = f"u{values.itemsize}"
     entries = kernels.readable(pointers), kernels.readable(columns), step, kernels.readable(values).view(word)
@@ -78,9 +78,9 @@ def scatter_tree(tree: Tree, strides: Sequence[int], shape: Sequence[int], blank
     return dense
 
 
-def _linear(coords: Sequence[Array], steps: Sequence[int]) -> Array:
-    """The sum of coordinate * step of each entry, or 0 without a dimension."""
-    total: Array = np.zeros(1, np.int64)
+def _linear(coords: Sequence[Array], steps: Sequence[int], count: int) -> Array:
+    """The sum of coordinate * step of each of `count` entries."""
+    total = np.zeros(count, np.int64)
     for x, step in zip(coords, steps, strict=False):
-        total = total + x.astype(np.int64, copy=False) * step
+        total += x.astype(np.int64, copy=False) * step
     return total
