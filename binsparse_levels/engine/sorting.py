@@ -7,7 +7,7 @@ buckets.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -31,7 +31,6 @@ _SPLITS = 10, 11  # bits that a partition splits by, at most: 10 unless buckets 
 _BUCKET = 3_000  # records that a bucket should have, or half as many
 _LARGE = 2**14  # records of a large bucket
 _RUN = 2**15  # records that are sorted and emitted together: 512 KiB, which stay in the L2 cache
-_HEAVY = 2**17  # records of a bucket that is partitioned once more, since it would leave the cache
 _HEAD = 64  # first entries, which show that most others are in no order
 MOVED = 64  # bytes that a record moves: a coordinate of each dimension, a line of a bucket
 _SCRATCH = threading.local()  # 1.6 MB at most, which each thread keeps
@@ -203,84 +202,39 @@ class Sorting:
         records = np.empty(n * (keys.words + 1), np.uint64)
         # Only the first dimensions have bits in the number of a bucket.
         leading = max(sum(end > upper - splits for end in (keys.bits, *keys.ends[:-1])), 1)
-        heads, (first_fields, _) = coords[:leading], part(keys, tuple(range(leading)))
+        heads, (fields, _) = coords[:leading], part(keys, tuple(range(leading)))
+        shares = parallel.shares(n, MOVED)
+        counts = np.zeros((len(shares), 1 << splits), np.uint64)
 
-        def count(begin: int, end: int, counts: Array) -> None:
-            kernels.sorting.histogram(heads, first_fields, begin, end, top, counts)
+        def count(k: int) -> None:
+            kernels.sorting.histogram(heads, fields, *shares[k], top, counts[k])
 
-        def move(begin: int, end: int, cursor: Array) -> None:
+        def move(k: int) -> None:
             arguments = coords, payload, keys.fields, keys.sizes
-            if kernels.sorting.partition(*arguments, begin, end, top, cursor, records):
+            if kernels.sorting.partition(*arguments, *shares[k], top, cursors[k], records):
                 raise OutOfRange
 
-        starts = self._moved(n, self._counted(n, 1 << splits, count), move)
+        if splits:
+            parallel.each(count, range(len(shares)))
+        else:
+            counts[:, 0] = [end - begin for begin, end in shares]
+        numbers = counts.T.ravel()
+        begins = (numbers.cumsum() - numbers).reshape(counts.T.shape)
+        cursors = np.ascontiguousarray(begins.T) * np.uint64(keys.words + 1)
+        parallel.each(move, range(len(shares)))
+        starts = np.append(begins[:, 0], np.uint64(n)).astype(np.int64)
         self.runs = list(self._runs(records, starts, upper - splits))
         # What is freed goes back to the system: to touch it again takes as long as to sort (50,000: 2 ms against 0.9).
         usual = all(starts[-1] - starts[0] <= _RUN for _, starts, _ in self.runs)
         self._scratch = _SCRATCH if usual else threading.local()
 
-    def _counted(self, n: int, buckets: int, count: Callable[[int, int, Array], None]) -> Array:
-        """How many records of its share each thread has for each bucket."""
-        parts = parallel.shares(n, MOVED)
-        if buckets == 1:
-            return np.array([[end - begin] for begin, end in parts], np.uint64)
-        counts = np.zeros((len(parts), buckets), np.uint64)
-        parallel.each(lambda k: count(*parts[k], counts[k]), range(len(parts)))
-        return counts
-
-    def _moved(self, n: int, counts: Array, move: Callable[[int, int, Array], None]) -> Array:
-        """Let each thread move its share; where each bucket starts, in records."""
-        parts = parallel.shares(n, MOVED)
-        numbers = counts.T.ravel()
-        begins = (numbers.cumsum() - numbers).reshape(counts.T.shape)
-        cursors = np.ascontiguousarray(begins.T) * np.uint64(len(self._tag) + 1)
-        parallel.each(lambda k: move(*parts[k], cursors[k]), range(len(parts)))
-        starts = np.empty(len(begins) + 1, np.int64)
-        starts[:-1], starts[-1] = begins[:, 0], n
-        return starts
-
     def _runs(self, records: Array, starts: Array, top: int) -> Iterator[UnsortedRun]:
         first = 0
         while first < len(starts) - 1:
-            size = starts[first + 1] - starts[first]
-            if size > _HEAVY:
-                width = len(self._tag) + 1
-                yield from self._heavy(records[starts[first] * width : starts[first + 1] * width], top)
-                first += 1
-            else:
-                last = max(int(np.searchsorted(starts, starts[first] + _RUN, side="right")) - 1, first + 1)
-                if starts[first] < starts[last]:
-                    yield records, starts[first : last + 1], top
-                first = last
-
-    def _heavy(self, records: Array, top: int) -> Iterator[UnsortedRun]:
-        """One bucket that would leave the cache, partitioned once more by the first bits in which its keys differ."""
-        width = len(self._tag) + 1
-        n = len(records) // width
-        floor = self._low if width == 2 else 1
-        varying: list[int] = []
-
-        def count(begin: int, end: int, counts: Array) -> None:
-            vary = kernels.sorting.count_digit(
-                records[begin * width : end * width], self._tag, np.uint64(min(low, 63)), counts
-            )
-            varying.append(int(vary) | int(records[begin * width] ^ records[0]))
-
-        def move(begin: int, end: int, cursor: Array) -> None:
-            fields = np.uint64(0), np.uint64(low), np.uint64(digit)
-            share = records[begin * width : end * width]
-            kernels.sorting.digit_pass(share, target, self._tag, *fields, cursor, np.uint64(0))
-
-        while top > floor:
-            digit = min(_SPLITS[1], top - floor)
-            low = top - digit
-            counts = self._counted(n, 1 << digit, count)
-            top = max(max(varying).bit_length(), floor)
-            if top > low:  # else the first bits that differ lie lower
-                target = np.empty_like(records)
-                yield from self._runs(target, self._moved(n, counts, move), low)
-                return
-        yield records, np.array([0, n]), top
+            last = max(int(np.searchsorted(starts, starts[first] + _RUN, side="right")) - 1, first + 1)
+            if starts[first] < starts[last]:
+                yield records, starts[first : last + 1], top
+            first = last
 
     def sort(self, run: UnsortedRun) -> SortedRun:
         """The records of a run in order, in an array that may be longer; how many they are; whether keys repeat."""
@@ -306,7 +260,7 @@ class Sorting:
         arrays: tuple[Array, Array, Array] | None = None if new else getattr(self._scratch, "arrays", None)
         if arrays is None or len(arrays[0]) < words or len(arrays[1]) < more:
             sizes = (words, more) if arrays is None else (max(words, len(arrays[0])), max(more, len(arrays[1])))
-            offsets = np.empty(2 << kernels.sorting.DIGIT, np.uint32)
+            offsets = np.empty(2 << kernels.sorting.DIGIT, np.uint32 if words < 2**32 else np.uint64)
             arrays = (np.empty(sizes[0], np.uint64), np.empty(sizes[1], np.uint64), offsets)
             if not new:
                 self._scratch.arrays = arrays
