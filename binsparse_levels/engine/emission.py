@@ -86,12 +86,13 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     pad: the value of cells without an entry. Raises OutOfRange, Repeated, ArrayError, LimitError.
     """
     plan, values = _plan(codes, entries.dims), None if entries.iso else entries.values
-    if codes == (DENSE, SPARSE) and sorting.are_placed(entries, plan.layout):
+    layout, low_bits = plan.layout, plan.layout.low_bits(entries.ordered_dims)
+    in_order_below = entries.trusted and layout.words == 1 and low_bits == layout.ends[0]
+    if codes == (DENSE, SPARSE) and in_order_below:
         return _placed(plan, entries, pad, limits)
     summed = duplicates == "sum"
     cargo = None if values is None else _Cargo(values)
     payload = cargo.words() if cargo else None
-    low_bits = plan.layout.low_bits(entries.ordered_dims)
     partition = sorting.Sorting(entries.columns, payload, plan.layout, low_bits, entries.trusted, plan.dense_below)
 
     def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:

@@ -27,9 +27,8 @@ UnsortedRun: TypeAlias = tuple[Array, Array, int]
 
 _ALL = 2**64 - 1
 # How many streams a pass writes to, and how much it works on: small enough for an L2 of 1 MiB.
-_SPLITS = 10, 11  # bits that a partition splits by, at most: 10 unless buckets are large (10 M, Zen 4: 5 % less time)
+_SPLITS = 10  # bits that a partition splits by, at most
 _BUCKET = 3_000  # records that a bucket should have, or half as many
-_LARGE = 2**14  # records of a large bucket
 _RUN = 2**15  # records that are sorted and emitted together: 512 KiB, which stay in the L2 cache
 _HEAD = 64  # first entries, which show that most others are in no order
 MOVED = 64  # bytes that a record moves: a coordinate of each dimension, a line of a bucket
@@ -167,11 +166,6 @@ def in_order(entries: Entries) -> bool:
     return not descents and not repeats
 
 
-def are_placed(entries: Entries, keys: Layout) -> bool:
-    """Whether entries of a list in each fiber need no sorting: they are in order but for the first dimension."""
-    return entries.trusted and keys.words == 1 and keys.low_bits(entries.ordered_dims) == keys.ends[0]
-
-
 class Sorting:
     """Entries as records, partitioned into buckets by the first bits of their keys; `runs` of buckets are sorted in
     turn, each as large as stays in the cache until it has been emitted. Equal keys never lie in two runs.
@@ -182,13 +176,7 @@ class Sorting:
     """
 
     def __init__(
-        self,
-        coords: tuple[Array, ...],
-        payload: Array | None,
-        keys: Layout,
-        low_bits: int,
-        trusted: bool,
-        keep: bool,
+        self, coords: tuple[Array, ...], payload: Array | None, keys: Layout, low_bits: int, trusted: bool, keep: bool
     ) -> None:
         self._tag = keys.tag
         self._low = min(low_bits, 63)
@@ -272,7 +260,7 @@ def _wanted_splits(n: int, bits: int) -> int:
     pieces = n // _BUCKET
     if pieces < 2:
         return 0
-    splits = min(pieces.bit_length(), _SPLITS[n >> _SPLITS[0] > _LARGE])
+    splits = min(pieces.bit_length(), _SPLITS)
     return splits + int(bits - splits == kernels.sorting.DIGIT + 1)
 
 
