@@ -115,10 +115,9 @@ def pytest_terminal_summary(terminalreporter):
 )
 def both_ways(request):
     """A module's tests, once with compiled kernels however few the entries are, once with numpy however many."""
-    before = kernels._FEW, kernels._WORTH_LOADING
-    kernels._FEW, kernels._WORTH_LOADING = (2**62, 0) if request.param == "numpy" else (-1, -1)
+    before, kernels.FEW = kernels.FEW, 2**62 if request.param == "numpy" else -1
     yield
-    kernels._FEW, kernels._WORTH_LOADING = before
+    kernels.FEW = before
 
 
 @pytest.fixture(scope="session")

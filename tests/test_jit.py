@@ -13,7 +13,7 @@ import binsparse_levels
 PACK = """
 import numpy as np, binsparse_levels as bl
 from binsparse_levels import kernels
-kernels._FEW = kernels._WORTH_LOADING = -1
+kernels.FEW = -1
 tensor = bl.pack([np.arange(9), np.arange(9)], np.ones(9), (9, 9), "CSR")
 assert tensor.to_dense().trace() == 9
 kernels.hashing, kernels.check
@@ -56,9 +56,7 @@ WAIT = """
 import sys
 import numpy as np, binsparse_levels as bl
 from binsparse_levels import kernels
-kernels._FEW = kernels._WORTH_LOADING = -1
-from binsparse_levels.kernels import waiting
-waiting._PATIENCE = 0.05
+kernels.FEW = -1
 import numba
 exec("def of_no_module(x): return x", names := {"__builtins__": {}})
 assert numba.njit(names["of_no_module"])(1) == 1
@@ -85,13 +83,14 @@ def test_a_terminal_says_once_that_kernels_are_compiled(tmp_path, terminal):
 
 
 def test_only_a_large_call_loads_the_compiler():
-    """However many small calls came before it."""
     code = """
 import sys
+import numpy as np, binsparse_levels as bl
 from binsparse_levels import kernels
-assert not any(kernels.worth(999_999) for _ in range(1000))
-assert kernels.worth(1_000_000) and "numba" not in sys.modules
-import numba
-assert kernels.worth(1025) and not kernels.worth(1024)
+for count in (kernels.FEW, kernels.FEW + 1):
+    assert "numba" not in sys.modules
+    order = np.random.default_rng(0).permutation(count)
+    bl.pack([order], np.ones(count), (count,), "CVEC").check()
+assert "numba" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -39,7 +39,7 @@ def numbered(octets: Array, begins: Array, used: Array | None = None) -> Numbere
     layout = sorting.layout((max(size, 2),))
     assert layout is not None  # a key has one word
     payload = rows.view(np.uint64)
-    ordered = sorting.Sorting((kernels.readable(keys),), (), payload, layout, 0, trusted=False, keep=False)
+    ordered = sorting.Sorting((kernels.readable(keys),), payload, layout, 0, trusted=False, keep=False)
     del keys
     skip, whole = skip + len(ranks), len(ranks) < _PLACES and not there[len(ranks), 1:].any()
     numbers, firsts, different = np.zeros(count, np.uint32), np.empty(len(rows), np.int64), 0

@@ -7,16 +7,12 @@ Nothing of a file's content becomes text. CSR and a leaf that adds up rows give
         c0 = x0
         total = out[c0]
         q0 = u8(0) * size0 + x0
-        start = u8(ptr_1[q0])
-        stop = u8(ptr_1[q0 + u8(1)])
-        q1 = start + u8(0)
-        while q1 < stop:
+        for q1 in range(u8(ptr_1[q0]), u8(ptr_1[q0 + u8(1)])):
             x1 = u8(idx0_1[q1])
             c1 = x1
             q = q1
             value = values[q1]
             total += value
-            q1 = not_unrolled(q1) + u8(1)
         out[c0] = total
 
 Index maps, padding and views are statements in between; see `seeing`. All integers are unsigned with 64 bits: a signed
@@ -41,15 +37,11 @@ from ..levels.positions import Array
 class Wrap(NamedTuple):
     """Statements around all that follows once the first `known` coordinates of the tree are known.
 
-    text: its `yield` stands for what follows. counted: the text where a loop of its own counts the last of these
-    coordinates; then that loop ends at `bound`, which the first `early` coordinates tell.
+    text: its `yield` stands for what follows.
     """
 
     known: int
     text: str
-    counted: str = ""
-    bound: str = ""
-    early: int = 0
 
 
 class Seen(NamedTuple):
@@ -81,8 +73,7 @@ class Leaf(NamedTuple):
     names: its arguments. entry: statements that know `c0`, `c1` … (the coordinates in the tensor), `value`, the names,
     and `q` (the position of the value). kept: the dimensions that tell where the statements write. around: statements
     with a `yield` for all entries whose coordinates in these dimensions follow each other. totals: the variables of
-    `around`, where the statements change nothing else. far: arrays that no cache holds, the dimension whose coordinate
-    tells which item or row the statements read or change, and how many entries ahead it is asked for.
+    `around`, where the statements change nothing else.
     """
 
     names: tuple[str, ...]
@@ -90,13 +81,11 @@ class Leaf(NamedTuple):
     kept: frozenset[int]
     around: str = "yield"
     totals: tuple[str, ...] = ()
-    far: tuple[tuple[str, int, int], ...] = ()
 
     @property
     def asked(self) -> frozenset[int]:
-        """The dimensions whose coordinates it names, or asks ahead by."""
-        named = map(int, re.findall(r"\bc(\d+)\b", f"{self.entry}\n{self.around}"))
-        return frozenset([*named, *(k for _, k, _ in self.far)])
+        """The dimensions whose coordinates it names."""
+        return frozenset(map(int, re.findall(r"\bc(\d+)\b", f"{self.entry}\n{self.around}")))
 
 
 @functools.lru_cache(1024)
@@ -105,14 +94,13 @@ def is_told(levels: tuple[Level, ...]) -> bool:
     return all(place.level.loop(not place.depth) is not None for place in places(levels, [1] * _rank(levels)))
 
 
-def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, peeled: int = 0, long: bool = False) -> str:
+def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool) -> str:
     """Python functions over a tree of these levels: `nest`, `extent` and, where it is needed, `first`.
 
     nest(begin, end, numbers, arrays…, values, names…) runs the leaf on a part of the outermost loop. extent(numbers,
     arrays…) returns both ends of that loop. first(at, numbers, arrays…) returns the first coordinate of an iteration,
     where several have the same. numbers: the sizes of the dimensions, and the number of child positions of each level.
-    names: those of `seen`, then those of the leaf. peeled: so many entries of each fiber of the last level are taken
-    without a branch; there is one at least in all. long: fibers of the last level are long, and sums may be reordered.
+    names: those of `seen`, then those of the leaf.
     """
     chain = places(levels, [1] * _rank(levels))
     last = f"q{len(chain) - 1}" if chain else "0"
@@ -128,28 +116,12 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, peeled
         outermost.iter = ast.parse("range(begin, end)", mode="eval").body
 
     body = ast.parse(f"q = {last}\nvalue = values[{0 if iso else last}]\n{leaf.entry}").body
-    sums = _sums(body, leaf.totals)
-    if loops and (listing := _listing(loops[-1], len(chain) - 1)):
-        children, same = f"n{len(chain) - 1}", seen.as_stored
-        if same is not None:
-            _ask_ahead(listing, [(name, same[f"c{k}"], ahead) for name, k, ahead in leaf.far], children)
-        if len(loops) > 1:
-            fits = same is not None and around.known <= chain[-1].depth and leaf.totals
-            counted = _counted(listing, peeled if fits else 0, leaf.totals, children, bool(sums), long)
-            loops[-1] = loops[-1]._replace(text=counted)
 
     nested: list[list[ast.stmt]] = []  # from the outside in, each with a yield for the next
-    known = 0
     for piece in [_Piece([_YIELD], 0), *loops]:
-        for k, wrap in enumerate(left):
-            if wrap.bound and wrap.early <= known and wrap.known == piece.known and _bound(piece, wrap.bound):
-                left[k] = wrap._replace(text=wrap.counted)
         nested.append(piece.text)
-        known = piece.known
-        while left and left[0].known <= known:
+        while left and left[0].known <= piece.known:
             nested.append(ast.parse(left.pop(0).text).body)
-    if long and sums:
-        _take_all(nested[-1], sums)
     for text in reversed(nested):
         body = _filled(text, body)
 
@@ -253,86 +225,6 @@ def _pieces(place: Place, d: int) -> Iterator[_Piece]:
         yield _Piece(text, known)
         text = inside
     yield _Piece(text, place.depth + place.level.rank)
-
-
-def _bound(piece: _Piece, bound: str) -> bool:
-    """End the loop that counts all coordinates of the last known dimension at a bound, if the piece is that loop."""
-    k, loop = piece.known - 1, piece.text[0]
-    if not isinstance(loop, ast.For) or not _counts(loop, f"x{k}") or ast.unparse(loop.iter) != f"range(size{k})":
-        return False
-    loop.iter = ast.parse(f"range(min(size{k}, {bound}))", mode="eval").body
-    return True
-
-
-def _listing(piece: _Piece, d: int) -> ast.For | None:
-    """The loop of a level d whose fibers are lists: all that is known of a child stands in arrays, at its number."""
-    loop, *others = piece.text
-    if others or not isinstance(loop, ast.For) or not _counts(loop, f"q{d}") or len(loop.iter.args) != 2:  # type: ignore[attr-defined]
-        return None
-    *reads, last = loop.body
-    listed = [isinstance(x, ast.Assign) and re.fullmatch(rf"u8\(\w+\[q{d}\]\)", ast.unparse(x.value)) for x in reads]
-    return loop if all(listed) and _yields(last) else None
-
-
-def _ask_ahead(loop: ast.For, far: Sequence[tuple[str, str, int]], children: str) -> None:
-    """Ask the memory for the items of far arrays that entries further on need (10 M in rows of 1: 67 ms for 101).
-
-    far: the arrays, with the coordinates `x0` … that tell their items, and how far ahead.
-    """
-    counter = ast.unparse(loop.target)
-    told = {ast.unparse(x.targets[0]): ast.unparse(x.value) for x in loop.body if isinstance(x, ast.Assign)}
-    for name, x, ahead in far:
-        if x in told:
-            later = told[x].replace(f"[{counter}]", f"[min({counter} + u8({ahead}), {children} - u8(1))]")
-            loop.body[:0] = ast.parse(f"prefetch({name}, {later})").body
-
-
-def _counted(
-    loop: ast.For, peeled: int, totals: Sequence[str], children: str, sums: bool, long: bool
-) -> list[ast.stmt]:
-    """The loop as one that counts by itself: that of a range counts its iterations first (rows of 10: 3 % more).
-
-    peeled: so many iterations always run, and change the totals where there are such entries. A branch that ends a
-    short fiber is hardly foreseen (1 M entries in rows of 1: 2.4 ms for 5.9). Of sums, totals only wait for additions.
-    long: the loop may be unrolled; see `jit.not_unrolled`.
-    """
-    counter = ast.unparse(loop.target)
-    begin, end = map(ast.unparse, loop.iter.args)  # type: ignore[attr-defined]
-    text = ast.parse(f"start = {begin}\nstop = {end}").body
-    for k in range(peeled):
-        text += ast.parse(f"{counter} = min(start + u8({k}), {children} - u8(1))").body
-        for x in totals:
-            text += ast.parse(f"{x}_before = {x}" + (f"\n{x} = if_there(u8(0), {x})" if sums else "")).body
-        text += loop.body
-        for x in totals:
-            chosen = f"either(start + u8({k}) < stop, {x}, "
-            chosen = f"{x}_before + {chosen}if_there(u8(0), {x}))" if sums else f"{chosen}{x}_before)"
-            text += ast.parse(f"{x} = {chosen}").body
-    text += ast.parse(f"{counter} = start + u8({peeled})\nwhile {counter} < stop:\n    pass").body
-    rest = text[-1]
-    assert isinstance(rest, ast.While)
-    now = counter if long else f"not_unrolled({counter})"
-    rest.body = [*loop.body, *ast.parse(f"{counter} = {now} + u8(1)").body]
-    return text
-
-
-def _sums(body: list[ast.stmt], totals: Sequence[str]) -> list[ast.AugAssign]:
-    """The statements that add to totals, where nothing else is done with an entry."""
-    sums = [x for x in body if isinstance(x, ast.AugAssign) and isinstance(x.op, ast.Add)]
-    others = [x for x in body if not (isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) not in totals)]
-    return sums if others == sums and all(ast.unparse(x.target) in totals for x in sums) else []
-
-
-def _take_all(text: list[ast.stmt], sums: Sequence[ast.AugAssign]) -> None:
-    """Take the values of all cells, where a level tells by a condition which are there, and entries are added up.
-
-    Vectors of those that are there, with branches at the end, take longer (a third of 900,000 cells: .10 ms for .07).
-    """
-    told = text[-1]
-    if isinstance(told, ast.If) and len(told.body) == 1 and _yields(told.body[0]):
-        for x in sums:
-            x.value = ast.Call(ast.Name("if_there", ast.Load()), [told.test, x.value], [])
-        text[-1:] = told.body
 
 
 def _yields(node: ast.AST) -> bool:

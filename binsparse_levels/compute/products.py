@@ -20,7 +20,7 @@ from ..tensors.tensor import Tensor
 from .nest import Leaf
 from .seeing import in_memory, walk_of, walks, with_values
 from .types import check_numeric, checked_result, common_type, sum_type
-from .walk import AHEAD, checked_memory, is_far, native, run
+from .walk import checked_memory, native, run
 
 _LETTERS = string.ascii_letters
 _DENSE = np.ndarray, list, tuple, float, int, complex, np.generic
@@ -136,61 +136,44 @@ def _einsum(
     check_numeric(stored, "values")
     asked = None if dtype is None else checked_result(dtype)
     operands = tuple([(x.shape, x.dtype) for x in dense])
-    plan, shape, lanes, nbytes = _fitted(parsed, tensor.shape, stored, operands, asked)
-    inputs = (*map(native, dense), *lanes)
+    plan = _planned(parsed, tensor.shape, stored, operands, asked)
+    inputs = (*map(native, dense), *plan.lanes)
     if plan.is_tensor:
         return _as_tensor(parsed, tensor, inputs, plan)
-    (tensor.limits if limits is None else limits).hold(
-        "dense_bytes", nbytes, "operands", "the size in bytes of the result"
-    )
-    out = np.zeros(shape or 1, plan.work)
-    for walk in walks(tensor, checked_memory(memory), nbytes):
+    limits = tensor.limits if limits is None else limits
+    limits.hold("dense_bytes", plan.nbytes, "operands", "the size in bytes of the result")
+    out = np.zeros(plan.shape or 1, plan.work)
+    for walk in walks(tensor, checked_memory(memory), plan.nbytes):
         (out,) = run(walk, plan.leaf, inputs, (out,), _added)
-    return out.astype(plan.result, copy=False) if shape else out[0].astype(plan.result)
+    return out.astype(plan.result, copy=False) if plan.shape else out[0].astype(plan.result)
 
 
 class _Plan(NamedTuple):
-    """What a product of some types is. work, result: the types of the sums and of the result.
+    """A product of operands of some shapes and types.
 
-    is_tensor: the result has all indices of the stored tensor, and no others. lanes: the indices that it has not.
+    work, result: the types of the sums and of the result. shape, nbytes: of the result. is_tensor: the result has all
+    indices of the stored tensor, and no others. lanes: the sizes of the indices that the stored tensor lacks.
     """
 
     work: np.dtype[Any]
     result: np.dtype[Any]
+    shape: tuple[int, ...]
+    nbytes: int
     is_tensor: bool
     leaf: Leaf
-    lanes: tuple[str, ...]
+    lanes: tuple[np.uint64, ...]
 
 
-@functools.lru_cache(1024)
-def _fitted(
+@functools.lru_cache(1024)  # a small product would take twice as long
+def _planned(
     parsed: _Spec,
     shape: tuple[int, ...],
     stored: np.dtype[Any],
     operands: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...],
     asked: np.dtype[Any] | None,
-) -> tuple[_Plan, tuple[int, ...], tuple[np.uint64, ...], int]:
-    """The plan of a product of some shapes and types, with the shape of the result, the sizes of lanes, and the bytes.
-
-    A small product would take twice as long without what is kept here.
-    """
-    sizes = _sizes(parsed, shape, [x for x, _ in operands])
-    plan = _planned(parsed, stored, tuple([x for _, x in operands]), asked)
-    made = tuple([sizes[c] for c in parsed.out])
-    nbytes = plan.work.itemsize * math.prod(made)
-    bytes_of = {f"f{k}": math.prod(x) * dtype.itemsize for k, (x, dtype) in enumerate(operands)} | {"out": nbytes}
-    vectors = zip(bytes_of, (*parsed.dense, parsed.out), strict=True)
-    told = [(name, x) for name, x in vectors if len(x) == 1 and x in parsed.stored and is_far(bytes_of[name])]
-    far = tuple((name, parsed.stored.index(x), AHEAD) for name, x in told)
-    plan = plan._replace(leaf=plan.leaf._replace(far=far))
-    return plan, made, tuple([np.uint64(sizes[c]) for c in plan.lanes]), nbytes
-
-
-@functools.lru_cache(1024)
-def _planned(
-    parsed: _Spec, stored: np.dtype[Any], dense: tuple[np.dtype[Any], ...], asked: np.dtype[Any] | None
 ) -> _Plan:
-    natural = np.result_type(stored, *dense)
+    sizes = _sizes(parsed, shape, [x for x, _ in operands])
+    natural = np.result_type(stored, *(dtype for _, dtype in operands))
     work = sum_type(natural)
     sums = not set("".join(parsed.operands)) <= set(parsed.out)
     result = asked if asked is not None else work if sums else natural
@@ -198,7 +181,10 @@ def _planned(
         raise OptionError(Problem("dtype", f"the products are complex, and {result} is not; take a complex type"))
     work = common_type(work, sum_type(result))
     is_tensor = sorted(parsed.out) == sorted(parsed.stored) and len(set(parsed.stored)) == len(parsed.stored)
-    return _Plan(work, result, is_tensor, _leaf(parsed, work.name, is_tensor), _lanes(parsed))
+    made = tuple([sizes[c] for c in parsed.out])
+    lanes = tuple([np.uint64(sizes[c]) for c in _lanes(parsed)])
+    leaf = _leaf(parsed, work.name, is_tensor)
+    return _Plan(work, result, made, work.itemsize * math.prod(made), is_tensor, leaf, lanes)
 
 
 def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:

@@ -24,7 +24,7 @@ from ..tensors.tensor import Tensor
 from .nest import Leaf
 from .seeing import walks
 from .types import check_numeric, checked_result, common_type, sum_type
-from .walk import AHEAD, checked_memory, is_far, run
+from .walk import checked_memory, run
 
 Axis: TypeAlias = Dimension | Sequence[Dimension] | None
 Cells: TypeAlias = Literal["all", "stored"]
@@ -58,7 +58,7 @@ def _extreme(sign: str, join: Callable[..., Array], end: float) -> Reduction:
 
     def step(kind: str) -> str:
         if kind != "c":
-            return f"total = {'larger' if sign == '>' else 'smaller'}(total, value)"
+            return f"total = value if value {sign} total or value != value else total"
         equal = f"value.real == total.real and value.imag {sign} total.imag"
         behind = f"total == total and (value.real {sign} total.real or ({equal}))"
         return f"if {behind} or value != value:\n    total = value"
@@ -367,9 +367,6 @@ def _summed(
     """The totals of the stored entries."""
     leaf = _leaf(tuple((total.step, total.dtype) for total in kept.totals.values()), axes, values)
     summed = kept.empty(shape)
-    if len(axes) == 1:
-        far = tuple((f"out{k}", axes[0], AHEAD) for k, name in enumerate(kept.totals) if is_far(summed[name].nbytes))
-        leaf = leaf._replace(far=far) if far else leaf
     used = sum(x.nbytes for x in summed.values()) * (1 if kept.mean is None else 3)
     for walk in walks(tensor, memory, used):
         here = summed if kept.mean is None else kept.empty(shape)

@@ -5,8 +5,8 @@ padding and a view change neither: they are statements, which assign the coordin
 in it. They stand where the coordinates that they need are known, outside of all loops and sums that follow. For
 padded blocks of 4 × 4, in which x0 … x3 are the coordinates of `0/4, 1/4, 0%4, 1%4`:
 
-    y0d0p0 = x0 * u8(4)                behind the loop over x0
-    y0d0 = y0d0p0 + x2                 behind the loop over x2, which ends where the sum would reach the size
+    y0d0p0 = x0 * u8(4)                in the loop over x0
+    y0d0 = y0d0p0 + x2                 in the loop over x2; what follows is left out where the sum reaches the size
 
 This module alone knows what a Tensor holds.
 """
@@ -352,7 +352,7 @@ def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
             else:
                 known = above
     wraps += [Wrap(x.by, f"c{k} = {x.text}\nyield") for k, x in enumerate(known)]
-    names = sorted(set(re.findall(r"\b[adglovw]\d+d\d+\b", " ".join(wrap.text + wrap.bound for wrap in wraps))))
+    names = sorted(set(re.findall(r"\b[adglovw]\d+d\d+\b", " ".join(wrap.text for wrap in wraps))))
     told_by = None if first is None else frozenset(first)
     return Seen(tuple(wraps), tuple(x.by for x in known), told_by, tuple(names), _fixed(order, steps))
 
@@ -384,19 +384,16 @@ def _followed(
     pads: the sum may be too large.
     """
     *most, last = sorted(summands, key=lambda s: stored[s].by)
-    base, early = "", 0
+    base = ""
     for s in most:
         text = _sum(base, stored[s].text, summands[s], n)
-        base, early = f"y{n}d{k}p{s}", stored[s].by
-        wraps.append(Wrap(early, f"{base} = {text}\nyield"))
+        base = f"y{n}d{k}p{s}"
+        wraps.append(Wrap(stored[s].by, f"{base} = {text}\nyield"))
     x, name, size = stored[last], f"y{n}d{k}", f"w{n}d{k}"
     whole = _sum(base, x.text, summands[last], n)
     if not pads:
         return _Known(whole, x.by)
-    counts = base and x.text == f"x{x.by - 1}" and whole == f"{base} + {x.text}"
-    bound = f"{size} - min({base}, {size})" if counts else ""
-    made = f"{name} = {whole}\n"
-    wraps.append(Wrap(x.by, f"{made}if {name} < {size}:\n    yield", f"{made}yield", bound, early))
+    wraps.append(Wrap(x.by, f"{name} = {whole}\nif {name} < {size}:\n    yield"))
     return _Known(name, x.by)
 
 

@@ -31,21 +31,16 @@ class Nest(NamedTuple):
 
 
 @functools.lru_cache(1024)
-def compiled(
-    levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, peeled: int, long: bool, kept: bool = True
-) -> Nest:
-    """The nest of these levels with this leaf. peeled, long: as for `nest_text`. kept: keep its machine code on disk.
+def compiled(levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, long: bool, kept: bool = True) -> Nest:
+    """The nest of these levels with this leaf. kept: keep its machine code on disk.
 
-    Sums of long fibers are reordered, so that they run in vectors. The order depends on the text alone, not on threads.
+    long: fibers of the last level are long, and sums may be reordered, so that they run in vectors. The order does not
+    depend on threads.
     """
-    from ..kernels import jit
-
-    text, reordered = nest_text(levels, seen, leaf, iso, peeled, long), long or not leaf.totals
+    text, reordered = nest_text(levels, seen, leaf, iso), long or not leaf.totals
     text += "# sums are reordered\n" if reordered else ""  # machine code on disk belongs to the text
     # numba imports the module of a function that it loads from its cache.
     space: dict[str, Any] = {"np": np, "u8": np.uint64, "__name__": __name__, **helpers_of(levels)}
-    helpers = "either", "if_there", "larger", "not_unrolled", "prefetch", "smaller"
-    space |= {name: getattr(jit, name) for name in helpers}
     path = place_text(text) if kept else None
     exec(compile(text, path or "<nest>", "exec"), space)
     return Nest(_fast(space["nest"], path is not None, reordered), space["extent"], space.get("first"))

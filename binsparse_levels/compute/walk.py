@@ -6,12 +6,8 @@ added in their order.
 
 from __future__ import annotations
 
-import ast
 import copy
-import dis
 import inspect
-import re
-import textwrap
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -24,7 +20,6 @@ from ..engine.tree import Tree
 from ..errors import OptionError, Problem, within_memory
 from ..levels.positions import Array
 from ..limits import as_integer
-from ..system import cache_size
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from .nest import Leaf
@@ -35,11 +30,7 @@ from .types import check_numeric
 Merge: TypeAlias = Callable[[Any, Any], Any]  # joins the outs of two parts
 
 MEMORY = 2**28  # bytes, where a caller names none
-AHEAD = 128  # entries from which on the items of a far vector are asked for
-_ROWS_AHEAD = 32  # and the rows of a state, whose entries take longer (10 M by column: 144 ms for 213; 128 ahead: 178)
-_FAR = 4  # times the cache of level 2: bytes of an array whose items are asked for (1 M rows of 1: 9.8 ms for 17)
 _GRAIN = 2**20  # entries of a part: half a millisecond at least, a hundred times the call
-_SHORT = 3.5  # entries of a fiber, up to which some that may be none cost less than the branch that ends it
 _LONG = 64  # entries of a fiber, from which on sums in vectors, and loops of eight iterations, take less time
 _FIBER, _HEAVY = 8, 4  # sums of entries that take the time of a fiber, and of an entry that does more
 _EACH = 4  # parts for each thread, of those that share a result: fibers differ
@@ -64,11 +55,6 @@ def arguments(tree: Tree) -> tuple[tuple[Any, ...], int]:
 def _unsigned(array: Array) -> Array:
     view = kernels.readable(array)
     return view.view(f"u{view.dtype.itemsize}")
-
-
-def is_far(nbytes: int) -> bool:
-    """Whether most of an array of so many bytes lies outside of the caches of one processor."""
-    return nbytes > _FAR * cache_size(2)
 
 
 def native(values: Array) -> Array:
@@ -99,8 +85,7 @@ def run(
     shares = bool(tree.levels) and tree.levels[-1].shares
     fibers = len(tree.values) if shares else int(stored[0][-2]) if len(tree.levels) > 1 else 1  # of the last level
     each = (entries if shares else len(tree.values)) / fibers
-    peeled = min(int(each + 1.2), 3) if leaf.totals and each <= _SHORT else 0  # rows of 2: 3.5 ms with 3, 4.8 with 2
-    nest = compiled(tree.levels, walk.seen, leaf, tree.iso, peeled, each >= _LONG, kept)
+    nest = compiled(tree.levels, walk.seen, leaf, tree.iso, each >= _LONG, kept)
     begin, end = nest.extent(*stored[:-1])
     shared = walk.seen.first is not None and walk.seen.first <= leaf.kept  # no two parts have a first coordinate
     parts = min(_PARTS, entries // _GRAIN)
@@ -191,9 +176,8 @@ def foreach(
     tensor, number, allowed = as_tensor(tensor, copy=False), _checked_threads(threads), checked_memory(memory)
     check_numeric(tensor.dtype, "values")
     _check_body(body, tensor.ndim)
-    named = _named(body, tensor.ndim)
-    coords = "".join(f"np.int64({f'c{k}' if k in named else 0}), " for k in range(tensor.ndim))
-    leaf = Leaf(("body", "state"), f"body(state, {coords}value)", frozenset(), far=_far_rows(body, state))
+    coords = "".join(f"np.int64(c{k}), " for k in range(tensor.ndim))
+    leaf = Leaf(("body", "state"), f"body(state, {coords}value)", frozenset())
     both = None if merge is None else lambda a, b: (merge(a[0], b[0]),)
     try:
         for walk in walks(tensor, allowed, 0):
@@ -202,42 +186,6 @@ def foreach(
         what = next((line for line in str(error).splitlines()[1:] if line.strip()), str(error))
         raise OptionError(Problem("body", f"numba does not compile it: {what:.200}; call it by hand once")) from None
     return state
-
-
-def _far_rows(body: Any, state: Any) -> tuple[tuple[str, int, int], ...]:
-    """The far arrays of a state of which a body names rows by a coordinate: `state[j, …]`, or `state[0][j]`.
-
-    It is asked for ahead of time only, so nothing depends on what a text that cannot be read would tell.
-    """
-    parts = {f"state[{k}]": x for k, x in enumerate(state)} if isinstance(state, tuple) else {"state": state}
-    far = [name for name, x in parts.items() if isinstance(x, np.ndarray) and x.ndim and is_far(x.nbytes)]
-    if not far:
-        return ()
-    try:
-        function = ast.parse(textwrap.dedent(inspect.getsource(getattr(body, "py_func", body)))).body[0]
-    except (OSError, TypeError, SyntaxError):
-        return ()
-    if not isinstance(function, ast.FunctionDef):
-        return ()
-    own, *coords = [x.arg for x in function.args.args]
-    told = set()
-    for x in ast.walk(function):
-        if isinstance(x, ast.Subscript):
-            row = x.slice.elts[0] if isinstance(x.slice, ast.Tuple) and x.slice.elts else x.slice
-            name = re.sub(rf"^{own}\b", "state", ast.unparse(x.value))
-            if name in far and ast.unparse(row) in coords[:-1]:
-                told.add((name, coords.index(ast.unparse(row)), _ROWS_AHEAD))
-    return tuple(sorted(told))
-
-
-def _named(body: Any, ndim: int) -> set[int]:
-    """The coordinates that the code of a body names. Precondition: it takes so many."""
-    code = getattr(getattr(body, "py_func", body), "__code__", None)
-    if code is None or code.co_argcount != ndim + 2:
-        return set(range(ndim))
-    there = [x.argval for x in dis.get_instructions(code)]
-    names = {name for x in there for name in (x if isinstance(x, tuple) else (x,)) if isinstance(name, str)}
-    return {k for k in range(ndim) if code.co_varnames[k + 1] in names | {*code.co_cellvars}}
 
 
 def _check_body(body: Any, ndim: int) -> None:

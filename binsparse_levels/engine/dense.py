@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,14 +10,12 @@ import numpy as np
 from .. import kernels, parallel
 from ..levels import Level, full, listing, places
 from ..levels.base import DENSE, SPARSE
-from ..levels.positions import Array, items_at
+from ..levels.positions import Array, items_at, repeat_to
 from ..limits import Limits
 from . import packing
 from .tree import Tree, index_dtype
 
 _GATHERED = 4  # bytes that the listing of a cell moves
-_SCATTERED = 64  # bytes that an entry moves: a line of the array
-_FILLED = 256  # bytes of the array for each entry, up to which a kernel fills it
 
 
 def gather_tree(
@@ -65,49 +62,25 @@ def scatter_tree(tree: Tree, strides: Sequence[int], shape: Sequence[int], blank
 
     strides: by stored dimension, in items of the flat array. blank: an array without dimensions, of the values' type.
     """
-    # Zeros of the system cost nothing, or one pass of memset. Each line of them that an entry changes is read again,
-    # so a kernel fills the cells of many entries itself, while they are in the cache (a tenth: 3.5 ms → 2.8).
-    zero = not any(blank.tobytes())
-    fits = tree.values.itemsize in (1, 2, 4, 8)
-    few = zero and _FILLED * len(tree.values) < math.prod(shape) * tree.values.itemsize
-    ascend = all(level.ordered for level in tree.levels) and list(strides) == sorted(strides, reverse=True)
-    ahead = fits and ascend and not few
-    dense = (np.zeros if zero and not ahead else np.empty)(shape, tree.values.dtype)
-    if not (ahead or zero):
-        dense[...] = blank
-    starts: Array | None = None  # of each position of the level: the sum so far
+    dense = np.full(shape, blank, tree.values.dtype) if any(blank.tobytes()) else np.zeros(shape, tree.values.dtype)
     *above, (last, coords, pointers, positions) = packing.expand_levels(tree)
+    starts = np.zeros(1, np.int64)  # of each fiber of the last level: the sum so far
     for place, upper, fibers, reached in above:
-        sums = _linear(upper, strides[place.depth : place.depth + place.level.rank], len(reached))
-        starts = sums if starts is None else np.repeat(starts, np.diff(fibers)) + sums
-    starts = np.zeros(1, np.int64) if starts is None else starts
-    steps = strides[last.depth :]
-    if len(coords) == 1:
-        columns, step = coords[0], steps[0]
-    else:
-        columns, step = _linear(coords, steps, len(positions)), 1
-    values = items_at(tree.values, positions)
-    if not fits:
-        dense.reshape(-1)[np.repeat(starts, np.diff(pointers)) + _linear([columns], [step], len(columns))] = values
+        starts = repeat_to(starts, fibers, len(reached)) + _linear(upper, strides[place.depth :], len(reached))
+    steps, values, flat = strides[last.depth :], items_at(tree.values, positions), dense.reshape(-1)
+    columns, step = (coords[0], steps[0]) if len(coords) == 1 else (_linear(coords, steps, len(values)), 1)
+    if not kernels.worth(len(values)) or values.itemsize not in (1, 2, 4, 8):
+        flat[repeat_to(starts, pointers, len(values)) + _linear([columns], [step], len(values))] = values
         return dense
     word = f"u{values.itemsize}"
-    shared = (starts, kernels.readable(pointers), kernels.readable(columns), step, kernels.readable(values).view(word))
-    behind = [end for _, end in parallel.shares(len(columns), _SCATTERED)][:-1]
-    cuts = [0, *(int(pointers[1:].searchsorted(end)) for end in behind), len(starts)]
-    out = dense.reshape(-1).view(word)
-    filled = [0, *(int(starts[cut]) for cut in cuts[1:-1]), len(out)] if ahead else [0] * len(cuts)
-
-    def fill(k: int) -> None:
-        kernels.dense.scatter(*shared, *cuts[k : k + 2], blank.view(word)[()], *filled[k : k + 2], out)
-
-    parallel.each(fill, range(len(cuts) - 1))
+    entries = kernels.readable(pointers), kernels.readable(columns), step, kernels.readable(values).view(word)
+    kernels.dense.scatter(starts, *entries, flat.view(word))
     return dense
 
 
 def _linear(coords: Sequence[Array], steps: Sequence[int], count: int) -> Array:
-    if not coords:
-        return np.zeros(count, np.int64)
-    total: Array = coords[0].astype(np.int64) * steps[0]
-    for x, step in zip(coords[1:], steps[1:], strict=True):
+    """The sum of coordinate * step of each of `count` entries."""
+    total = np.zeros(count, np.int64)
+    for x, step in zip(coords, steps, strict=False):
         total += x.astype(np.int64, copy=False) * step
     return total

@@ -1,7 +1,7 @@
 """The fused pass: entries in any order → all arrays of a chain of dense and sparse levels, a sorted run at a time.
 
 A chain is a code for each dimension: DENSE, SPARSE for the first of a sparse level, CONTINUED for the others of the
-same level. `count_prefixes_in_numpy` is for few entries; `engine.packing` builds few entries level by level.
+same level. `engine.packing` builds few entries level by level.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,7 +17,6 @@ from .. import kernels, parallel
 from ..errors import ArrayError, Problem
 from ..levels.base import CONTINUED, DENSE, SPARSE, Array
 from ..limits import Limits
-from ..system import cache_size
 from . import sorting
 from .sorting import Entries
 from .tree import index_dtype
@@ -26,8 +24,8 @@ from .tree import index_dtype
 Duplicates: TypeAlias = Literal["error", "sum", "first", "last"]
 
 _NOTHING = 2**64 - 1  # a cursor before the first entry, and the payload of a cell without an entry
-# Values of these types are summed inside the records; others are gathered first.
-_SUMMED_IN_PLACE = {np.dtype(code) for code in "?bhilqBHILQfdF"}
+# Values of these types are summed inside the records. Numpy sums others.
+_SUMMED = {np.dtype(code) for code in "?bhilqBHILQfdF"}
 
 
 @dataclass
@@ -88,36 +86,28 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     pad: the value of cells without an entry. Raises OutOfRange, Repeated, ArrayError, LimitError.
     """
     plan, values = _plan(codes, entries.dims), None if entries.iso else entries.values
-    is_list = codes[:2] == (DENSE, SPARSE) and set(codes[2:]) <= {CONTINUED}
-    if is_list and sorting.are_placed(entries, plan.layout):
+    layout, low_bits = plan.layout, plan.layout.low_bits(entries.ordered_dims)
+    in_order_below = entries.trusted and layout.words == 1 and low_bits == layout.ends[0]
+    if codes == (DENSE, SPARSE) and in_order_below:
         return _placed(plan, entries, pad, limits)
     summed = duplicates == "sum"
-    cargo = None if values is None else _Cargo(values, summed)
-    added_later = summed and cargo is not None and cargo.by_number
-    keep = plan.dense_below or added_later
+    cargo = None if values is None else _Cargo(values)
     payload = cargo.words() if cargo else None
-    low_bits = plan.layout.low_bits(entries.ordered_dims)
-    partition = sorting.Sorting(entries.columns, entries.runs, payload, plan.layout, low_bits, entries.trusted, keep)
+    partition = sorting.Sorting(entries.columns, payload, plan.layout, low_bits, entries.trusted, plan.dense_below)
 
     def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:
         records, count, repeats = partition.sort(run)
-        if repeats and duplicates != "error" and not added_later:
+        if repeats and duplicates != "error":
             typed = records.view(values.dtype) if summed and values is not None else None
             how = typed, duplicates == "last", plan.layout.tag
             count, repeats = int(kernels.sorting.join_equal(records, *how, count)), False
         return records, count, repeats
 
     runs: list[sorting.SortedRun] | None = None
-    if keep:
-        runs = parallel.each(prepared, partition.runs)
-        if added_later and cargo:
-            runs = cargo.add_up(runs, plan.layout)
     counts = [entries.count] * len(codes)
-    if runs and plan.dense_below:  # what lies there can only be allocated when the fibers above it are counted
-        counting = _Counting(plan)
-        for run in runs:
-            counting.add(run)
-        counts = counting.counts()
+    if plan.dense_below:  # what lies there can only be allocated when the fibers above it are counted
+        runs = parallel.each(prepared, partition.runs)
+        counts = _counted(plan, runs)
     writing = _Writing(plan, _allocate(plan, counts, limits), cargo, pad, refuse=duplicates == "error")
     if runs is None:
         parallel.in_turn(prepared, writing.write, partition.runs)
@@ -127,39 +117,22 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
 
 
 def _placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
-    """`emit` for lists of entries that are in order but for the first dimension. No fiber needs to be sorted."""
-    layout, rank, count, columns = plan.layout, len(plan.codes), entries.count, entries.columns
-    cargo = None if entries.iso else _Cargo(entries.values, False)
+    """`emit` for the entries of a matrix that are in order but for the first dimension. No fiber needs to be sorted."""
+    count, columns = entries.count, entries.columns
+    cargo = None if entries.iso else _Cargo(entries.values)
     payload = cargo.words() if cargo else None
-    chain = _allocate(plan, [count] * rank, limits)
+    chain = _allocate(plan, [count] * 2, limits)
     chain.entries, out = count, cargo.room(count, False, pad) if cargo else None
     word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
-    low, (fields, _) = np.uint64(layout.ends[0]), sorting.part(layout, tuple(range(1, rank)))
-    pointers, *indices = (x.view(word) for x in (chain.pointers[1], *chain.indices[1:]))
-    size = pointers.nbytes + count * (word.itemsize + 8 * (out is not None))
-    if rank == 2 and size <= cache_size(3) // 2:  # of larger outputs, buckets take less time (10 M: 44 ms against 73)
-        starts = entries.runs[1] if entries.runs else None
-        runs = None if starts is None else kernels.readable(starts, word)
-        parts = parallel.shares(count, sorting.MOVED, len(pointers))  # each counts the entries of all fibers
-        others = np.zeros((len(parts) - 1, len(pointers) - 1), word)
-        cursors = [*others, pointers[1:]]  # the last entry of a fiber moves its cursor to the next pointer
-        parallel.each(lambda k: kernels.placing.count(columns[0], *parts[k], cursors[k]), range(len(parts)))
-        kernels.placing.to_cursors(others, cursors[-1])
-        given = *columns, runs, payload
-        parallel.each(lambda k: kernels.placing.place(*given, *parts[k], cursors[k], *indices, out), range(len(parts)))
-    else:
-        share = count // parallel.get_threads() + 1
-        low_bits = layout.low_bits(rank - 1)
-        partition = sorting.Sorting(columns, entries.runs, payload, layout, low_bits, True, False, share)
-        behind = accumulate((int(starts[-1] - starts[0]) for _, starts, _ in partition.runs), initial=0)
-
-        def write(part: tuple[int, sorting.UnsortedRun]) -> None:
-            begin, (records, starts, top) = part
-            written = fields, pointers, tuple(indices), out
-            kernels.placing.place_records(records, starts, begin, np.uint64(top), low, *written)
-
-        parallel.each(write, zip(behind, partition.runs, strict=False))
-        _fill_gaps(pointers)
+    pointers, indices = chain.pointers[1].view(word), chain.indices[1].view(word)
+    parts = parallel.shares(count, sorting.MOVED, len(pointers))  # each counts the entries of all fibers
+    others = np.zeros((len(parts) - 1, len(pointers) - 1), word)
+    cursors = [*others, pointers[1:]]  # the last entry of a fiber moves its cursor to the next pointer
+    parallel.each(lambda k: kernels.placing.count(columns[0], *parts[k], cursors[k]), range(len(parts)))
+    kernels.placing.to_cursors(others, cursors[-1])
+    parallel.each(
+        lambda k: kernels.placing.place(*columns, payload, *parts[k], cursors[k], indices, out), range(len(parts))
+    )
     if cargo and out is not None:
         chain.values = cargo.unloaded(out, pad)
     return chain
@@ -173,43 +146,15 @@ def _fill_gaps(pointers: Array) -> None:
         np.maximum.accumulate(pointers, out=pointers)
 
 
-def count_prefixes(dims: tuple[int, ...], coords: Sequence[Array], ordered_dims: int) -> list[int]:
-    """The number of distinct coordinates in the first dimension, in the first two dimensions, and so on.
-
-    ordered_dims: entries that agree in the dimensions before the last `ordered_dims` are in order. Needs two or three
-    words of memory for each entry.
-
-    Precondition: at least one entry; entries are unique and in range; `sorting.layout` has a layout of their keys.
-    """
-    plan = _plan((SPARSE,) * len(dims), dims)
-    columns = sorting.unsigned(coords, dims)
-    counting = _Counting(plan)
-    if ordered_dims == len(dims):
-        first = np.array(plan.layout.key([int(x[0]) for x in columns]), np.uint64)
-        counting.count(first, None, columns, len(columns[0]))
-    else:
-        partition = sorting.Sorting(columns, (), None, plan.layout, plan.layout.low_bits(ordered_dims), True, False)
-        parallel.in_turn(partition.sort, counting.add, partition.runs)
-    return counting.counts()
-
-
-def count_prefixes_in_numpy(coords: Sequence[Array]) -> list[int]:
-    """`count_prefixes` without kernels: entries in any order, any number of dimensions of any size."""
-    order = np.lexsort(coords[::-1])
-    new = np.zeros(len(order), bool)
-    new[0] = True
-    counts = []
-    for x in coords:
-        column = x[order]
-        new[1:] |= column[1:] != column[:-1]
-        counts.append(int(np.count_nonzero(new)))
-    return counts
-
-
 def hold_dense(n: int, entries: int, limits: Limits) -> None:
     """Raise LimitError where dense levels make too many positions. Each position takes at least a word."""
     if n > entries + 1:
         limits.hold("dense_bytes", 8 * n, "", "the size in bytes of what the dense levels make")
+
+
+def sums(values: Array) -> bool:
+    """Whether the records of the fused pass add up values of this type."""
+    return values.dtype in _SUMMED
 
 
 def add_groups(values: Array, new: Array) -> Array:
@@ -229,14 +174,13 @@ def add_groups(values: Array, new: Array) -> Array:
 class _Cargo:
     """The payload of the records: the value as a word, or the number of the entry where the value needs more."""
 
-    def __init__(self, values: Array, summed: bool) -> None:
-        fits = values.dtype.itemsize in (1, 2, 4, 8)
-        self.by_number = not (fits and (not summed or values.dtype in _SUMMED_IN_PLACE))
+    def __init__(self, values: Array) -> None:
+        self._by_number = values.dtype.itemsize not in (1, 2, 4, 8)
         self._values = values
 
     def words(self) -> Array:
         """A word for each entry."""
-        return kernels.readable(np.arange(len(self._values)).view(np.uint64) if self.by_number else self._bits())
+        return kernels.readable(np.arange(len(self._values)).view(np.uint64) if self._by_number else self._bits())
 
     def _bits(self) -> Array:
         bits = np.ascontiguousarray(self._values).view(f"u{self._values.dtype.itemsize}")
@@ -246,32 +190,18 @@ class _Cargo:
         """Words for this many positions. padded: some positions have no entry, so all are filled first."""
         out = np.empty(positions, np.uint64)
         if padded:
-            out[:] = _NOTHING if self.by_number else _Cargo(np.full(1, pad, self._values.dtype), False)._bits()
+            out[:] = _NOTHING if self._by_number else _Cargo(np.full(1, pad, self._values.dtype))._bits()
         return out
 
     def unloaded(self, words: Array, pad: Any) -> Array:
         """The values that the words stand for."""
         dtype = self._values.dtype
-        if not self.by_number:
+        if not self._by_number:
             return words.astype(f"u{dtype.itemsize}", copy=False).view(dtype)
         taken = np.full(len(words), pad, dtype)
         there = np.flatnonzero(words != _NOTHING)
         taken[there] = self._values[words[there]]
         return taken
-
-    def add_up(self, runs: list[sorting.SortedRun], layout: sorting.Layout) -> list[sorting.SortedRun]:
-        """One record for each key, with the number of the sum of its values."""
-        if not any(repeats for *_, repeats in runs):
-            return runs
-        width = layout.words + 1
-        records = np.concatenate([run[: count * width] for run, count, _ in runs])
-        order = np.empty(len(self._values), np.uint64)
-        starts = np.empty(len(self._values), np.int64)
-        kept = int(kernels.sorting.number_runs(records, layout.tag, order, starts))
-        new = np.zeros(len(self._values), bool)
-        new[starts[:kept]] = True
-        self._values = add_groups(self._values[order], new)
-        return [(records, kept, False)]
 
 
 def _first_repeat(records: Array, count: int, layout: sorting.Layout) -> tuple[int, ...]:
@@ -280,28 +210,14 @@ def _first_repeat(records: Array, count: int, layout: sorting.Layout) -> tuple[i
     return layout.coords(keys[at].tolist())
 
 
-@dataclass
-class _Counting:
-    """Counts the entries of the level of each dimension. Runs are added in order."""
-
-    plan: _Plan
-    state: Array | None = None
-
-    def add(self, run: sorting.SortedRun) -> None:
-        records, count, _ = run
-        self.count(records[: self.plan.layout.words], records, None, count)
-
-    def count(self, first: Array, records: Array | None, columns: tuple[Array, ...] | None, count: int) -> None:
-        """first: the words of the key of the first entry."""
-        plan, rank = self.plan, len(self.plan.codes)
-        if self.state is None:
-            self.state = np.zeros(rank + 2, np.uint64)
-            self.state[rank:] = _before(first)
-        kernels.emission.count_fibers(records, columns, count, plan.layout.fields, plan.keep, self.state)
-
-    def counts(self) -> list[int]:
-        assert self.state is not None
-        return [max(int(c), 1) for c in self.state[: len(self.plan.codes)]]
+def _counted(plan: _Plan, runs: Sequence[sorting.SortedRun]) -> list[int]:
+    """The number of entries of the level of each dimension."""
+    rank, width = len(plan.codes), plan.layout.words
+    state = np.zeros(rank + 2, np.uint64)
+    state[rank:] = _before(runs[0][0][:width])
+    for records, count, _ in runs:
+        kernels.emission.count_fibers(records, count, plan.keep, state)
+    return [max(int(c), 1) for c in state[:rank]]
 
 
 def _before(first: Array) -> Array:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from .. import kernels
 from ..arrays import repeat_one
 from ..errors import ArrayError, Problem
 from ..formats.shapes import range_problems
-from ..levels import Level, Place, places
-from ..levels.base import CONTINUED, DENSE, INTEGERS, SPARSE
+from ..levels import Level, Place, listing, places
+from ..levels.base import CONTINUED, INTEGERS, SPARSE
 from ..levels.positions import (
     Array,
     Children,
@@ -27,14 +27,10 @@ from ..levels.positions import (
     Window,
     as_array,
     as_positions,
-    below_owners,
-    cast,
     cells,
     items_at,
     narrowest,
     repeat_to,
-    signed,
-    slots,
     words,
 )
 from ..limits import INT64_MAX, Limits
@@ -45,7 +41,6 @@ from .sorting import Entries as Entries
 from .tree import Tree, index_dtype, same, shared_dtype
 
 _NUMBERS = np.dtype(np.int32), np.dtype(np.int64)
-_SORTED = 4  # times as many entries as `kernels.worth` says numpy sorts in that time, as numbers, by vectors
 _RAVELLED = 64  # dimensions, of which np.ravel_multi_index takes fewer
 
 
@@ -71,7 +66,8 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
             return pack_entries(levels, entries, pad, "error", limits)
         except RepeatedError:
             entries = entries.expanded()
-    if not entries.count or sorting.layout(entries.dims) is None or not _worth_kernels(entries):
+    by_kernels = entries.count and kernels.worth(entries.count) and sorting.layout(entries.dims)
+    if not by_kernels or (duplicates == "sum" and not emission.sums(entries.values)):
         return build(levels, _sort_in_numpy(entries, duplicates), pad, limits)
     try:
         return _pack_by_kernels(levels, entries, pad, duplicates, limits)
@@ -81,16 +77,11 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
         raise _repeated(entries, *error.args) from None
 
 
-def _worth_kernels(entries: Entries) -> bool:
-    """Whether kernels sort and build in less time: what is in order in part, they need not sort as a whole."""
-    return kernels.worth(entries.count if entries.ordered_dims or entries.runs else entries.count // _SORTED)
-
-
 def _pack_by_kernels(
     levels: tuple[Level, ...], entries: Entries, pad: Any, duplicates: Duplicates, limits: Limits
 ) -> Tree:
     """`pack_entries` of many entries. Raises OutOfRange, Repeated, LimitError, FormatError."""
-    if not entries.ordered_dims and not entries.runs and sorting.in_order(entries):
+    if not entries.ordered_dims and sorting.in_order(entries):
         return _with_own_arrays(build(levels, entries, pad, limits), entries)
     codes = [level.fused() for level in levels]
     if None in codes:  # the indices of a sparse level over all dimensions are the sorted coordinates
@@ -337,19 +328,12 @@ def coords_of_entries(
     levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtype: Any = np.int64
 ) -> list[Array]:
     """The coordinates of `count` entries, from the coordinates of each level and pointers to those of each fiber."""
-    columns = coords_in_runs(levels, count, dtype)
-    return [x if pointers is None else repeat_to(x, pointers, count) for x, pointers in columns]
-
-
-def coords_in_runs(
-    levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtype: Any
-) -> list[tuple[Array, Array | None]]:
-    """`coords_of_entries` by run, each with pointers to the entries of each item, or None where each has one entry."""
-    columns: list[tuple[Array, Array | None]] = []
+    columns: list[Array] = []
     below: Array | None = None  # where the entries of each child of the level begin
     for coords, pointers in reversed(levels):
+        here = [x.astype(dtype, copy=False) if dtype else x for x in coords]
         one_each = below is None or (len(below) == count + 1 and bool((below[1:] > below[:-1]).all()))
-        columns[:0] = [(cast(x, dtype) if dtype else x, None if one_each else below) for x in coords]
+        columns[:0] = here if one_each or below is None else [repeat_to(x, below, count) for x in here]
         below = pointers if below is None else below[pointers]
     return columns
 
@@ -381,145 +365,38 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     Sorts only the dimensions whose order changes, and shares the arrays that do not change. Raises LimitError,
     FormatError.
     """
-    rank = len(tree.dims)
     dtype = shared_dtype(tree.arrays, tree.dims, len(tree.values))
-    change = _change(tree.levels, tree.dims, levels, tuple(order))
-    ordered = change.ordered
-    if change.upper is not None:
-        return _around_shared_levels(tree, levels, order, change.upper, limits, dtype)
-    parts = list(expand_levels(tree))
-    positions = parts[-1][3] if parts else range(1)
-    count = len(positions)
-    columns = coords_in_runs([(coords, pointers) for _, coords, pointers, _ in parts], count, dtype)
-    iso = tree.iso and bool(columns or count)  # a scalar without an entry has no value
+    ordered = ordered_dims(tuple(order)) if all(level.ordered for level in tree.levels) else 0
+    coords, positions = unpack_tree(tree, dtype)
+    iso = tree.iso and bool(coords or len(positions))  # a scalar without an entry has no value
     if iso:
         values = tree.values[:1] if len(tree.values) else np.zeros(1, tree.values.dtype)
     else:
         values = items_at(tree.values, positions)
     dims = tuple(tree.dims[k] for k in order)
-    runs: tuple[Array | None, ...] = ()
-    in_runs = ordered < rank and count and kernels.worth(count) and any(pointers is None for _, pointers in columns)
-    if in_runs and all(level.fused() for level in levels) and sorting.layout(dims):
-        coords = [x for x, _ in columns]
-        runs = tuple(None if (p := columns[k][1]) is None else words(p) for k in order)
-    else:
-        coords = [x if p is None else repeat_to(x, p, count) for x, p in columns]
-    entries = Entries(dims, tuple(coords[k] for k in order), values, iso, tuple(order), ordered, True, runs)
-    if ordered == rank:
+    entries = Entries(dims, tuple(coords[k] for k in order), values, iso, tuple(order), ordered, True)
+    return pack_ordered(levels, entries, pad, limits, dtype)
+
+
+def pack_ordered(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits, dtype: Any = None) -> Tree:
+    """`pack_entries` of unique entries whose `ordered_dims` say what is in order already."""
+    if entries.ordered_dims == len(entries.dims):
         return build(levels, entries, pad, limits, dtype)
     return pack_entries(levels, entries, pad, "error", limits)
 
 
-class _Upper(NamedTuple):
-    """Upper levels that change, above levels that do not.
+def count_prefixes(dims: Sequence[int], coords: Sequence[Array], order: Sequence[int]) -> list[int]:
+    """The number of distinct coordinates in the first dimension, in the first two dimensions, and so on.
 
-    place: the first level that does not change. number: how many old levels are above it. counted: whether that is one
-    dense level. changed: the new ones there. fused: whether all of these have a fused pass. dense: whether they are one
-    dense level. all_fibers: whether they list fibers without an entry too. names: the stored name of each array that is
-    shared, by the name that it gets.
-    pointer: the new name of the pointers of the first level that does not change.
+    order: the rank of each dimension in an order in which the entries ascend. Precondition: entries are unique and in
+    range.
     """
-
-    place: Place
-    number: int
-    counted: bool
-    changed: tuple[Place, ...]
-    fused: bool
-    dense: bool
-    all_fibers: bool
-    names: dict[str, str]
-    pointer: str
-
-
-class _Change(NamedTuple):
-    """What a pair of chains of levels tells of a conversion.
-
-    ordered: of how many last dimensions the order stays. upper: None where the last level changes, or is not sparse.
-    """
-
-    ordered: int
-    upper: _Upper | None
-
-
-@lru_cache(256)
-def _change(old: tuple[Level, ...], dims: tuple[int, ...], new: tuple[Level, ...], order: tuple[int, ...]) -> _Change:
-    ordered = ordered_dims(order) if all(level.ordered for level in old) else 0
-    shared = 0
-    for a, b in zip(old[:0:-1], new[:0:-1], strict=False):
-        if a != b or (a.fused() or (DENSE,))[0] != SPARSE:
-            break
-        shared += 1
-    kept = all(level.ascending and not level.shares for level in (*old, *new)) and not any(x.gaps for x in old)
-    if not shared or not kept or ordered < len(dims):
-        return _Change(ordered, None)
-    before, after = places(old, dims), places(new, dims)
-    first, changed = before[-shared], after[:-shared]
-    names = {
-        spec.name: a.arrays[role].name
-        for a, b in zip(before[-shared:], after[-shared:], strict=True)
-        for role, spec in b.arrays.items()
-    }
-    role = first.pointer
-    if role is None:
-        return _Change(ordered, None)
-    codes = [place.level.fused() for place in changed]
-    upper = _Upper(
-        first,
-        len(old) - shared,
-        [place.level.fused() for place in before[:-shared]] == [(DENSE,)],
-        changed,
-        all(codes),
-        codes == [(DENSE,)],
-        all(set(code or ()) == {DENSE} for code in codes),
-        names,
-        after[-shared].arrays[role].name,
-    )
-    return _Change(ordered, upper)
-
-
-def _around_shared_levels(
-    tree: Tree, levels: tuple[Level, ...], order: Sequence[int], upper: _Upper, limits: Limits, dtype: Any
-) -> Tree:
-    """Convert the upper levels. The last levels do not change: their arrays and the values are shared.
-
-    The fibers of the first level that does not change become entries of the levels above, and their lengths the values.
-    """
-    dims = tree.dims[: upper.place.depth]
-    arrays: dict[str, Array] = {}
-    pointers = signed(tree.arrays[upper.names[upper.pointer]].astype(dtype, copy=False))
-    counted = upper.counted and not upper.all_fibers  # then fibers are their own coordinates
-    coords: Sequence[Array] = () if counted else unpack_tree(tree, dtype, upper=upper.number)[0]
-    if not upper.all_fibers:
-        coords, pointers = _without_empty(coords, pointers)
-    if upper.dense:
-        emission.hold_dense(dims[0], len(coords[0]), limits)
-        pointers = below_owners(coords[0], pointers, dims[0])
-    elif upper.fused:
-        arrays, fibers = _split(upper.changed, coords, dtype, limits)
-        pointers = pointers if fibers is None else pointers.take(signed(fibers), mode="clip")
-    else:
-        entries = Entries(dims, tuple(coords), np.diff(pointers), False, tuple(order[: len(dims)]))
-        made = build(levels[: len(upper.changed)], entries, 0, limits, dtype)
-        arrays, pointers = {**made.arrays}, np.append(0, np.cumsum(made.values)).astype(pointers.dtype)
-    for name, old in upper.names.items():
-        arrays[name] = tree.arrays[old]
-    arrays[upper.pointer] = pointers.view(dtype)
-    return Tree(levels, tree.dims, arrays, tree.values, tree.iso)
-
-
-def _without_empty(coords: Sequence[Array], pointers: Array) -> tuple[Sequence[Array], Array]:
-    """The coordinates of the fibers that have entries, and pointers to these. Where none are given: their numbers."""
-    if not kernels.worth(len(pointers)):
-        there = np.empty(len(pointers), bool)
-        there[0] = True
-        np.not_equal(pointers[1:], pointers[:-1], out=there[1:])
-        kept = [x[there[1:]] for x in coords] or [there[1:].nonzero()[0].astype(pointers.dtype, copy=False)]
-        return kept, pointers[there]
-    ends = np.empty(len(pointers), pointers.dtype.newbyteorder("="))
-    filled = [np.empty(len(pointers), x.dtype) for x in coords or (ends,)]
-    arguments = words(pointers), tuple(map(words, coords)) or None, slots(ends), tuple(map(slots, filled))
-    count = int(kernels.fibers.keep_filled(*arguments))
-    return [x[:count] for x in filled], ends[: count + 1]
+    if not coords or not len(coords[0]):
+        return [0] * len(dims)
+    levels, ordered = listing(1) * len(dims), ordered_dims(tuple(order))
+    entries = Entries(tuple(dims), tuple(coords), np.zeros(1, bool), True, tuple(order), ordered, True)
+    tree = pack_ordered(levels, entries, False, Limits())
+    return [*(n for *_, n in tree.walk()), len(tree.values)][1:]
 
 
 @lru_cache

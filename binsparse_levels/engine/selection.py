@@ -24,21 +24,16 @@ from ..levels.positions import (
     Window,
     as_array,
     as_positions,
-    cells,
     distinct,
     fitted,
-    is_everything,
     items_at,
 )
 from ..limits import Limits
 from . import packing
 from .packing import Entries
 from .parts import listed, part_of, through
-from .tree import Tree, at_name
+from .tree import Tree
 from .views import Item, Selection
-
-_SELECTIVE = 8  # fibers are listed in the time in which those of one entry are found
-_CALLS = 500  # entries are found in the time that the calls for it take
 
 
 def match(columns: Sequence[Array], points: Sequence[Array]) -> tuple[Array, Array]:
@@ -391,58 +386,8 @@ def _own_coordinates(item: range | Array, x: Array) -> tuple[Array, Array | None
 
 def _in_window(tree: Tree, window: Window) -> tuple[list[Array], Array]:
     """The coordinates by stored dimension, and the values, of all entries in a window, in stored order."""
-    found = _from_below(tree, window)
-    columns, positions = packing.unpack_tree(tree, window=window) if found is None else found
+    columns, positions = packing.unpack_tree(tree, window=window)
     return columns, np.asarray(items_at(tree.values, positions))
-
-
-def _from_below(tree: Tree, window: Window) -> tuple[list[Array], Children] | None:
-    """The coordinates and the positions of the entries in a window that the first levels do not narrow.
-
-    The first level that is narrowed tells which of all its children are inside. From these the levels above are walked
-    upwards, so that only their fibers with entries inside are listed. None: it would take no less time.
-    """
-    steps = list(tree.walk())
-    windows = [window[place.depth : place.depth + place.level.rank] for place, _, _ in steps]
-    first = next((k for k, step in enumerate(steps) if not is_everything(windows[k], step[0].dims)), 0)
-    if not first or not all(_walks_up(x.level) for x, *_ in steps[: first + 1]):
-        return None
-    place, arrays, n = steps[first]
-    below = steps[first + 1][2] if first + 1 < len(steps) else len(tree.values)
-    inside = below * cells([len(x) for x in windows[first]]) // max(cells(place.dims), 1)  # as if spread evenly
-    if _SELECTIVE * (inside + _CALLS) > n:
-        return None
-    local, children, fibers = part_of(tree, place, arrays, n, range(n), list(map(range, place.dims)))
-    found = as_array(place.level.reached(local, place.dims, fibers, windows[first]))
-    columns = _coords_upwards([*steps[:first], (place, local, n)], found)
-    positions = through(children, found)
-    lower = list(packing.expand_levels(tree, window, None, first + 1, positions))
-    if lower:
-        positions = lower[-1][3]
-    parts = [(columns, np.array([0, len(found)])), *((coords, pointers) for _, coords, pointers, _ in lower)]
-    return packing.coords_of_entries(parts, len(positions)), positions
-
-
-def _walks_up(level: Level) -> bool:
-    """Whether the level tells the parents of its children, each of which one entry at least reaches, in order."""
-    told = type(level).parents is not Level.parents
-    return told and level.ascending and not (level.gaps or level.shares)
-
-
-def _coords_upwards(steps: Sequence[tuple[Place, dict[str, Array], int]], children: Array) -> list[Array]:
-    """The coordinates of children of the last of some levels, by stored dimension."""
-    columns: list[Array] = []
-    below: Array | None = None  # the place of each child among those of the level, where some have one parent
-    for place, arrays, n in reversed(steps):
-        try:
-            parents, coords = place.level.parents(arrays, place.dims, n, children)  # type: ignore[misc]
-        except ArrayError as error:
-            raise ArrayError([at_name(problem, place) for problem in error.problems]) from None
-        columns[:0] = [x if below is None else x[below] for x in coords]
-        new = np.diff(parents, prepend=-1) != 0
-        group = np.cumsum(new) - 1
-        children, below = parents[new], group if below is None else group[below]
-    return columns
 
 
 def _load_fibers(view: View, steps: Sequence[_Step], items: Sequence[Item], dims: tuple[int, ...]) -> Tree | None:

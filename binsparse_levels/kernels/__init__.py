@@ -8,7 +8,6 @@ a signed counter costs a test for negative indices at every access.
 """
 
 import importlib
-import sys
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -18,17 +17,12 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 
-_FEW = 1024  # numpy handles so many entries in the time of a call of the kernels
-_WORTH_LOADING = 1_000_000  # numpy handles so many entries in the half second that loading numba takes
+FEW = 2**13  # entries that numpy handles within a millisecond, for which numba need not be loaded
 
 
 def worth(count: int) -> bool:
-    """Whether kernels beat numpy for `count` entries.
-
-    They do not for few entries. The first call of many loads numba, and may compile. Smaller calls never do, so that no
-    call is slower than an equal one before it.
-    """
-    return count > _FEW and ("numba" in sys.modules or count >= _WORTH_LOADING)
+    """Whether kernels handle `count` entries; numpy handles fewer, so that small programs never load numba."""
+    return count > FEW
 
 
 def __getattr__(name: str) -> ModuleType:

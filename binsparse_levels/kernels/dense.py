@@ -46,32 +46,11 @@ def place_in_rows(mask, begin, end, pointers, columns, cells):
 
 
 @kernel
-def scatter(starts, pointers, columns, stride, values, begin, end, blank, first, stop, out):
-    """out[starts[k] + stride * column] = value, for the entries of each fiber k in begin … end.
-
-    The cells first … stop become `blank` before, as many as some entries need, so that they stay in the cache until
-    their entries come (4000 x 10000, half of it filled: 25 ms; with a test for each entry 37).
-    Precondition: the cells of fibers ascend, unless first = stop.
-    """
-    one, room, step = u8(1), u8(1024), u8(stride)
-    k, fibers, filled, last_cell = u8(begin), u8(end), u8(first), u8(stop)
-    i, ahead = u8(pointers[k]), filled < last_cell
-    while k < fibers:
-        start, last = u8(starts[k]), u8(pointers[k + one])
-        while i < last:
-            until = min(i + room, last)
-            if ahead:
-                wanted = u8(0)
-                for j in range(i, until):
-                    wanted = max(wanted, u8(columns[j]))
-                wanted = start + wanted * step + one
-                while filled < wanted:
-                    out[filled] = blank
-                    filled += one
-            while i < until:
-                out[start + u8(columns[i]) * step] = values[i]
-                i += one
-        k += one
-    while filled < last_cell:
-        out[filled] = blank
-        filled += one
+def scatter(starts, pointers, columns, stride, values, out):
+    """out[starts[k] + stride * column] = value, for the entries of each fiber k."""
+    one, step = u8(1), u8(stride)
+    for k in range(u8(starts.size)):
+        start, end, i = u8(starts[k]), u8(pointers[k + one]), u8(pointers[k])
+        while i < end:
+            out[start + u8(columns[i]) * step] = values[i]
+            i += one

@@ -6,17 +6,16 @@ distinguish the entries of its level; 0 for a dense level; all bits if it is the
 its size, or 0 for the first. Numba takes an array in less time than tuples of tuples.
 """
 
-from .jit import kernel, stream, u8
-from .keys import coordinate, key_at
+from .jit import kernel, u8
+from .keys import coordinate
 
 ROOM = 1024  # entries of a block, whose positions stay in L1
 
 
 @kernel
-def count_fibers(records, coords, count, fields, keep, counts):
+def count_fibers(records, count, keep, counts):
     """Add to counts[d] the number of changes of the key in the bits keep[·][d].
 
-    Keys come from `records`, or from `coords` if the entries are in order already; the other argument is None.
     Precondition: the keys are sorted; counts[-2:] holds the words of the previous key.
     """
     words = len(keep)
@@ -25,11 +24,7 @@ def count_fibers(records, coords, count, fields, keep, counts):
     high, low = counts[dims], counts[dims + 1]
     i, stop = u8(0), u8(count)
     while i < stop:
-        a, b = high, low
-        if records is not None:
-            a, b = records[i * stride], records[i * stride + u8(words - 1)]
-        if coords is not None:
-            a, b = key_at(coords, i, fields)
+        a, b = records[i * stride], records[i * stride + u8(words - 1)]
         for d in range(dims):
             new = (a ^ high) & keep[0][d]
             if words == 2:
@@ -94,6 +89,6 @@ def emit(records, count, tag, lists, chain, above, state, pointers, indices, val
             state[d] = q
         if values is not None:
             for k in range(size):
-                stream(values, above[k], block[k * stride + u8(words)])
+                values[above[k]] = block[k * stride + u8(words)]
         state[dims], state[dims + 1] = block[(size - one) * stride], block[(size - one) * stride + tail]
         i += size

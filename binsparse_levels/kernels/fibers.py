@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .jit import bit_count, i8, inlined, kernel, lowest_bit, not_unrolled, prefetch, stream, u8
+from .jit import bit_count, i8, inlined, kernel, lowest_bit, prefetch, u8
 
 
 @kernel
@@ -33,27 +33,6 @@ def fan_out(width, items, pointers, out):
         k += one
 
 
-@kernel
-def fan_out_long(items, pointers, out):
-    """`fan_out` for fibers of many entries (1 M entries in fibers of 1,000: 36 µs, 16 at a time 142, np.repeat 93)."""
-    i, k, one = u8(0), u8(0), u8(1)
-    while k < u8(items.size):
-        item, end = items[k], u8(pointers[k + one])
-        while i < end:
-            out[i] = item
-            i += one
-        k += one
-
-
-@kernel
-def widen(items, out):
-    """Copy to a wider type, past the caches (10 M items to int64: 10.5 ms against 18)."""
-    i, n = u8(0), u8(items.size)
-    while i < n:
-        stream(out, i, items[i])
-        i += u8(1)
-
-
 @inlined
 def same_at(columns, a, b):
     same = True
@@ -82,7 +61,7 @@ def split(entries, columns, pointers, firsts, below):
         else:
             while k < size:
                 begins |= u8(not same_at(columns, i + k, i + k - one)) << k
-                k = not_unrolled(k) + one
+                k += one
         while q < fibers and u8(entries[q]) < i + size:
             begins |= one << (u8(entries[q]) - i)
             q += one
@@ -107,104 +86,6 @@ def split(entries, columns, pointers, firsts, below):
     pointers[p:] = children
     below[children] = end
     return children
-
-
-@kernel
-def split_long(entries, columns, pointers, firsts, below):
-    """`split` of entries in order. A search of doubling steps finds the end of a child: 40 times as fast for
-    children of 1,000 entries, and as fast for those of 40.
-    """
-    one, i, p, n, children = u8(1), u8(entries[0]), u8(0), u8(pointers.size - 1), u8(0)
-    below[0] = i
-    while p < n:
-        pointers[p] = children
-        end = u8(entries[p + one])
-        while i < end:
-            for d in range(len(columns)):
-                firsts[d][children] = columns[d][i]
-            behind, other, step = i + one, end, one  # the child has i … behind - 1, and neither `other` nor later
-            while behind + step <= other and same_at(columns, i, behind + step - one):
-                behind += step
-                step <<= one
-            other = min(other, behind + step - one)
-            while behind < other:
-                middle = (behind + other) >> one
-                if same_at(columns, i, middle):
-                    behind = middle + one
-                else:
-                    other = middle
-            i = behind
-            children += one
-            below[children] = i
-        p += one
-    pointers[n] = children
-    return children
-
-
-@kernel
-def keep_filled(pointers, columns, kept, firsts):
-    """Leave out fibers without an entry. The result is the number of the others.
-
-    columns[d][p]: coordinate d of fiber p, or None for the number of the fiber. kept, firsts: the same of the fibers
-    that stay. A word has a bit for each of 64 fibers that does, as in `split`.
-    """
-    zero, one, width, p, q, n = u8(0), u8(1), u8(64), u8(0), u8(0), u8(pointers.size - 1)
-    while p < n:
-        size, filled, k = min(width, n - p), zero, zero
-        if size == width:
-            for k in range(64):
-                filled |= u8(pointers[p + u8(k) + one] != pointers[p + u8(k)]) << u8(k)
-        else:
-            while k < size:
-                filled |= u8(pointers[p + k + one] != pointers[p + k]) << k
-                k = not_unrolled(k) + one
-        if filled == ~zero:  # in vectors
-            for k in range(64):
-                for d in range(len(firsts)):
-                    firsts[d][q + u8(k)] = p + u8(k) if columns is None else columns[d][p + u8(k)]
-                kept[q + u8(k)] = pointers[p + u8(k)]
-            q += width
-            filled = zero
-        while filled != zero:
-            at = p + u8(lowest_bit(filled))
-            for d in range(len(firsts)):
-                firsts[d][q] = at if columns is None else columns[d][at]
-            kept[q] = pointers[at]
-            q += one
-            filled &= filled - one
-        p += width
-    kept[q] = pointers[n]
-    return q
-
-
-@kernel
-def join_halves(lower, upper, drop_lower, pointers, indices, values):
-    """Join the fibers of two triangles of a matrix, each of pointers, indices and values. The result is their number.
-
-    An entry of the diagonal in both is dropped from one of them.
-    """
-    one, fiber, n, q = u8(1), u8(0), u8(pointers.size - 1), u8(0)
-    i, j = u8(0), u8(0)
-    while fiber < n:
-        pointers[fiber] = q
-        last, end = u8(lower[0][fiber + one]), u8(upper[0][fiber + one])
-        both = i < last and j < end and u8(lower[1][last - one]) == u8(upper[1][j])
-        j += u8(both and not drop_lower)
-        stop = last - u8(both and drop_lower)
-        while i < stop:
-            stream(indices, q, lower[1][i])
-            stream(values, q, lower[2][i])
-            i = not_unrolled(i) + one
-            q += one
-        i = last
-        while j < end:
-            stream(indices, q, upper[1][j])
-            stream(values, q, upper[2][j])
-            j = not_unrolled(j) + one
-            q += one
-        fiber += one
-    pointers[n] = q
-    return q
 
 
 @kernel
@@ -233,19 +114,6 @@ def count_into_pointers(owners, pointers):
 
 
 @kernel
-def spread_pointers(owners, below, pointers):
-    """pointers[p + 1] = where the last of the owners that are at most p ends: owner k ends at below[k + 1].
-
-    Precondition: `owners` never decreases, and `pointers` is zero.
-    """
-    one, i, n = u8(1), u8(0), u8(owners.size)
-    while i < n:
-        pointers[u8(owners[i]) + one] = below[i + one]
-        i += one
-    fill_gaps(pointers)
-
-
-@kernel
 def fan_ranges(starts, counts, out):
     """Concatenate the ranges starts[k] … starts[k] + counts[k] - 1, eight items at a time, as `fan_out` does."""
     one, room, q, k, n = u8(1), u8(8), u8(0), u8(0), u8(starts.size)
@@ -268,22 +136,6 @@ def fan_ranges(starts, counts, out):
             item += i8(1)
             q += one
         k += one
-
-
-@kernel
-def bounds_at(pointers, positions, children, starts, ends):
-    """Where the children of the fibers at some positions begin and end. The result counts bounds that fall or exceed.
-
-    Both pointers of a fiber are read at once, mostly of one line (100,000 fibers of 1 M: 94 µs, numpy's two takes 163).
-    """
-    one, most, bad = u8(1), u8(children), u8(0)
-    for k in range(positions.size):
-        p = u8(positions[k])
-        start, end = u8(pointers[p]), u8(pointers[p + one])
-        bad += u8((end < start) | (end > most))
-        starts[k] = start
-        ends[k] = end
-    return bad
 
 
 @kernel
@@ -332,77 +184,26 @@ def lower_bound(column, wanted, first, last):
 def list_within(starts, ends, column, low, high, counts, places):
     """List the indices in each starts[k] … ends[k] where the ascending column lies in low … high - 1.
 
-    counts[k] is their number for fiber k; the result is their total. Every index is stored, and the next index
-    overwrites one that is outside. The steps between fibers are marked, and summed up: no branch depends on their
-    lengths (200,000 fibers of 1: 660 µs, with a loop for each 1,560). Long fibers are searched by bisection first.
+    counts[k] is their number for fiber k; the result is their total. Long fibers are searched by bisection. In short
+    ones every index is stored, and the next index overwrites one that is outside.
     Precondition: `places` has room for all indices and one more.
     """
-    steps, listed = np.zeros(1025, np.uint64), np.empty(1025, np.uint64)  # before an index: a step, how many are inside
-    one, room, first, width, n = u8(1), u8(1024), u8(low), u8(high) - u8(low), u8(starts.size)
-    k, q, i, behind, begin, next_at = u8(0), u8(0), ~u8(0), u8(0), u8(0), u8(0)
-    while k < n or begin < next_at:
-        marked = k
-        while k < n and next_at < begin + room:
-            start, end = u8(starts[k]), u8(ends[k])
-            if end - start > u8(64):
-                start = lower_bound(column, first, start, end)
-                end = lower_bound(column, u8(high), start, end)
-            counts[k] = next_at - begin
-            steps[next_at - begin] += start - behind
-            behind = end
-            next_at += end - start
-            k += one
-        j, size = u8(0), min(room, next_at - begin)
-        while j < size:
-            i += one + steps[j]
-            listed[j] = q
+    one, eight, first, width, q, size = u8(1), u8(8), u8(low), u8(high) - u8(low), u8(0), u8(column.size)
+    for k in range(starts.size):
+        i, end, before = u8(starts[k]), u8(ends[k]), q
+        if end - i > u8(64):
+            i = lower_bound(column, first, i, end)
+            end = lower_bound(column, u8(high), i, end)
+        while i < end and i + eight <= size:  # eight at a time: their branch is foreseen
+            for j in range(8):
+                places[q] = i + u8(j)
+                q += u8((u8(column[i + u8(j)]) - first < width) & (i + u8(j) < end))
+            i += eight
+        while i < end:
             places[q] = i
             q += u8(u8(column[i]) - first < width)
-            j += one
-        listed[size] = q
-        while marked < k:
-            at = u8(counts[marked])
-            steps[at] = 0
-            counts[marked] = listed[at]
-            marked += one
-        begin += size
-    k = u8(1)
-    while k < n:
-        counts[k - one] = counts[k] - counts[k - one]
-        k += one
-    if n:
-        counts[n - one] = i8(q) - counts[n - one]
-    return q
-
-
-@kernel
-def list_in_order(begin, ends, column, low, high, counts, places):
-    """`list_within` of fibers that follow each other from `begin` on. A word has a bit for each of 64 entries inside,
-    as in `split` (200,000 fibers of 1: 350 µs, 20,000 of 10: 81, and 205 by `list_within`).
-    """
-    zero, one, word, first, width = u8(0), u8(1), u8(64), u8(low), u8(high) - u8(low)
-    i, k, q, n = u8(begin), zero, zero, u8(ends.size)
-    while k < n:
-        size, inside, j = min(word, u8(ends[n - one]) - i), zero, zero
-        if size == word:
-            for j in range(64):
-                inside |= u8(u8(column[i + u8(j)]) - first < width) << u8(j)
-        else:
-            while j < size:
-                inside |= u8(u8(column[i + j]) - first < width) << j
-                j = not_unrolled(j) + one
-        while k < n and u8(ends[k]) <= i + size:
-            upto = u8(ends[k]) - i
-            counts[k] = q + u8(bit_count(inside if upto == word else inside & ((one << upto) - one)))
-            k += one
-        while inside != zero:
-            places[q] = i + u8(lowest_bit(inside))
-            q += one
-            inside &= inside - one
-        i += size
-    while k > one:
-        k -= one
-        counts[k] -= counts[k - one]
+            i += one
+        counts[k] = q - before
     return q
 
 
@@ -410,39 +211,12 @@ def list_in_order(begin, ends, column, low, high, counts, places):
 def narrow(starts, ends, column, low, high, most, out):
     """out[0, k] … out[1, k] = the part of starts[k] … ends[k] where the ascending column lies in low … high - 1.
 
-    As in `search`, the fibers of a block are halved in turn (1,000 of 1,000: 13 µs, one by one 47).
     most: of a fiber, that many lie there, or fewer.
     """
-    one, block = u8(1), u8(64)
-    places, counts = np.empty(64, np.uint64), np.empty(64, np.uint64)
-    i, n, last = u8(0), u8(starts.size), u8(column.size)
-    while i < n:
-        size = min(block, n - i)
-        for side in range(2):
-            longest, wanted, k = u8(0), u8(high) if side else u8(low), u8(0)
-            while k < size:
-                first, end = u8(out[0, i + k]) if side else u8(starts[i + k]), u8(ends[i + k])
-                counts[k] = min(end - first, u8(most)) if side else end - first
-                places[k] = min(first, last - one)  # the end, where the last fiber is empty
-                longest = max(longest, counts[k])
-                k += one
-            while longest > one:
-                k = u8(0)
-                while k < size:
-                    half = counts[k] >> one
-                    middle = places[k] + half
-                    places[k] = middle if u8(column[middle]) < wanted else places[k]
-                    counts[k] -= half
-                    k += one
-                longest -= longest >> one
-            k = u8(0)
-            while k < size:
-                first = u8(out[0, i + k]) if side else u8(starts[i + k])
-                if counts[k] != u8(0):
-                    first = places[k] + u8(u8(column[places[k]]) < wanted)
-                out[side, i + k] = first
-                k += one
-        i += size
+    for k in range(starts.size):
+        end = u8(ends[k])
+        first = lower_bound(column, u8(low), u8(starts[k]), end)
+        out[0, k], out[1, k] = first, lower_bound(column, u8(high), first, min(end, first + u8(most)))
 
 
 @kernel

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import sys
 import warnings
 
 import numba
@@ -10,7 +9,7 @@ import numpy as np
 from numba import config
 from numba.core import errors
 
-from .waiting import tell_who_waits
+from .waiting import report_compiling
 
 i8 = np.int64
 u4 = np.uint32
@@ -18,7 +17,7 @@ u8 = np.uint64
 
 
 if not config.DISABLE_JIT:
-    tell_who_waits()
+    report_compiling()
 
 
 def kernel(function, cache=True, **options):
@@ -100,52 +99,6 @@ def bit_count(word):
     return int(word).bit_count()
 
 
-def eight_bytes(octets, at):
-    """Eight bytes as a word, the lowest first. Precondition: the array has them."""
-    word = u8(0)
-    for b in range(8):
-        word |= u8(octets[at + u8(b)]) << (u8(b) << u8(3))
-    return word
-
-
-def word_at(words, byte):
-    """The word that begins at any byte of words, the lowest byte first. Precondition: a word follows that of the byte.
-
-    A processor loads it at once, where two words and their shifts take five instructions more.
-    """
-    k, shift = byte >> u8(3), (byte & u8(7)) << u8(3)
-    return (u8(words[k]) >> shift) | ((u8(words[k + u8(1)]) << u8(1)) << (u8(63) - shift))
-
-
-def larger(a, b):
-    """The larger of two real numbers of one type; NaN where one is NaN. A loop of these runs in vectors."""
-    return b if b > a or b != b else a
-
-
-def smaller(a, b):
-    """The smaller of two real numbers of one type; NaN where one is NaN. A loop of these runs in vectors."""
-    return b if b < a or b != b else a
-
-
-def if_there(there, number):
-    """A number where `there` is not 0, else what changes no sum. No branch: a sum of these runs in vectors."""
-    return number if there else -type(number)(0)
-
-
-def either(chosen, a, b):
-    """`a` if `chosen`, else `b`, without a branch, which LLVM makes of floats where a processor has no masks."""
-    return a if chosen else b
-
-
-def not_unrolled(counter):
-    """The counter of a loop that LLVM then runs as it stands, because it cannot tell how often.
-
-    Of a short fiber, eight iterations at once and a loop for the rest are two branches that are hardly foreseen (sparse
-    matrix times vector, 10 M in rows of 10: 20.9 ms → 16.9).
-    """
-    return counter
-
-
 if config.DISABLE_JIT:
 
     def prefetch(array, i):
@@ -185,55 +138,6 @@ else:
 
     prefetch, prefetch_for_write = _prefetching(0), _prefetching(1)
 
-    @intrinsic
-    def _or_nothing(_, there, number):
-        def nothing(kind):
-            if isinstance(kind, ir.LiteralStructType):  # a complex number
-                return ir.Constant(kind, [nothing(x) for x in kind.elements])
-            return ir.Constant(kind, 0 if isinstance(kind, ir.IntType) else -0.0)
-
-        def code(context, builder, signature, args):
-            cell, number = args
-            return builder.select(builder.icmp_unsigned("!=", cell, cell.type(0)), number, nothing(number.type))
-
-        kind = numba.types.unliteral(number)
-        return kind(there, kind), code
-
-    @overload(if_there, inline="always")
-    def _if_there(there, number):
-        return lambda there, number: _or_nothing(there, number)
-
-    @intrinsic
-    def _either(typing, chosen, a, b):
-        kind = typing.unify_types(a, b)
-
-        def code(context, builder, signature, args):
-            chosen, x, y = args
-            if not isinstance(kind, numba.types.Float):
-                return builder.select(chosen, x, y)
-            word = ir.IntType(kind.bitwidth)
-            opaque = ir.InlineAsm(ir.FunctionType(word, [word]), "", "=r,0")  # no code, and LLVM sees through none
-            x, y = builder.call(opaque, [builder.bitcast(x, word)]), builder.bitcast(y, word)
-            return builder.bitcast(builder.call(opaque, [builder.select(chosen, x, y)]), args[1].type)
-
-        return kind(numba.types.boolean, kind, kind), code
-
-    @overload(either, inline="always")
-    def _chosen(chosen, a, b):
-        return lambda chosen, a, b: _either(chosen, a, b)
-
-    @intrinsic
-    def _opaque(_, word):
-        def code(context, builder, signature, args):
-            kind = args[0].type
-            return builder.call(ir.InlineAsm(ir.FunctionType(kind, [kind]), "", "=r,0"), args)
-
-        return word(word), code
-
-    @overload(not_unrolled, inline="always")
-    def _not_unrolled(counter):
-        return lambda counter: _opaque(counter)
-
     def _counting(name, *more):
         @intrinsic
         def count(_, word):
@@ -258,72 +162,3 @@ else:
     @overload(bit_count, inline="always")
     def _bit_count(word):
         return lambda word: _ones(np.uint64(word))
-
-    def _extreme(name):
-        @intrinsic
-        def extreme(_, a, b):
-            def code(context, builder, signature, args):
-                kind = args[0].type
-                return builder.call(
-                    builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind] * 2)), args
-                )
-
-            return a(a, b), code
-
-        return extreme
-
-    _maximum, _minimum = _extreme("llvm.maximum"), _extreme("llvm.minimum")
-
-    @overload(larger, inline="always")
-    def _larger(a, b):
-        return (
-            (lambda a, b: _maximum(a, b)) if isinstance(a, numba.types.Float) else (lambda a, b: _either(b > a, b, a))
-        )
-
-    @overload(smaller, inline="always")
-    def _smaller(a, b):
-        return (
-            (lambda a, b: _minimum(a, b)) if isinstance(a, numba.types.Float) else (lambda a, b: _either(b < a, b, a))
-        )
-
-    if sys.byteorder == "little" and not config.BOUNDSCHECK:
-
-        @intrinsic
-        def _load(_, array, byte):
-            def code(context, builder, signature, args):
-                data = context.make_array(signature.args[0])(context, builder, args[0]).data
-                begin = builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [args[1]])
-                found = builder.load(builder.bitcast(begin, ir.IntType(64).as_pointer()))
-                found.align = 1
-                return found
-
-            return numba.types.uint64(array, byte), code
-
-        overload(word_at, inline="always")(lambda words, byte: lambda words, byte: _load(words, byte))
-        overload(eight_bytes, inline="always")(lambda octets, at: lambda octets, at: _load(octets, at))
-
-    else:
-        overload(word_at, inline="always")(lambda words, byte: word_at)
-        overload(eight_bytes, inline="always")(lambda octets, at: eight_bytes)
-
-
-if config.DISABLE_JIT or config.BOUNDSCHECK:
-
-    @inlined
-    def stream(array, i, item):
-        """array[i] = item, past the caches: the line is not read first. For items that are written once, in order."""
-        array[i] = item
-
-else:
-
-    @intrinsic
-    def stream(_, array, i, item):
-        def code(context, builder, signature, args):
-            data = context.make_array(signature.args[0])(context, builder, args[0]).data
-            kind = signature.args[0].dtype
-            value = context.cast(builder, args[2], signature.args[2], kind)
-            store = builder.store(context.get_value_as_data(builder, kind, value), builder.gep(data, [args[1]]))
-            store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
-            return context.get_dummy_value()
-
-        return numba.types.void(array, i, item), code

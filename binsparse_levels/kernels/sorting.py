@@ -4,14 +4,11 @@ A record is the words of a key (see `kernels.keys`), followed by one word of pay
 the number of words of a key.
 """
 
-import numpy as np
-
 from .jit import called, kernel, prefetch, prefetch_for_write, u4, u8
-from .keys import key_at, mark_runs, out_of_range
+from .keys import key_at, out_of_range
 
 AHEAD = u8(4)  # words behind the cursor of a bucket, whose cache line is fetched
 BEHIND = u8(1024)  # words behind the record that is read: processors do not foresee reads beyond a page
-ROOM = 2048  # entries whose keys of columns in runs are summed up in L1 at once
 FEW = 24  # records that `repair` alone sorts as fast
 DIGIT = 11  # bits of the widest digit
 MANY_TIES = 0.08  # of the records: from then on all digits take less time than `repair`
@@ -47,72 +44,38 @@ def scan(coords, fields, sizes):
 
 
 @kernel
-def histogram(coords, fields, runs, at, begin, end, top, count):
-    """Count entries begin … end by the bits `top` and above of their first word.
-
-    coords: columns, or None; runs, at: columns as `mark_runs` takes them, or None.
-    """
+def histogram(coords, fields, begin, end, top, count):
+    """Count entries begin … end by the bits `top` and above of their first word."""
     one, i, n, inside = u8(1), u8(begin), u8(end), u8(count.size - 1)
-    if runs is not None:
-        block = np.zeros((len(fields[0]), ROOM), np.uint64)
-        before = np.zeros((2, len(runs[0])), np.uint64)
-    rise = u8(0)
     while i < n:
-        first, stop = i, min(i + u8(ROOM), n)
-        if runs is not None:
-            mark_runs(runs, at, before, first, stop, block)
-        while i < stop:
-            high = u8(0)
-            if coords is not None:
-                high, _ = key_at(coords, i, fields)
-            if runs is not None:
-                rise += block[0, i - first]
-                high |= rise
-                block[0, i - first] = 0
-            count[(high >> top) & inside] += one
-            i += one
+        high, _ = key_at(coords, i, fields)
+        count[(high >> top) & inside] += one
+        i += one
 
 
 @kernel
-def partition(coords, payload, fields, sizes, runs, at, begin, end, top, cursor, records):
+def partition(coords, payload, fields, sizes, begin, end, top, cursor, records):
     """Write entries begin … end as records into their buckets, stably; cursor[bucket] is the next free word.
 
-    runs, at: None, or the other columns, as `mark_runs` takes them. Stops and returns True at the first coordinate of
-    `coords` that is out of range.
+    Stops and returns True at the first coordinate that is out of range.
     Precondition: the cursors come from `histogram`; `payload` is None or has a word for each entry.
     """
     one, i, n = u8(1), u8(begin), u8(end)
     words = len(fields[0])
     stride = u8(words + 1)
-    if runs is not None:
-        block = np.zeros((words, ROOM), np.uint64)
-        before = np.zeros((2, len(runs[0])), np.uint64)
-    rise, rise_low = u8(0), u8(0)
     while i < n:
-        first, stop = i, min(i + u8(ROOM), n)
-        if runs is not None:
-            mark_runs(runs, at, before, first, stop, block)
-        while i < stop:
-            if out_of_range(coords, i, sizes) >> u8(63):
-                return True
-            high, low = key_at(coords, i, fields)
-            if runs is not None:
-                rise += block[0, i - first]
-                block[0, i - first] = 0
-                high |= rise
-                if words == 2:
-                    rise_low += block[1 % words, i - first]
-                    block[1 % words, i - first] = 0
-                    low |= rise_low
-            place = cursor[high >> top]
-            cursor[high >> top] = place + stride
-            prefetch_for_write(records, place + AHEAD)
-            records[place] = high
-            if words == 2:
-                records[place + one] = low
-            if payload is not None:
-                records[place + u8(words)] = payload[i]
-            i += one
+        if out_of_range(coords, i, sizes) >> u8(63):
+            return True
+        high, low = key_at(coords, i, fields)
+        place = cursor[high >> top]
+        cursor[high >> top] = place + stride
+        prefetch_for_write(records, place + AHEAD)
+        records[place] = high
+        if words == 2:
+            records[place + one] = low
+        if payload is not None:
+            records[place + u8(words)] = payload[i]
+        i += one
     return False
 
 
@@ -190,6 +153,19 @@ def digit_pass(source, target, words, word, shift, digit, offsets, begin):
 
 
 @called
+def one_pass(source, words, shift, digit, offsets, target):
+    """Sort records stably into `target` by one digit of their first word. Precondition: no bit above it varies."""
+    place, stride, size = u8(0), u8(len(words) + 1), u8(1) << digit
+    offsets[:size] = u4(0)
+    count_digit(source, words, shift, offsets[:size])
+    for j in range(size):
+        count = u8(offsets[j])
+        offsets[j] = place
+        place += count * stride
+    digit_pass(source, target, words, u8(0), shift, digit, offsets, u8(0))
+
+
+@called
 def digit_for_all(bits):
     """The narrowest digit, at most 11 bits, that sorts `bits` bits in the fewest pairs of passes."""
     pairs = (bits + 21) // 22
@@ -204,7 +180,7 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
     passes than all digits. Where ties are frequent, all digits are sorted, from the lowest up. Returns whether all
     records are in order. top: no bit of the first word at or above it varies inside a bucket. low: the number of bits
     of the last word that are in order already.
-    Precondition: `target` is the place of these records itself, or has no part of them.
+    Precondition: `target` has no part of the records.
     """
     stride = len(words) + 1
     floor = low if len(words) == 1 else 0
@@ -220,6 +196,9 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
             while i < u8(bucket.size):
                 out[i] = bucket[i]
                 i += u8(1)
+            continue
+        if len(words) == 1 and top - floor <= DIGIT:
+            one_pass(bucket, words, u8(floor), u8(top - floor), offsets, out)
             continue
         work = spare[: n * stride]
         # A pass that writes to fewer places keeps more of them in L1; a few records in a hundred tie.
@@ -268,50 +247,6 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
                 word, shift = 0, 0
         often = every and len(words) == 1
     return sorted_all
-
-
-@kernel
-def sort_digits(records, starts, low, digit, passes, spare, target, offsets):
-    """Sort every bucket stably into `target` by the bits of the key from bit `low` up, `digit` bits in a pass.
-
-    It compiles in a third of the time of `sort_buckets`; slices and calls would double it.
-    Precondition: keys have one word; no other bits are out of order; `target` has no part of the records.
-    """
-    zero, one, stride = u8(0), u8(1), u8(2)
-    mask, b, n, last = (one << u8(digit)) - one, zero, u8(starts.size - 1), u8(passes)
-    while b < n:
-        begin, end = u8(starts[b]) * stride, u8(starts[b + one]) * stride
-        place, source = begin - u8(starts[0]) * stride, records
-        k, shift = zero, u8(low)
-        while k < last and begin < end:
-            j = zero
-            while j <= mask:
-                offsets[j] = u4(0)
-                j += one
-            i = begin
-            while i < end:
-                offsets[(source[i] >> shift) & mask] += u4(1)
-                i += stride
-            to, first = (target, place) if (last - k) & one else (spare, zero)  # the last pass writes to the target
-            j, at = zero, first
-            while j <= mask:
-                count = u8(offsets[j])
-                offsets[j] = at
-                at += count * stride
-                j += one
-            i = begin
-            while i < end:
-                x, y = source[i], source[i + one]
-                j = (x >> shift) & mask
-                at = u8(offsets[j])
-                offsets[j] = at + stride
-                prefetch_for_write(to, at + AHEAD)
-                to[at], to[at + one] = x, y
-                i += stride
-            source, begin, end = to, first, first + (end - begin)
-            shift += u8(digit)
-            k += one
-        b += one
 
 
 @kernel
@@ -373,32 +308,6 @@ def join_equal(records, typed, last, words, count):
             typed[(at + tail + one) * per_word] = total
         i += stride
     return at // stride + one
-
-
-@kernel
-def number_runs(records, words, order, starts):
-    """Keep one record for each key, with its number as payload; return their count.
-
-    order: the former payloads. starts: the index in `order` where each key begins.
-    Precondition: the records are sorted, and there is at least one.
-    """
-    stride = len(words) + 1
-    tail = len(words) - 1
-    kept = 0
-    n = records.size // (len(words) + 1)
-    order[0] = records[stride - 1]
-    records[stride - 1] = u8(0)
-    starts[0] = 0
-    for i in range(1, n):
-        a, b = kept * stride, i * stride
-        order[i] = records[b + stride - 1]
-        if records[a] != records[b] or records[a + tail] != records[b + tail]:
-            kept += 1
-            starts[kept] = i
-            for w in range(len(words)):
-                records[kept * stride + w] = records[b + w]
-            records[kept * stride + stride - 1] = u8(kept)
-    return kept + 1
 
 
 @kernel

@@ -17,9 +17,11 @@ def trailing_zeros(word):
 @inlined
 def octets_at(octets, at, count):
     """The bytes from `at` on as a word, the lowest first: eight of them, or as many as `count` says."""
-    if u8(count) >= u8(8):
-        return jit.eight_bytes(octets, u8(at))
     word = u8(0)
+    if u8(count) >= u8(8):  # a processor loads them at once
+        for b in range(8):
+            word |= u8(octets[u8(at) + u8(b)]) << (u8(b) << u8(3))
+        return word
     for b in range(u8(count)):
         word |= u8(octets[u8(at) + b]) << (b << u8(3))
     return word
@@ -29,7 +31,9 @@ def octets_at(octets, at, count):
 def lower_bits(lows, q, low, skipped=0):
     """The lower bits of number q, where the first number begins behind `skipped` bits."""
     at = u8(q) * u8(low) + u8(skipped)
-    return (jit.word_at(lows, at >> u8(3)) >> (at & u8(7))) & ((u8(1) << u8(low)) - u8(1))
+    k, shift = at >> u8(6), at & u8(63)
+    word = (u8(lows[k]) >> shift) | ((u8(lows[k + u8(1)]) << u8(1)) << (u8(63) - shift))
+    return word & ((u8(1) << u8(low)) - u8(1))
 
 
 @inlined

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import kernels
 from ..errors import ArrayError, Problem, raise_if
-from ..limits import INT64_MAX
 from .base import Arrays, Counted, Level, Owners, moved, wrong_lengths
-from .positions import Array, Positions, as_array, below_fibers, fitted, items_at, words
+from .positions import Array, Positions, as_array, below_fibers, fitted, items_at
 
 _AT_ONCE = 512  # items of a file that are read at once, because a search would read more often
 SHOWN = 5
@@ -48,13 +46,7 @@ class Pointed(Level):
             starts, ends = both[:-1], both[1:]
         else:
             at = as_array(positions)
-            if isinstance(pointers, np.ndarray) and kernels.worth(len(at)):
-                starts, ends = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
-                most = INT64_MAX if children is None else children
-                if not kernels.fibers.bounds_at(words(pointers), kernels.readable(at), most, starts, ends):
-                    return starts, ends
-            else:
-                starts, ends = (items_at(pointers, x).astype(np.int64, copy=False) for x in (at, at + 1))
+            starts, ends = (items_at(pointers, x).astype(np.int64, copy=False) for x in (at, at + 1))
         if children is not None:
             refuse_outside(starts, ends, children)
         return starts, ends

@@ -14,8 +14,6 @@ from .. import kernels
 from ..kernels import Array as Array
 from ..limits import INT64_MAX
 
-# Entries of a fiber, up to which so many items at a time (as an exponent of 2) take the least time.
-_AT_A_TIME = {2: 2, 6: 3, 20: 4, 80: 3}
 _SEARCHED = 400  # entries of a fiber, from which on its end is searched sooner than they are read
 
 
@@ -188,21 +186,6 @@ def count_owners(owners: Array, n: int, dtype: np.dtype[Any]) -> Array:
     return pointers
 
 
-def below_owners(owners: Array, below: Array, n: int) -> Array:
-    """Pointers of n owners to what their items have, of items that are sorted by owner; `below` are those of the items.
-
-    >>> below_owners(np.array([0, 2]), np.array([0, 5, 7]), 3).tolist()
-    [0, 5, 5, 7]
-    """
-    pointers = np.zeros(n + 1, below.dtype)
-    if kernels.worth(len(owners)):
-        kernels.fibers.spread_pointers(words(owners), words(below), slots(pointers))
-    else:
-        pointers[signed(owners) + 1] = below[1:] - below[:-1]
-        pointers.cumsum(out=pointers)
-    return pointers
-
-
 def repeat_to(items: Array, pointers: Array, count: int) -> Array:
     """`count` items: items[k] from offset pointers[k] to pointers[k + 1]. Precondition: integers of 32 or 64 bits.
 
@@ -214,24 +197,7 @@ def repeat_to(items: Array, pointers: Array, count: int) -> Array:
         return items.repeat(offsets[1:] - offsets[:-1])
     out = np.empty(count, items.dtype)
     arguments = words(items), words(pointers), slots(out)
-    width = next((width for each, width in _AT_A_TIME.items() if count <= each * len(items)), None)
-    if width is None:
-        kernels.fibers.fan_out_long(*arguments)
-    else:
-        kernels.fibers.fan_out((0,) * width, *arguments)
-    return out
-
-
-def cast(items: Array, dtype: Any) -> Array:
-    """Integers as another type, without a copy where they have it.
-
-    >>> cast(np.array([1], np.int32), np.int64).dtype
-    dtype('int64')
-    """
-    if items.dtype != np.int32 or dtype != np.int64 or not kernels.worth(len(items)):
-        return items.astype(dtype, copy=False)
-    out = np.empty(len(items), np.int64)
-    kernels.fibers.widen(kernels.readable(items), out)
+    kernels.fibers.fan_out((0,) * (3 if count <= 6 * len(items) else 4), *arguments)
     return out
 
 

@@ -40,10 +40,8 @@ from .positions import (
 )
 from .registry import register
 
-_APART, _SAMPLES = 32, 128  # entries
 _SEARCHED = 256  # bytes that a search moves: some lines of the cache
 _UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
-_NUMPY = 2**13  # entries, up to which numpy checks in less time than it takes to share the work of kernels: 8 µs, 15
 _FEW_FIBERS = 16  # up to this number, the ends of a window are searched in each fiber; else fibers are read whole
 
 
@@ -99,8 +97,7 @@ class Sparse(Lists):
         pointers, below = np.empty(len(entries), entries.dtype), np.empty(count + 1, entries.dtype)
         firsts = [np.empty(count, x.dtype) for x in coords]
         arguments = words(entries), tuple(map(words, coords)), slots(pointers), tuple(map(slots, firsts)), slots(below)
-        cut = kernels.fibers.split_long if _in_long_runs(coords) else kernels.fibers.split
-        children = int(cut(*arguments))
+        children = int(kernels.fibers.split(*arguments))
         del arguments  # so that the arrays may change their size
         below.resize(children + 1, refcheck=False)
         for x in firsts:
@@ -186,10 +183,7 @@ class Sparse(Lists):
                 entries = int((ends - starts).sum())
                 if _FEW_FIBERS * len(starts) > entries and len(starts) > _FEW_FIBERS:
                     child, counts = np.empty(entries + 1, np.int64), np.empty(len(starts), np.int64)
-                    if isinstance(positions, range) and positions.step == 1:
-                        total = kernels.fibers.list_in_order(starts[0], *arguments[1:], counts, child)
-                    else:
-                        total = kernels.fibers.list_within(*arguments, counts, child)
+                    total = kernels.fibers.list_within(*arguments, counts, child)
                     return child[: int(total)], counts, kept
                 narrowed = np.empty((2, len(starts)), np.int64)
                 most = len(reach) if self.rank == 1 else entries
@@ -211,7 +205,7 @@ class Sparse(Lists):
         # Kernels count faults; numpy finds their places. Sound arrays need the kernels only, few entries numpy only.
         pointers, columns = self.pointers(arrays), self._columns(arrays)
         n_entries = len(columns[0])
-        if n_entries <= _NUMPY or not kernels.worth(n_entries):
+        if not kernels.worth(n_entries):
             if n_entries and _seem_sound(pointers, columns, dims, order=order):
                 return
         elif not _faults(arrays, pointers, columns, dims, order=order):
@@ -279,14 +273,6 @@ class Sparse(Lists):
 def _reach(wanted: Positions) -> range:
     """All coordinates from the first wanted one to the last."""
     return range(int(wanted[0]), int(wanted[-1]) + 1) if len(wanted) else range(0)
-
-
-def _in_long_runs(columns: Sequence[Array]) -> bool:
-    """Whether nearly all entries of a sample have the coordinates of those that are some entries further on."""
-    count = len(columns[0])
-    at = np.arange(0, max(count - _APART, 0), count // _SAMPLES + 1)
-    alike = [np.count_nonzero(x[at] == x[at + _APART]) for x in columns]
-    return bool(16 * min(alike) > 15 * len(at))
 
 
 def _named(pointers: Array, columns: Sequence[Array]) -> dict[str, Array]:

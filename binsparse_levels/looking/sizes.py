@@ -9,12 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any
 
 import numpy as np
 
-from .. import kernels
-from ..engine import emission, packing, sorting
+from ..engine import packing
 from ..engine.tree import index_dtype
 from ..formats.format import Format, in_order
 from ..levels import Level, full, listing
@@ -90,7 +88,7 @@ def sizes_of(tensor: Tensor, has_values: bool, orders: Sequence[tuple[int, ...]]
         orders if orders is not None else [tuple(own[k] for k in part) for part in covering_orders(tensor.ndim)]
     ):
         relative = [own.index(k) for k in order]
-        prefixes = _count_prefixes([tree.dims[k] for k in relative], [columns[k] for k in relative], relative)
+        prefixes = packing.count_prefixes([tree.dims[k] for k in relative], [columns[k] for k in relative], relative)
         for depth in range(tensor.ndim):
             counts[bits(order[: depth + 1])] = prefixes[depth]
     pad = tensor._pad()
@@ -107,15 +105,6 @@ def sizes_of(tensor: Tensor, has_values: bool, orders: Sequence[tuple[int, ...]]
         may_pad=tensor.structure is None or not mirror_problems(tensor.structure, dense, pad),
         limits=limits,
     )
-
-
-def _count_prefixes(dims: Sequence[int], coords: Sequence[Any], order: Sequence[int]) -> list[int]:
-    """The distinct coordinates in the first dimension, the first two, and so on. The entries ascend."""
-    if not coords or not len(coords[0]):
-        return [0] * len(dims)
-    if sorting.layout(tuple(dims)) is None or not kernels.worth(len(coords[0])):
-        return emission.count_prefixes_in_numpy(coords)
-    return emission.count_prefixes(tuple(dims), coords, packing.ordered_dims(tuple(order)))
 
 
 def covering_orders(rank: int) -> Iterator[tuple[int, ...]]:

@@ -11,7 +11,6 @@ import numpy as np
 
 from ..arrays import repeat_one
 from ..engine import packing
-from ..engine.mirroring import mirror_tree
 from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, FormatError, Problem, raise_if
 from ..formats.format import Format, FormatLike, coordinates
@@ -172,9 +171,7 @@ def expand_structure(tensor: Tensor) -> Tensor:
     # All mirror images stand before or behind the entries, in order within each fiber. Only the first stored
     # dimension has to be sorted.
     above = STRUCTURES[name].lower != (format.order == (0, 1))
-    mirrored, limits = STRUCTURES[name].mirrored, tensor.limits
-    if (whole := mirror_tree(tree, mirrored, above=above, limits=limits)) is not None:
-        return with_tree(tensor, format, whole, structure=None)
+    limits = tensor.limits
     listed = tensor._held.entries(tensor._pad(), index_dtype(tensor.shape, 2 * len(tree.values)))
     coords, values = expand(name, *listed, mirrored_first=above)
     iso = tree.iso and bool(len(values) == 0 or (values == values[0]).all())

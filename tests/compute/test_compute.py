@@ -3,7 +3,6 @@
 import contextlib
 
 import h5py
-import numba
 import numpy as np
 import pytest
 from helpers.strategies import VALUE_TYPES
@@ -259,26 +258,21 @@ def test_results_do_not_depend_on_threads(data):
 
 @pytest.mark.parametrize("interpreted", [True, False])
 @pytest.mark.parametrize("mean", [0.3, 1, 2, 8, 100])
-def test_fibers_of_any_length_and_far_vectors(mean, interpreted, monkeypatch):
+def test_fibers_of_any_length(mean, interpreted):
     generator = np.random.default_rng(int(10 * mean))
     coords = [generator.integers(0, 300 // mean, 300), generator.integers(0, 90, 300)]
     tensor = pack(coords, generator.integers(1, 9, 300), (int(300 / mean) + 3, 90), "CSR", duplicates="sum")
     tensor = tensor.astype("float64")
     vector = generator.integers(0, 9, 90).astype(float)
-    unread = np.setdiff1d(np.arange(90), tensor.unpack()[0][1][:40])
-    vector[unread[-1]] = np.nan  # taken without a branch, it does not reach the sums of other rows
     dense = tensor.to_dense()
-    for far in (walk._FAR,) if interpreted else (walk._FAR, 0):
-        monkeypatch.setattr(walk, "_FAR", far)
-        with nests(interpreted):
-            expected = np.where(dense == 0, 0, dense * vector).sum(1)
-            np.testing.assert_array_equal(tensor @ vector, expected)
-            np.testing.assert_array_equal(reduce(tensor, 1), dense.sum(1))
-            np.testing.assert_array_equal(reduce(tensor, 1, "max"), dense.max(1))
-            np.testing.assert_array_equal(reduce(tensor, 1, "count"), (dense != 0).sum(1))
-            np.testing.assert_array_equal(reduce(tensor, 0), dense.sum(0))
-            np.testing.assert_array_equal(np.ones(len(dense)) @ tensor, dense.sum(0))
-            assert (pack([[], []], [], (5, 90), "CSR") @ vector).tolist() == [0] * 5
+    with nests(interpreted):
+        np.testing.assert_array_equal(tensor @ vector, dense @ vector)
+        np.testing.assert_array_equal(reduce(tensor, 1), dense.sum(1))
+        np.testing.assert_array_equal(reduce(tensor, 1, "max"), dense.max(1))
+        np.testing.assert_array_equal(reduce(tensor, 1, "count"), (dense != 0).sum(1))
+        np.testing.assert_array_equal(reduce(tensor, 0), dense.sum(0))
+        np.testing.assert_array_equal(np.ones(len(dense)) @ tensor, dense.sum(0))
+        assert (pack([[], []], [], (5, 90), "CSR") @ vector).tolist() == [0] * 5
 
 
 @pytest.mark.parametrize("interpreted", [True, False])
@@ -293,42 +287,6 @@ def test_short_fibers_that_share_a_total(format, dtype, interpreted):
             for how in ("sum", "max", "count") if dtype != "complex128" else ("sum", "count"):
                 expected = getattr(np, how if how != "count" else "count_nonzero")(dense, (1, 2))
                 np.testing.assert_array_equal(reduce(tensor, (1, 2), how), expected)
-
-
-@numba.njit
-def rows_of_one(state, i, j, value):
-    state[j, 0] += value
-    state[j, 1] += 1
-
-
-@numba.njit
-def rows_of_two(own, i, j, value):
-    own[0][j] += value
-    own[1][i, 0] += value
-
-
-@numba.njit
-def rows_of_none(state, i, j, value):
-    if False:  # the text names a coordinate, the code does not
-        state[i, 0] += value
-    state[j, 0] += value
-
-
-def test_a_body_that_names_rows_of_a_far_state(monkeypatch):
-    tensor = pack_dense(np.arange(35.0).reshape(5, 7), "CSR")
-    dense = tensor.to_dense()
-    monkeypatch.setattr(walk, "_FAR", 0)
-    one, two = np.zeros((7, 2)), (np.zeros(14)[::2], np.zeros((5, 2)))
-    assert walk._far_rows(rows_of_one, one) == (("state", 1, 32),)
-    assert walk._far_rows(rows_of_two, two) == (("state[0]", 1, 32), ("state[1]", 0, 32))
-    assert foreach(tensor, rows_of_one, one)[:, 0].tolist() == dense.sum(0).tolist()
-    sums, rows = foreach(tensor, rows_of_two, two)
-    assert (sums.tolist(), rows[:, 0].tolist()) == (dense.sum(0).tolist(), dense.sum(1).tolist())
-    assert foreach(tensor, rows_of_none, np.zeros((7, 1)))[:, 0].tolist() == dense.sum(0).tolist()
-    space = {"numba": numba}
-    exec("@numba.njit\ndef body(state, i, j, value):\n    state[j, 0] += value", space)  # whose text nobody has
-    assert walk._far_rows(space["body"], one) == ()
-    assert foreach(tensor, space["body"], np.zeros((7, 2)))[:, 0].tolist() == dense.sum(0).tolist()
 
 
 @pytest.mark.parametrize("interpreted", [True, False])

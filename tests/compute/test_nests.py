@@ -1,6 +1,5 @@
 """The loops of level kinds, and where a nest of them is cut."""
 
-import numba
 import numpy as np
 import pytest
 from helpers import kinds
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 import binsparse_levels as bl
 from binsparse_levels import FormatError, Sparse, testing
 from binsparse_levels.compute.nest import Leaf, Seen, Wrap, list_fiber, nest_text
-from binsparse_levels.kernels import jit
 from binsparse_levels.levels import LEVELS
 
 
@@ -64,20 +62,3 @@ def test_an_outermost_loop_may_have_a_step(monkeypatch):
     monkeypatch.setitem(LEVELS, "stepped", Stepped)
     tensor = testing.uniform((300,), 101)
     assert np.isclose(bl.einsum("i,i->", tensor.convert("stepped"), np.ones(300)), tensor.values.sum())
-
-
-@numba.njit
-def chosen_of(chosen, a, b):
-    return jit.either(chosen, a, b)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint64", "complex128", "bool"])
-def test_either_has_the_bits_of_what_is_chosen(dtype):
-    for a, b in [(1, 0), (0, 1)]:
-        for chosen in (True, False):
-            found = chosen_of(chosen, np.dtype(dtype).type(a), np.dtype(dtype).type(b))
-            assert found == jit.either(chosen, a, b) == (a if chosen else b)
-    nothing = np.array([-0.0, np.nan], dtype) if np.dtype(dtype).kind == "f" else []
-    for x in nothing:
-        assert np.array(chosen_of(True, x, x + 1), dtype).tobytes() == x.tobytes()
-        assert np.array(chosen_of(False, x + 1, x), dtype).tobytes() == x.tobytes()

@@ -347,16 +347,14 @@ def test_the_index_type_is_the_narrowest_of_two():
 
 @pytest.fixture
 def small_steps(monkeypatch):
-    """Three threads even for few entries; short runs, and buckets that are soon too heavy. No output fits a cache."""
+    """Three threads even for few entries; short runs."""
     for module, name, value in [
         (parallel, "_threads", 3),
         (parallel, "_GRAIN", 50),
         (sorting, "_BUCKET", 20),
         (sorting, "_RUN", 64),
-        (sorting, "_HEAVY", 100),
     ]:
         monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(emission, "cache_size", lambda level: 0)
 
 
 @pytest.mark.sampled(7)
@@ -430,22 +428,6 @@ def test_the_number_of_threads_is_positive(count):
     assert parallel.get_threads() == before
 
 
-def test_kept_runs_of_a_heavy_bucket_outlive_those_sorted_otherwise():
-    """A heavy bucket leaves one digit to sort, the others more, and all are kept until the fibers are counted."""
-    random = np.random.default_rng(0)
-    y = np.arange(700_000)
-    x = np.where(y % 7 > 0, random.integers(0, 2**12, len(y)), random.integers(0, 2**24, len(y)))
-    tensor = pack([y, x, np.zeros_like(y)], y, (2**20, 2**24, 1), "sparse(3)")
-    before = parallel.get_threads()
-    parallel.set_threads(1)
-    try:
-        turned = tensor.convert("sparse(2), dense @ 1, 0, 2")
-    finally:
-        parallel.set_threads(before)
-    turned.check()
-    assert turned.equals(tensor)
-
-
 # The order of dimensions that conversion keeps
 
 
@@ -512,8 +494,7 @@ def test_nothing_under_a_huge_dense_dimension(shape, format):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_value_for_all_and_the_last_of_duplicates(monkeypatch, count):
-    monkeypatch.setattr(kernels, "_FEW", -1)
-    monkeypatch.setattr(kernels, "_WORTH_LOADING", -1)
+    monkeypatch.setattr(kernels, "FEW", -1)
     tensor = pack([[0] * count + [0]], 5, (count + 1,), "dense", duplicates="last")
     assert tensor.to_dense().tolist() == [5] + [0] * count
 

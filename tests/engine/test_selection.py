@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import binsparse_levels
 from binsparse_levels import BinsparseError, Tensor, pack, pack_dense, read, testing, write
-from binsparse_levels.engine import selection
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -49,16 +48,6 @@ def pattern(tensor):
     return marks
 
 
-@pytest.fixture(params=[True, False], ids=["from below", "from above"], scope="module")
-def walked(request):
-    """A module's windows are read from below wherever the kinds can, or all from above."""
-    before = selection._SELECTIVE
-    selection._SELECTIVE = 0 if request.param else 2**62
-    yield
-    selection._SELECTIVE = before
-
-
-@pytest.mark.usefixtures("walked")
 @given(st.data())
 def test_a_view_is_numpys_on_the_dense_array(data):
     tensor = data.draw(any_tensors())
@@ -86,7 +75,6 @@ def test_a_view_is_numpys_on_the_dense_array(data):
     assert loaded.format == tensor.format
 
 
-@pytest.mark.usefixtures("walked")
 @given(st.data())
 def test_what_is_stored_is_selected_or_refused(data):
     """Also of a file with damage: what a window shows is what it shows of the whole, or an error."""

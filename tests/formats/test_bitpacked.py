@@ -98,22 +98,6 @@ def test_round_trip_and_slices(values, codec, a, b):
     assert np.array_equal(packed[-b:], values[-b:])
 
 
-@given(numbers(), st.sampled_from(list(NAMED.values())))
-def test_the_loops_do_what_the_vectors_do(values, codec):
-    whole = np.resize(values, len(values) // CHUNK * CHUNK)
-    chunks = len(whole) // CHUNK
-    encoded = bitpacked.encode(whole, codec)
-    out, words = np.zeros(len(whole), np.uint32), np.zeros(len(whole), np.uint32)
-    for c in range(min(chunks, 2)):
-        o, end = encoded.offsets[c : c + 2]
-        width = (end - o) // 4
-        with np.errstate(all="ignore"):
-            interpreted_unpack((0,) * codec, encoded.words, int(o), np.uint32(width), encoded.starts[c], out, c * CHUNK)
-            assert interpreted_pack((0,) * codec, whole, c * CHUNK, words, 0) == width
-        assert np.array_equal(out[c * CHUNK :][:CHUNK], whole[c * CHUNK :][:CHUNK])
-        assert np.array_equal(words[: end - o], encoded.words[o:end])
-
-
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("codec", NAMED.values())
 def test_nothing_beside_a_chunk_is_written(codec):
@@ -131,14 +115,6 @@ def test_nothing_beside_a_chunk_is_written(codec):
         assert (out[:CHUNK] == 7).all()
         assert (out[2 * CHUNK :] == 7).all()
         assert np.array_equal(out[CHUNK : 2 * CHUNK], values[CHUNK : 2 * CHUNK])
-
-
-def interpreted(kernel):
-    return getattr(kernel, "py_func", kernel)
-
-
-interpreted_unpack = interpreted(bitpacking.plain_unpack_chunk)
-interpreted_pack = interpreted(bitpacking.plain_pack_chunk)
 
 
 @pytest.mark.parametrize("codec", NAMED.values())

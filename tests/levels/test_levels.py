@@ -3,7 +3,6 @@
 import re
 import sys
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from binsparse_levels import ArrayError, FormatError, Problem, Sparse, Tensor, pack_dense, testing
 from binsparse_levels.kernels import check, fibers
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.levels.positions import Runs, as_array, below_owners, count_owners, items_at, words
+from binsparse_levels.levels.positions import Runs, as_array, count_owners, items_at
 
 
 @pytest.mark.parametrize("level", [level for kind in LEVELS.values() for level in kind.samples()], ids=str)
@@ -44,20 +43,10 @@ LENGTHS = st.lists(st.sampled_from([0, 1, 2, 9, 5000]), max_size=9)
 def test_items_are_repeated_whatever_the_lengths_of_fibers(lengths, dtype, data):
     items = data.draw(st.lists(st.integers(0, 2**32 - 1), min_size=len(lengths), max_size=len(lengths)))
     given = np.array(items, dtype), np.append(0, np.cumsum(lengths)).astype(dtype)
-    for fan_out in (*(partial(fibers.fan_out, (0,) * width) for width in (2, 3, 4)), fibers.fan_out_long):
+    for fan_out in (partial(fibers.fan_out, (0,) * width) for width in (3, 4)):
         out = np.empty(sum(lengths), dtype)
         fan_out(*given, out)
         assert out.tolist() == np.repeat(given[0], lengths).tolist()
-
-
-@given(LENGTHS)
-def test_pointers_of_owners_lead_to_what_their_items_have(lengths):
-    owners, below = np.flatnonzero(lengths).astype(np.uint32), np.append(0, np.cumsum(lengths)).astype(np.uint32)
-    kept = np.append(below[owners], below[-1]).astype(np.uint32)
-    assert below_owners(owners, kept, len(lengths)).tolist() == below.tolist()
-    spread = np.zeros(len(lengths) + 1, np.uint32)
-    fibers.spread_pointers(owners, kept, spread)
-    assert spread.tolist() == below.tolist()
 
 
 @given(LENGTHS, st.integers(0, 400))
@@ -89,17 +78,6 @@ def test_items_in_runs_are_those_at_their_positions(lengths, dtype, data):
     assert items_at(items, runs).tolist() == items[expected].tolist()
 
 
-@given(LENGTHS, st.data(), st.booleans(), st.integers(-1, 1))
-def test_bounds_that_fall_or_exceed_are_counted(lengths, data, falling, more):
-    pointers = np.append(0, np.cumsum(lengths, dtype=np.int32))[:: -1 if falling else 1]
-    positions = data.draw(st.lists(st.integers(0, max(len(lengths) - 1, 0)), max_size=9 if lengths else 0))
-    at, children = np.array(positions, np.int64), max(sum(lengths) + more, 0)
-    starts, ends = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
-    bad = fibers.bounds_at(words(pointers), at, children, starts, ends)
-    assert (starts.tolist(), ends.tolist()) == (pointers[at].tolist(), pointers[at + 1].tolist())
-    assert bad == np.count_nonzero((ends < starts) | (ends > children))
-
-
 @st.composite
 def some_fibers(draw, most):
     """Pointers to fibers, the number of each entry in its fiber, and positions of some fibers in any order."""
@@ -129,18 +107,6 @@ def test_what_is_inside_a_window_is_listed_whatever_the_lengths_of_fibers(case, 
     ]
     assert counts.tolist() == list(map(len, inside))
     assert places[:total].tolist() == np.concatenate([*inside, []]).tolist()
-
-
-@given(long_lists(CHILDREN), st.integers(0, 600), st.integers(0, 600), st.integers(0, 3))
-def test_what_is_inside_a_window_of_fibers_in_order(lengths, low, size, begin):
-    pointers = begin + np.append(0, np.cumsum(lengths, dtype=int))
-    column = np.concatenate([np.zeros(begin, int), *map(np.arange, lengths)]).astype(np.uint32)
-    counts, places = np.empty(len(lengths), np.int64), np.empty(len(column) + 1, np.int64)
-    total = fibers.list_in_order(begin, pointers[1:], column, low, low + size, counts, places)
-    inside = (column >= low) & (column < low + size)
-    inside[:begin] = False
-    assert counts.tolist() == [np.count_nonzero(inside[a:b]) for a, b in pairwise(pointers)]
-    assert places[:total].tolist() == inside.nonzero()[0].tolist()
 
 
 @given(some_fibers(150), st.integers(0, 6000), st.integers(1, 6000), st.booleans())
@@ -191,24 +157,12 @@ def test_fibers_are_split_wherever_a_column_changes(children, dtype, rank):
     columns = tuple(np.repeat(x, counts) for x in firsts)
     pointers = np.append(0, np.cumsum([sum(map(bool, lengths)) for lengths in children]))
     below = np.append(0, np.cumsum(counts, dtype=int))
-    for split in (fibers.split, fibers.split_long):
-        made = np.empty(len(pointers), dtype), tuple(map(np.empty_like, columns)), np.empty(below[-1] + 1, dtype)
-        assert split(below[pointers].astype(dtype), columns, *made) == len(counts)
-        assert made[0].tolist() == pointers.tolist()
-        assert made[2][: len(below)].tolist() == below.tolist()
-        for x, first in zip(made[1], firsts, strict=True):
-            assert x[: len(counts)].tolist() == first.tolist()
-
-
-@given(long_lists(CHILDREN), st.sampled_from(["u4", "u8"]), st.booleans())
-def test_fibers_without_an_entry_are_left_out(lengths, dtype, numbered):
-    pointers = np.append(0, np.cumsum(lengths, dtype=int)).astype(dtype)
-    (there,) = np.nonzero(lengths)
-    columns = None if numbered else (np.arange(len(lengths), dtype=dtype) ** 2,)
-    kept, firsts = np.empty_like(pointers), (np.empty(len(lengths), dtype),)
-    assert fibers.keep_filled(pointers, columns, kept, firsts) == len(there)
-    assert kept[: len(there) + 1].tolist() == [*pointers[there].tolist(), pointers[-1]]
-    assert firsts[0][: len(there)].tolist() == (there if columns is None else columns[0][there]).tolist()
+    made = np.empty(len(pointers), dtype), tuple(map(np.empty_like, columns)), np.empty(below[-1] + 1, dtype)
+    assert fibers.split(below[pointers].astype(dtype), columns, *made) == len(counts)
+    assert made[0].tolist() == pointers.tolist()
+    assert made[2][: len(below)].tolist() == below.tolist()
+    for x, first in zip(made[1], firsts, strict=True):
+        assert x[: len(counts)].tolist() == first.tolist()
 
 
 @given(testing.formats(max_rank=6))
