@@ -39,18 +39,24 @@ def bytes_in(tensor: Tensor, format: Format, map: str | None, stored: Stored) ->
     entries take grows with the number of fibers, the rest with the entries. A kind that may refuse fibers sees all, in
     slabs of some 2**20 entries; it is converted whole where it stores the outermost dimension itself.
     """
-    if tensor.structure is not None and map is None:
-        raise_if(FormatError, mirror_problems(tensor.structure, format, tensor._pad()))
-        tensor = with_tree(tensor, tensor.format, tensor._tree, structure=None)  # the stored triangle
     refuses = [level.refuses for level in format.levels]
-    sample = None if refuses[:1] == [True] else _sample(tensor, format, map)
-    if sample is not None:
-        for slab in _slabs(tensor, _outermost(tensor, format, map)) if any(refuses) else ():
-            slab.convert(format, map=map)
-        with contextlib.suppress(FormatError, LimitError):  # of the sample, whose dimensions are smaller
-            return _estimate(tensor, format, map, stored, *sample)
+    if tensor.number_of_stored_values > _EXACT and not refuses[0]:
+        entries = tensor if tensor.structure is None or map is not None else _triangle(tensor, format)
+        sample = _sample(entries, format, map)
+        if sample is not None:
+            for slab in _slabs(entries, _outermost(entries, format, map)) if any(refuses) else ():
+                slab.convert(format, map=map)
+            with contextlib.suppress(FormatError, LimitError):  # of the sample, whose dimensions are smaller
+                return _estimate(entries, format, map, stored, *sample)
     held = tensor.convert(format, map=map).stored
     return Bytes(index_bytes(held, stored), _values(held))
+
+
+def _triangle(tensor: Tensor, format: Format) -> Tensor:
+    """The stored entries of a tensor with a structure, without what its padding has outside the triangle."""
+    raise_if(FormatError, mirror_problems(tensor.structure, format, tensor._pad()))
+    listed = tensor.convert(coordinates(tensor.ndim))
+    return with_tree(listed, listed.format, listed._tree, structure=None)
 
 
 def _values(held: Tensor) -> int:
@@ -73,7 +79,7 @@ def _estimate(tensor: Tensor, format: Format, map: str | None, stored: Stored, p
 def _sample(tensor: Tensor, format: Format, map: str | None) -> tuple[Tensor, float] | None:
     """Some fibers of the outermost dimension, and their share. None: few entries, or few fibers."""
     entries = tensor.number_of_stored_values
-    if entries <= _EXACT or tensor.structure is not None:
+    if tensor.structure is not None:
         return None
     outermost = _outermost(tensor, format, map)
     size = tensor.shape[outermost]
