@@ -15,8 +15,8 @@ from ..formats.format import coordinates
 from ..io import read
 from ..kernels import Array
 from ..limits import Limits
-from ..looking.drawing import clipped
 from ..looking.entries import labelled, labels_of
+from ..looking.tables import clipped
 from ..tensors.changing import expanded
 from ..tensors.tensor import Tensor
 from ..tensors.validation import pad_of

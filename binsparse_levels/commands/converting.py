@@ -20,7 +20,7 @@ from ..io.kinds import resolved, target_at
 from ..levels import LEVELS
 from ..limits import Limits
 from ..looking.advice import advise
-from ..looking.page import size_of
+from ..looking.tables import size_of
 from ..tensors.changing import expanded
 from . import building
 from .arguments import (

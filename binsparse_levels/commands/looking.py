@@ -16,10 +16,10 @@ from ..formats.format import Format
 from ..io import Description, describe, list_tensors, read
 from ..io import open as open_tensor
 from ..levels import places
-from ..looking.drawing import clipped
 from ..looking.entries import first_entries, labelled, labels_of
 from ..looking.faults import all_faults
 from ..looking.fibers import LevelStatistics, levels_of
+from ..looking.tables import clipped
 from ..tensors.labels import KEY as LABELS
 from .arguments import LENIENT, LIMIT, PATH, argument, flag, limits_of
 from .terminal import FAULTY_INPUT, OK, WrongCall, escaped, print_json, print_list, say, table, times, wrong_call_if

@@ -59,7 +59,7 @@ def _advise(options: argparse.Namespace) -> int:
         print(advice)
         return OK
     formats = [
-        {"format": str(c), "bytes": c.nbytes, "estimated": c.estimated, "slice_bytes": c.slice_nbytes}
+        {"format": str(c), "bytes": c.nbytes, "slice_bytes": c.slice_nbytes}
         | {"readers": c.readers, "refused": c.refused}
         for _, c, _ in advice.rows()
     ]

@@ -81,8 +81,13 @@ def test_files_are_tensors_too(tmp_path):
     assert len({row.measures["bits"] for row in made.rows}) == 1
 
 
-def test_tables_of_others(tmp_path):
+def test_tables_of_pandas(tmp_path):
+    pytest.importorskip("pandas")
     made = sweep({"a_b": TENSOR}, ["CSR", "dense, n_of_m(1, n=1, m=4)"], ["bits", "limit"])
+    frame = made.to_pandas()
+    assert frame["bits"][0] == made.rows[0].measures["bits"]
+    assert np.isnan(frame["bits"][1])
+    assert frame.attrs["seed"] == 0
     text = made.to_csv(tmp_path / "a.csv")
     assert (tmp_path / "a.csv").read_text() == text
     with pytest.raises(FileExistsError):
@@ -92,14 +97,9 @@ def test_tables_of_others(tmp_path):
     assert rows[1]["bits"] == ""
     latex = made.to_latex()
     assert r"a\_b & CSR &" in latex
-    assert r"n\_of\_m(1, n=1, m=4) & 292 & -- & -- \\" in latex.replace(str(made.rows[0].entries), "292")
+    assert rf"n\_of\_m(1, n=1, m=4) & {made.rows[0].entries} & -- & -- \\" in latex
     assert "CSR" in str(made)
-    assert "<td>CSR</td>" in made._repr_html_()
-    pytest.importorskip("pandas")
-    frame = made.to_pandas()
-    assert frame["bits"][0] == made.rows[0].measures["bits"]
-    assert np.isnan(frame["bits"][1])
-    assert frame.attrs["seed"] == 0
+    assert ">CSR</td>" in made._repr_html_()
 
 
 def test_the_picture_joins_the_best():
