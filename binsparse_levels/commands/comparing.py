@@ -32,7 +32,7 @@ def _diff(options: argparse.Namespace) -> int:
     if options.count < 0:
         raise WrongCall(f"--count: expected a number from 0 on, got {options.count}")
     first, second = (_read(path, limits_of(options)) for path in (options.first, options.second))
-    facts, notes = list(_facts(first, second)), list(_notes(first, second))
+    facts, notes = _differences(first, second)
     differing = 0
     lines: list[dict[str, Any]] = []
     if first.shape == second.shape:
@@ -62,31 +62,30 @@ def _read(path: str, limits: Limits) -> Tensor:
         return read(path, limits=limits)
 
 
-def _facts(first: Tensor, second: Tensor) -> Iterator[dict[str, str]]:
-    """What differs beside the entries."""
+def _differences(first: Tensor, second: Tensor) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """What differs beside the entries, and what only one of the tensors says, so that they are equal all the same."""
+    facts, notes = [], []
     if first.shape != second.shape:
-        yield _fact("shape", times(first.shape), times(second.shape))
-    if not same(*map(_pad, (first, second))):
-        yield _fact("fill value", *map(_fill, (first, second)))
-    if first.dims and second.dims and first.dims != second.dims:
-        yield _fact("dimensions", ", ".join(first.dims), ", ".join(second.dims))
+        facts.append(_fact("shape", times(first.shape), times(second.shape)))
+    pads = [pad_of(x.fill_value, x.dtype) for x in (first, second)]
+    fills = ["none" if x.fill_value is None else str(x.fill_value) for x in (first, second)]
+    if not same(*pads):
+        facts.append(_fact("fill value", *fills))
+    elif (first.fill_value is None) != (second.fill_value is None):
+        notes.append(_fact("fill value", *fills))
+    if first.dims != second.dims:
+        names = ["no names" if x.dims is None else ", ".join(x.dims) for x in (first, second)]
+        (facts if first.dims and second.dims else notes).append(_fact("dimensions", *names))
     for name, mine, others in _labels(first, second):
-        if mine is not None and others is not None and not np.array_equal(mine, others):
+        if mine is None or others is None:
+            if mine is not others:
+                counts = ("none" if x is None else f"{len(x):,}" for x in (mine, others))
+                notes.append(_fact(f"labels of {name}", *counts))
+        elif not np.array_equal(mine, others):
             count = min(len(mine), len(others))
             at = int(np.argmax(np.append(mine[:count] != others[:count], True)))
-            yield _fact(f"labels of {name}", *(str(x[at]) if at < len(x) else "none" for x in (mine, others)))
-
-
-def _notes(first: Tensor, second: Tensor) -> Iterator[dict[str, str]]:
-    """What only one of the tensors says, so that they are equal all the same."""
-    fills = first.fill_value, second.fill_value
-    if (fills[0] is None) != (fills[1] is None) and same(*map(_pad, (first, second))):
-        yield _fact("fill value", *map(_fill, (first, second)))
-    if (first.dims is None) != (second.dims is None):
-        yield _fact("dimensions", *("no names" if x.dims is None else ", ".join(x.dims) for x in (first, second)))
-    for name, *labels in _labels(first, second):
-        if (labels[0] is None) != (labels[1] is None):
-            yield _fact(f"labels of {name}", *("none" if x is None else f"{len(x):,}" for x in labels))
+            facts.append(_fact(f"labels of {name}", *(str(x[at]) if at < len(x) else "none" for x in (mine, others))))
+    return facts, notes
 
 
 def _labels(first: Tensor, second: Tensor) -> Iterator[tuple[str, Array | None, Array | None]]:
@@ -97,15 +96,6 @@ def _labels(first: Tensor, second: Tensor) -> Iterator[tuple[str, Array | None, 
 
 def _fact(what: str, first: str, second: str) -> dict[str, str]:
     return {"what": what, "first": clipped(first, _LINE), "second": clipped(second, _LINE)}
-
-
-def _pad(tensor: Tensor) -> Any:
-    """The number of a cell that is not stored."""
-    return pad_of(tensor.fill_value, tensor.dtype)
-
-
-def _fill(tensor: Tensor) -> str:
-    return "none" if tensor.fill_value is None else clipped(str(tensor.fill_value), _LONGEST)
 
 
 def _entries(first: Tensor, second: Tensor, count: int) -> tuple[int, list[dict[str, Any]]]:

@@ -133,18 +133,25 @@ def levels_of(tensor: Tensor) -> list[LevelStatistics]:
     return list(_statistics(tree, order))
 
 
+def facts_of(level: LevelStatistics) -> dict[str, Any]:
+    """The numbers of a level in a table. The information limit is in whole bytes."""
+    return {
+        "level": str(level.level), "fibers": level.positions, "positions": level.children,
+        "median": level.quantile(0.5), "longest": level.longest, "fill": None if math.isnan(level.fill) else level.fill,
+        "bytes": level.nbytes, "limit": math.ceil(level.limit / 8),
+    }  # fmt: skip
+
+
 def table(levels: Sequence[LevelStatistics], names: Sequence[str] | None = None) -> tuple[list[str], list[list[str]]]:
     """The head and the rows of the table of levels. names: of the dimensions."""
-    head = ["level", "dimension (size)", "fibers", "positions", "median", "longest", "listed", "bytes", "limit"]
-    rows = []
+    rows: list[list[str]] = []
     for level in levels:
+        name, *numbers = facts_of(level).values()
         covered = zip(level.dimensions, level.sizes, strict=True)
-        told = ", ".join(f"{k if names is None else names[k]} ({size:,})" for k, size in covered)
-        numbers = (level.positions, level.children, level.quantile(0.5), level.longest)
-        share = "" if math.isnan(level.fill) else f"{level.fill:.3g}"
-        ends = [share, f"{level.nbytes:,}", f"{math.ceil(level.limit / 8):,}"]
-        rows.append([clipped(level.level, 60), clipped(told, 120), *(f"{x:,}" for x in numbers), *ends])
-    return head, rows
+        sizes = ", ".join(f"{k if names is None else names[k]} ({size:,})" for k, size in covered)
+        told = ("" if x is None else f"{x:.3g}" if isinstance(x, float) else f"{x:,}" for x in numbers)
+        rows.append([clipped(name, 60), clipped(sizes, 120), *told])
+    return ["level", "dimension (size)", "fibers", "positions", "median", "longest", "fill", "bytes", "limit"], rows
 
 
 def _statistics(tree: Tree, order: Sequence[int]) -> Iterator[LevelStatistics]:

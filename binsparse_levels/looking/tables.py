@@ -18,7 +18,7 @@ def as_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Lines of aligned columns. An empty head is left out."""
     lines = [head, *rows] if head else list(rows)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    right = _of_numbers(rows)
+    right = _of_numbers(rows) or [False] * len(head)
     made = []
     for line in lines:
         cells = zip(line, widths, right, strict=True)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,7 +11,6 @@ from hypothesis import given
 
 import binsparse_levels as bl
 from binsparse_levels import FormatError, OptionError, sweep, testing, write
-from binsparse_levels.cli import main
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.looking.sweep import MEASURES
 
@@ -115,19 +113,6 @@ def test_the_picture_joins_the_best():
     for wrong in (("bits", "x"), ("bits", "narrow", "b")):
         with pytest.raises(OptionError):
             made.pareto(*wrong)
-
-
-def test_the_command(tmp_path, capsys):
-    write(tmp_path / "a.h5", TENSOR)
-    words = ["sweep", str(tmp_path / "a.h5"), "--format", "CSR", "--format", BLOCKS, "--repeat", "1"]
-    assert main([*words, "--csv", str(tmp_path / "a.csv"), "--picture", str(tmp_path / "a.svg")]) == 0
-    assert BLOCKS in capsys.readouterr().out
-    assert (tmp_path / "a.csv").read_text().startswith("# processor")
-    assert (tmp_path / "a.svg").read_text().startswith("<svg")
-    assert main([*words, "--measure", "bits", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [row["format"] for row in told["rows"]] == ["CSR", BLOCKS]
-    assert main([*words, "--measure", "bit"]) == 2
 
 
 def test_generators_are_made_again_by_their_seed():
