@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import tempfile
@@ -12,8 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numba
 import numpy as np
 
+from ..compute import einsum
 from ..containers.replacing import write_text
 from ..errors import ArrayError, BinsparseError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike, parse_format
@@ -207,58 +208,65 @@ def _sliced(name: str) -> bool:
 
 
 def _named(tensors: Any) -> Iterator[tuple[str, Tensor]]:
-    if isinstance(tensors, str | os.PathLike) or not isinstance(tensors, Mapping | list | tuple):
-        tensors = [tensors]
     if not isinstance(tensors, Mapping):
-        named = {}
-        for k, x in enumerate(tensors):
-            named[os.path.basename(x) if isinstance(x, str | os.PathLike) else f"tensor {k}"] = x
-        tensors = named
+        listed = tensors if isinstance(tensors, list | tuple) else [tensors]
+        tensors = {_name(k, x): x for k, x in enumerate(listed)}
     for name, x in tensors.items():
-        held = read(x) if isinstance(x, str | os.PathLike) else as_tensor(x)
-        whole = expanded(held.load())
-        yield str(name), whole.without_map() if whole.map is not None else whole
+        tensor = read(x) if isinstance(x, str | os.PathLike) else as_tensor(x)
+        yield str(name), expanded(tensor.load()).without_map()
+
+
+def _name(number: int, tensor: Any) -> str:
+    return os.path.basename(tensor) if isinstance(tensor, str | os.PathLike) else f"tensor {number}"
+
+
+@dataclass
+class _Timed:
+    """A format: its measures so far, what is timed, and why it refuses the tensor."""
+
+    measures: dict[str, float] = field(default_factory=dict)
+    calls: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    refused: str = ""
+
+    def time(self) -> None:
+        for name, call in self.calls.items():
+            begin = time.perf_counter()
+            call()
+            taken = 1e3 * (time.perf_counter() - begin) / (_POINTS if name == "point" else 1)
+            self.measures[name] = min(self.measures.get(name, taken), taken)
 
 
 def _rows(
     name: str, source: Tensor, formats: Sequence[FormatLike], measure: Sequence[str], rounds: int, seed: int,
     progress: Callable[[str, int, int], None] | None,
 ) -> list[Row]:  # fmt: skip
-    random = np.random.default_rng(seed)
-    fitting = [spec for spec in measure if len(spec.replace(" ", "").partition("->")[0].split(",")[0]) == source.ndim]
-    operands = {spec: _operands(spec, source, random) for spec in fitting if "->" in spec}
+    operands = _operands(measure, source, seed)
     results: dict[str, Any] = {}  # of the first format
-    found: list[dict[str, float]] = []
-    refused: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        timed: list[dict[str, Callable[[], Any]]] = []
+        timed = []
         for number, format in enumerate(formats):
             try:
                 tensor = source.convert(format)
-                sizes = _sizes(source, tensor, measure)
                 calls = _calls(source, tensor, format, measure, operands, f"{folder}/{number}.h5", seed)
                 for spec, call in calls.items():
                     result = call()  # which compiles
                     if spec in operands:
                         _compare(spec, result, results)
-                reason = ""
+                timed.append(_Timed(_sizes(source, tensor, measure), calls))
             except BinsparseError as error:
-                sizes, calls, reason = {}, {}, str(error.problems[0])
-            found.append(sizes)
-            timed.append(calls)
-            refused.append(reason)
+                timed.append(_Timed(refused=str(error.problems[0])))
         for done in range(rounds):
-            for measures, calls in zip(found, timed, strict=True):
-                for spec, call in calls.items():
-                    measures[spec] = min(measures.get(spec, math.inf), _milliseconds(spec, call))
+            for x in timed:
+                x.time()
             if progress is not None:
                 progress(name, done + 1, rounds)
-        del timed, calls  # which close the files
-    count = source.number_of_stored_values
+        for x in timed:
+            x.calls = {}  # which close the files
     rows = []
-    for format, measures, reason in zip(formats, found, refused, strict=True):
+    for format, x in zip(formats, timed, strict=True):
         label = format if isinstance(format, str) else str(parse_format(format))
-        rows.append(Row(name, label, count, {key: measures[key] for key in measure if key in measures}, reason))
+        measures = {key: x.measures[key] for key in measure if key in x.measures}
+        rows.append(Row(name, label, source.number_of_stored_values, measures, x.refused))
     return rows
 
 
@@ -275,8 +283,6 @@ def _calls(
     path: str, seed: int,
 ) -> dict[str, Callable[[], Any]]:  # fmt: skip
     """What is timed."""
-    from ..compute import einsum  # which imports numba, as no other command has to
-
     coords, values = source.unpack()
     calls: dict[str, Callable[[], Any]] = {}
     for name in measure:
@@ -302,12 +308,6 @@ def _compare(spec: str, result: Any, results: dict[str, Any]) -> None:
         raise ArrayError(Problem(spec, "the result is not that of the first format; please report it"))
 
 
-def _milliseconds(name: str, call: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
-    call()
-    return 1e3 * (time.perf_counter() - begin) / (_POINTS if name == "point" else 1)
-
-
 def _look_up(tensor: Tensor, places: Sequence[tuple[int, ...]]) -> None:
     for place in places:
         tensor[place]
@@ -321,16 +321,19 @@ def _slice(tensor: Tensor, dimension: int, path: str) -> Callable[[], Any]:
     return lambda: view[...].load()
 
 
-def _operands(spec: str, tensor: Tensor, random: np.random.Generator) -> list[Any]:
-    """Dense operands of an einsum, whose first operand is the tensor."""
-    first, *others = spec.replace(" ", "").partition("->")[0].split(",")
-    sizes = dict(zip(first, tensor.shape, strict=False))
-    return [random.random([sizes.get(letter, _WIDTH) for letter in letters]) for letters in others]
+def _operands(measure: Sequence[str], tensor: Tensor, seed: int) -> dict[str, list[Any]]:
+    """Dense operands of each einsum whose first operand has the rank of the tensor."""
+    random = np.random.default_rng(seed)
+    operands = {}
+    for spec in measure:
+        first, *others = spec.replace(" ", "").partition("->")[0].split(",")
+        if "->" in spec and len(first) == tensor.ndim:
+            sizes = dict(zip(first, tensor.shape, strict=True))
+            operands[spec] = [random.random([sizes.get(letter, _WIDTH) for letter in letters]) for letters in others]
+    return operands
 
 
 def _record(seed: int, rounds: int) -> dict[str, Any]:
-    import numba
-
     return {
         "processor": processor_name(), "system": platform.platform(), "python": platform.python_version(),
         "numpy": np.__version__, "numba": numba.__version__, "binsparse_levels": __version__,
