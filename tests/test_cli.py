@@ -137,22 +137,10 @@ def test_check_lists_faults_of_every_kind(run, tmp_path, checksum):
         file["indices_0"][1], file["pointers_to_2"][1], file["indices_2"][2], file["values"][0] = 9, -3, 77, 5
     problems = json.loads(run("check", path, "--json")[1])["problems"]
     told = {problem["path"].partition("[")[0].removeprefix(f"{path}: ") for problem in problems}
-    assert told >= {"indices_0", "pointers_to_2", "indices_2", "values"}
+    below = {"indices_2"} if checksum else set()  # which broken pointers hide, but for their checksum
+    assert told >= {"indices_0", "pointers_to_2", "values"} | below
     assert len({tuple(problem.items()) for problem in problems}) == len(problems)
     assert len(run("check", path)[1].splitlines()) == len(problems)
-
-
-def test_faults_of_arrays_are_told_beside_wrong_lengths(run, tmp_path):
-    store = tmp_path / "a.bspnpy"
-    write(store, pack([[0, 1, 2], [3, 1, 2]], [1.0, 2.0, 3.0], (5, 7), "CSR"))
-    np.save(store / "values.npy", np.ones(2))
-    indices = np.load(store / "indices_1.npy")
-    indices[1] = 70
-    np.save(store / "indices_1.npy", indices)
-    status, out, _ = run("check", store)
-    assert status == 1
-    assert "values: expected a length of 3" in out
-    assert "indices_1[1]: 70" in out
 
 
 def test_check_json(run, path):
@@ -455,7 +443,7 @@ def test_diff_names_labels(run, tmp_path):
     assert (status, out) == (1, "dimensions: day, site | d, site\n")
     status, out, err = run("diff", a, tmp_path / "plain.h5")
     assert (status, out.splitlines()) == (1, ["< (1, x) 3.0", "> (1, x) 3.5"])
-    assert "note: dimensions: day, site | no names" in err
+    assert "note: dimensions: day, site | none" in err
 
 
 def test_names_and_labels_are_shown(run, tmp_path):

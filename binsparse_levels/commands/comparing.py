@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from .looking import short
 from .terminal import FAULTY_INPUT, OK, WrongCall, escaped, print_json, say, times, wrong_call_if
 
 _LONGEST, _LINE = 60, 200  # characters of a value, and of a fact
+_SIDES = ("first", "second")
 
 
 def _diff(options: argparse.Namespace) -> int:
@@ -64,38 +65,34 @@ def _read(path: str, limits: Limits) -> Tensor:
 
 def _differences(first: Tensor, second: Tensor) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """What differs beside the entries, and what only one of the tensors says, so that they are equal all the same."""
-    facts, notes = [], []
-    if first.shape != second.shape:
-        facts.append(_fact("shape", times(first.shape), times(second.shape)))
+    facts: list[dict[str, str]] = []
+    notes: list[dict[str, str]] = []
     pads = [pad_of(x.fill_value, x.dtype) for x in (first, second)]
-    fills = ["none" if x.fill_value is None else str(x.fill_value) for x in (first, second)]
-    if not same(*pads):
-        facts.append(_fact("fill value", *fills))
-    elif (first.fill_value is None) != (second.fill_value is None):
-        notes.append(_fact("fill value", *fills))
-    if first.dims != second.dims:
-        names = ["no names" if x.dims is None else ", ".join(x.dims) for x in (first, second)]
-        (facts if first.dims and second.dims else notes).append(_fact("dimensions", *names))
-    for name, mine, others in _labels(first, second):
-        if mine is None or others is None:
-            if mine is not others:
-                counts = ("none" if x is None else f"{len(x):,}" for x in (mine, others))
-                notes.append(_fact(f"labels of {name}", *counts))
-        elif not np.array_equal(mine, others):
-            count = min(len(mine), len(others))
-            at = int(np.argmax(np.append(mine[:count] != others[:count], True)))
-            facts.append(_fact(f"labels of {name}", *(str(x[at]) if at < len(x) else "none" for x in (mine, others))))
+    mine, others = _said(first), _said(second)
+    for what in mine | others:
+        pair = [x.get(what) for x in (mine, others)]
+        told = {"what": what} | {name: clipped(x or "none", _LINE) for name, x in zip(_SIDES, pair, strict=True)}
+        only_one = same(*pads) if what == "fill value" else None in pair
+        if pair[0] != pair[1]:
+            (notes if only_one else facts).append(told)
+    for name, other in zip(first.dims or (), second.dims or (), strict=False):
+        a, b = first.labels(name), second.labels(other)
+        if a is not None and b is not None and not np.array_equal(a, b):
+            count = min(len(a), len(b))
+            at = int(np.argmax(np.append(a[:count] != b[:count], True)))
+            ends = (str(x[at]) if at < len(x) else "none" for x in (a, b))
+            told = {name: clipped(x, _LINE) for name, x in zip(_SIDES, ends, strict=True)}
+            facts.append({"what": f"labels of {name}"} | told)
     return facts, notes
 
 
-def _labels(first: Tensor, second: Tensor) -> Iterator[tuple[str, Array | None, Array | None]]:
-    """The name of each dimension that both name, with its labels."""
-    for name, other in zip(first.dims or (), second.dims or (), strict=False):
-        yield name, first.labels(name), second.labels(other)
-
-
-def _fact(what: str, first: str, second: str) -> dict[str, str]:
-    return {"what": what, "first": clipped(first, _LINE), "second": clipped(second, _LINE)}
+def _said(tensor: Tensor) -> dict[str, str | None]:
+    fill = tensor.fill_value
+    return {
+        "shape": times(tensor.shape),
+        "fill value": None if fill is None else str(fill),
+        "dimensions": ", ".join(tensor.dims) if tensor.dims else None,
+    }
 
 
 def _entries(first: Tensor, second: Tensor, count: int) -> tuple[int, list[dict[str, Any]]]:

@@ -229,5 +229,5 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         _head, "print the first stored entries, with their labels if there are any", PATH, LIMIT,
         argument("--count", "number of entries; 10 by default", type=int, default=10),
     ),
-    "check": (_check, "read a tensor, check everything, and list every fault", PATH, LENIENT, LIMIT),
+    "check": (_check, "read a tensor, check everything, and list its faults", PATH, LENIENT, LIMIT),
 }  # fmt: skip
