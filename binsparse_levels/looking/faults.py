@@ -1,5 +1,7 @@
-"""The faults of a tensor. `read` stops after faults of one kind; here each level and each array is checked,
-but for levels below broken pointers."""
+"""The faults of a tensor. `read` stops after faults of one kind; here levels and arrays are checked each by itself.
+
+A level below broken pointers is not checked.
+"""
 
 from __future__ import annotations
 
