@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from ..formats.format import coordinates
 from ..io import read
 from ..kernels import Array
 from ..limits import Limits
-from ..looking.drawing import clipped
 from ..looking.entries import labelled, labels_of
+from ..looking.tables import clipped
 from ..tensors.changing import expanded
 from ..tensors.tensor import Tensor
 from ..tensors.validation import pad_of
@@ -25,6 +25,7 @@ from .looking import short
 from .terminal import FAULTY_INPUT, OK, WrongCall, escaped, print_json, say, times, wrong_call_if
 
 _LONGEST, _LINE = 60, 200  # characters of a value, and of a fact
+_SIDES = ("first", "second")
 
 
 def _diff(options: argparse.Namespace) -> int:
@@ -32,7 +33,7 @@ def _diff(options: argparse.Namespace) -> int:
     if options.count < 0:
         raise WrongCall(f"--count: expected a number from 0 on, got {options.count}")
     first, second = (_read(path, limits_of(options)) for path in (options.first, options.second))
-    facts, notes = list(_facts(first, second)), list(_notes(first, second))
+    facts, notes = _differences(first, second)
     differing = 0
     lines: list[dict[str, Any]] = []
     if first.shape == second.shape:
@@ -62,50 +63,36 @@ def _read(path: str, limits: Limits) -> Tensor:
         return read(path, limits=limits)
 
 
-def _facts(first: Tensor, second: Tensor) -> Iterator[dict[str, str]]:
-    """What differs beside the entries."""
-    if first.shape != second.shape:
-        yield _fact("shape", times(first.shape), times(second.shape))
-    if not same(*map(_pad, (first, second))):
-        yield _fact("fill value", *map(_fill, (first, second)))
-    if first.dims and second.dims and first.dims != second.dims:
-        yield _fact("dimensions", ", ".join(first.dims), ", ".join(second.dims))
-    for name, mine, others in _labels(first, second):
-        if mine is not None and others is not None and not np.array_equal(mine, others):
-            count = min(len(mine), len(others))
-            at = int(np.argmax(np.append(mine[:count] != others[:count], True)))
-            yield _fact(f"labels of {name}", *(str(x[at]) if at < len(x) else "none" for x in (mine, others)))
-
-
-def _notes(first: Tensor, second: Tensor) -> Iterator[dict[str, str]]:
-    """What only one of the tensors says, so that they are equal all the same."""
-    fills = first.fill_value, second.fill_value
-    if (fills[0] is None) != (fills[1] is None) and same(*map(_pad, (first, second))):
-        yield _fact("fill value", *map(_fill, (first, second)))
-    if (first.dims is None) != (second.dims is None):
-        yield _fact("dimensions", *("no names" if x.dims is None else ", ".join(x.dims) for x in (first, second)))
-    for name, *labels in _labels(first, second):
-        if (labels[0] is None) != (labels[1] is None):
-            yield _fact(f"labels of {name}", *("none" if x is None else f"{len(x):,}" for x in labels))
-
-
-def _labels(first: Tensor, second: Tensor) -> Iterator[tuple[str, Array | None, Array | None]]:
-    """The name of each dimension that both name, with its labels."""
+def _differences(first: Tensor, second: Tensor) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """What differs beside the entries, and what only one of the tensors says, so that they are equal all the same."""
+    facts: list[dict[str, str]] = []
+    notes: list[dict[str, str]] = []
+    pads = [pad_of(x.fill_value, x.dtype) for x in (first, second)]
+    mine, others = _said(first), _said(second)
+    for what in mine | others:
+        pair = [x.get(what) for x in (mine, others)]
+        told = {"what": what} | {name: clipped(x or "none", _LINE) for name, x in zip(_SIDES, pair, strict=True)}
+        only_one = same(*pads) if what == "fill value" else None in pair
+        if pair[0] != pair[1]:
+            (notes if only_one else facts).append(told)
     for name, other in zip(first.dims or (), second.dims or (), strict=False):
-        yield name, first.labels(name), second.labels(other)
+        a, b = first.labels(name), second.labels(other)
+        if a is not None and b is not None and not np.array_equal(a, b):
+            count = min(len(a), len(b))
+            at = int(np.argmax(np.append(a[:count] != b[:count], True)))
+            ends = (str(x[at]) if at < len(x) else "none" for x in (a, b))
+            told = {name: clipped(x, _LINE) for name, x in zip(_SIDES, ends, strict=True)}
+            facts.append({"what": f"labels of {name}"} | told)
+    return facts, notes
 
 
-def _fact(what: str, first: str, second: str) -> dict[str, str]:
-    return {"what": what, "first": clipped(first, _LINE), "second": clipped(second, _LINE)}
-
-
-def _pad(tensor: Tensor) -> Any:
-    """The number of a cell that is not stored."""
-    return pad_of(tensor.fill_value, tensor.dtype)
-
-
-def _fill(tensor: Tensor) -> str:
-    return "none" if tensor.fill_value is None else clipped(str(tensor.fill_value), _LONGEST)
+def _said(tensor: Tensor) -> dict[str, str | None]:
+    fill = tensor.fill_value
+    return {
+        "shape": times(tensor.shape),
+        "fill value": None if fill is None else str(fill),
+        "dimensions": ", ".join(tensor.dims) if tensor.dims else None,
+    }
 
 
 def _entries(first: Tensor, second: Tensor, count: int) -> tuple[int, list[dict[str, Any]]]:

@@ -12,7 +12,7 @@ from ..containers.base import is_url
 from ..containers.replacing import clean_folder, refuse_existing
 from ..engine.emission import Duplicates
 from ..errors import BinsparseError, ContainerError, FormatError, OptionError, PathExistsError, Problem
-from ..formats.format import coordinates, with_map
+from ..formats.format import FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, parse_map
 from ..io import describe, read, repair, write
 from ..io import open as open_tensor
@@ -20,8 +20,9 @@ from ..io.kinds import resolved, target_at
 from ..levels import LEVELS
 from ..limits import Limits
 from ..looking.advice import advise
-from ..looking.page import size_of
+from ..looking.tables import size_of
 from ..tensors.changing import expanded
+from ..tensors.tensor import Tensor
 from . import building
 from .arguments import (
     BEST,
@@ -43,13 +44,11 @@ from .terminal import (
     OK,
     WrongCall,
     escaped,
-    is_standard,
     print_json,
     progress_bars,
     say,
     size_at,
     tell,
-    written,
     wrong_call_if,
 )
 
@@ -57,21 +56,19 @@ _DUPLICATES = get_args(Duplicates)  # the first is "error"
 
 
 def _convert(options: argparse.Namespace) -> int:
-    began = time.monotonic()
-    with written(options) as out:
-        _look_at_target(options, out)
-        if building.is_table(options.path):
-            building.convert_table(options, out)
-        elif options.columns is not None or options.bad is not None:
-            raise WrongCall(f"--columns and --bad are for tables, which end with {', '.join(FILES)}; leave them out")
-        elif options.memory is not None:
-            _convert_in_parts(options, out)
-        else:
-            _convert_in_memory(options, out)
-    if not is_standard(options.out):
-        seconds, size = round(time.monotonic() - began, 2), size_at(options.out)
-        facts = {"path": options.out, "bytes": size, "seconds": seconds}
-        tell(options, facts, f"{options.out}{'' if size is None else ', ' + size_of(size)}, in {seconds} s")
+    began, out = time.monotonic(), options.out
+    _look_at_target(options, out)
+    if building.is_table(options.path):
+        building.convert_table(options, out)
+    elif options.columns is not None or options.bad is not None:
+        raise WrongCall(f"--columns and --bad are for tables, which end with {', '.join(FILES)}; leave them out")
+    elif options.memory is not None:
+        _convert_in_parts(options, out)
+    else:
+        _convert_in_memory(options, out)
+    seconds, size = round(time.monotonic() - began, 2), size_at(out)
+    facts = {"path": out, "bytes": size, "seconds": seconds}
+    tell(options, facts, f"{out}{'' if size is None else ', ' + size_of(size)}, in {seconds} s")
     return OK
 
 
@@ -114,35 +111,36 @@ def _convert_in_parts(options: argparse.Namespace, out: str) -> None:
 
 
 def _convert_in_memory(options: argparse.Namespace, out: str) -> None:
-    with wrong_call_if(FormatError):
-        format, map = with_map(options.format, options.map)
-    best = format == BEST
+    format, map = options.format, options.map
+    if format is not None:
+        with wrong_call_if(FormatError):
+            format, map = with_map(format, map)
+    limits, chosen = limits_of(options), {"shape": options.shape, "duplicates": options.duplicates}
     with progress_bars() as step:
         step("reading")
-        limits, arguments = limits_of(options), {"shape": options.shape, "duplicates": options.duplicates}
-        tensor = read(options.path, lenient=options.lenient, limits=limits, **arguments)
-        if best:
+        tensor = read(options.path, lenient=options.lenient, limits=limits, **chosen)
+        if format == BEST:
             step("counting")
             specified = [name for name, kind in LEVELS.items() if kind.specified]  # which other programs read too
             format = advise(tensor, count=1, kinds=specified, limits=limits).best
             say(f"best format: {format}")
         with wrong_call_if(FormatError, ContainerError):
-            if map is not None:
-                step(f"packing through {map}")
-                chosen = parse_map(map, tensor.shape)
-                format = format or coordinates(len(chosen.groups))
-                straight = chosen == IndexMap.transpose(tensor.shape)
-                whole = expanded(tensor)
-                if straight:
-                    tensor = whole.without_map(format, limits=limits)
-                else:
-                    tensor = whole.convert(format, map=chosen, limits=limits)
-            elif format is not None:
-                step(f"packing as {format}")
-                tensor = tensor.convert(format, limits=limits)
+            if format is not None or map is not None:
+                step("packing")
+                tensor = _packed(tensor, format, map, limits)
             step("writing")
-            arguments = {"narrow": options.narrow, "bitpacked": options.bitpacked, **written_options(options)}
-            write(out, tensor, overwrite=options.overwrite, limits=limits, **arguments)
+            how = {"narrow": options.narrow, "bitpacked": options.bitpacked, **written_options(options)}
+            write(out, tensor, overwrite=options.overwrite, limits=limits, **how)
+
+
+def _packed(tensor: Tensor, format: FormatLike | None, map: str | None, limits: Limits) -> Tensor:
+    if map is None:
+        return tensor if format is None else tensor.convert(format, limits=limits)
+    chosen, whole = parse_map(map, tensor.shape), expanded(tensor)
+    format = coordinates(len(chosen.groups)) if format is None else format
+    if chosen == IndexMap.transpose(tensor.shape):
+        return whole.without_map(format, limits=limits)
+    return whole.convert(format, map=chosen, limits=limits)
 
 
 def _repair(options: argparse.Namespace) -> int:
@@ -170,7 +168,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "convert": (
         _convert, "convert a tensor, or a table of entries, from any kind of file to any other",
         IN, LENIENT, OVERWRITE, OVERWRITE_FILE, LIMIT,
-        argument("out", "PATH[:GROUP], whose suffix selects the kind of file; or -, with --kind", metavar="OUT"),
+        argument("out", "PATH[:GROUP], whose suffix selects the kind of file", metavar="OUT"),
         argument("--format", "such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best for the smallest", type=format_of),
         argument("--map", "an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4; '0, 1' removes a map"),
         flag("--narrow", "store indices in the smallest integers that hold them"),

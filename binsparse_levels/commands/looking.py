@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
-from math import ceil, isnan
 from typing import Any
 
 from ..containers.base import split_path
-from ..errors import BinsparseError, LimitError, OptionError, PathMissingError
+from ..errors import BinsparseError, LimitError, OptionError, PathMissingError, Problem
 from ..formats.format import Format
 from ..io import Description, describe, list_tensors, read
 from ..io import open as open_tensor
 from ..levels import places
-from ..looking.drawing import clipped
 from ..looking.entries import first_entries, labelled, labels_of
 from ..looking.faults import all_faults
-from ..looking.fibers import LevelStatistics, levels_of
+from ..looking.fibers import facts_of, levels_of
+from ..looking.fibers import table as level_table
+from ..looking.tables import clipped
 from ..tensors.labels import KEY as LABELS
 from .arguments import LENIENT, LIMIT, PATH, argument, flag, limits_of
-from .terminal import FAULTY_INPUT, OK, WrongCall, escaped, print_json, print_list, say, table, times, wrong_call_if
+from .terminal import FAULTY_INPUT, OK, WrongCall, count_of, escaped, print_json, say, table, times, wrong_call_if
 
 _LONGEST = 40  # characters of a label or a value
-_FIRST = 1000  # entries whose lengths tell the widths of the columns
+_LINES = 1000  # entries that are aligned together
 
 
 def _info(options: argparse.Namespace) -> int:
@@ -41,9 +41,11 @@ def _info(options: argparse.Namespace) -> int:
     for text in facts.repairs:
         say(f"warning: {text}")
     summary = _summary(options.path, facts)
+    levels = []
     if options.levels:
         with open_tensor(options.path, limits=limits_of(options)) as tensor:
-            summary["levels_of"] = [_level_facts(level) for level in levels_of(tensor)]
+            levels = levels_of(tensor)
+        summary["levels_of"] = list(map(facts_of, levels))
     if options.json:
         print_json(summary)
         return OK
@@ -68,7 +70,7 @@ def _info(options: argparse.Namespace) -> int:
     table(escaped(str(options.path)), [], rows)
     table("level tree", [], _tree_rows(descriptor.format, descriptor.dims))
     if options.levels:
-        table("levels in numbers", _LEVEL_HEADS, [_level_row(level) for level in summary["levels_of"]])
+        table("levels in numbers", *level_table(levels))
     arrays = [
         [name, str(descriptor.data_types[name]), *map(str, (*a.shape, a.nbytes))] for name, a in facts.arrays.items()
     ]
@@ -123,22 +125,6 @@ def _tree_rows(format: Format, dims: Sequence[int]) -> list[list[str]]:
     return [*rows, [f"{'  ' * len(format.levels)}└ element", "values"]]
 
 
-_LEVEL_HEADS = ["level", "fibers", "positions", "length: median", "longest", "share listed", "bytes", "limit"]
-
-
-def _level_facts(level: LevelStatistics) -> dict[str, Any]:
-    """The numbers of a level. Bytes and the information limit are whole bytes."""
-    return {
-        "level": str(level.level), "fibers": level.positions, "positions": level.children,
-        "median": level.quantile(0.5), "longest": level.longest, "fill": None if isnan(level.fill) else level.fill,
-        "bytes": level.nbytes, "limit": ceil(level.limit / 8),
-    }  # fmt: skip
-
-
-def _level_row(facts: Mapping[str, Any]) -> list[str]:
-    return [f"{x:.3g}" if isinstance(x, float) else "" if x is None else str(x) for x in facts.values()]
-
-
 def _groups(path: str) -> list[str]:
     try:
         return list_tensors(path)
@@ -188,12 +174,13 @@ def _head(options: argparse.Namespace) -> int:
         known = labels_of(tensor)
         entries = first_entries(tensor, options.count)
         if options.json:
-            told = {"path": str(options.path), "dimensions": list(names)}
-            print_list(told, "entries", (_as_json(coords, value, known) for coords, value in entries))
+            listed = [_as_json(coords, value, known) for coords, value in entries]
+            print_json({"path": str(options.path), "dimensions": list(names), "entries": listed})
             return OK
         rows = ([*(short(x) for x in labelled(coords, known)), short(value)] for coords, value in entries)
-        first = list(islice(rows, _FIRST))
-        table(escaped(str(options.path)), [*map(short, names), "value"], first, rows)
+        table(escaped(str(options.path)), [*map(short, names), "value"], list(islice(rows, _LINES)))
+        while some := list(islice(rows, _LINES)):
+            table("", [], some)
     return OK
 
 
@@ -209,33 +196,24 @@ def short(item: Any) -> str:
 
 def _check(options: argparse.Namespace) -> int:
     path = str(options.path)
+    problems: tuple[Problem, ...] = ()
+    failed: dict[str, str] = {}
     try:
         tensor = read(options.path, lenient=options.lenient, limits=limits_of(options))
-    except (OptionError, LimitError):
+    except (OptionError, LimitError, PathMissingError):
         raise
     except BinsparseError as error:
-        return _tell_faults(options, path, error)
+        failed, problems = {"error": type(error).__name__}, all_faults(options.path, error.problems, limits_of(options))
     if options.json:
-        print_json({"path": path, "ok": True, "problems": []})
+        print_json({"path": path, "ok": not problems} | failed | {"problems": list(map(asdict, problems))})
+    elif problems:
+        for text in map(str, problems):
+            print(escaped(text if text.startswith(path) else f"{path}: {text}"))
+        say(f"error: {path}: {count_of(problems)}")
     else:
         count = tensor.number_of_stored_values
         print(escaped(f"{path}: sound, {tensor.format}, {times(tensor.shape)}, {count} stored values"))
-    return OK
-
-
-def _tell_faults(options: argparse.Namespace, path: str, error: BinsparseError) -> int:
-    missing = isinstance(error, PathMissingError)
-    problems = error.problems if missing else all_faults(options.path, error.problems, limits_of(options))
-    if options.json:
-        listed = [asdict(problem) for problem in problems]
-        print_json({"path": path, "ok": False, "error": type(error).__name__, "problems": listed})
-        return FAULTY_INPUT
-    for problem in problems:
-        text = str(problem)
-        print(escaped(text if text.startswith(path) else f"{path}: {text}"))
-    count = len(problems)
-    say(f"error: {path}: {count} fault{'s' * (count > 1)}")
-    return FAULTY_INPUT
+    return FAULTY_INPUT if problems else OK
 
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
@@ -251,5 +229,5 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         _head, "print the first stored entries, with their labels if there are any", PATH, LIMIT,
         argument("--count", "number of entries; 10 by default", type=int, default=10),
     ),
-    "check": (_check, "read a tensor, check everything, and list every fault", PATH, LENIENT, LIMIT),
+    "check": (_check, "read a tensor, check everything, and list its faults", PATH, LENIENT, LIMIT),
 }  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import asdict
 from typing import Any
 
 from ..errors import FormatError, OptionError
@@ -14,14 +13,13 @@ from ..levels import LEVELS
 from ..levels.base import MAX_RANK, Level
 from ..looking.advice import advise
 from ..looking.report import report
-from ..looking.sweep import MEASURED, sweep
 from .arguments import LENIENT, LIMIT, OVERWRITE, PATH, argument, format_of, integers, limits_of, names
 from .terminal import (
     FAULTY_INPUT,
     OK,
     WrongCall,
+    count_of,
     escaped,
-    is_standard,
     print_json,
     progress_bars,
     say,
@@ -59,7 +57,7 @@ def _advise(options: argparse.Namespace) -> int:
         print(advice)
         return OK
     formats = [
-        {"format": str(c), "bytes": c.nbytes, "estimated": c.estimated, "slice_bytes": c.slice_nbytes}
+        {"format": str(c), "bytes": c.nbytes, "slice_bytes": c.slice_nbytes}
         | {"readers": c.readers, "refused": c.refused}
         for _, c, _ in advice.rows()
     ]
@@ -95,8 +93,7 @@ def _report(options: argparse.Namespace) -> int:
     write_text(options, out, made.html)
     tell_written(options, out, faults=faults)
     if faults and not options.json:
-        count = len(faults)
-        say(f"error: {options.path}: {count} fault{'s' * (count > 1)}; the report lists them")
+        say(f"error: {options.path}: {count_of(faults)}; the report lists them")
     return FAULTY_INPUT if faults else OK
 
 
@@ -127,30 +124,6 @@ def _kind(kind: type[Level]) -> list[str]:
     return [kind.kind, rank, "all programs" if kind.specified else "this package", stores]
 
 
-def _sweep(options: argparse.Namespace) -> int:
-    if options.picture is not None:
-        _svg(options.picture)
-        if len(options.axes) != 2:
-            raise WrongCall("--picture draws two measures; pass --axes, such as bits,narrow")
-    with progress_bars() as bars, wrong_call_if(OptionError):
-        arguments = {"repeat": options.repeat, "seed": options.seed, "progress": bars}
-        made = sweep(options.paths, options.format, options.measure or MEASURED, **arguments)
-        drawn = None if options.picture is None else made.pareto(*options.axes)
-    if drawn is not None:
-        write_text(options, options.picture, drawn)
-    if options.csv is not None:
-        write_text(options, options.csv, made.to_csv())
-    if options.json:
-        print_json({"record": made.record, "rows": [asdict(row) for row in made.rows]})
-    elif not is_standard(options.csv):
-        print(escaped_lines(str(made)))
-    return OK
-
-
-def escaped_lines(text: str) -> str:
-    return "\n".join(map(escaped, text.split("\n")))
-
-
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "advise": (
         _advise, "list the formats that take the fewest bytes, without packing any",
@@ -173,17 +146,6 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         _report, "write an HTML page about a tensor: levels, entries, formats, faults", PATH, OVERWRITE, LIMIT,
         argument("-o", "an HTML file, or -; by default, PATH with the suffix .html in this folder", metavar="OUT",
                  dest="output"),
-    ),
-    "sweep": (
-        _sweep, "store tensors in formats, and measure bits and times", OVERWRITE,
-        argument("paths", "PATH[:GROUP], or a text file", metavar="PATH", nargs="+"),
-        argument("--format", "such as CSR; may be repeated", action="append", type=format_of, required=True),
-        argument("--measure", "such as bits; may be repeated", action="append", default=None),
-        argument("--repeat", "rounds of which the shortest time counts; 5 by default", type=int, default=5),
-        argument("--seed", "of dense operands and of places; 0 by default", type=int, default=0),
-        argument("--csv", "also write the table into a file", metavar="OUT"),
-        argument("--picture", "also draw --axes into an SVG file", metavar="OUT"),
-        argument("--axes", "two measures, such as bits,narrow", type=names, default=["bits", "narrow"]),
     ),
     "formats": (_formats, "list the level kinds, the predefined formats, and the notation"),
 }  # fmt: skip

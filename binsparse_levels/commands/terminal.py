@@ -7,16 +7,15 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from ..containers import replacing
 from ..containers.base import split_path
 from ..errors import ContainerError
+from ..looking.tables import as_text
 from ..system import STANDARD_OUTPUT
 
 OK, FAULTY_INPUT, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
@@ -60,32 +59,23 @@ def _as_options(text: str) -> str:
     return _LIMIT.sub(r"--limit \1=…", text)
 
 
-def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], more: Iterable[Sequence[str]] = ()) -> None:
-    """Print a table: by rich if it is installed and standard output is a terminal, else as columns of plain text.
-
-    more: rows that follow, printed one by one as columns of plain text.
-    """
-    if sys.stdout.isatty():
-        try:
-            from rich import box
-            from rich.console import Console
-            from rich.table import Table
-            from rich.text import Text
-        except ImportError:
-            pass
-        else:
-            table = Table(*head, title=Text(title), title_justify="left", box=box.SIMPLE, show_header=bool(head))
-            for row in rows:
-                table.add_row(*(Text(cell) for cell in row))
-            Console().print(table)
-            title, head, rows = "", [], []
+def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table as columns of plain text."""
     if title:
         print(title)
-    first = [list(head), *rows] if head else list(rows)
-    widths = [max(map(len, column)) for column in zip(*first, strict=True)]
-    for line in chain(first, more):
-        widths = widths or [len(cell) for cell in line]
-        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    for line in as_text(head, rows).splitlines():
+        print(f"  {line}")
+
+
+def _show(bars: Any, stages: dict[str, Any], stage: str, done: int = 0, total: int | None = None) -> None:
+    """Move the bar of a stage. stages: the bars that were begun."""
+    if stage not in stages:
+        for task in bars.tasks:
+            if task.total is None:
+                bars.update(task.id, total=1, completed=1)
+        stages[stage] = bars.add_task(stage, total=total)
+    done, total = (1, 1) if total == 0 else (done, total)  # nothing to do is done
+    bars.update(stages[stage], completed=done, total=total)
 
 
 @contextlib.contextmanager
@@ -101,18 +91,7 @@ def progress_bars() -> Iterator[Callable[..., None]]:
             pass
         else:
             with Progress(console=Console(stderr=True), transient=True) as bars:
-                stages: dict[str, Any] = {}
-
-                def show(stage: str, done: int = 0, total: int | None = None) -> None:
-                    if stage not in stages:
-                        for task in bars.tasks:
-                            if task.total is None:
-                                bars.update(task.id, total=1, completed=1)
-                        stages[stage] = bars.add_task(stage, total=total)
-                    done, total = (1, 1) if total == 0 else (done, total)  # nothing to do is done
-                    bars.update(stages[stage], completed=done, total=total)
-
-                yield show
+                yield partial(_show, bars, {})
             return
     yield lambda *_: None
 
@@ -139,25 +118,6 @@ def tell_written(options: argparse.Namespace, path: str, **facts: Any) -> None:
         tell(options, {"path": path, "bytes": size_at(path), **facts}, f"wrote {path}")
 
 
-@contextlib.contextmanager
-def written(options: argparse.Namespace) -> Iterator[str]:
-    """The path to write a tensor to: OUT, or a temporary path that is copied to standard output at the end."""
-    if not is_standard(options.out):
-        yield options.out
-        return
-    if options.kind is None:
-        raise WrongCall("standard output has no suffix; pass --kind")
-    if options.json:
-        raise WrongCall("--json and - both write to standard output; leave one out")
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "tensor")
-        yield path
-        if not os.path.isfile(path):
-            raise WrongCall(f"--kind {options.kind} makes a folder; give a path instead of {options.out}")
-        with open(path, "rb") as file:
-            shutil.copyfileobj(file, sys.stdout.buffer)
-
-
 def size_at(path: str) -> int | None:
     """The bytes of a local file or folder; None of what is elsewhere."""
     if os.path.isfile(path):
@@ -174,17 +134,13 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def print_list(told: Mapping[str, Any], name: str, items: Iterable[Any]) -> None:
-    """Print a JSON object whose last member is a list, item by item, as they come."""
-    print(json.dumps(told, ensure_ascii=False)[:-1] + f', "{name}": [', end="")
-    for number, item in enumerate(items):
-        print(",\n " if number else "\n ", json.dumps(item, ensure_ascii=False), end="")
-    print("\n]}")
-
-
 def escaped(text: str) -> str:
     """Text from a file, with control characters escaped, because a terminal obeys them."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def count_of(faults: Sequence[Any]) -> str:
+    return f"{len(faults)} fault{'s' * (len(faults) > 1)}"
 
 
 def say(text: str) -> None:

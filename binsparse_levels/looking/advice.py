@@ -46,6 +46,7 @@ from . import drawing
 from .fibers import limit
 from .sizes import Sizes, bits, sizes_of
 from .stored import Stored, bytes_in
+from .tables import as_html, as_text, escaped
 
 Blocks: TypeAlias = Callable[[int], Iterable[tuple[int, ...]]]  # below these dimensions, those a level may cover
 # By rank: levels, and whether a level equals several of rank 1, so that two of its kind are never neighbours.
@@ -60,8 +61,7 @@ class Candidate:
     """A format and its cost: bytes of all arrays, bytes of the values, and the mean bytes that a slice reads.
 
     `slice_nbytes` is None if no dimension was named, and `seconds`, of the kernel, if no kernel was. map: the notation
-    of an index map, or None. refused: why the format does not hold the tensor, whose sizes are 0 then. estimated: the
-    bytes follow from a sample.
+    of an index map, or None. refused: why the format does not hold the tensor, whose sizes are 0 then.
     """
 
     format: Format
@@ -71,7 +71,6 @@ class Candidate:
     seconds: float | None = None
     map: str | None = None
     refused: str = ""
-    estimated: bool = False
 
     def __str__(self) -> str:
         return notation(self.format, self.map)
@@ -190,7 +189,7 @@ class Advice:
                 yield "", candidate, _ratio(candidate.nbytes, smallest)
 
     def _table(self) -> tuple[str, list[list[str]]]:
-        """A line about the entries; the head and the rows of the table. Columns between texts are numbers."""
+        """A line about the entries; the head and the rows of the table."""
         shape = " × ".join(map(str, self.shape)) or "scalar"
         table = [["", "format", "bytes", "ratio"]]
         if self.slices_by is not None:
@@ -205,39 +204,22 @@ class Advice:
                 table[-1].append("" if candidate.slice_nbytes is None else f"{candidate.slice_nbytes:,.0f}")
             if self.kernel is not None:
                 table[-1].append("" if candidate.seconds is None else f"{1e3 * candidate.seconds:.3g}")
-            told = f"{candidate.readers}; estimated from a sample" if candidate.estimated else candidate.readers
-            table[-1].append(f"refused: {candidate.refused}" if candidate.refused else told)
+            table[-1].append(f"refused: {candidate.refused}" if candidate.refused else candidate.readers)
         iso = ", iso" if self._sizes.iso else ""
         bound = limit(math.prod(self.shape), self.entries) / max(self.entries, 1)
         head = f"{shape} {self.dtype}{iso}, {self.entries:,} entries, whose coordinates hold {bound:.3g} bits each"
         return head if self.stored == "memory" else f"{head}; bytes in a file, {self.stored}", table
 
     def __str__(self) -> str:
-        head, table = self._table()
-        widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
-        lines = [head]
-        for row in table:
-            cells = zip(row, widths, strict=True)
-            last = len(row) - 1
-            padded = (x.ljust(w) if k in (0, 1, last) else x.rjust(w) for k, (x, w) in enumerate(cells))
-            lines.append("  ".join(padded).rstrip())
-        return "\n".join(lines)
+        title, (head, *rows) = self._table()
+        return f"{title}\n{as_text(head, rows)}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """The table and the picture, for a notebook."""
-        head, (names, *rows) = self._table()
-
-        def line(tag: str, cells: list[str]) -> str:
-            last = len(cells) - 1
-            sides = ["left" if k in (0, 1, last) else "right" for k in range(len(cells))]
-            pairs = zip(sides, map(drawing.escaped, cells), strict=True)
-            told = (f'<{tag} style="text-align:{side}">{text}</{tag}>' for side, text in pairs)
-            return f"<tr>{''.join(told)}</tr>"
-
-        body = "".join(line("td", row) for row in rows)
-        return f"<p>{drawing.escaped(head)}</p><table>{line('th', names)}{body}</table>{self.draw()}"
+        title, (head, *rows) = self._table()
+        return f"<p>{escaped(title)}</p>{as_html(head, rows)}{self.draw()}"
 
     def draw(self) -> str:
         """Draw the table as an SVG: a bar for each format, with parts for indices and values."""
@@ -290,8 +272,8 @@ def advise(
         such as "n_of_m(1, n=2, m=4)", and a kind whose size counts do not tell, such as "run", are compared below dense
         and below sparse levels.
     formats : the formats to compare with, instead of the usual ones, such as "dense, sparse, dense(2) through 0/4, 1/4,
-        0%4, 1%4". Where counts do not tell the size, the tensor is converted, or of more than 2**20 entries a sample;
-        the row says that it is an estimate. A format that refuses the tensor says why.
+        0%4, 1%4". Where counts do not tell the size, the tensor is converted. A format that refuses the tensor
+        says why.
     kernel : an `einsum` whose time is measured in each format, such as "ij,j->i". Its first operand is the tensor, the
         others are dense; other dimensions have the size 16. Of a large tensor, some first coordinates are measured.
     stored : rank the sizes of files: "narrow" or "bitpacked" as `write` has them. The best in memory are converted.
@@ -373,10 +355,10 @@ def _compared(advice: Advice, tensor: Tensor, format: FormatLike) -> Candidate:
         if map is None and not any(level.refuses for level in parsed.levels):
             return advice.candidate(parsed)
     try:
-        indices, values, estimated = bytes_in(tensor, parsed, map, "memory")
+        indices, values = bytes_in(tensor, parsed, map, "memory")
     except (FormatError, LimitError) as error:
         return Candidate(parsed, 0, 0, None, None, map, str(error.problems[0]))
-    return Candidate(parsed, indices + values, values, None, None, map, estimated=estimated)
+    return Candidate(parsed, indices + values, values, None, None, map)
 
 
 def _in_files(advice: Advice, tensor: Tensor, stored: Stored) -> None:
@@ -385,8 +367,8 @@ def _in_files(advice: Advice, tensor: Tensor, stored: Stored) -> None:
     def measured(candidate: Candidate) -> Candidate:
         if candidate.refused:
             return candidate
-        indices, _, estimated = bytes_in(tensor, candidate.format, candidate.map, stored)
-        return replace(candidate, nbytes=indices + candidate.values_nbytes, estimated=estimated)
+        indices, _ = bytes_in(tensor, candidate.format, candidate.map, stored)
+        return replace(candidate, nbytes=indices + candidate.values_nbytes)
 
     advice.stored = stored
     advice.candidates = tuple(sorted(map(measured, advice.candidates), key=lambda c: c.nbytes))

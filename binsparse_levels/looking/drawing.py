@@ -5,7 +5,6 @@ Text may come from a file, so all text is escaped, and characters that XML forbi
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -19,6 +18,7 @@ from ..errors import OptionError, Problem
 from ..levels.positions import Array, as_array, cells, items_at
 from ..tensors.naming import Dimension, dimension_of
 from ..tensors.tensor import Tensor
+from .tables import LONGEST, clipped, escaped
 
 # Inside a page, the colours are those of the page: JupyterLab and VS Code name them. A file has those of the system.
 _STYLE = """
@@ -33,33 +33,32 @@ _STYLE = """
 """
 _SMALL = 64  # items of any array, and nodes of any level, that are drawn one by one
 _SMALL_RANK = 16
-_LONGEST = 14  # characters of an item
 _CHARACTER, _BOX, _LINE = 7.5, 20, 18  # the width of a character, the height of a box and of a line of text
-_BINS, _SIDE = 128, 384  # of a spy plot: cells along a side, and pixels
+_BINS, _SIDE = 128, 384  # of a spy plot: the most cells along a side, and pixels
 _SHADES = 8
 _AT_ONCE = 2**20  # entries that are counted at once
 _DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
 
 
-def draw(tensor: Tensor, dimensions: Sequence[Dimension] | None = None) -> str:
-    """`Tensor.draw`."""
-    tree, order = tensor._tree, tensor.format.order
-    if dimensions is None and (not tensor.ndim or is_small(tree)):
-        return draw_tree(tree, order)
-    if tensor.map is not None:
-        return draw(tensor.without_map(), dimensions)
+def draw(tensor: Tensor, dimensions: Sequence[Dimension] | None = None, side: int = _BINS) -> str:
+    """`Tensor.draw`. side: the most cells along a side of a spy plot."""
+    if dimensions is None:
+        tree = tensor._tree if tensor._held.viewed else tensor._source
+        if not tensor.ndim or is_small(tree):
+            return draw_tree(tensor._tree, tensor.format.order)
     asked = range(min(tensor.ndim, 2)) if dimensions is None else dimensions
     chosen = [dimension_of(tensor, k) for k in asked]
     if len(set(chosen)) != len(chosen) or not 0 < len(chosen) <= 2:
         raise OptionError(Problem("dimensions", f"expected one or two different ones, got {chosen}"))
-    return spy(tree, order, chosen)
+    return spy(tensor, chosen, side)
 
 
 def html_of(tensor: Tensor) -> str:
-    """`Tensor._repr_html_`."""
+    """`Tensor._repr_html_`: text that wraps, and a picture that scrolls where it is wide."""
     unread = tensor._held.viewed or tensor._source.lazy
     drawn = "" if unread or tensor.number_of_stored_values > _DRAWN_UNASKED else draw(tensor)
-    return shown(repr(tensor), drawn)
+    text = f'<pre style="white-space: pre-wrap; overflow-wrap: anywhere">{escaped(repr(tensor))}</pre>'
+    return text + (f'<div style="overflow-x: auto">{drawn}</div>' if drawn else "")
 
 
 def is_small(tree: Tree) -> bool:
@@ -132,7 +131,7 @@ def _rows(tree: Tree, order: Sequence[int]) -> Iterator[_Row]:
         sizes = ", ".join(f"{k} (size {size})" for k, size in zip(covered, place.dims, strict=True))
         at = as_array(positions)
         nodes = zip(*(x.tolist() for x in coords), strict=True) if coords else [()] * len(at)
-        labels = [clipped(", ".join(map(str, node)), 3 * _LONGEST) for node in nodes]
+        labels = [clipped(", ".join(map(str, node)), 3 * LONGEST) for node in nodes]
         title = f"{place.level}: {f'dimension {sizes}' if covered else 'no dimension'}"
         parents = np.searchsorted(pointers[1:], np.arange(len(at)), side="right")
         yield _Row(title, labels, at, parents, bool(place.arrays))
@@ -176,20 +175,17 @@ def _arrays(tree: Tree) -> list[tuple[str, list[str], Any]]:
 # A large tensor
 
 
-def spy(tree: Tree, order: Sequence[int], dimensions: Sequence[int]) -> str:
+def spy(tensor: Tensor, dimensions: Sequence[int], side: int = _BINS) -> str:
     """Draw the density of entries in two dimensions, the first downwards, the second to the right, or in one.
 
-    There are at most 128 × 128 cells of equally many coordinates. The shade is the logarithm of the number of entries.
+    Each cell has equally many coordinates. Its shade is the logarithm of the number of entries, which are read in parts
+    where the levels allow it.
     """
-    stored = [list(order).index(k) for k in dimensions]
-    sizes = [tree.dims[k] for k in stored]
-    steps = [max(-(-size // _BINS), 1) for size in sizes]
-    bins = [-(-size // step) for size, step in zip(sizes, steps, strict=True)]
-    if len(bins) == 1:
-        bins.insert(0, 1)
-    counts = _density(tree, stored, steps, bins)
-    scale = max(_SIDE // max([*bins, 1]), 1)
-    width, height = (max(n, 1) * scale for n in bins[::-1])
+    sizes = [tensor.shape[k] for k in dimensions]
+    steps = [max(-(-size // side), 1) for size in sizes]
+    counts = _density(tensor, dimensions, steps)
+    scale = max(_SIDE // max(*counts.shape, 1), 1)
+    width, height = (max(n, 1) * scale for n in counts.shape[::-1])
     names = [f"dimension {k}: {size:,}" for k, size in zip(dimensions, sizes, strict=True)]
     top = 2.2 * _LINE
     body = [_text(8, 14, " down, ".join(names) + " across" if len(names) > 1 else names[0])]
@@ -208,23 +204,16 @@ def spy(tree: Tree, order: Sequence[int], dimensions: Sequence[int]) -> str:
     return _svg(max(width + 16, 8 * max(map(len, names)) * len(names) + 60), top + height + 8, body)
 
 
-def _density(tree: Tree, stored: Sequence[int], steps: Sequence[int], bins: Sequence[int]) -> Array:
-    levels, count = [], 1
-    kept: list[int] = []
-    for place, coords, pointers, positions in packing.expand_levels(tree):
-        here = [k for k in range(place.level.rank) if place.depth + k in stored]
-        kept += [place.depth + k for k in here]
-        levels.append(([coords[k] for k in here], pointers))
-        count = len(positions)
-    columns = packing.coords_of_entries(levels, count)
-    chosen = [columns[kept.index(k)] for k in stored]
+def _density(tensor: Tensor, dimensions: Sequence[int], steps: Sequence[int]) -> Array:
+    """The number of entries in each cell: a row for one dimension."""
+    bins = [-(-tensor.shape[k] // step) for k, step in zip(dimensions, steps, strict=True)]
     counts = np.zeros(cells(bins), np.int64)
-    for begin in range(0, count, _AT_ONCE):
-        cell: Any = 0
-        for x, step, size in zip(chosen, steps, bins[-len(chosen) :], strict=True):
-            cell = cell * size + x[begin : begin + _AT_ONCE] // step
-        counts += np.bincount(cell, minlength=len(counts))
-    return counts.reshape(bins)
+    for coords, _ in tensor._held.blocks(tensor._pad(), _AT_ONCE):
+        at: Any = 0
+        for k, step, size in zip(dimensions, steps, bins, strict=True):
+            at = at * size + coords[k] // step
+        counts += np.bincount(at, minlength=len(counts))
+    return counts.reshape(bins if len(bins) == 2 else [1, *bins])
 
 
 def _strips(chosen: Array) -> Iterator[str]:
@@ -275,20 +264,11 @@ def scatter(x: str, y: str, points: Sequence[tuple[float, float, str]]) -> str:
     Precondition: all numbers are positive, and there is at least one point.
     """
     left, room, top = 70, 420, 20
-
-    def at(numbers: Sequence[float], reverse: bool) -> tuple[list[float], list[tuple[float, float]]]:
-        logs = [math.log10(number) for number in numbers]
-        low, high = min(logs) - 0.08, max(logs) + 0.08
-        places = [(value - low) / (high - low) * room for value in logs]
-        ticks = [(10 ** (low + share * (high - low)), share * room) for share in (0.05, 0.35, 0.65, 0.95)]
-        if reverse:
-            return [room - place for place in places], [(value, room - place) for value, place in ticks]
-        return places, ticks
-
-    (xs, across), (ys, down) = at([p[0] for p in points], False), at([p[1] for p in points], True)
+    xs, across = _axis([p[0] for p in points], room)
+    ys, down = _axis([1 / p[1] for p in points], room)  # from the top down, so that less is below
     body = [f'<rect x="{left}" y="{top}" width="{room}" height="{room}"/>']
     body += [_text(left + place, top + room + 16, f"{value:.3g}", "small mid") for value, place in across]
-    body += [_text(left - 6, top + place + 4, f"{value:.3g}", "small end") for value, place in down]
+    body += [_text(left - 6, top + place + 4, f"{1 / value:.3g}", "small end") for value, place in down]
     body += [_text(left + room / 2, top + room + 36, f"{x} (logarithmic)", "mid"), _text(8, 14, f"{y} (logarithmic)")]
     best: list[int] = []
     for k in sorted(range(len(points)), key=lambda k: points[k][:2]):
@@ -296,46 +276,26 @@ def scatter(x: str, y: str, points: Sequence[tuple[float, float, str]]) -> str:
             best.append(k)
     for a, b in pairwise(best):
         body.append(_line(left + xs[a], top + ys[a], left + xs[b], top + ys[b], "pointer"))
-    for k in range(len(points)):
+    for k, (across_k, down_k) in enumerate(zip(xs, ys, strict=True)):
         style = "ink" if k in best else "rest"
-        body.append(f'<circle class="{style}" cx="{left + xs[k]:.1f}" cy="{top + ys[k]:.1f}" r="4"/>')
-    written: list[tuple[float, float, float]] = []  # from left to right, and the height, of each name
+        body.append(f'<circle class="{style}" cx="{left + across_k:.1f}" cy="{top + down_k:.1f}" r="4"/>')
+    names = [clipped(name, 60) for *_, name in points]
+    lowest = -math.inf
     for k in sorted(range(len(points)), key=lambda k: ys[k]):
-        x0, y0, name = xs[k] + 7, ys[k] + 4, clipped(points[k][2], 60)
-        for start, end, height in written:  # from the top down, so that a name moves below those that are in its way
-            if start < x0 + 6 * len(name) and x0 < end and abs(y0 - height) < 11:
-                y0 = height + 11
-        written.append((x0, x0 + 6 * len(name), y0))
-        written.sort(key=lambda place: place[2])
-        body.append(_text(left + x0, top + y0, name, "small"))
-    longest = max(len(clipped(name, 60)) for *_, name in points)
-    return _svg(left + room + 6 * longest + 20, top + room + 46, body)
+        lowest = max(ys[k] + 4, lowest + 11)  # so that no name covers another
+        body.append(_text(left + xs[k] + 7, top + lowest, names[k], "small"))
+    return _svg(left + room + 6 * max(map(len, names)) + 20, top + max(room + 46, lowest + 8), body)
+
+
+def _axis(numbers: Sequence[float], room: float) -> tuple[list[float], list[tuple[float, float]]]:
+    """Where numbers stand on a logarithmic axis, and the ticks with their places."""
+    logs = [math.log10(number) for number in numbers]
+    low, high = min(logs) - 0.08, max(logs) + 0.08
+    ticks = [(10 ** (low + share * (high - low)), share * room) for share in (0.05, 0.35, 0.65, 0.95)]
+    return [(value - low) / (high - low) * room for value in logs], ticks
 
 
 # What all of them are made of
-
-
-def escaped(text: str) -> str:
-    """Escape any text for HTML and XML."""
-    return html.escape(_printable(text))
-
-
-def shown(text: str, picture: str = "") -> str:
-    """Text and a picture as HTML, for notebooks. The text wraps, and a wide picture scrolls."""
-    pre = f'<pre style="white-space: pre-wrap; overflow-wrap: anywhere">{escaped(text)}</pre>'
-    return pre + (f'<div style="overflow-x: auto">{picture}</div>' if picture else "")
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
-
-
-def clipped(item: Any, longest: int = _LONGEST) -> str:
-    """An item as text of at most so many characters, without control characters."""
-    if isinstance(item, np.floating) and math.isfinite(item):
-        item = f"{item:.6g}"
-    text = _printable(str(item))
-    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _text(x: float, y: float, text: str, style: str = "") -> str:

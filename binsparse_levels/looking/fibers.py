@@ -16,6 +16,7 @@ from ..levels import Level, Place
 from ..levels.positions import Array, cells
 from ..limits import INT64_MAX
 from ..tensors.tensor import Tensor
+from .tables import clipped
 
 _AT_ONCE = 2**20  # children in memory at a time
 _CLASSES = 64  # of lengths and gaps, by their bits
@@ -128,12 +129,33 @@ def levels_of(tensor: Tensor) -> list[LevelStatistics]:
     dense 1 3 0 0.0
     sparse 3 3 28 216.2
     """
-    tree = tensor._source if tensor._source.regular else tensor.stored._tree
-    return list(statistics_of(tree, tensor.stored.format.order))
+    tree, order = tensor._source if tensor._source.regular else tensor.stored._tree, tensor.stored.format.order
+    return list(_statistics(tree, order))
 
 
-def statistics_of(tree: Tree, order: Sequence[int]) -> Iterator[LevelStatistics]:
-    """`levels_of`, for a tree. order: stored dimension k is the tensor's order[k]. Precondition: the tree is sound."""
+def facts_of(level: LevelStatistics) -> dict[str, Any]:
+    """The numbers of a level in a table. The information limit is in whole bytes."""
+    return {
+        "level": str(level.level), "fibers": level.positions, "positions": level.children,
+        "median": level.quantile(0.5), "longest": level.longest, "fill": None if math.isnan(level.fill) else level.fill,
+        "bytes": level.nbytes, "limit": math.ceil(level.limit / 8),
+    }  # fmt: skip
+
+
+def table(levels: Sequence[LevelStatistics], names: Sequence[str] | None = None) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of the table of levels. names: of the dimensions."""
+    rows: list[list[str]] = []
+    for level in levels:
+        name, *numbers = facts_of(level).values()
+        covered = zip(level.dimensions, level.sizes, strict=True)
+        sizes = ", ".join(f"{k if names is None else names[k]} ({size:,})" for k, size in covered)
+        told = ("" if x is None else f"{x:.3g}" if isinstance(x, float) else f"{x:,}" for x in numbers)
+        rows.append([clipped(name, 60), clipped(sizes, 120), *told])
+    return ["level", "dimension (size)", "fibers", "positions", "median", "longest", "fill", "bytes", "limit"], rows
+
+
+def _statistics(tree: Tree, order: Sequence[int]) -> Iterator[LevelStatistics]:
+    """`levels_of`. order: stored dimension k is the tensor's order[k]. Precondition: the tree is sound."""
     walked = list(tree.walk())
     children = [*(n for _, _, n in walked), len(tree.values)][1:]
     steps = packing.expand_levels(tree) if not tree.regular else iter(())

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numba
 import numpy as np
 
+from ..compute import einsum
 from ..containers.replacing import write_text
 from ..errors import ArrayError, BinsparseError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike, parse_format
@@ -32,13 +31,13 @@ from ..version import __version__
 from . import drawing
 from .fibers import limit
 from .stored import Stored, index_bytes
+from .tables import as_html, as_text
 
 MEASURES = ("bits", "narrow", "bitpacked", "limit", "padding", "pack", "convert", "point", "slice:0", "ij,j->i")
 MEASURED = ("bits", "narrow", "bitpacked", "limit", "padding")  # unless others are named
 _WIDTH = 16  # the size of dimensions that the tensor does not have, and the coordinates of a slice
 _POINTS = 200  # places that are looked up
 _BITS: dict[str, Stored] = {"bits": "memory", "narrow": "narrow", "bitpacked": "bitpacked"}
-_LATEX = str.maketrans({c: f"\\{c}" for c in "_%&#${}"} | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"})
 
 
 @dataclass(frozen=True)
@@ -82,41 +81,29 @@ class Sweep:
     names: tuple[str, ...]
     record: Mapping[str, Any]
 
-    def _cells(self) -> Iterator[list[str]]:
+    @property
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        rows = []
         for row in self.rows:
             numbers = [f"{row.measures[name]:.4g}" if name in row.measures else "" for name in self.names]
-            yield [row.tensor, row.format, f"{row.entries}", *numbers, row.refused]
-
-    @property
-    def _heads(self) -> list[str]:
-        return ["tensor", "format", "entries", *self.names, "refused"]
+            rows.append([row.tensor, row.format, f"{row.entries}", *numbers, row.refused])
+        return ["tensor", "format", "entries", *self.names, "refused"], rows
 
     def __str__(self) -> str:
-        lines = [self._heads, *self._cells()]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        ends = len(self._heads) - 1
-        return "\n".join(
-            "  ".join(
-                x.ljust(w) if k in (0, 1, ends) else x.rjust(w)
-                for k, (x, w) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        )
+        return as_text(*self._table)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        def line(tag: str, cells: Iterable[str]) -> str:
-            return f"<tr>{''.join(f'<{tag}>{drawing.escaped(cell)}</{tag}>' for cell in cells)}</tr>"
-
-        return f"<table>{line('th', self._heads)}{''.join(line('td', cells) for cells in self._cells())}</table>"
+        return as_html(*self._table)
 
     def to_pandas(self) -> Any:
-        """A DataFrame of pandas, whose `attrs` hold the record."""
+        """A DataFrame of pandas, whose `attrs` hold the record. What was not measured is NaN."""
         with needing("pandas"):
             import pandas  # type: ignore[import-untyped]
 
-        frame = pandas.DataFrame([{**_plain(row), **row.measures} for row in self.rows])
+        columns = ["tensor", "format", "entries", *self.names, "refused"]
+        frame = pandas.DataFrame([{**vars(row), **row.measures} for row in self.rows], columns=columns)
         frame.attrs.update(self.record)
         return frame
 
@@ -125,24 +112,17 @@ class Sweep:
 
         Raises FileExistsError unless `overwrite`; ContainerError.
         """
-        text = io.StringIO()
-        text.writelines(f"# {name}: {value}\n" for name, value in self.record.items())
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self._heads)
-        for row in self.rows:
-            numbers = [row.measures.get(name, "") for name in self.names]
-            writer.writerow([row.tensor, row.format, row.entries, *numbers, row.refused])
+        record = "".join(f"# {name}: {value}\n" for name, value in self.record.items())
+        text = record + str(self.to_pandas().to_csv(index=False, lineterminator="\n"))
         if path is not None:
-            write_text(path, text.getvalue(), overwrite)
-        return text.getvalue()
+            write_text(path, text, overwrite)
+        return text
 
     def to_latex(self) -> str:
-        """The table as a `tabular` of LaTeX. Rows that were refused have a dash for each measure."""
-        columns = "ll" + "r" * (len(self.names) + 1)
-        lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", _latex(self._heads[:-1]), r"\hline"]
-        for *cells, _ in self._cells():
-            lines.append(_latex([*cells[:3], *(x or "--" for x in cells[3:])]))
-        return "\n".join([*lines, r"\hline", r"\end{tabular}", ""])
+        """The table as a `tabular` of LaTeX. Formats that refuse a tensor have a dash for each measure."""
+        frame = self.to_pandas().drop(columns="refused")
+        with needing("pandas"):
+            return str(frame.to_latex(index=False, na_rep="--", escape=True, float_format="%.4g"))
 
     def pareto(self, x: str, y: str, tensor: str | None = None) -> str:
         """Draw two measures of all formats of a tensor as an SVG, on logarithmic axes, with the line of the best ones.
@@ -228,38 +208,28 @@ def _sliced(name: str) -> bool:
 
 
 def _named(tensors: Any) -> Iterator[tuple[str, Tensor]]:
-    if isinstance(tensors, str | os.PathLike) or not isinstance(tensors, Mapping | list | tuple):
-        tensors = [tensors]
     if not isinstance(tensors, Mapping):
-        named = {}
-        for k, x in enumerate(tensors):
-            named[os.path.basename(x) if isinstance(x, str | os.PathLike) else f"tensor {k}"] = x
-        tensors = named
+        listed = tensors if isinstance(tensors, list | tuple) else [tensors]
+        tensors = {_name(k, x): x for k, x in enumerate(listed)}
     for name, x in tensors.items():
-        held = read(x) if isinstance(x, str | os.PathLike) else as_tensor(x)
-        whole = expanded(held.load())
-        yield str(name), whole.without_map() if whole.map is not None else whole
+        tensor = read(x) if isinstance(x, str | os.PathLike) else as_tensor(x)
+        yield str(name), expanded(tensor.load()).without_map()
 
 
-class _Candidate:
-    """A tensor in a format, and the shortest times so far."""
+def _name(number: int, tensor: Any) -> str:
+    return os.path.basename(tensor) if isinstance(tensor, str | os.PathLike) else f"tensor {number}"
 
-    def __init__(self, source: Tensor, format: FormatLike) -> None:
-        self.name = format if isinstance(format, str) else str(parse_format(format))
-        self.tensor: Tensor | None = None
-        self.refused = ""
-        self.measures: dict[str, float] = {}
-        self.timed: dict[str, Callable[[], Any]] = {}
-        try:
-            self.tensor = source.convert(format)
-        except BinsparseError as error:
-            self.refuse(error)
 
-    def refuse(self, error: BinsparseError) -> None:
-        self.refused, self.measures, self.timed = str(error.problems[0]), {}, {}
+@dataclass
+class _Timed:
+    """A format: its measures so far, what is timed, and why it refuses the tensor."""
+
+    measures: dict[str, float] = field(default_factory=dict)
+    calls: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    refused: str = ""
 
     def time(self) -> None:
-        for name, call in self.timed.items():
+        for name, call in self.calls.items():
             begin = time.perf_counter()
             call()
             taken = 1e3 * (time.perf_counter() - begin) / (_POINTS if name == "point" else 1)
@@ -267,91 +237,75 @@ class _Candidate:
 
 
 def _rows(
-    name: str,
-    source: Tensor,
-    formats: Sequence[FormatLike],
-    measure: Sequence[str],
-    rounds: int,
-    seed: int,
+    name: str, source: Tensor, formats: Sequence[FormatLike], measure: Sequence[str], rounds: int, seed: int,
     progress: Callable[[str, int, int], None] | None,
-) -> list[Row]:
-    random = np.random.default_rng(seed)
-    fitting = [spec for spec in measure if len(spec.replace(" ", "").partition("->")[0].split(",")[0]) == source.ndim]
-    operands = {spec: _operands(spec, source, random) for spec in fitting if "->" in spec}
-    expected: dict[str, Any] = {}
-    with _folder(any(map(_sliced, measure))) as folder:
-        candidates = [_Candidate(source, format) for format in formats]
-        for number, (candidate, format) in enumerate(zip(candidates, formats, strict=True)):
+) -> list[Row]:  # fmt: skip
+    operands = _operands(measure, source, seed)
+    results: dict[str, Any] = {}  # of the first format
+    with tempfile.TemporaryDirectory() as folder:
+        timed = []
+        for number, format in enumerate(formats):
             try:
-                _prepare(candidate, format, source, measure, operands, expected, f"{folder}/{number}.h5", seed)
+                tensor = source.convert(format)
+                calls = _calls(source, tensor, format, measure, operands, f"{folder}/{number}.h5", seed)
+                for spec, call in calls.items():
+                    result = call()  # which compiles
+                    if spec in operands:
+                        _compare(spec, result, results)
+                timed.append(_Timed(_sizes(source, tensor, measure), calls))
             except BinsparseError as error:
-                candidate.refuse(error)
+                timed.append(_Timed(refused=str(error.problems[0])))
         for done in range(rounds):
-            for candidate in candidates:
-                candidate.time()
+            for x in timed:
+                x.time()
             if progress is not None:
                 progress(name, done + 1, rounds)
-        for candidate in candidates:
-            candidate.timed = {}  # which close the files
-    count = source.number_of_stored_values
-    return [
-        Row(name, x.name, count, {key: x.measures[key] for key in measure if key in x.measures}, x.refused)
-        for x in candidates
-    ]
+        for x in timed:
+            x.calls = {}  # which close the files
+    rows = []
+    for format, x in zip(formats, timed, strict=True):
+        label = format if isinstance(format, str) else str(parse_format(format))
+        measures = {key: x.measures[key] for key in measure if key in x.measures}
+        rows.append(Row(name, label, source.number_of_stored_values, measures, x.refused))
+    return rows
 
 
-@contextmanager
-def _folder(needed: bool) -> Iterator[str]:
-    if not needed:
-        yield ""
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield folder
+def _sizes(source: Tensor, tensor: Tensor, measure: Sequence[str]) -> dict[str, float]:
+    """What needs no clock."""
+    entries = source.number_of_stored_values
+    count = max(entries, 1)
+    made = {name: 8 * index_bytes(tensor, how) / count for name, how in _BITS.items() if name in measure}
+    return made | {"limit": limit(source.size, entries) / count, "padding": len(tensor.stored.values) / count}
 
 
-def _prepare(
-    candidate: _Candidate,
-    format: FormatLike,
-    source: Tensor,
-    measure: Sequence[str],
-    operands: Mapping[str, list[Any]],
-    expected: dict[str, Any],
-    path: str,
-    seed: int,
-) -> None:
-    """Measure what needs no clock, and say what is timed. Every call is made once, which compiles it."""
-    from ..compute import einsum  # which imports numba, as no other command has to
-
-    tensor = candidate.tensor
-    if tensor is None:
-        return
+def _calls(
+    source: Tensor, tensor: Tensor, format: FormatLike, measure: Sequence[str], operands: Mapping[str, list[Any]],
+    path: str, seed: int,
+) -> dict[str, Callable[[], Any]]:  # fmt: skip
+    """What is timed."""
     coords, values = source.unpack()
-    count = max(len(values), 1)
+    calls: dict[str, Callable[[], Any]] = {}
     for name in measure:
-        if name in _BITS:
-            candidate.measures[name] = 8 * index_bytes(tensor, _BITS[name]) / count
-        elif name == "limit":
-            candidate.measures[name] = limit(source.size, len(values)) / count
-        elif name == "padding":
-            candidate.measures[name] = len(tensor.stored.values) / count
-        elif name == "pack":
-            candidate.timed[name] = partial(pack, coords, values, source.shape, format)
+        if name == "pack":
+            calls[name] = partial(pack, coords, values, source.shape, format)
         elif name == "convert":
-            candidate.timed[name] = partial(source.convert, format)
+            calls[name] = partial(source.convert, format)
         elif name == "point" and len(values):
             at = np.random.default_rng(seed).integers(0, len(values), _POINTS)
             places = list(zip(*(x[at].tolist() for x in coords), strict=True))
-            candidate.timed[name] = partial(_look_up, tensor, places)
+            calls[name] = partial(_look_up, tensor, places)
         elif _sliced(name) and int(name.partition(":")[2]) < tensor.ndim:
-            candidate.timed[name] = _slice(tensor, int(name.partition(":")[2]), path)
+            calls[name] = _slice(tensor, int(name.partition(":")[2]), path)
         elif name in operands:
-            result = einsum(name, tensor, *operands[name])
-            dense = result.to_dense() if isinstance(result, Tensor) else result
-            if not np.allclose(dense, expected.setdefault(name, dense), rtol=1e-4, equal_nan=True):
-                raise ArrayError(Problem(name, "the result is not that of the first format; please report it"))
-            candidate.timed[name] = partial(einsum, name, tensor, *operands[name])
-    for call in candidate.timed.values():
-        call()
+            calls[name] = partial(einsum, name, tensor, *operands[name])
+    return calls
+
+
+def _compare(spec: str, result: Any, results: dict[str, Any]) -> None:
+    """Raise ArrayError where a result is not that of the first format."""
+    dense = result.to_dense() if isinstance(result, Tensor) else result
+    if not np.allclose(dense, results.setdefault(spec, dense), rtol=1e-4, equal_nan=True):
+        raise ArrayError(Problem(spec, "the result is not that of the first format; please report it"))
 
 
 def _look_up(tensor: Tensor, places: Sequence[tuple[int, ...]]) -> None:
@@ -367,26 +321,21 @@ def _slice(tensor: Tensor, dimension: int, path: str) -> Callable[[], Any]:
     return lambda: view[...].load()
 
 
-def _operands(spec: str, tensor: Tensor, random: np.random.Generator) -> list[Any]:
-    """Dense operands of an einsum, whose first operand is the tensor."""
-    first, *others = spec.replace(" ", "").partition("->")[0].split(",")
-    sizes = dict(zip(first, tensor.shape, strict=False))
-    return [random.random([sizes.get(letter, _WIDTH) for letter in letters]) for letters in others]
+def _operands(measure: Sequence[str], tensor: Tensor, seed: int) -> dict[str, list[Any]]:
+    """Dense operands of each einsum whose first operand has the rank of the tensor."""
+    random = np.random.default_rng(seed)
+    operands = {}
+    for spec in measure:
+        first, *others = spec.replace(" ", "").partition("->")[0].split(",")
+        if "->" in spec and len(first) == tensor.ndim:
+            sizes = dict(zip(first, tensor.shape, strict=True))
+            operands[spec] = [random.random([sizes.get(letter, _WIDTH) for letter in letters]) for letters in others]
+    return operands
 
 
 def _record(seed: int, rounds: int) -> dict[str, Any]:
-    import numba
-
     return {
         "processor": processor_name(), "system": platform.platform(), "python": platform.python_version(),
         "numpy": np.__version__, "numba": numba.__version__, "binsparse_levels": __version__,
         "threads": get_threads(), "seed": seed, "rounds": rounds,
     }  # fmt: skip
-
-
-def _plain(row: Row) -> dict[str, Any]:
-    return {"tensor": row.tensor, "format": row.format, "entries": row.entries, "refused": row.refused}
-
-
-def _latex(cells: Sequence[str]) -> str:
-    return " & ".join(cell.translate(_LATEX) for cell in cells) + r" \\"

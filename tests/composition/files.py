@@ -232,13 +232,12 @@ def looked_at(tensor, model, draw, folder):
         assert name != "info" or tuple(whole["shape"]) == model.shape
 
 
-@way("command draw", "command report", "command advise", "command sweep")
+@way("command draw", "command report", "command advise")
 def pictured(tensor, model, draw, folder):
     path = on_disk(tensor, draw, folder)
     run("draw", path, f"{folder}/drawn.svg", "--overwrite")
     run("report", path, "-o", f"{folder}/report.html", "--overwrite")
     run("advise", path)
-    run("sweep", path, "--format", "COO" if len(model.shape) == 2 else "element", "--measure", "bits")
 
 
 @way("command convert", "command repair", pads=True)

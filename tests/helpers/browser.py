@@ -47,15 +47,6 @@ while (walker.nextNode()) {
 }
 return texts;
 """
-_BEYOND = """
-const width = document.documentElement.clientWidth, found = [];
-if (document.documentElement.scrollWidth > width) found.push('the page');
-for (const element of document.body.querySelectorAll('*')) {
-  const box = element.getBoundingClientRect();
-  if (box.width && (box.right > width + 0.5 || box.left < -0.5)) found.push(element.outerHTML.slice(0, 80));
-}
-return found;
-"""
 
 
 class Browser:
@@ -112,10 +103,6 @@ class Browser:
     def texts(self):
         """The visible texts, each with its contrast to what is behind it."""
         return self.run(_TEXTS)
-
-    def beyond(self):
-        """What does not fit into the width of the window."""
-        return self.run(_BEYOND)
 
     def picture(self):
         """The whole page as a PNG in base64."""

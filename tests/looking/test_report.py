@@ -15,11 +15,11 @@ from binsparse_levels import BinsparseError, LimitError, from_table, pack, pack_
 from binsparse_levels.engine import packing
 from binsparse_levels.errors import PathMissingError
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.looking import counting, fibers
+from binsparse_levels.looking import fibers
 from binsparse_levels.looking.report import report
 
 MALFORMED = sorted((GOLDEN / "malformed").glob("*.h5"))
-VOID = {"meta", "link", "img", "path", "line", "br"}
+VOID = {"meta", "link", "path", "line", "rect"}
 
 
 class Page(HTMLParser):
@@ -69,7 +69,7 @@ def test_any_tensor_has_a_report(tensor):
         assert shape in text
     assert f"entries {len(tensor.unpack()[1]):,} " in text
     if tensor.ndim and len(tensor.unpack()[1]):
-        assert text.count("← this one") == 1
+        assert "whose coordinates hold" in text
     for name in tensor.arrays:
         assert name in text
     assert len(made.html.encode()) < 100_000
@@ -80,59 +80,18 @@ def test_the_numbers_are_right():
     tensor = pack([[0, 0, 2, 5], [1, 3, 3, 0]], [1.5, -2.5, 0.0, 3.5], (6, 4), "CSR", fill_value=0)
     page = Page(tensor.report().html)
     for words in (
-        "shape 6 × 4", "entries 4", "density 0.167", "type float64", "in memory 76 B", "bytes an entry 19",
-        "if dense 192 B", "least -2.5", "greatest 3.5", "mean 0.625", "explicit zeros 1", "negative 1",
+        "shape 6 × 4", "entries 4", "density 0.167", "type float64", "in memory 76 B, 19 bytes an entry",
+        "if dense 192 B",
     ):  # fmt: skip
         assert words in page.text, words
-    rows = {row[0]: row[1:] for row in page.rows}
-    assert rows["dense"][:3] == ["dimension 0 (6)", "1", "6"]
-    assert rows["sparse"][:3] == ["dimension 1 (4)", "6", "4"]
-    assert rows["sparse"][3] == "pointers_to_1 int32[7]indices_1 int32[4]"
-    assert rows["CSR ← this one"][:2] == ["76 B", "1.19"]
+    rows = {row[0]: row[1:] for row in page.rows if row}
+    assert rows["dense"] == ["0 (6)", "1", "6", "6", "6", "1", "0", "0"]
+    assert rows["sparse"] == ["1 (4)", "6", "4", "0", "2", "0.167", "44", "2"]
+    assert rows["pointers_to_1"] == ["int32", "7", "28 B"]
     assert rows["0, 3"] == ["-2.5"]
-    assert "6 fibers, 0.667 on average, 2 at most, 50 % empty" in page.text
-    advice = bl.advise(tensor, kinds=["dense", "sparse"])
-    sizes = {c.format: c.nbytes for c in (*advice.candidates, *advice.compared)}
-    assert f"({100 * (1 - min(sizes.values()) / 76):.0f} %) fewer bytes" in page.text
-
-
-@given(testing.tensors(max_rank=3, kinds=tuple(LEVELS.values())))
-def test_what_is_counted_in_parts_is_what_numpy_counts(tensor):
-    coords, values = tensor.unpack()
-    where, spread = counting.Places(tensor.shape), counting.Spread()
-    sizes = []
-    for some, theirs in tensor._held.blocks(tensor._pad(), 3):
-        where.add(some)
-        spread.add(theirs)
-        sizes.append(len(theirs))
-    assert sum(sizes) == spread.count == len(values)
-    assert max(sizes) <= 3 or any(level.shares or level.gaps for level in tensor.stored.format.levels)
-    for k, (bins, x) in enumerate(zip(where.bins, coords, strict=True)):
-        assert bins.tolist() == np.bincount(x, minlength=tensor.shape[k]).tolist()
-    for (a, b), counts in where.pairs.items():
-        expected = np.zeros((tensor.shape[a], tensor.shape[b]), int)
-        np.add.at(expected, (coords[a], coords[b]), 1)
-        assert np.array_equal(counts, expected)
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint64", "float32", "float64", "complex64", "bool", "void"])
-def test_values_of_any_type(dtype):
-    dtype = np.dtype([("x", "i4")] if dtype == "void" else dtype)
-    values = np.array([0, 1, 3, 4, 100]).astype(dtype)
-    if values.dtype.kind in "fc":
-        values[:2] = [np.nan, np.inf]
-    spread = counting.Spread()
-    for part in np.array_split(values, 3):
-        spread.add(part)
-    assert pack([range(5)], values, 5, "CVEC").report().faults == ()
-    numbers = values.dtype.kind in "biufc"
-    finite = np.abs(values[np.isfinite(values)]) if numbers else np.zeros(0)
-    assert (spread.count, spread.nans, spread.infinite) == (5, *((1, 1) if values.dtype.kind in "fc" else (0, 0)))
-    assert spread.zeros == np.count_nonzero(finite == 0)
-    assert sum(map(spread.of, spread.exponents())) == np.count_nonzero(finite)
-    if len(finite):
-        assert np.isclose(spread.mean, finite.mean())
-        assert spread.least == min(finite)
+    for _, candidate, ratio in bl.advise(tensor, kinds=["dense", "sparse"], count=6).rows():
+        row = next(row for row in page.rows if row[1:2] == [str(candidate)] and len(row) > 3)
+        assert row[2:4] == [str(candidate.nbytes), f"{ratio:.3f}"]
 
 
 def lengths_of(tensor, monkeypatch, at_once):
@@ -172,12 +131,11 @@ def test_the_page_forbids_to_load_and_to_run_anything():
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', made.html)[1]
     assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     assert set(re.findall(r'(?:src|href|url)[=(]"?(\w+:)', made.html)) == {"data:"}
-    assert "http:" not in made.html
-    assert "https:" not in made.html
+    assert set(re.findall(r"https?://[^\"]*", made.html)) == {"http://www.w3.org/2000/svg"}  # a name of XML
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("shape", [(2**62, 2**62, 2**62), (2,) * 60, (1000,) * 8])
+@pytest.mark.parametrize("shape", [(2**62, 2**62, 2**62), (2,) * 60, (1000,) * 6])
 def test_the_size_is_bounded(shape):
     random = np.random.default_rng(0)
     coords = [random.integers(0, size, 20000) for size in shape]
@@ -207,10 +165,11 @@ def test_views_and_maps(map):
     tensor = pack_dense(cells, "COO", map=map) if map else pack_dense(cells, "COO")
     count = np.count_nonzero(cells)
     page = Page(tensor.report().html)
-    assert f"shape 6 × 8 entries {count} " in page.text
-    assert [words in page.text for words in (", map  0/2, 1/4", ", map  (0 1)")] == [map == x for x in MAPS[1:]]
-    viewed = tensor[1:, ::2]
-    assert f"shape 5 × 4 entries {np.count_nonzero(cells[1:, ::2])} " in Page(viewed.report().html).text
+    assert ["entries", str(count)] in page.rows
+    assert [f"through {x}" in page.text for x in MAPS[1:]] == [map == x for x in MAPS[1:]]
+    viewed = Page(tensor[1:, ::2].report().html)
+    assert ["shape", "5 × 4"] in viewed.rows
+    assert ["entries", str(np.count_nonzero(cells[1:, ::2]))] in viewed.rows
 
 
 # Files
@@ -228,12 +187,12 @@ def test_a_file_has_the_report_of_its_tensor_and_its_arrays_on_disk(tmp_path, na
     bl.write(path, tensor, **({"chunks": 1000} if name.endswith((".h5", ".zarr")) else {}))
     found, own = Page(report(path).html), Page(tensor.report().html)
     assert "✓ sound" in found.text
-    assert [row for row in own.rows if row not in found.rows] == []
     more = [row for row in found.rows if row not in own.rows]
-    assert more[0][:4] == ["array", "items", "chunks", "bytes in the file"]
+    assert [row[: len(mine)] for row, mine in zip(found.rows, own.rows, strict=True)] == own.rows
+    assert more[0] == ["array", "type", "items", "bytes in memory", "chunks", "bytes in the file"]
     assert {row[0] for row in more[1:]} == {*tensor.arrays, "values"}
     if name.endswith((".h5", ".zarr")):
-        assert "4 of 1,000 items" in {row[2] for row in more[1:]}
+        assert "4 of 1,000 items" in {row[4] for row in more[1:]}
     assert name in found.text
 
 
@@ -279,16 +238,11 @@ def test_a_report_finds_the_faults_that_read_finds(tensor):
         Page(made.html)
 
 
-def test_more_entries_than_are_counted_are_counted_in_parts(monkeypatch):
-    monkeypatch.setattr("binsparse_levels.looking.sections._AT_ONCE", 100)
-    monkeypatch.setattr("binsparse_levels.looking.sections._COUNTED", 1000)
-    random = np.random.default_rng(0)
-    coords = [random.integers(0, 900, 5000) for _ in range(2)]
-    tensor = pack(coords, np.ones(5000), (900, 900), "CSR", duplicates="sum")
-    text = Page(tensor.report().html).text
-    assert f"entries {len(tensor.values):,} " in text
-    counted = int(re.search(r"those of ([\d,]+) entries", text)[1].replace(",", ""))
-    assert 500 <= counted <= 1000
+def test_a_tensor_of_too_many_entries_is_not_drawn(monkeypatch):
+    monkeypatch.setattr("binsparse_levels.looking.report._DRAWN", 3)
+    text = Page(pack_dense(np.eye(4), "CSR").report().html).text
+    assert "too many entries to draw" in text
+    assert "pointers_to_1" in text
 
 
 @pytest.mark.slow
@@ -301,7 +255,7 @@ def test_the_report_on_a_file_takes_bounded_memory_and_seconds(tmp_path):
     bl.write(tmp_path / "a.h5", pack([cells >> 13, cells & (2**13 - 1)], **write))
     code = (
         "import sys, time; from pathlib import Path; from binsparse_levels.looking.report import report;"
-        "from binsparse_levels.looking import sections as page; page._SORTED = 0; began = time.monotonic();"
+        "from binsparse_levels.looking import report as page; page._SORTED = 0; began = time.monotonic();"
         "assert not report(sys.argv[1]).faults; print(time.monotonic() - began,"
         "Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])"
     )
@@ -323,10 +277,6 @@ def test_names_and_labels_of_a_tensor_and_of_its_file(tmp_path):
     write(tmp_path / "a.h5", tensor)
     for made in (tensor.report(), report(tmp_path / "a.h5"), tensor.T.report()):
         text = Page(made.html).text
-        assert "entries along site" in made.html
         assert {"site (2)", "day (2)"} <= {row[1] for row in Page(made.html).rows if len(row) > 1}
         assert "0, <x>" in text or "<x>, 0" in text
-        assert "Widths are logarithms" in text
-        assert "shades are logarithmic" in text
-        assert '<div class="axis"><span>&lt;x&gt;</span><span>y</span></div>' in made.html
-        assert "day 2 × site 2" in text or "site 2 × day 2" in text
+        assert "dimensions day, site" in text or "dimensions site, day" in text

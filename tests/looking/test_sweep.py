@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,7 +11,6 @@ from hypothesis import given
 
 import binsparse_levels as bl
 from binsparse_levels import FormatError, OptionError, sweep, testing, write
-from binsparse_levels.cli import main
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.looking.sweep import MEASURES
 
@@ -81,8 +79,13 @@ def test_files_are_tensors_too(tmp_path):
     assert len({row.measures["bits"] for row in made.rows}) == 1
 
 
-def test_tables_of_others(tmp_path):
+def test_tables_of_pandas(tmp_path):
+    pytest.importorskip("pandas")
     made = sweep({"a_b": TENSOR}, ["CSR", "dense, n_of_m(1, n=1, m=4)"], ["bits", "limit"])
+    frame = made.to_pandas()
+    assert frame["bits"][0] == made.rows[0].measures["bits"]
+    assert np.isnan(frame["bits"][1])
+    assert frame.attrs["seed"] == 0
     text = made.to_csv(tmp_path / "a.csv")
     assert (tmp_path / "a.csv").read_text() == text
     with pytest.raises(FileExistsError):
@@ -92,14 +95,9 @@ def test_tables_of_others(tmp_path):
     assert rows[1]["bits"] == ""
     latex = made.to_latex()
     assert r"a\_b & CSR &" in latex
-    assert r"n\_of\_m(1, n=1, m=4) & 292 & -- & -- \\" in latex.replace(str(made.rows[0].entries), "292")
+    assert rf"n\_of\_m(1, n=1, m=4) & {made.rows[0].entries} & -- & -- \\" in latex
     assert "CSR" in str(made)
-    assert "<td>CSR</td>" in made._repr_html_()
-    pytest.importorskip("pandas")
-    frame = made.to_pandas()
-    assert frame["bits"][0] == made.rows[0].measures["bits"]
-    assert np.isnan(frame["bits"][1])
-    assert frame.attrs["seed"] == 0
+    assert ">CSR</td>" in made._repr_html_()
 
 
 def test_the_picture_joins_the_best():
@@ -115,19 +113,6 @@ def test_the_picture_joins_the_best():
     for wrong in (("bits", "x"), ("bits", "narrow", "b")):
         with pytest.raises(OptionError):
             made.pareto(*wrong)
-
-
-def test_the_command(tmp_path, capsys):
-    write(tmp_path / "a.h5", TENSOR)
-    words = ["sweep", str(tmp_path / "a.h5"), "--format", "CSR", "--format", BLOCKS, "--repeat", "1"]
-    assert main([*words, "--csv", str(tmp_path / "a.csv"), "--picture", str(tmp_path / "a.svg")]) == 0
-    assert BLOCKS in capsys.readouterr().out
-    assert (tmp_path / "a.csv").read_text().startswith("# processor")
-    assert (tmp_path / "a.svg").read_text().startswith("<svg")
-    assert main([*words, "--measure", "bits", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [row["format"] for row in told["rows"]] == ["CSR", BLOCKS]
-    assert main([*words, "--measure", "bit"]) == 2
 
 
 def test_generators_are_made_again_by_their_seed():

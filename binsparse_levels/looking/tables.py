@@ -1,0 +1,76 @@
+"""Tables as text and as HTML: a head, and rows of text. Columns of numbers are at the right."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+LONGEST = 14  # characters of an item
+_NUMBER = re.compile(r"-?\d[\d.,e+-]*( \w{1,2})?")  # also with a unit
+
+
+def as_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lines of aligned columns. An empty head is left out."""
+    lines = [head, *rows] if head else list(rows)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    right = _of_numbers(rows) or [False] * len(head)
+    made = []
+    for line in lines:
+        cells = zip(line, widths, right, strict=True)
+        made.append("  ".join(x.rjust(width) if number else x.ljust(width) for x, width, number in cells).rstrip())
+    return "\n".join(made)
+
+
+def as_html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose text is escaped."""
+    right = _of_numbers(rows) or [False] * len(head)
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        sides = ("right" if number else "left" for number in right)
+        pairs = zip(sides, cells, strict=True)
+        made = (f'<{tag} style="text-align:{side}">{escaped(cell)}</{tag}>' for side, cell in pairs)
+        return f"<tr>{''.join(made)}</tr>"
+
+    return f"<table>{line('th', head) if head else ''}{''.join(line('td', row) for row in rows)}</table>"
+
+
+def escaped(text: str) -> str:
+    """Any text for HTML and XML, which forbids control characters: they are spelled out."""
+    return html.escape(printable(text))
+
+
+def printable(text: str) -> str:
+    """Text whose control characters, but for the end of a line, are spelled out."""
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+def clipped(item: Any, longest: int = LONGEST) -> str:
+    """An item as text of at most so many characters, without control characters."""
+    if isinstance(item, np.floating) and math.isfinite(item):
+        item = f"{item:.6g}"
+    text = printable(str(item))
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def size_of(count: float) -> str:
+    """A number of bytes for people.
+
+    >>> size_of(950), size_of(123_456_789)
+    ('950 B', '123 MB')
+    """
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 999.5 or unit == "TB":
+            break
+        count /= 1000
+    return f"{count:,.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.3g} {unit}"
+
+
+def _of_numbers(rows: Sequence[Sequence[str]]) -> list[bool]:
+    """Whether each column contains numbers alone, some at least."""
+    columns = ([cell for cell in column if cell] for column in zip(*rows, strict=True))
+    return [bool(cells) and all(map(_NUMBER.fullmatch, cells)) for cells in columns]
