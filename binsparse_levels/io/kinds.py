@@ -37,7 +37,8 @@ class Kind(NamedTuple):
     options: fixed options of the module's `writing` or `write`.
     reads, writes: names of the options that the module's `read` and `write` take.
     named: a file holds several tensors by name, and a path names one of them behind the colon.
-    tensors: the module reads and writes tensors, not headers and arrays; see `part`.
+    tensors: the module reads and writes tensors, not headers and arrays; see `part`. `duplicates` and `check` among
+        `reads` are not passed to `look`.
     signature: the first bytes of a file, or a tuple of alternatives.
     folder, zip: names of files in a folder, or of members of a zip file, by which it is recognised.
     group: names of attributes or members of an HDF5 group, by which it is recognised.
@@ -69,9 +70,10 @@ class Kind(NamedTuple):
         """A function of the module, or None where the module has none of this name in its `__all__`, if it has one.
 
         A container has reading(file, group, limits) and writing(path, group, overwrite, limits, storage, **options),
-        blocks in which there is a Reader or a Writer. Another system's file has read(file, limits=…, **reads), and may
-        have looking(file, limits=…, **reads), a block in which there is a FileTensor; streaming(file, limits=…), a
-        block in which there is a Stream or None; and write(path, tensor, overwrite=…, **writes). Each may have
+        blocks in which there is a Reader or a Writer. Another system's file has look(file, closing, limits=…, **reads),
+        which gives a FileTensor and enters what has to be closed into an ExitStack; or read(file, limits=…, **reads),
+        which gives a Tensor, and perhaps streaming(file, limits=…), a block in which there is a Stream or None. It may
+        have write(path, tensor, overwrite=…, **writes). Each may have
 
         - opened(file): a block in which the file is open, and what all other parts are given
         - list_groups(file, limits, claims): the groups that hold tensors
@@ -79,7 +81,7 @@ class Kind(NamedTuple):
         - claims(group): whether a group with such a mark holds a tensor of this kind
         - others(path): what else a container holds, which `write` does not replace
         - extend(path, …): what `append` calls, where a container can grow in place
-        - read_all(file, check=…, limits=…), write_all(path, tensors, …): all tensors by name, of a `named` kind
+        - write_all(path, tensors, …): all tensors by name, of a `named` kind
         """
         module = _module(self.module)
         return getattr(module, name, None) if name in getattr(module, "__all__", (name,)) else None
@@ -104,7 +106,7 @@ def _module(name: str) -> ModuleType:
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _SSCDF = Kind(
-    ".io.files.sscdf.file", (".sscdf",), reads=("name", "check"), writes=("name", "storage", "limits"),
+    ".io.files.sscdf.file", (".sscdf",), reads=("group", "check"), writes=("group", "storage", "limits"),
     named=True, tensors=True, signature=_HDF5, objects="h5py:Group",
 )  # fmt: skip
 _ZARR = ("zarr.json", ".zgroup")
@@ -131,7 +133,8 @@ KINDS = {
         tensors=True, signature=b"MATLAB 7.3 MAT-file", group=("MATLAB_sparse",),
     ),
     "matlab5": Kind(
-        ".io.files.matlab5", reads=("group", "duplicates"), tensors=True, signature=b"MATLAB 5.0 MAT-file"
+        ".io.files.matlab_by_scipy", (".mat",), reads=("group", "duplicates"),
+        tensors=True, signature=b"MATLAB 5.0 MAT-file",
     ),
     "cooler": Kind(
         ".io.files.cooler", (".cool", ".mcool"), reads=("group", "duplicates"), tensors=True, group=("pixels",)
@@ -144,8 +147,7 @@ KINDS = {
         ".io.files.mex", (".mex",), reads=("duplicates",), tensors=True, folder=("matrix.mtx", "matrix.mtx.gz")
     ),
     "svmlight": Kind(
-        ".io.files.svmlight", (".svmlight", ".libsvm", ".svmlight.gz", ".libsvm.gz"), reads=("shape", "duplicates"),
-        tensors=True,
+        ".io.files.svmlight", (".svmlight", ".libsvm", ".svmlight.gz", ".libsvm.gz"), reads=("shape",), tensors=True,
     ),
     "rawarray_directory": Kind(".containers.ra_folder", (".bspra",), folder=("values.ra",)),
     "directory": Kind(".containers.npy_folder", (".bspnpy",), folder=("binsparse.json",)),
@@ -224,13 +226,12 @@ class Location:
         """The options that are not None, with the group or the object's name from the path. Raises OptionError for one
         that is not known.
         """
-        if not self.kind.named:
-            asked = {"group": self.group, **asked}
-        elif self.group is not None and asked.get("name") is not None:
-            what = f"names the object {self.group!r:.40}, and name={asked['name']!r:.40}; leave one out"
+        asked = {"group": self.group, **asked}
+        name = asked.pop("name", None) if self.kind.named else None
+        if name is not None and self.group is not None:
+            what = f"names the object {self.group!r:.40}, and name={name!r:.40}; leave one out"
             raise OptionError(Problem(self.path, what))
-        else:
-            asked = {**asked, "name": self.group or asked.get("name")}
+        asked |= {"group": name} if name is not None else {}
         refuse(self.path, **{name: value for name, value in asked.items() if name not in known})
         return {name: value for name, value in asked.items() if value is not None}
 
@@ -344,13 +345,15 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
         archive = closing.enter_context(open_zip(path))
         return _marked(path, "zip", archive.namelist()), archive
     names = [name for name, kind in KINDS.items() if head.startswith(kind.signature)]
-    if not names and (name := _by_suffix(path)):
+    if not names and (name := _by_suffix(path, last=True)):
         if KINDS[name].group and not KINDS[name].signature and not head.startswith(_HDF5):
             raise ContainerError(Problem(path, "is no HDF5 file, or not a whole one; fetch or write it again"))
         names = [name]
     if not names:
         _refuse_tables(path)
-        raise ContainerError(Problem(path, f"neither its content nor its suffix is known{PLUG_IN}"))
+        raise ContainerError(
+            Problem(path, f"neither its content nor its suffix is known; a text of LIBSVM has .svmlight{PLUG_IN}")
+        )
     return names, path
 
 
@@ -392,9 +395,11 @@ def _remote() -> str:
     return next(name for name, kind in KINDS.items() if kind.remote)
 
 
-def _by_suffix(path: str) -> str | None:
+def _by_suffix(path: str, *, last: bool = False) -> str | None:
+    """The kind with that suffix. last: the last of several, which is read by its suffix alone, as MATLAB 4 is."""
     path = path.lower().rstrip("/")
-    return next((name for name, kind in KINDS.items() if kind.suffixes and path.endswith(kind.suffixes)), None)
+    names = [name for name, kind in KINDS.items() if kind.suffixes and path.endswith(kind.suffixes)]
+    return names[-last] if names else None
 
 
 def _marked(path: str, field: str, there: Sequence[str]) -> list[str]:

@@ -19,8 +19,9 @@ from ...errors import ArrayError, ContainerError, FormatError, OptionError, Path
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
-from .anndata_tables import AXES, Axes, names_of, opened
+from .anndata_tables import AXES, Axes, names_of
 from .names import to_write
+from .sources import open_group
 
 Names: TypeAlias = Mapping[str, list[str]]  # by axis
 
@@ -185,7 +186,7 @@ def _check_file(root: Any, place: str, shape: Sequence[int], axes: Axes, names: 
         there: dict[str, list[str]] = {}
         for axis in ("obs", "var"):
             try:
-                there[axis] = names_of(lambda name: closing.enter_context(opened(root, name, limits)), axis)
+                there[axis] = names_of(lambda name: open_group(root, name, limits, closing), axis)
             except (ContainerError, ArrayError) as error:
                 what = f"the file has no table {axis} with an index ({error}); write to a file of AnnData, or a new one"
                 raise ContainerError(Problem(place, what)) from None
