@@ -38,7 +38,7 @@ class Kind(NamedTuple):
     reads, writes: names of the options that the module's `read` and `write` take.
     named: a file holds several tensors by name, and a path names one of them behind the colon.
     tensors: the module reads and writes tensors, not headers and arrays; see `part`. `duplicates` and `check` among
-        `reads` are not passed to `look`.
+        `reads` are passed to `read` alone.
     signature: the first bytes of a file, or a tuple of alternatives.
     folder, zip: names of files in a folder, or of members of a zip file, by which it is recognised.
     group: names of attributes or members of an HDF5 group, by which it is recognised.
@@ -71,9 +71,9 @@ class Kind(NamedTuple):
 
         A container has reading(file, group, limits) and writing(path, group, overwrite, limits, storage, **options),
         blocks in which there is a Reader or a Writer. Another system's file has look(file, closing, limits=…, **reads),
-        which gives a FileTensor and enters what has to be closed into an ExitStack; or read(file, limits=…, **reads),
-        which gives a Tensor, and perhaps streaming(file, limits=…), a block in which there is a Stream or None. It may
-        have write(path, tensor, overwrite=…, **writes). Each may have
+        which gives a FileTensor and enters what has to be closed into an ExitStack; or streaming(file, whole=…,
+        limits=…, **reads), a block in which there is a Stream, or without entries a Tensor or None; or read(file,
+        limits=…, **reads), which gives a Tensor. It may have write(path, tensor, overwrite=…, **writes). Each may have
 
         - opened(file): a block in which the file is open, and what all other parts are given
         - list_groups(file, limits, claims): the groups that hold tensors

@@ -104,6 +104,9 @@ def _read_foreign(
         tensor: Tensor = read_whole(location.handle, limits=limits, **given)
         return tensor
     how = {name: given.pop(name) for name in ("duplicates", "check") if name in given}
+    if (streaming := location.kind.part("streaming")) is not None:
+        stream: Stream | Tensor = closing.enter_context(streaming(location.handle, whole=True, limits=limits, **given))
+        return stream.tensor(limits, **how) if isinstance(stream, Stream) else stream
     look: Callable[..., FileTensor] = location.kind.part("look")
     return loaded_tensor(look(location.handle, closing, limits=limits, **given), limits, **how)
 

@@ -19,53 +19,52 @@ from ...arrays import Array
 from ...errors import ArrayError, FormatError, Problem, needing
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.labels import TEXT, Column, Labels
-from ...tensors.packing import sorted_tensor
 from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
 from . import text_tables
 from .names import in_bytes
 
-__all__ = ["read", "streaming", "write"]
+__all__ = ["streaming", "write"]
 
 _DIMS = ("sample", "feature")
 _SEVERAL = re.compile(rb"^[ \t]*[^\s#:]*,", re.MULTILINE)  # targets of a sample
 _TARGETS = re.compile(r"[-+.\w]+(,[-+.\w]+)*")
 
 
-def read(path: str, *, shape: int | Sequence[int] | None = None, limits: Limits = DEFAULT_LIMITS) -> Tensor:
-    """The samples as CSR. shape: by default, the largest feature gives its width. Raises ArrayError, ContainerError."""
-    with text_tables.reading(path) as stream:
-        matrix, targets = _parse(text_tables.read_rest(stream, path, limits), path)
-    base = int(matrix.indices.min(initial=1) > 0)
-    sizes = (matrix.shape[0], max(matrix.shape[1] - base, 0)) if matrix.nnz else (len(targets), 0)
-    arrays = {"pointers_to_1": matrix.indptr, "indices_1": matrix.indices - base}
-    made = sorted_tensor("CSR", sizes if shape is None else shape, arrays, matrix.data, limits=limits)
-    return made._labelled(_labels([targets], limits))
-
-
 @contextlib.contextmanager
-def streaming(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[text_tables.Stream]:
-    """The samples, which can be read within the block. The text is read twice: first for its targets and its shape."""
-    pieces, least, width = [], 1, 0
+def streaming(
+    path: str, *, shape: int | Sequence[int] | None = None, whole: bool = False, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[text_tables.Stream]:
+    """The samples, which can be read within the block. shape: by default, the largest feature gives its width.
+
+    The text is read twice, unless it is read whole: first for its targets and its shape. Raises ArrayError,
+    ContainerError.
+    """
+
+    def parts(stream: IO[bytes]) -> Iterator[tuple[Any, Any]]:
+        for text, place in text_tables.blocks(stream, path, limits, whole=whole, numbers=False):
+            yield _parse(text, place)
+
+    pieces, kept, least, width = [], [], 1, 0
     with text_tables.reading(path) as stream:
-        for text, place in text_tables.blocks(stream, path, limits):
-            matrix, targets = _parse(text, place)
+        for matrix, targets in parts(stream):
             pieces.append(targets)
+            kept += [(matrix, targets)] if whole else []
             least = int(matrix.indices.min(initial=least))
             width = max(width, matrix.shape[1] if matrix.nnz else 0)
     base = int(least > 0)
 
     def chunks(stream: IO[bytes]) -> Iterator[tuple[list[Array], Array]]:
         row = 0
-        for text, place in text_tables.blocks(stream, path, limits):
-            matrix, targets = _parse(text, place)
+        for matrix, targets in kept if whole else parts(stream):
             rows = np.repeat(np.arange(row, row + len(targets)), np.diff(matrix.indptr)[: len(targets)])
             row += len(targets)
             yield [rows, matrix.indices - base], matrix.data
 
-    shape = sum(map(len, pieces)), max(width - base, 0)
+    found = sum(map(len, pieces)), max(width - base, 0)
+    sizes = found if shape is None else tuple(np.atleast_1d(np.asarray(shape, object)).tolist())
     with text_tables.reading(path) as stream:
-        yield text_tables.Stream("CSR", shape, np.dtype(float), chunks(stream), _labels(pieces, limits))
+        yield text_tables.Stream("CSR", sizes, np.dtype(float), chunks(stream), _labels(pieces, limits))
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
