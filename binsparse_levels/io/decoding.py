@@ -12,20 +12,19 @@ from ..arrays import Array, LazyArray, Sliceable, lazy
 from ..containers import checksums
 from ..containers.base import ArrayInfo, Reader
 from ..engine.emission import Duplicates
-from ..engine.tree import count_positions, length_problems, value_problems
-from ..errors import ArrayError, FormatError, Problem, raise_if
+from ..engine.tree import length_problems, value_problems
+from ..errors import ArrayError, Problem, raise_if
 from ..formats.bitpacked import BitPacked
 from ..formats.descriptor import parse_descriptor
 from ..formats.dtypes import INTEGERS, DataType, decode
 from ..formats.format import NO_EMPTY_FIBERS, has_empty_fibers
-from ..formats.structure import structure_problems
 from ..limits import Limits
 from ..tensors import labels
 from ..tensors.encoding import Metadata
 from ..tensors.held import Check
 from ..tensors.labels import Labels, parse_labels
 from ..tensors.tensor import Tensor
-from .file_tensors import FileTensor, lazy_tensor, loaded_tensor
+from .file_tensors import FileTensor, loaded_tensor, opened_tensor
 
 _AT_ONCE = 2**20  # items of which the checksum is computed at once
 
@@ -156,39 +155,34 @@ class Loading:
         return tensor if self.labels is None else tensor._labelled(self.labels.loaded())
 
     def lazy_tensor(self) -> Tensor:
-        """As `tensor`, of arrays that are read where they are sliced."""
-        descriptor = self.descriptor
-        arrays: dict[str, Any] = {name: self._array(name) for name in descriptor.data_types if name != "fill_value"}
-        values, iso = arrays.pop("values"), descriptor.data_types["values"].iso
-        if descriptor.structure is not None:
-            problems = structure_problems(descriptor.structure, descriptor.shape, values.dtype)
-            raise_if(FormatError, list(problems))
-        format, dims, declared = descriptor.format, descriptor.dims, descriptor.number_of_stored_values
-        count = self._count
-        if count is None:
-            count = count_positions(format.levels, dims, arrays, None if iso else len(values))
-        for number in (declared, None if iso else len(values)):
+        """As `tensor`, of arrays that are read where they are sliced. One value for all entries is read at once."""
+        arrays: dict[str, Any] = {x: self._array(x) for x in self.descriptor.data_types if x != "fill_value"}
+        values, iso = arrays.pop("values"), self.descriptor.data_types["values"].iso
+        if iso:
+            values = (values[:1] if len(values) else np.zeros(1, values.dtype)).reshape(())
+        tensor = opened_tensor(self._source(arrays, values), self._limits, self._count)
+        count = len(tensor._held.stored.tree.values)
+        for number in (self.descriptor.number_of_stored_values, None if iso else len(values)):
             if number not in (None, count):
                 raise ArrayError(value_problems(count, number))
-        place = (self._limits, descriptor.structure, descriptor.map)
-        return lazy_tensor(format, dims, count, arrays, values, iso, self._metadata(), *place)
+        return Tensor._of(tensor._held, self._metadata())
+
+    def _source(self, arrays: dict[str, Any], values: Any) -> FileTensor:
+        known = self.descriptor
+        return FileTensor(known.format, known.shape, arrays, values, structure=known.structure, map=known.map)
 
     def _repaired(self, check: Check, duplicates: Duplicates) -> Tensor:
         """The tensor in memory, with the deviations that lenient reading repairs."""
-        descriptor = self.descriptor
-        arrays: dict[str, Any] = {name: self._mended(name) for name in descriptor.data_types if name != "fill_value"}
+        arrays: dict[str, Any] = {x: self._mended(x) for x in self.descriptor.data_types if x != "fill_value"}
         values = arrays.pop("values")
-        source = FileTensor(
-            descriptor.format, descriptor.shape, arrays, values,
-            fill_value=self.fill_value(), structure=descriptor.structure, map=descriptor.map,
-        )  # fmt: skip
+        source = self._source(arrays, values)._replace(fill_value=self.fill_value())
         try:
             tensor = loaded_tensor(source._replace(ordered=True), self._limits, check=check)
         except ArrayError:
             tensor = loaded_tensor(source, self._limits, duplicates)
             how = "sorted" if duplicates == "error" else f"sorted, of duplicates the {duplicates}"
             self.repairs.append(f"entries: not in order, {how}")
-        if descriptor.name in NO_EMPTY_FIBERS:
+        if self.descriptor.name in NO_EMPTY_FIBERS:
             pointers = tensor._held.stored.tree.arrays["pointers_to_1"]
             self.repairs += map(str, self._empty_fiber_problems(np.asarray(pointers)))
         metadata = replace(self._metadata(), fill_value=tensor.fill_value, labels=None)

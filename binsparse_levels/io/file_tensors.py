@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import LazyArray, Sliceable, lazy, repeated
+from ..arrays import LazyArray, lazy, repeated
 from ..engine.emission import Duplicates
 from ..engine.tree import Tree, count_positions
 from ..errors import BinsparseError, DialectWarning, FormatError, Problem, raise_if
 from ..formats.dtypes import sound_booleans
-from ..formats.format import Format, FormatLike, has_empty_fibers
+from ..formats.format import FormatLike, has_empty_fibers
 from ..formats.index_map import IndexMap
 from ..formats.structure import structure_problems
 from ..limits import Limits
@@ -64,47 +64,30 @@ def named(names: Mapping[str, str], label: str = "") -> Iterator[None]:
         raise type(error)(problems) from None
 
 
-def opened_tensor(source: FileTensor, limits: Limits) -> Tensor:
-    """The tensor, whose arrays are read where they are sliced. Raises ArrayError for lengths that do not fit,
-    FormatError.
+def opened_tensor(source: FileTensor, limits: Limits, count: int | None = None) -> Tensor:
+    """The tensor, whose arrays are read where they are sliced. count: of positions of the last level, if known.
+
+    Raises ArrayError for lengths that do not fit, FormatError.
     """
     format, shape = checked_format(source.format, source.shape, limits)
     values, iso = source.values, not source.values.shape
-    values = np.asarray(values).reshape(1) if iso else _sound(values)
+    values = np.asarray(values).reshape(1) if iso else values
     if source.structure is not None:
         raise_if(FormatError, structure_problems(source.structure, shape, values.dtype))
     fill = checked_fill(source.fill_value, values.dtype)
-    metadata = Metadata(fill, attributes=dict(source.attributes), labels=source.labels)
     dims = tuple(shape[k] for k in format.order)
-    count = count_positions(format.levels, dims, source.arrays, None if iso else len(values))
-    place = (limits, source.structure, source.map)
-    return lazy_tensor(format, dims, count, source.arrays, values, iso, metadata, *place)
-
-
-def lazy_tensor(
-    format: Format,
-    dims: tuple[int, ...],
-    count: int,
-    arrays: Mapping[str, Any],
-    values: Sliceable,
-    iso: bool,
-    metadata: Metadata,
-    limits: Limits,
-    structure: str | None = None,
-    map: IndexMap | None = None,
-) -> Tensor:
-    """A tensor around lazy arrays. count: of positions of the last level. values: as they are stored, of an iso tensor
-    one value.
-    """
-    held: Any = repeated(values, count) if iso else values
-    tree = Tree(format.levels, dims, dict(arrays), held, iso, True)
-    stored = Stored(format, tree, limits, structure)
-    return Tensor._of(stored if map is None else Mapped(stored, map), metadata)
+    if count is None:
+        count = count_positions(format.levels, dims, source.arrays, None if iso else len(values))
+    held: Any = repeated(values, count) if iso else _sound(values) if values.dtype.kind == "b" else values
+    stored = Stored(format, Tree(format.levels, dims, dict(source.arrays), held, iso, True), limits, source.structure)
+    metadata = Metadata(fill, attributes=dict(source.attributes), labels=source.labels)
+    return Tensor._of(stored if source.map is None else Mapped(stored, source.map), metadata)
 
 
 def _sound(values: Any) -> LazyArray:
-    """Values, of which booleans are made 0 or 1."""
-    return lazy(len(values), values.dtype, lambda a, b: sound_booleans(values[a:b]), nbytes=lambda: int(values.nbytes))
+    """Booleans, made 0 or 1."""
+    verify, nbytes = getattr(values, "verify", None), lambda: int(values.nbytes)
+    return lazy(len(values), values.dtype, lambda a, b: sound_booleans(values[a:b]), nbytes=nbytes, verify=verify)
 
 
 def loaded_tensor(
