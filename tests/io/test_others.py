@@ -59,6 +59,13 @@ def test_matrices_of_scipy(tmp_path_factory, seed, shape, dtype, format, deflate
     assert again.dtype == dense.dtype
 
 
+def test_vectors_of_scipy(tmp_path):
+    dense = np.array([0, 3.0, 0, 5])
+    for vector in (sp.csr_array(dense), sp.coo_array(dense)):
+        sp.save_npz(tmp_path / "a.npz", vector)
+        agrees(tmp_path / "a.npz", dense)
+
+
 @given(
     st.integers(0, 99), st.sampled_from([(3, 4), (2, 3, 4), (5, 1), (4,)]), st.sampled_from(DTYPES), st.booleans(),
     st.sampled_from([None, [0], [1], [0, 2], [0, 1]]),
@@ -135,11 +142,13 @@ def test_damage_to_a_file_of_cooler_is_told(tmp_path, change, message):
         bl.read(path)
 
 
-@given(st.integers(0, 99), st.sampled_from(["float64", "complex128"]), st.sampled_from([">i4", ">i8"]))
+@given(st.integers(0, 99), st.sampled_from(["float32", "float64", "complex128"]), st.sampled_from([">i4", ">i8"]))
 def test_matrices_of_petsc(tmp_path_factory, seed, dtype, index):
     dense = drawn(seed, (4, 5), dtype)
     assume(dense.any())
-    agrees(layouts.petsc(tmp_path_factory.getbasetemp() / "petsc", dense, index), dense)
+    vector = np.array([1211214, 2], index).tobytes() + bytes(2 * dense.itemsize)
+    for more in (b"", vector, 2 * vector):
+        agrees(layouts.petsc(tmp_path_factory.getbasetemp() / "petsc", dense, index, more), dense)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +181,14 @@ def test_matrices_of_matlab_5(tmp_path_factory, seed, dtype, packed):
     agrees(path, dense)
     agrees(f"{path}:A", dense)
     assert bl.list_tensors(path) == ["A"]
+    scipy.io.savemat(
+        nested := path.with_name("s.mat"), {"P": {"A": sp.csc_array(dense), "s": {"B": sp.csc_array(dense)}}}
+    )
+    assert bl.list_tensors(nested) == ["P/A", "P/s/B"]
+    assert np.array_equal(bl.read(f"{nested}:P/s/B").to_dense(), dense)
+    if dtype != "bool":
+        scipy.io.savemat(path.with_name("four.mat"), {"A": sp.csc_array(dense)}, format="4")
+        agrees(path.with_name("four.mat"), dense)
     with pytest.raises(bl.ContainerError, match="expected x, got A; open PATH:NAME"):
         bl.read(f"{path}:x")
     with pytest.raises(bl.LimitError, match="array_bytes"):
@@ -273,6 +290,18 @@ def test_samples_are_those_of_scikit_learn(tmp_path):
     found, targets = datasets.load_svmlight_file(str(tmp_path / "b.svmlight"))
     assert np.array_equal(found.toarray(), dense)
     assert targets.tolist() == list(range(6))
+
+
+def test_several_targets_of_a_sample(tmp_path):
+    (tmp_path / "a.svmlight").write_text("0,2 1:0.5 3:2\n1 2:1\n")
+    tensor = bl.read(tmp_path / "a.svmlight")
+    assert tensor.to_dense().tolist() == [[0.5, 0, 2], [0, 1, 0]]
+    assert tensor.labels("sample").tolist() == ["0,2", "1"]
+    bl.write(tmp_path / "b.svmlight", tensor)
+    assert bl.read(tmp_path / "b.svmlight").labels("sample").tolist() == ["0,2", "1"]
+    (tmp_path / "long.svmlight").write_text("1 1:2 3:4\n" * 300 + "1 1:2 3\n" + "0 2:1\n" * 10)
+    with pytest.raises(bl.ArrayError, match="line 301"):
+        bl.read(tmp_path / "long.svmlight")
 
 
 @pytest.mark.parametrize(

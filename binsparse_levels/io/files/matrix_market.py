@@ -149,6 +149,7 @@ def _read_header(stream: IO[bytes], path: str, limits: Limits) -> Header:
     if len(sizes) != wanted or not all(size.isdigit() and len(size) < 20 for size in sizes):
         raise ContainerError(Problem(path, f"expected a line of {wanted} sizes, got {line!r:.80}"))
     rows, columns, *entries = map(int, sizes)
+    symmetry = "symmetric" if symmetry == "hermitian" and field != "complex" else symmetry
     return Header(field, _SYMMETRIES[symmetry], (rows, columns), entries[0] if entries else None)
 
 

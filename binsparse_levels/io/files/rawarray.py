@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...containers.direct import open_file
 from ...containers.ra_file import ArrayFile, Encoding, Order, check_order, write_array
 from ...containers.replacing import replacing
-from ...errors import ContainerError, FormatError, LimitError, OptionError, PathMissingError, Problem
+from ...errors import FormatError, LimitError, OptionError, PathMissingError, Problem
 from ...formats.format import Format
 from ...levels import full
 from ...limits import DEFAULT_LIMITS, Limits
@@ -36,13 +37,7 @@ def open_array(
     dtype: another type of the same width, in the byte order of the file; needed where numpy lacks the file's type.
     Raises ContainerError for a file that is not an .ra file, or truncated, OptionError.
     """
-    try:
-        file = open(path, "rb")  # noqa: SIM115, what is raised inside is not of the opening
-    except FileNotFoundError:
-        raise PathMissingError(Problem(path, "no such file; check the path")) from None
-    except OSError as error:
-        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}; check its permissions")) from error
-    with file:
+    with open_file(path, PathMissingError) as file:
         yield ArrayFile(file, path, limits, dtype)
 
 
