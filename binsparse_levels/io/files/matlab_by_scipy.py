@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Iterator
-from typing import Any
+import subprocess
+import sys
 
-from ...containers.base import touching
+import numpy as np
+
+from ...arrays import Array
 from ...engine.emission import Duplicates
 from ...errors import ContainerError, Problem, needing
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.packing import sorted_tensor
 from ...tensors.tensor import Tensor
+from . import matlab_program
 from .matlab import the_only
 
 __all__ = ["list_groups", "read"]
@@ -19,37 +23,34 @@ __all__ = ["list_groups", "read"]
 
 def list_groups(path: str, limits: Limits) -> list[str]:
     """The names of the sparse matrices in a file; of one in a struct, as STRUCT/FIELD."""
-    return list(_matrices(path, limits))
+    names: list[str] = _arrays(path, limits)["names"].tolist()
+    return names
 
 
 def read(
     path: str, *, group: str | None = None, duplicates: Duplicates = "error", limits: Limits = DEFAULT_LIMITS
 ) -> Tensor:
     """The sparse matrix of a name, by default the only one, as CSC. Raises ContainerError, ArrayError, LimitError."""
-    matrices = _matrices(path, limits)
-    group = the_only(list(matrices)) if group is None else group
-    if group not in matrices:
-        there = f"{', '.join(matrices):.200}; open PATH:NAME" if matrices else "none; save one as sparse"
+    found = _arrays(path, limits)
+    names = found["names"].tolist()
+    group = the_only(names) if group is None else group
+    if group not in names:
+        there = f"{', '.join(names):.200}; open PATH:NAME" if names else "none; save one as sparse"
         raise ContainerError(Problem("sparse matrices", f"expected {group}, got {there}"))
-    matrix = matrices[group].tocsc()
-    arrays = {"pointers_to_1": matrix.indptr, "indices_1": matrix.indices}
-    return sorted_tensor("CSC", matrix.shape, arrays, matrix.data, duplicates=duplicates, limits=limits)
+    parts = ("shape", "indptr", "indices", "data")
+    shape, pointers, indices, values = (found[f"{part}{names.index(group)}"] for part in parts)
+    arrays = {"pointers_to_1": pointers, "indices_1": indices}
+    return sorted_tensor("CSC", shape.tolist(), arrays, values, duplicates=duplicates, limits=limits)
 
 
-def _matrices(path: str, limits: Limits) -> dict[str, Any]:
-    """The sparse matrices in a file, as those of scipy. Raises ContainerError, LimitError."""
+def _arrays(path: str, limits: Limits) -> dict[str, Array]:
+    """The names of all sparse matrices, and their arrays by number. Raises ContainerError, LimitError."""
     with needing("scipy"):
-        import scipy.io
+        import scipy  # noqa: F401
     limits.hold("array_bytes", os.path.getsize(path), path, "the size in bytes of the file")
-    with touching(path):
-        classes = {name: kind for name, _, kind in scipy.io.whosmat(path)}
-        found = dict(_sparse_in(scipy.io.loadmat(path, simplify_cells=True), ""))
-    return {name: x.astype(bool) if classes.get(name) == "logical" else x for name, x in found.items()}
-
-
-def _sparse_in(members: dict[str, Any], within: str) -> Iterator[tuple[str, Any]]:
-    for name, member in members.items():
-        if isinstance(member, dict):
-            yield from _sparse_in(member, f"{within}{name}/")
-        elif hasattr(member, "tocsc"):
-            yield f"{within}{name}", member
+    done = subprocess.run([sys.executable, matlab_program.__file__, os.path.abspath(path)], capture_output=True)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "scipy ended"
+        raise ContainerError(Problem(path, f"is no whole file of MATLAB: {said:.200}; fetch it again"))
+    with np.load(io.BytesIO(done.stdout), allow_pickle=False) as archive:
+        return dict(archive)
