@@ -27,6 +27,7 @@ BEHIND = {
     ("interop/anndata.py", "sparse"),  # where it is installed
     ("interop/dask.py", "dask"),
     ("interop/torch.py", "torch"),
+    ("io/files/matlab_program.py", "scipy"),  # who starts it has imported scipy
 }
 
 HIDING = """

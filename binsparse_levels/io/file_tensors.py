@@ -103,7 +103,7 @@ def loaded_tensor(
         size = math.prod(array.shape) * array.dtype.itemsize
         limits.hold("array_bytes", size, source.names.get(name, name), "the size in bytes")
         with named(source.names, source.label):
-            arrays[name] = array[:] if array.shape else array
+            arrays[name] = array[:] if array.shape else array  # one value for all entries has no dimension
     labels = None if source.labels is None else source.labels.loaded()
     values = arrays.pop("values")
     given = (source.format, source.shape, arrays, values)

@@ -354,7 +354,7 @@ def _known_by_suffix(path: str, head: bytes) -> str:
     kind = _by_suffix(path, last=True)
     if kind is None:
         _refuse_tables(path)
-        what = "neither its content nor its suffix is known; a text of LIBSVM has .svmlight"
+        what = "neither its content nor its suffix is known; text of LIBSVM needs the suffix .svmlight"
         raise ContainerError(Problem(path, f"{what}{PLUG_IN}"))
     if KINDS[kind].group and not KINDS[kind].signature and not head.startswith(_HDF5):
         raise ContainerError(Problem(path, "is no HDF5 file, or not a whole one; fetch or write it again"))

@@ -32,7 +32,7 @@ def streaming(
     type. Raises ArrayError for another table, ContainerError.
     """
     with text_tables.reading(path) as stream:
-        told, begin = _head(stream.read(_HEAD))
+        stated, begin = _head(stream.read(_HEAD))
 
     def tables(stream: IO[bytes], width: int = 1) -> Iterator[list[Array]]:
         stream.read(begin)
@@ -49,8 +49,12 @@ def streaming(
                 found = np.maximum([x.max() for x in columns], found)
                 dtypes.add(values.dtype)
             kept += [[*columns, values]] if whole else []
-    if shape is None and told is not None and (not found.any() or (len(told) == width - 1 and (found <= told).all())):
-        shape = told
+    if (
+        shape is None
+        and stated is not None
+        and (not found.any() or (len(stated) == width - 1 and (found <= stated).all()))
+    ):
+        shape = stated
     if shape is None and not found.any():
         raise ArrayError(Problem(path, "has no entries to tell its shape; pass shape="))
     sizes = tuple(found.tolist()) if shape is None else tuple(np.atleast_1d(np.asarray(shape, object)).tolist())
@@ -72,12 +76,12 @@ def _head(data: bytes) -> tuple[list[int] | None, int]:
     This package writes the sizes in a comment. Other programs write the rank, perhaps with the number of entries, and
     the sizes in the next line.
     """
-    told, lines = None, list[tuple[list[bytes], int]]()
+    stated, lines = None, list[tuple[list[bytes], int]]()
     for line in re.finditer(rb"[^\n]+", data):
         words = line.group().lstrip(b"# \t").split()
         is_comment, are_sizes = line.group().lstrip().startswith(b"#"), all(map(bytes.isdigit, words))
         if is_comment and words and are_sizes:
-            told = list(map(int, words))
+            stated = list(map(int, words))
         elif words and not is_comment:
             lines.append((words, line.start()))
         if len(lines) == 3:
@@ -87,7 +91,7 @@ def _head(data: bytes) -> tuple[list[int] | None, int]:
         rank = len(sizes)
         if len(first) < 3 and first[0] == b"%d" % rank and len(entry) == rank + 1 and all(map(bytes.isdigit, sizes)):
             return list(map(int, sizes)), at
-    return told, 0
+    return stated, 0
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
