@@ -27,6 +27,7 @@ BEHIND = {
     ("interop/anndata.py", "sparse"),  # where it is installed
     ("interop/dask.py", "dask"),
     ("interop/torch.py", "torch"),
+    ("io/files/matlab_program.py", "scipy"),  # who starts it has imported scipy
 }
 
 HIDING = """
@@ -59,9 +60,13 @@ print(json.dumps(told))
 BUILD = "bl.build('{0}/a.parquet', '{0}/b.zarr', (2, 3), 'CSR', columns=['i', 'j', 'v'], work='{0}/w')"
 DATASET = "import xarray; bl.write_dataset('b.zarr', xarray.Dataset({'a': ('x', [1.0])}))"
 
+MATLAB = "open('five.mat', 'wb').write(b'MATLAB 5.0 MAT-file'); bl.read('five.mat')"
+SAMPLES = "open('a.svmlight', 'w').write('1 1:2'); bl.read('a.svmlight')"
+
 # By the libraries that are hidden: the extras, and calls that each of them would make possible.
 HIDDEN = {
-    ("scipy",): {"scipy": ["bl.to_scipy(tensor)", "bl.from_scipy(None)"]},
+    ("scipy",): {"scipy": ["bl.to_scipy(tensor)", "bl.from_scipy(None)", MATLAB]},
+    ("sklearn",): {"svmlight": [SAMPLES]},
     ("torch",): {"torch": ["bl.to_torch(tensor)", "bl.from_torch(None)"]},
     ("graphblas",): {"graphblas": ["bl.to_graphblas(tensor)", "bl.from_graphblas(None)"]},
     ("pandas",): {"pandas": ["bl.sweep({'a': tensor}, ['CSR'], measure=['bits']).to_pandas()"]},

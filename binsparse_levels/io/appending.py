@@ -227,22 +227,21 @@ def storage_of(location: Location, limits: Limits) -> _Stored:
         return _Stored()
     with location.kind.part("reading")(location.handle, location.group, limits) as reader:
         loading = Loading(reader, limits, False)
-        storages = {}
-        if hasattr(reader, "storage"):
-            beside = {} if loading.labels is None else loading.labels.arrays()
-            arrays: dict[str, Any] = {**loading.infos, **beside}
-            storages = {name: reader.storage(name) for name in arrays}
-            usual = next((x for x in storages.values() if x != DEFAULT_STORAGE), DEFAULT_STORAGE)
-            empty = [name for name, x in arrays.items() if 0 in x.shape]
-            storages |= {name: usual for name in empty if storages[name] == DEFAULT_STORAGE}
-        options: dict[str, Any] = {"kind": getattr(reader, "kind", location.name)}
-        for option in ("compression", "chunks", "shards"):
-            by_name = {name: getattr(x, option) for name, x in storages.items() if getattr(x, option) is not None}
-            options[option] = by_name or None
-        plain = False in (x.checksum for x in storages.values())
-        options["checksum"] = True if loading.sealed else False if plain else None
-        types = loading.descriptor.data_types
-        return _Stored(options, {name: x.wrapper for name, x in types.items() if x.wrapper})
+        arrays: dict[str, Any] = {**loading.infos, **(loading.labels.arrays() if loading.labels else {})}
+        storages = {name: reader.storage(name) for name in arrays} if hasattr(reader, "storage") else {}
+        kind = getattr(reader, "kind", location.name)
+    usual = next((x for x in storages.values() if x != DEFAULT_STORAGE), DEFAULT_STORAGE)
+    for name, storage in storages.items():
+        if storage == DEFAULT_STORAGE and 0 in arrays[name].shape:  # an empty array does not say how it is to grow
+            storages[name] = usual
+    options: dict[str, Any] = {"kind": kind}
+    for option in ("compression", "chunks", "shards"):
+        by_name = {name: getattr(x, option) for name, x in storages.items() if getattr(x, option) is not None}
+        options[option] = by_name or None
+    plain = False in (x.checksum for x in storages.values())
+    options["checksum"] = True if loading.sealed else False if plain else None
+    types = loading.descriptor.data_types
+    return _Stored(options, {name: x.wrapper for name, x in types.items() if x.wrapper})
 
 
 def _extend(
@@ -258,6 +257,6 @@ def _extend(
             deque(summed(name, x, sums).each(), 0)
         return sealed(header, sums)
 
-    made = now_sealed if checksum else lambda: header
     extend = location.kind.part("extend")
+    made = now_sealed if checksum else lambda: header
     return extend is not None and bool(extend(location.path, location.group, made, pieces, limits))

@@ -35,7 +35,7 @@ class Kind(NamedTuple):
     module: the module that reads and writes it. A leading dot means this package; a plug-in gives an absolute name.
     suffixes: endings of paths, in lower case.
     options: fixed options of the module's `writing` or `write`.
-    reads, writes: names of the options that the module's `read` and `write` take.
+    reads, writes: names of the options of reading and writing. `duplicates` and `check` are for `read` alone.
     named: a file holds several tensors by name, and a path names one of them behind the colon.
     tensors: the module reads and writes tensors, not headers and arrays; see `part`.
     signature: the first bytes of a file, or a tuple of alternatives.
@@ -69,9 +69,14 @@ class Kind(NamedTuple):
         """A function of the module, or None where the module has none of this name in its `__all__`, if it has one.
 
         A container has reading(file, group, limits) and writing(path, group, overwrite, limits, storage, **options),
-        blocks in which there is a Reader or a Writer. Another system's file has read(file, limits=…, **reads), and may
-        have looking(file, limits=…, **reads), a block in which there is a FileTensor; streaming(file, limits=…), a
-        block in which there is a Stream or None; and write(path, tensor, overwrite=…, **writes). Each may have
+        blocks in which there is a Reader or a Writer. Another system's file has write(path, tensor, overwrite=…,
+        **writes), and one of these three ways in, each with the keywords limits=… and **reads:
+
+        - look(file, closing): a FileTensor; what has to be closed is entered into the ExitStack `closing`
+        - streaming(file, whole=…): a block in which there is a Stream, or without entries a Tensor or None
+        - read(file): a Tensor
+
+        Each may have
 
         - opened(file): a block in which the file is open, and what all other parts are given
         - list_groups(file, limits, claims): the groups that hold tensors
@@ -79,7 +84,7 @@ class Kind(NamedTuple):
         - claims(group): whether a group with such a mark holds a tensor of this kind
         - others(path): what else a container holds, which `write` does not replace
         - extend(path, …): what `append` calls, where a container can grow in place
-        - read_all(file, check=…, limits=…), write_all(path, tensors, …): all tensors by name, of a `named` kind
+        - write_all(path, tensors, …): all tensors by name, of a `named` kind
         """
         module = _module(self.module)
         return getattr(module, name, None) if name in getattr(module, "__all__", (name,)) else None
@@ -87,13 +92,8 @@ class Kind(NamedTuple):
     def marks(self) -> list[object]:
         """Everything by which a file is recognised, which no other kind may have."""
         signatures = self.signature if isinstance(self.signature, tuple) else (self.signature,)
-        pairs = (
-            ("in a folder", self.folder),
-            ("in a zip file", self.zip),
-            ("in a group", self.group),
-            ("in a Zarr group", self.zarr_group),
-        )
-        return [*self.suffixes, *signatures, *((mark, where) for where, marks in pairs for mark in marks)]
+        fields = ("folder", "zip", "group", "zarr_group")
+        return [*self.suffixes, *signatures, *((mark, field) for field in fields for mark in getattr(self, field))]
 
 
 @functools.cache
@@ -104,7 +104,7 @@ def _module(name: str) -> ModuleType:
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _SSCDF = Kind(
-    ".io.files.sscdf.file", (".sscdf",), reads=("name", "check"), writes=("name", "storage", "limits"),
+    ".io.files.sscdf.file", (".sscdf",), reads=("group", "check"), writes=("group", "storage", "limits"),
     named=True, tensors=True, signature=_HDF5, objects="h5py:Group",
 )  # fmt: skip
 _ZARR = ("zarr.json", ".zgroup")
@@ -131,7 +131,8 @@ KINDS = {
         tensors=True, signature=b"MATLAB 7.3 MAT-file", group=("MATLAB_sparse",),
     ),
     "matlab5": Kind(
-        ".io.files.matlab5", reads=("group", "duplicates"), tensors=True, signature=b"MATLAB 5.0 MAT-file"
+        ".io.files.matlab_by_scipy", (".mat",), reads=("group", "duplicates"),
+        tensors=True, signature=b"MATLAB 5.0 MAT-file",
     ),
     "cooler": Kind(
         ".io.files.cooler", (".cool", ".mcool"), reads=("group", "duplicates"), tensors=True, group=("pixels",)
@@ -144,8 +145,7 @@ KINDS = {
         ".io.files.mex", (".mex",), reads=("duplicates",), tensors=True, folder=("matrix.mtx", "matrix.mtx.gz")
     ),
     "svmlight": Kind(
-        ".io.files.svmlight", (".svmlight", ".libsvm", ".svmlight.gz", ".libsvm.gz"), reads=("shape", "duplicates"),
-        tensors=True,
+        ".io.files.svmlight", (".svmlight", ".libsvm", ".svmlight.gz", ".libsvm.gz"), reads=("shape",), tensors=True,
     ),
     "rawarray_directory": Kind(".containers.ra_folder", (".bspra",), folder=("values.ra",)),
     "directory": Kind(".containers.npy_folder", (".bspnpy",), folder=("binsparse.json",)),
@@ -224,13 +224,12 @@ class Location:
         """The options that are not None, with the group or the object's name from the path. Raises OptionError for one
         that is not known.
         """
-        if not self.kind.named:
-            asked = {"group": self.group, **asked}
-        elif self.group is not None and asked.get("name") is not None:
-            what = f"names the object {self.group!r:.40}, and name={asked['name']!r:.40}; leave one out"
+        asked = {"group": self.group, **asked}
+        name = asked.pop("name", None) if self.kind.named else None
+        if name is not None and self.group is not None:
+            what = f"names the object {self.group!r:.40}, and name={name!r:.40}; leave one out"
             raise OptionError(Problem(self.path, what))
-        else:
-            asked = {**asked, "name": self.group or asked.get("name")}
+        asked |= {"group": name} if name is not None else {}
         refuse(self.path, **{name: value for name, value in asked.items() if name not in known})
         return {name: value for name, value in asked.items() if value is not None}
 
@@ -322,12 +321,12 @@ def in_memory(place: Place) -> bool:
 
 
 def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
-    """The kinds that fit what is at a path, or an open object; and the path, or the zip file that was opened."""
+    """The kinds that fit what is at a path, or an open object; and the path, or what was opened to find them."""
     if hasattr(path, "full_name") and hasattr(path, "open"):  # a file of fsspec's, not open yet
         path = closing.enter_context(path.open())
-    if hasattr(path, "readinto") and hasattr(path, "seek"):
-        return _streamed(name_of(path), path, closing)
-    if not isinstance(path, str):
+    file, name = path, name_of(path)
+    is_stream = hasattr(path, "readinto") and hasattr(path, "seek")
+    if not is_stream and not isinstance(path, str):
         return _of_object(path), path
     if is_url(path):
         # In zip://a.h5::https://b.zip?c, the first part with a path says what is read.
@@ -336,22 +335,30 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
         usual = _by_suffix(plain)
         if usual is None or (KINDS[usual].remote and not plain.endswith(".zip")):
             return [_remote()], path
-        return _streamed(path, closing.enter_context(remote.file_at(path)), closing)
-    if os.path.isdir(path):
+        file, is_stream = closing.enter_context(remote.file_at(path)), True
+    elif not is_stream and os.path.isdir(path):
         return _marked(path, "folder", os.listdir(path)), path
-    head = _head(path)
+    head = _head_of_stream(file, name) if is_stream else _head(path)
     if head.startswith(_ZIP):
-        archive = closing.enter_context(open_zip(path))
-        return _marked(path, "zip", archive.namelist()), archive
-    names = [name for name, kind in KINDS.items() if head.startswith(kind.signature)]
-    if not names and (name := _by_suffix(path)):
-        if KINDS[name].group and not KINDS[name].signature and not head.startswith(_HDF5):
-            raise ContainerError(Problem(path, "is no HDF5 file, or not a whole one; fetch or write it again"))
-        names = [name]
-    if not names:
+        archive = closing.enter_context(open_zip(file))
+        return _marked(name, "zip", archive.namelist()), archive
+    names = [kind for kind in KINDS if KINDS[kind].signature and head.startswith(KINDS[kind].signature)]
+    if is_stream and (not names or KINDS[names[-1]].part("opened") is None):
+        what = f"a file of the kind {names[-1]}" if names else "what is neither HDF5 nor a zip file"
+        raise ContainerError(Problem(name, f"{what} is read from a local disk; download it, or convert it to .zarr"))
+    return names or [_known_by_suffix(path, head)], file
+
+
+def _known_by_suffix(path: str, head: bytes) -> str:
+    """The kind of a local file that its content does not tell. Raises ContainerError."""
+    kind = _by_suffix(path, last=True)
+    if kind is None:
         _refuse_tables(path)
-        raise ContainerError(Problem(path, f"neither its content nor its suffix is known{PLUG_IN}"))
-    return names, path
+        what = "neither its content nor its suffix is known; text of LIBSVM needs the suffix .svmlight"
+        raise ContainerError(Problem(path, f"{what}{PLUG_IN}"))
+    if KINDS[kind].group and not KINDS[kind].signature and not head.startswith(_HDF5):
+        raise ContainerError(Problem(path, "is no HDF5 file, or not a whole one; fetch or write it again"))
+    return kind
 
 
 def _refuse_tables(path: str) -> None:
@@ -359,21 +366,6 @@ def _refuse_tables(path: str) -> None:
     if path.lower().endswith((".parquet", ".arrow", ".feather", ".csv", ".tsv")):
         what = "is a table, of which you choose columns: call build, from_table or write_from, or the command convert"
         raise ContainerError(Problem(path, what))
-
-
-def _streamed(path: str, stream: IO[bytes], closing: contextlib.ExitStack) -> tuple[list[str], Any]:
-    """As `_fitting`, of a file that is read through Python. Raises ContainerError for what only a disk has."""
-    with touching(path):
-        stream.seek(0)
-        head = stream.read(len(_HDF5) + 2**7)
-    if head.startswith(_ZIP):
-        archive = closing.enter_context(open_zip(stream))
-        return _marked(path, "zip", archive.namelist()), archive
-    names = [name for name, kind in KINDS.items() if kind.signature and head.startswith(kind.signature)]
-    if not names or KINDS[names[-1]].part("opened") is None:
-        what = f"a file of the kind {names[-1]}" if names else "what is neither HDF5 nor a zip file"
-        raise ContainerError(Problem(path, f"{what} is read from a local disk; download it, or convert it to .zarr"))
-    return names, stream
 
 
 def _of_object(place: Any) -> list[str]:
@@ -392,9 +384,11 @@ def _remote() -> str:
     return next(name for name, kind in KINDS.items() if kind.remote)
 
 
-def _by_suffix(path: str) -> str | None:
+def _by_suffix(path: str, *, last: bool = False) -> str | None:
+    """The kind with that suffix. last: the last of several, which is read by its suffix alone, as MATLAB 4 is."""
     path = path.lower().rstrip("/")
-    return next((name for name, kind in KINDS.items() if kind.suffixes and path.endswith(kind.suffixes)), None)
+    names = [name for name, kind in KINDS.items() if kind.suffixes and path.endswith(kind.suffixes)]
+    return names[-last] if names else None
 
 
 def _marked(path: str, field: str, there: Sequence[str]) -> list[str]:
@@ -405,6 +399,12 @@ def _marked(path: str, field: str, there: Sequence[str]) -> list[str]:
         known = ", ".join(itertools.chain.from_iterable(marks.values()))
         raise ContainerError(Problem(path, f"holds no tensor: none of {known} is there; choose another path"))
     return names[:1]
+
+
+def _head_of_stream(stream: IO[bytes], name: str) -> bytes:
+    with touching(name):
+        stream.seek(0)
+        return stream.read(2**7)
 
 
 def _head(path: str) -> bytes:

@@ -9,7 +9,7 @@ import warnings
 import weakref
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from ..arrays import LazyArray
 from ..containers.base import ArrayInfo, Reader, is_url
@@ -27,26 +27,20 @@ from ..errors import (
     raise_if,
     within_memory,
 )
-from ..formats.descriptor import Descriptor, parse_descriptor
+from ..formats.descriptor import Descriptor
+from ..formats.dtypes import DataType
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.encoding import encode_tensor
 from ..tensors.held import Check
+from ..tensors.labels import KEY
 from ..tensors.origin import Origin
 from ..tensors.tensor import Tensor
-from .decoding import FileTensor, Keep, Loading, described, lazy_tensor
+from .decoding import Loading
+from .file_tensors import FileTensor, loaded_tensor, opened_tensor
 from .files.text_tables import Stream
 from .kinds import Location, Place, claims_of_groups, name_of, refuse, resolved, split_place
 
 _AT_ONCE = 2**20  # items that are checked at once
 _SHOWN = 8  # names in an error
-
-
-@runtime_checkable
-class Grouped(Protocol):
-    """A reader of a container with groups."""
-
-    @property
-    def group(self) -> Any: ...
 
 
 @within_memory
@@ -81,26 +75,40 @@ def read(
     >>> bl.read(store).to_dense()[2].tolist()
     [2.0, 0.0, 0.0, 0.0]
     """
-    with _place(path, limits) as location:
+    with contextlib.ExitStack() as closing:
+        location = closing.enter_context(_place(path, limits))
         kind = location.kind
         if kind.tensors:
             asked = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
-            asked |= {"check": check if check != "full" else None}
-            tensor: Tensor = kind.part("read")(location.handle, limits=limits, **location.options(asked, kind.reads))
-            return tensor
+            return _read_foreign(location, asked | {"check": check if check != "full" else None}, limits, closing)
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
-        with same_folder(location.path) as unreplaced:
-            try:
-                with _reading(location, limits) as reader:
-                    loading = Loading(reader, limits, lenient)
-                    stored = loading.tensor(check, duplicates or "error")
-            finally:
-                if unreplaced is not None:  # arrays of two folders may contradict each other
-                    unreplaced()
+        unreplaced = closing.enter_context(same_folder(location.path))
+        try:
+            loading = Loading(closing.enter_context(_reading(location, limits)), limits, lenient)
+            stored = loading.tensor(check, duplicates or "error")
+        finally:
+            if unreplaced is not None:  # arrays of two folders may contradict each other
+                unreplaced()
     for repair in loading.repairs:
         told = f"{location.path}: {repair}" if isinstance(location.path, str) else repair
         warnings.warn(told, DialectWarning, stacklevel=3)
     return stored
+
+
+def _read_foreign(
+    location: Location, asked: Mapping[str, Any], limits: Limits, closing: contextlib.ExitStack
+) -> Tensor:
+    """A tensor of another system's file, in memory."""
+    given = location.options(asked, location.kind.reads)
+    if (read_whole := location.kind.part("read")) is not None:
+        tensor: Tensor = read_whole(location.handle, limits=limits, **given)
+        return tensor
+    how = {name: given.pop(name) for name in ("duplicates", "check") if name in given}
+    if (streaming := location.kind.part("streaming")) is not None:
+        stream: Stream | Tensor = closing.enter_context(streaming(location.handle, whole=True, limits=limits, **given))
+        return stream.tensor(limits, **how) if isinstance(stream, Stream) else stream
+    look: Callable[..., FileTensor] = location.kind.part("look")
+    return loaded_tensor(look(location.handle, closing, limits=limits, **given), limits, **how)
 
 
 @within_memory
@@ -131,26 +139,37 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     with contextlib.ExitStack() as stack:
         location = stack.enter_context(_place(path, limits))
         kind = location.kind
-        if kind.tensors and kind.part("looking") is None:
+        if kind.tensors and kind.part("look") is None:
             return read(location, limits=limits)
         if kind.tensors:
-            source = stack.enter_context(_looking(location, limits))
-            keep = Keep((str(source.format), source.shape, source.values.shape))
-            tensor = lazy_tensor(source, keep, limits)
+            given = location.options({}, kind.reads)
+            tensor = opened_tensor(kind.part("look")(location.handle, stack, limits=limits, **given), limits)
+            known: object = (tensor._held.stored.format, tensor.shape)
         else:
             unreplaced = stack.enter_context(same_folder(location.path))
             loading = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
-            keep, tensor = loading.keep, loading.lazy_tensor()
+            tensor, known = loading.lazy_tensor(), loading.descriptor
             if unreplaced is not None:
                 unreplaced()
-        stored = tensor._held.stored
-        arrays: list[Any] = [*stored.tree.arrays.values(), stored.tree.values]
-        if tensor._metadata.labels is not None:
-            arrays += tensor._metadata.labels.arrays().values()
-        stack.callback(_close, [weakref.ref(x) for x in arrays if isinstance(x, LazyArray)])
-        stored.origin = _origin(location, keep)
-        tensor._file = weakref.finalize(keep, stack.pop_all().close)
+        _close_with(tensor, stack.pop_all())
+        tensor._held.stored.origin = _origin(location, known)
     return tensor
+
+
+class _Keep:
+    """What all arrays of a file refer to, so that the file is closed after the last of them."""
+
+
+def _close_with(tensor: Tensor, stack: contextlib.ExitStack) -> None:
+    """Close the file when the last array of the tensor is gone. From then on, none is read."""
+    tree, labels, keep = tensor._held.stored.tree, tensor._metadata.labels, _Keep()
+    arrays: list[Any] = [*tree.arrays.values(), tree.values]
+    arrays += [] if labels is None else labels.arrays().values()
+    lazies = [x for x in arrays if isinstance(x, LazyArray)]
+    for array in lazies:
+        array.keep = keep
+    stack.callback(_close, list(map(weakref.ref, lazies)))
+    tensor._file = weakref.finalize(keep, stack.close)
 
 
 def _close(arrays: Sequence[weakref.ref[LazyArray]]) -> None:
@@ -160,8 +179,8 @@ def _close(arrays: Sequence[weakref.ref[LazyArray]]) -> None:
             there.close()
 
 
-def _origin(location: Location, keep: Keep) -> Origin | None:
-    """Where another process finds the tensor; None for an open object.
+def _origin(location: Location, known: object) -> Origin | None:
+    """Where another process finds the tensor; None for an open object. known: what metadata say of the tensor.
 
     The token of a local file is what its system says of it, of a folder of the files right in it; of a file at a URL
     what the server says; of Zarr at a URL the checksum of the header, so new arrays of the same lengths under the same
@@ -171,7 +190,7 @@ def _origin(location: Location, keep: Keep) -> Origin | None:
     if not isinstance(path, str):
         return None
     if is_url(path):
-        token = location.version or f"{zlib.crc32(repr(keep.known).encode()):08x}"
+        token = location.version or f"{zlib.crc32(repr(known).encode()):08x}"
     else:
         path = os.path.abspath(path)
         status = os.stat(path)
@@ -199,13 +218,6 @@ def streamed(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Stream
             yield stream
 
 
-def _looking(location: Location, limits: Limits) -> contextlib.AbstractContextManager[FileTensor]:
-    """Open a tensor in another system's file; the file stays open within the block."""
-    options = location.options({}, location.kind.reads)
-    looking: Callable[..., contextlib.AbstractContextManager[FileTensor]] = location.kind.part("looking")
-    return looking(location.handle, limits=limits, **options)
-
-
 def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Reader]:
     reading: Callable[..., contextlib.AbstractContextManager[Reader]] = location.kind.part("reading")
     return reading(location.handle, location.group, limits)
@@ -220,26 +232,23 @@ def _place(path: Place, limits: Limits) -> Iterator[Location]:
         except (ContainerError, IncompleteError) as error:
             if location.kind.tensors or is_url(location.path) or isinstance(path, Location):
                 raise
-            there = _elsewhere(path, location.group, limits)
+            there = _elsewhere(location, limits)
             if not there:
                 raise
             what = error.problems[0].message.partition(";")[0]
             raise type(error)(Problem(name_of(path), f"{what}; this file has {there}")) from None
 
 
-def _elsewhere(path: Place, group: str | None, limits: Limits) -> str:
+def _elsewhere(location: Location, limits: Limits) -> str:
     """What a file without a tensor at this group has; empty where the group has one, or nothing is known."""
-    whole = split_place(path)[0]
     try:
-        names = list_tensors(whole, limits=limits)
-        with resolved(whole, whole=True) as file, _reading(file, limits) as reader:
-            if not isinstance(reader, Grouped):
-                return ""
-            members = sorted(reader.group.keys())
+        with resolved(split_place(location)[0], whole=True) as file, _reading(file, limits) as reader:
+            names = list_tensors(file, limits=limits)
+            members = sorted(reader.group.keys()) if hasattr(reader, "group") else []
     except BinsparseError:
         return ""
-    if names:
-        return "" if (group or "/") in names else f"{_listed(names)}; open PATH:NAME"
+    if names and members:
+        return "" if (location.group or "/") in names else f"{_listed(names)}; open PATH:NAME"
     remedy = "open_dataset reads Datasets of xarray; after an interrupted write, write to another path"
     return f"{_listed(members)}, without a header of Binsparse; {remedy}" if members else ""
 
@@ -267,9 +276,6 @@ def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIM
     [None]
     """
     with resolved(path, whole=True) as file:
-        if file.kind.named:
-            tensors: dict[str | None, Tensor] = file.kind.part("read_all")(file.handle, check=check, limits=limits)
-            return tensors
         groups = [None if name == "/" else name for name in list_tensors(file, limits=limits)]
         return {group: read(file.within(group), check=check, limits=limits) for group in groups}
 
@@ -314,20 +320,34 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
     (3, 4)
     """
     with _place(path, limits) as location:
-        if location.kind.part("looking") is not None:
-            refuse(location.path, lenient=lenient or None)
-            with _looking(location, limits) as source:
-                return Description(*described(source), fill_value=source.fill_value)
         if location.kind.tensors:
-            tensor = read(location, lenient=lenient, limits=limits)
-            header, arrays = encode_tensor(tensor)
-            descriptor = parse_descriptor(header, limits)
-            stored = {name: arrays[name] for name in descriptor.data_types}  # no labels, as of other kinds of files
-            infos = {name: ArrayInfo(x.shape, x.dtype, x.nbytes) for name, x in stored.items()}
-            return Description(descriptor, infos, fill_value=tensor.fill_value)
+            refuse(location.path, lenient=lenient or None)
+            with open(location, limits=limits) as tensor:
+                return _described(tensor)
         with _reading(location, limits) as reader:
             loading = Loading(reader, limits, lenient)
             return Description(loading.descriptor, loading.described(), loading.repairs, loading.fill_value())
+
+
+def _described(tensor: Tensor) -> Description:
+    """A tensor of another system's file as Binsparse would describe it. No array is read."""
+    held, labels = tensor._held, tensor._metadata.labels
+    stored, tree = held.stored, held.stored.tree
+    arrays = {**tree.arrays, "values": tree.values}
+    types = {name: DataType(x.dtype, tree.iso and name == "values") for name, x in arrays.items()}
+    infos = {}
+    for name, x in arrays.items():
+        count = 1 if types[name].iso else len(x)
+        size = x.dtype.itemsize if types[name].iso else x.nbytes
+        infos[name] = ArrayInfo((count * types[name].parts,), types[name].stored, size)
+    if tensor.fill_value is not None:
+        types["fill_value"] = DataType(tree.values.dtype)
+    beside = {} if labels is None else {KEY: labels.header()}
+    descriptor = Descriptor(
+        stored.format, stored.shape, len(tree.values), types, structure=stored.structure,
+        user=dict(tensor.attributes), map=held.map, beside=beside,
+    )  # fmt: skip
+    return Description(descriptor, infos, fill_value=tensor.fill_value)
 
 
 @within_memory

@@ -91,7 +91,7 @@ def write(
         options |= {"storage": storage, "limits": limits}
     else:
         storage.refuse("this kind of file", but=target.kind.writes)
-        options |= {"chunks": chunks} if chunks is not None else {}
+        options |= {"chunks": chunks}
     write_to = target.kind.part("write")
     if write_to is None:
         raise OptionError(Problem(str(target.path), "this kind of file is only read; choose another kind"))
@@ -111,13 +111,12 @@ def write_arrays(
     header: Mapping[str, Any],
     arrays: Mapping[str, Array | Pieces],
     *,
-    progress: Progress | None = None,
     overwrite: Overwrite = False,
     kind: str | None = None,
     storage: Storage = DEFAULT_STORAGE,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """Write a header and the arrays that it names into a container, unchanged. progress: called for each piece.
+    """Write a header and the arrays that it names into a container, unchanged.
 
     The other parameters and the errors are those of `write`.
 
@@ -132,8 +131,6 @@ def write_arrays(
     target = _of_pieces(target_at(path, kind))
     storage.check_names(arrays)
     pieces = {name: x if isinstance(x, Pieces) else one_piece(x) for name, x in arrays.items()}
-    if progress is not None:
-        pieces = _reporting(pieces, progress)
     sums: dict[str, int] = {}
     if storage.checksum:
         pieces = {name: summed(name, x, sums) for name, x in pieces.items()}
@@ -161,23 +158,21 @@ def write_pieces(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
-    """`write_arrays` for the header of a tensor. options: the fields of Storage."""
+    """`write_arrays` for the header of a tensor. options: the fields of Storage. progress: called for each piece."""
     hold_header(header, limits)
-    given: dict[str, Any] = {"progress": progress, "overwrite": overwrite, "kind": kind, "limits": limits}
-    write_arrays(path, header, pieces, storage=_storage(path, options), **given)
-
-
-def _reporting(pieces: Mapping[str, Pieces], progress: Progress) -> dict[str, Pieces]:
-    """The same pieces; each is reported when it is written."""
     total, done = sum(x.length for x in pieces.values()), 0
 
     def report(piece: Array) -> Array:
         nonlocal done
         done += len(piece)
-        progress("writing", done, total)
+        if progress is not None:
+            progress("writing", done, total)
         return piece
 
-    return {name: x.mapped(report, 1, x.dtype) for name, x in pieces.items()}
+    if progress is not None:
+        pieces = {name: x.mapped(report, 1, x.dtype) for name, x in pieces.items()}
+    storage = _storage(path, options)
+    write_arrays(path, header, pieces, overwrite=overwrite, kind=kind, storage=storage, limits=limits)
 
 
 def _storage(path: Place, options: Mapping[str, Any]) -> Storage:

@@ -7,7 +7,7 @@ import numpy as np
 
 from binsparse_levels import pack
 from binsparse_levels.engine import joining
-from binsparse_levels.io import joining_labels, reading
+from binsparse_levels.io import reading
 from binsparse_levels.tensors import labels
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
@@ -16,7 +16,7 @@ SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 @contextlib.contextmanager
 def blocks_of(size):
     """Arrays and labels are checked and joined a few items at a time."""
-    places = (joining, "AT_ONCE"), (reading, "_AT_ONCE"), (labels, "AT_ONCE"), (joining_labels, "AT_ONCE")
+    places = (joining, "AT_ONCE"), (reading, "_AT_ONCE"), (labels, "AT_ONCE")
     with contextlib.ExitStack() as stack:
         for module, name in places:
             stack.enter_context(mock.patch.object(module, name, size - 1))

@@ -1,5 +1,6 @@
 """BPCells matrices: held to files by the real writer, both ways; what does not fit is refused. AnnData and 10x."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -70,7 +71,8 @@ def same(found, array):
 
 def test_a_file_is_what_was_written(case):
     held = expected(case)
-    with bpcells.looking(str(GOLDEN / case["case"] / case["path"]), case["group"]) as matrix:
+    with contextlib.ExitStack() as closing:
+        matrix = bpcells.look(str(GOLDEN / case["case"] / case["path"]), closing, group=case["group"], limits=Limits())
         assert matrix.shape == tuple(held["shape"])
         assert matrix.format == {"row": "CSR", "col": "CSC"}[case["storage_order"]]
         for dim, names in (("row", "row_names"), ("column", "col_names")):
@@ -455,7 +457,7 @@ def test_hdf5_faults(tmp_path):
 
         return change
 
-    doing(replace("val_data"), "val_data: / has no such dataset")
+    doing(replace("val_data"), "val_data: / has no such array")
     doing(replace("shape", data=np.array([[16, 40]], "u4")), "shape: expected one dimension")
     doing(replace("storage_order", data="row"), "storage_order: expected one dimension")
     doing(replace("col_names", data=np.zeros(40)), "col_names: expected texts, got float64")
@@ -512,7 +514,8 @@ def test_a_window_of_a_packed_matrix_reads_little(tmp_path, monkeypatch):
     seen = []
     unpack = bitpacked.kernels.bitpacking.unpack
     monkeypatch.setattr(bitpacked.kernels.bitpacking, "unpack", lambda *given: seen.append(given[5]) or unpack(*given))
-    with bpcells.looking(str(tmp_path / "a")) as matrix:
+    with contextlib.ExitStack() as closing:
+        matrix = bpcells.look(str(tmp_path / "a"), closing, limits=Limits())
         a, b = map(int, matrix.arrays["pointers_to_1"][41:43])
         assert np.array_equal(matrix.arrays["indices_1"][a:b], indices[41])
     assert sum(seen) <= 9
@@ -569,4 +572,4 @@ def test_anndata_faults(tmp_path):
     broken(lambda file: file["X"].attrs.__setitem__("shape", [7]), "shape: expected 2 sizes")
     broken(lambda file: file["X"].attrs.__setitem__("shape", [7.0, 5.0]), "shape: expected integers")
     broken(lambda file: file["X"].attrs.__setitem__("encoding-type", "array"), "expected csr_matrix or csc_matrix")
-    broken(lambda file: file["X"].__delitem__("data"), "data: /X has no such dataset")
+    broken(lambda file: file["X"].__delitem__("data"), "data: /X has no such array")

@@ -59,6 +59,13 @@ def test_matrices_of_scipy(tmp_path_factory, seed, shape, dtype, format, deflate
     assert again.dtype == dense.dtype
 
 
+def test_vectors_of_scipy(tmp_path):
+    dense = np.array([0, 3.0, 0, 5])
+    for vector in (sp.csr_array(dense), sp.coo_array(dense)):
+        sp.save_npz(tmp_path / "a.npz", vector)
+        agrees(tmp_path / "a.npz", dense)
+
+
 @given(
     st.integers(0, 99), st.sampled_from([(3, 4), (2, 3, 4), (5, 1), (4,)]), st.sampled_from(DTYPES), st.booleans(),
     st.sampled_from([None, [0], [1], [0, 2], [0, 1]]),
@@ -135,17 +142,19 @@ def test_damage_to_a_file_of_cooler_is_told(tmp_path, change, message):
         bl.read(path)
 
 
-@given(st.integers(0, 99), st.sampled_from(["float64", "complex128"]), st.sampled_from([">i4", ">i8"]))
+@given(st.integers(0, 99), st.sampled_from(["float32", "float64", "complex128"]), st.sampled_from([">i4", ">i8"]))
 def test_matrices_of_petsc(tmp_path_factory, seed, dtype, index):
     dense = drawn(seed, (4, 5), dtype)
     assume(dense.any())
-    agrees(layouts.petsc(tmp_path_factory.getbasetemp() / "petsc", dense, index), dense)
+    vector = np.array([1211214, 2], index).tobytes() + bytes(2 * dense.itemsize)
+    for more in (b"", vector, 2 * vector):
+        agrees(layouts.petsc(tmp_path_factory.getbasetemp() / "petsc", dense, index, more), dense)
 
 
 @pytest.mark.parametrize(
     ("at", "number", "message"),
     [
-        (1, -1, "expected a sparse matrix"), (3, -1, "a dense matrix"), (3, 9, "rows have 16 entries, expected 9"),
+        (1, -1, "expected a sparse matrix"), (3, -1, "a dense matrix"), (3, 9, "expected 9 real or complex"),
         (3, 99, "expected 99 real or complex"),
         (4, 7, "rows have"), (4, -7, "rows have"), (8, 99, "outside"), (9, 0, r"\(0, 0\) is given more than once"),
     ],
@@ -163,30 +172,40 @@ def test_damage_to_a_file_of_petsc_is_told(tmp_path, at, number, message):
             bl.read(path)
 
 
-@given(st.integers(0, 99), st.sampled_from(["bool", "float64", "complex128"]), st.booleans())
-def test_matrices_of_matlab_5(tmp_path_factory, seed, dtype, packed):
-    path = tmp_path_factory.getbasetemp() / "five.mat"
-    dense = drawn(seed, (3, 4), dtype)
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "packed"), [("bool", True), ("float64", False), ("complex128", True)])
+def test_matrices_of_matlab_5(tmp_path, dtype, packed):
+    dense = drawn(1, (3, 4), dtype)
     others = {"x": np.ones(3), "c": np.array([dense, "a"], object), "s": {"b": dense}, "full": dense}
-    scipy.io.savemat(path, {**others, "A": sp.csc_array(dense)}, do_compression=packed)
-    agrees(path, dense)
-    agrees(f"{path}:A", dense)
-    assert bl.list_tensors(path) == ["A"]
+    scipy.io.savemat(tmp_path / "a.mat", {**others, "A": sp.csc_array(dense)}, do_compression=packed)
+    agrees(f"{tmp_path}/a.mat:A", dense)
+    assert bl.list_tensors(tmp_path / "a.mat") == ["A"]
     with pytest.raises(bl.ContainerError, match="expected x, got A; open PATH:NAME"):
-        bl.read(f"{path}:x")
+        bl.read(f"{tmp_path}/a.mat:x")
+
+
+def test_matrices_in_structs_and_of_matlab_4(tmp_path):
+    matrix = sp.csc_array(drawn(1, (3, 4), "float64"))
+    scipy.io.savemat(tmp_path / "a.mat", {"P": {"A": matrix, "s": {"B": matrix}}})
+    assert bl.list_tensors(tmp_path / "a.mat") == ["P/A", "P/s/B"]
+    assert np.array_equal(bl.read(f"{tmp_path}/a.mat:P/s/B").to_dense(), matrix.toarray())
+    scipy.io.savemat(tmp_path / "b.mat", {"A": matrix}, format="4")
+    assert np.array_equal(bl.read(tmp_path / "b.mat").to_dense(), matrix.toarray())
     with pytest.raises(bl.LimitError, match="array_bytes"):
-        bl.read(path, limits=bl.Limits(array_bytes=64))
+        bl.read(tmp_path / "a.mat", limits=bl.Limits(array_bytes=64))
 
 
-@given(st.integers(0, 99), st.integers(0, 2**16), st.integers(0, 255), st.booleans())
-def test_damage_to_a_file_of_matlab_5_is_told(tmp_path_factory, seed, at, byte, packed):
-    path = tmp_path_factory.getbasetemp() / "damaged.mat"
-    scipy.io.savemat(path, {"A": sp.csc_array(drawn(seed, (3, 4), "float64"))}, do_compression=packed)
-    data = bytearray(path.read_bytes())
-    data[at % len(data)] = byte
-    path.write_bytes(data if byte % 5 else data[: at % len(data)])
-    with contextlib.suppress(bl.BinsparseError):
-        bl.read(path).check()
+@pytest.mark.slow
+@pytest.mark.parametrize("packed", [False, True])
+def test_damage_to_a_file_of_matlab_5_is_told(tmp_path, packed):
+    scipy.io.savemat(tmp_path / "a.mat", {"A": sp.csc_array(drawn(1, (3, 4), "float64"))}, do_compression=packed)
+    whole, rng = (tmp_path / "a.mat").read_bytes(), np.random.default_rng(0)
+    for at, byte in zip(rng.integers(0, len(whole), 12), rng.integers(0, 256, 12), strict=True):
+        data = bytearray(whole)
+        data[at] = byte
+        (tmp_path / "a.mat").write_bytes(data if byte % 5 else data[:at])
+        with contextlib.suppress(bl.BinsparseError):
+            bl.read(tmp_path / "a.mat").check()
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -275,9 +294,21 @@ def test_samples_are_those_of_scikit_learn(tmp_path):
     assert targets.tolist() == list(range(6))
 
 
+def test_several_targets_of_a_sample(tmp_path):
+    (tmp_path / "a.svmlight").write_text("0,2 1:0.5 3:2\n1 2:1\n")
+    tensor = bl.read(tmp_path / "a.svmlight")
+    assert tensor.to_dense().tolist() == [[0.5, 0, 2], [0, 1, 0]]
+    assert tensor.labels("sample").tolist() == ["0,2", "1"]
+    bl.write(tmp_path / "b.svmlight", tensor)
+    assert bl.read(tmp_path / "b.svmlight").labels("sample").tolist() == ["0,2", "1"]
+    (tmp_path / "long.svmlight").write_text("1 1:2 3:4\n" * 300 + "1 1:2 3\n" + "0 2:1\n" * 10)
+    with pytest.raises(bl.ArrayError, match="line 301"):
+        bl.read(tmp_path / "long.svmlight")
+
+
 @pytest.mark.parametrize(
     "line",
-    ["1 2", "1 2:", "x 1:2", "1 x:2", "1 1:2:3 4", "1 1:2 3 4:5:6", "1:2", "1 -1:2", "1 1:2,", "1,2 1:2", "1 1: 2 3",
+    ["1 2", "1 2:", "x 1:2", "1 x:2", "1 1:2:3 4", "1 1:2 3 4:5:6", "1:2", "1 -1:2", "1 1:2,", "1,x 1:2", "1 1: 2 3",
      "1 1:2 1:3", "1 99999999999999999999:1"],
 )  # fmt: skip
 def test_damage_to_samples_is_told(tmp_path, line):

@@ -385,3 +385,12 @@ def test_errors_show_the_line(tmp_path, name, line, fault):
     for call in (read, lambda path: convert(path, tmp_path / "a.h5", memory=2**32)):
         with pytest.raises(ArrayError, match=re.escape(f"'{line}', line 2 of the numbers: {fault}; correct this line")):
             call(tmp_path / name)
+
+
+@pytest.mark.parametrize("head", ["# made by hand\n3 2\n2 3 4\n", "3\n2 3 4\n", "# 2 3 4\n"])
+def test_sizes_in_the_head_of_a_tns_file(tmp_path, head):
+    (tmp_path / "a.tns").write_text(f"{head}1 1 1 1.5\n1 2 3 2.5\n")
+    tensor = read(tmp_path / "a.tns")
+    assert tensor.shape == (2, 3, 4)
+    assert tensor.to_dense()[0, 1, 2] == 2.5
+    assert read(tmp_path / "a.tns", shape=(5, 5, 5)).shape == (5, 5, 5)

@@ -9,8 +9,7 @@ barcodes. TENxMatrix of HDF5Array may lack these names.
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import h5py
@@ -18,14 +17,14 @@ import h5py
 from ...errors import BinsparseError, ContainerError, Problem
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.labels import Labels
-from ..decoding import FileTensor
-from .anndata_tables import AXES, Axes, Opener, labels_of, opened
+from ..file_tensors import FileTensor
+from .anndata_tables import AXES, Axes, Opener, labels_of
 from .anndata_writing import write
-from .compressed_matrix import Compression, compressed, read_matrix
+from .compressed_matrix import Compression, compressed
 from .names import labelled
-from .sources import Group, attribute_text
+from .sources import Group, attribute_text, open_group
 
-__all__ = ["claims", "looking", "read", "write"]
+__all__ = ["claims", "look", "write"]
 
 _Matrix: TypeAlias = tuple[Compression, tuple[int, int], Labels | None]  # its format, shape and names
 
@@ -33,42 +32,30 @@ _FORMATS: dict[str, Compression] = {"csr_matrix": "CSR", "csc_matrix": "CSC", "c
 _ARRAYS = ("indptr", "indices", "data")
 
 
-@contextlib.contextmanager
-def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[FileTensor]:
-    """The matrix in a group, or the array of any rank, with lazy arrays, which can be read within the block.
+def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, limits: Limits) -> FileTensor:
+    """The matrix in a group, or the array of any rank, with lazy arrays.
 
     path: a file or an open group of HDF5, or any place of Zarr. Without a group it is the `X` of AnnData, or the
     `matrix` of 10x. Raises ContainerError for a file of neither, ArrayError for arrays that do not fit each other.
     """
-    with contextlib.ExitStack() as closing:
 
-        def at(name: str | None) -> Group:
-            return closing.enter_context(opened(path, name, limits))
+    def at(name: str | None) -> Group:
+        return open_group(path, name, limits, closing)
 
-        folder, _, name = (group or "").rpartition("/")
-        above = at(folder or None)
-        inner = next((name for name in ("matrix", "X") if not group and above.has(name)), None)
-        axes = AXES.get((group or "").partition("/")[0], ("obs", "var"))
-        if (dense := name or inner) and above.is_array(dense):
-            values, shape = above.cells(dense)
-            labels = _names(at, axes, shape)
-            yield FileTensor(", ".join(["dense"] * len(shape)), shape, {}, values, {}, {"values": dense}, labels)
-            return
-        group = group or inner
-        source = at(group)
-        format, shape, labels = _tenx(source, at, group) if source.has("shape") else _anndata(source, at, axes)
-        pointers, indices, data = _ARRAYS
-        yield compressed(
-            format,
-            shape,
-            source.integers(pointers),
-            _ARRAYS,
-            labels,
-            lambda _: (source.integers(indices), source.numbers(data)),
-        )
-
-
-read = functools.partial(read_matrix, looking)
+    folder, _, name = (group or "").rpartition("/")
+    above = at(folder or None)
+    inner = next((name for name in ("matrix", "X") if not group and above.has(name)), None)
+    axes = AXES.get((group or "").partition("/")[0], ("obs", "var"))
+    if (dense := name or inner) and above.is_array(dense):
+        values, shape = above.cells(dense)
+        labels = _names(at, axes, shape)
+        return FileTensor(", ".join(["dense"] * len(shape)), shape, {}, values, {}, {"values": dense}, labels)
+    group = group or inner
+    source = at(group)
+    format, shape, labels = _tenx(source, at, group) if source.has("shape") else _anndata(source, at, axes)
+    pointers, indices, data = _ARRAYS
+    entries = source.integers(indices), source.numbers(data)
+    return compressed(format, shape, source.integers(pointers), _ARRAYS, labels, lambda _: entries)
 
 
 def claims(group: Any) -> bool:

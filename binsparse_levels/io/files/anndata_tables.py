@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
-import h5py
-
-from ...containers import hdf5
-from ...containers.replacing import same_folder
 from ...errors import ArrayError, ContainerError, PathMissingError
-from ...limits import Limits
 from ...tensors.labels import Column
 from .sources import Group
 
@@ -27,21 +20,6 @@ AXES: dict[str, Axes] = {
     "varm": ("var", None),
     "raw": ("obs", "raw/var"),
 }
-
-
-@contextlib.contextmanager
-def opened(path: Any, group: str | None, limits: Limits) -> Iterator[Group]:
-    """A group of an HDF5 file or a Zarr store."""
-    if isinstance(path, h5py.Group) or (isinstance(path, str) and not os.path.isdir(path)):
-        with hdf5.reading(path, group, limits) as inner:
-            yield Group(inner, limits)
-        return
-    from ...containers import zarr  # HDF5 does without
-    from .zarr_group import ZarrGroup
-
-    folder = str(getattr(path, "root", path))  # of a store
-    with same_folder(folder) as unreplaced, zarr.reading(path, group, limits) as reader:
-        yield ZarrGroup(reader, limits, unreplaced)
 
 
 def names_of(at: Opener, axis: str) -> list[str]:

@@ -19,8 +19,9 @@ from ...errors import ArrayError, ContainerError, FormatError, OptionError, Path
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
-from .anndata_tables import AXES, Axes, names_of, opened
+from .anndata_tables import AXES, Axes, names_of
 from .names import to_write
+from .sources import open_group
 
 Names: TypeAlias = Mapping[str, list[str]]  # by axis
 
@@ -65,9 +66,15 @@ def write(
     place = f"{path}:{group or 'X'}"
     *folders, name = (group or "X").split("/")
     axes = _axes_of(place, [*folders, name])
-    matrix = _matrix(tensor, place)
+    kind, matrix = _matrix(tensor, place)
     names = _known_names(matrix, axes, {"obs": obs_names, "var": var_names})
-    arrays = _arrays_of(matrix)
+    small = max(*matrix.shape, len(matrix.values)) <= np.iinfo(np.int32).max
+    dtype = np.int32 if small else np.int64  # of both index arrays, as scipy would choose
+    arrays: dict[str, Array] = {
+        "data": matrix.values,
+        "indices": matrix.arrays["indices_1"].astype(dtype, copy=False),
+        "indptr": matrix.arrays["pointers_to_1"].astype(dtype, copy=False),
+    }
     storage.check_names(arrays)
     with touching(path), _root(path, group is not None, overwrite, limits, storage) as (root, writer_of):
         if len(root) or len(root.attrs):
@@ -82,10 +89,8 @@ def write(
                 raise PathExistsError(Problem(place, "already exists; pass overwrite=True"))
             del parent[name]
         made = parent.create_group(name)
-        writer = writer_of(made)
         for key, array in arrays.items():
-            writer.write(key, one_piece(array))
-        kind = "csc_matrix" if _by_columns(matrix) else "csr_matrix"
+            writer_of(made).write(key, one_piece(array))
         made.attrs.update({"encoding-type": kind, "encoding-version": "0.1.0", "shape": list(matrix.shape)})
 
 
@@ -99,55 +104,37 @@ def _axes_of(place: str, parts: Sequence[str]) -> Axes:
     return _FOLDERS[parts[0]]
 
 
-def _by_columns(tensor: Tensor) -> bool:
-    return tensor.format.order == (1, 0)
-
-
-def _matrix(tensor: Tensor, place: str) -> Tensor:
-    """The tensor as CSR or CSC. Raises FormatError for a tensor that AnnData cannot represent."""
+def _matrix(tensor: Tensor, place: str) -> tuple[str, Tensor]:
+    """The tensor as CSR or CSC, and what AnnData calls it. Raises FormatError for one that AnnData cannot represent."""
     if tensor.ndim != 2:
         what = f"AnnData holds sparse matrices, got {tensor.ndim} dimensions; see register_anndata for tensors in uns"
         raise FormatError(Problem(place, what))
     type_fits = tensor.dtype.kind in "biu" or tensor.dtype in (np.float32, np.float64)  # those of scipy
     check_representable(tensor, "AnnData", place, type_fits=type_fits)
-    return tensor.convert("CSC" if _by_columns(tensor) else "CSR")
-
-
-def _arrays_of(matrix: Tensor) -> dict[str, Array]:
-    """The arrays by their names in AnnData. Both index arrays have the integer type that scipy would choose."""
-    small = max(*matrix.shape, len(matrix.values)) <= np.iinfo(np.int32).max
-    dtype = np.int32 if small else np.int64
-    return {
-        "data": matrix.values,
-        "indices": matrix.arrays["indices_1"].astype(dtype, copy=False),
-        "indptr": matrix.arrays["pointers_to_1"].astype(dtype, copy=False),
-    }
+    by_columns = tensor.format.order == (1, 0)
+    return ("csc_matrix", tensor.convert("CSC")) if by_columns else ("csr_matrix", tensor.convert("CSR"))
 
 
 def _known_names(matrix: Tensor, axes: Axes, options: Mapping[str, Iterable[str] | None]) -> Names:
     """The names along obs and var that the options, or the labels of the matrix, say."""
-    texts_of: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     sizes: dict[str, int] = {}
     for k, (axis, size) in enumerate(zip(axes, matrix.shape, strict=True)):
         if axis is None:
             continue
         if sizes.setdefault(axis, size) != size:
             raise FormatError(Problem("shape", f"expected as many rows as columns, got {matrix.shape}"))
-        if names := to_write(matrix, k):
-            texts_of[axis] = names
-    for axis, texts in options.items():
-        if texts is not None:
-            texts_of[axis] = _texts(texts, f"{axis}_names", sizes.get(axis))
-    return texts_of
-
-
-def _texts(names: Any, path: str, size: int | None) -> list[str]:
-    """Names as a list of texts, of which there are `size`."""
-    texts = [] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
-    if not all(isinstance(text, str) for text in texts) or (size is not None and len(texts) != size):
-        wanted = "texts" if size is None else f"{size} texts"
-        raise OptionError(Problem(path, f"expected {wanted}, got {names!r:.60}"))
-    return list(map(str, texts))
+        if texts := to_write(matrix, k):
+            names[axis] = texts
+    for axis, given in options.items():
+        if given is None:
+            continue
+        texts = [] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+        if not all(isinstance(text, str) for text in texts) or len(texts) != sizes.get(axis, len(texts)):
+            wanted = f"{sizes[axis]} texts" if axis in sizes else "texts"
+            raise OptionError(Problem(f"{axis}_names", f"expected {wanted}, got {given!r:.60}"))
+        names[axis] = list(map(str, texts))
+    return names
 
 
 @contextlib.contextmanager
@@ -181,11 +168,11 @@ def _is_zarr(path: str) -> bool:
 
 def _check_file(root: Any, place: str, shape: Sequence[int], axes: Axes, names: Names, limits: Limits) -> None:
     """Raise ContainerError for another file than AnnData's, FormatError for a matrix that does not fit it."""
+    there: dict[str, list[str]] = {}
     with contextlib.ExitStack() as closing:
-        there: dict[str, list[str]] = {}
         for axis in ("obs", "var"):
             try:
-                there[axis] = names_of(lambda name: closing.enter_context(opened(root, name, limits)), axis)
+                there[axis] = names_of(lambda name: open_group(root, name, limits, closing), axis)
             except (ContainerError, ArrayError) as error:
                 what = f"the file has no table {axis} with an index ({error}); write to a file of AnnData, or a new one"
                 raise ContainerError(Problem(place, what)) from None
@@ -226,17 +213,13 @@ def _make_file(root: Any, shape: Sequence[int], axes: Axes, names: Names) -> Non
     for axis in ("obs", "var"):
         texts = names.get(axis, [str(k) for k in range(sizes.get(axis, 0))])
         root[axis].attrs.update(_TABLE)
-        _write_texts(root[axis], "_index", texts)
-
-
-def _write_texts(group: Any, name: str, texts: list[str]) -> None:
-    if isinstance(group, h5py.Group):
-        array = group.create_dataset(name, (len(texts),), h5py.string_dtype())
-    else:
-        array = group.create_array(name, shape=(len(texts),), dtype=str, chunks=(max(len(texts), 1),))
-    if texts:
-        array[...] = np.array(texts, object)
-    array.attrs.update(_TEXTS)
+        if isinstance(root, h5py.Group):
+            array = root[axis].create_dataset("_index", (len(texts),), h5py.string_dtype())
+        else:
+            array = root[axis].create_array("_index", shape=(len(texts),), dtype=str, chunks=(max(len(texts), 1),))
+        if texts:
+            array[...] = np.array(texts, object)
+        array.attrs.update(_TEXTS)
 
 
 def _folder(parent: Any, name: str) -> Any:

@@ -8,10 +8,9 @@ A matrix is compressed by rows (CSR) or columns (CSC). `index` and, of unsigned 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -37,13 +36,13 @@ from ...kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
 from ...limits import DEFAULT_LIMITS, Limits, as_integers
 from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
-from ..decoding import FileTensor
-from .compressed_matrix import Compression, compressed, read_matrix
-from .names import labelled, to_write
-from .sources import Folder, Group, attribute_text, encodes
+from ..file_tensors import FileTensor
+from .bpcells_sources import TYPES, Folder, TypedGroup
+from .compressed_matrix import Compression, compressed
+from .names import encodes, labelled, to_write
+from .sources import attribute_text
 
 _VALUES = {"uint": "uint32", "float": "float32", "double": "float64", "ulong": "uint64"}
-_TYPES = {"uint32": b"UINT32v1", "uint64": b"UINT64v1", "float32": b"FLOATSv1", "float64": b"DOUBLEv1"}
 _VERSION = re.compile(r"(packed|unpacked)-(uint|float|double)-matrix-v([12])|(unpacked)-(ulong)-matrix-v(2)")
 _FORMATS: dict[str, Compression] = {"row": "CSR", "col": "CSC"}
 _NAMES = ("row_names", "col_names")
@@ -66,22 +65,16 @@ class Version(NamedTuple):
         return f"{'packed' if self.packed else 'unpacked'}-{self.values}-matrix-v{self.number}"
 
 
-@contextlib.contextmanager
-def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[FileTensor]:
-    """The matrix in a folder or a group, with lazy arrays, which can be read within the block.
+def look(path: str, closing: contextlib.ExitStack, *, group: str | None = None, limits: Limits) -> FileTensor:
+    """The matrix in a folder or a group, with lazy arrays.
 
     Raises ContainerError for another file, ArrayError for arrays that do not fit each other.
     """
-    with contextlib.ExitStack() as closing:
-        if not isinstance(path, str) or not os.path.isdir(path):
-            yield _matrix(Group(closing.enter_context(hdf5.reading(path, group, limits)), limits))
-        elif group:
-            raise PathMissingError(Problem(f"{path}:{group}", "a folder of BPCells has no groups; leave out the group"))
-        else:
-            yield _matrix(Folder(path, _TYPES, limits, closing))
-
-
-read = functools.partial(read_matrix, looking)
+    if not isinstance(path, str) or not os.path.isdir(path):
+        return _matrix(TypedGroup(closing.enter_context(hdf5.reading(path, group, limits)), limits))
+    if group:
+        raise PathMissingError(Problem(f"{path}:{group}", "a folder of BPCells has no groups; leave out the group"))
+    return _matrix(Folder(path, limits, closing))
 
 
 def claims(group: h5py.Group) -> bool:
@@ -91,23 +84,23 @@ def claims(group: h5py.Group) -> bool:
     return False
 
 
-def _matrix(source: Folder | Group) -> FileTensor:
+def _matrix(source: Folder | TypedGroup) -> FileTensor:
     version = _version(source.version())
     order = next(iter(source.texts("storage_order")), "")
     if order not in _FORMATS:
         raise ContainerError(Problem("storage_order", f"expected row or col, got {order!r:.40}"))
-    sizes = source.numbers("shape", "uint32")
+    sizes = source.typed("shape", "uint32")
     if len(sizes) != 2:
         raise ArrayError(Problem("shape", f"expected 2 sizes, got {len(sizes)}"))
     rows, columns = map(int, sizes[:])
     labels = labelled(("row", "column"), [source.labels(*x) for x in zip(_NAMES, (rows, columns), strict=True)])
-    pointers = source.numbers("idxptr", "uint32" if version.number == 1 else "uint64")
+    pointers = source.typed("idxptr", "uint32" if version.number == 1 else "uint64")
 
     def entries(count: int) -> tuple[Sliceable, Sliceable]:
         packed = [version.packed, version.packed and version.values == "uint"]
         streams = ("index", ZIGZAG, "uint32"), ("val", LESS_ONE, _VALUES[version.values])
         indices, values = (
-            _stream(source, name, codec, count, version) if is_packed else source.numbers(name, dtype)
+            _stream(source, name, codec, count, version) if is_packed else source.typed(name, dtype)
             for (name, codec, dtype), is_packed in zip(streams, packed, strict=True)
         )
         return indices, values
@@ -128,11 +121,11 @@ def _version(text: str) -> Version:
     raise ContainerError(Problem("version", f"expected {known}, got {text!r:.60}"))
 
 
-def _stream(source: Folder | Group, name: str, codec: int, count: int, version: Version) -> Stream:
+def _stream(source: Folder | TypedGroup, name: str, codec: int, count: int, version: Version) -> Stream:
     """Packed numbers in the arrays NAME_data, NAME_idx, NAME_idx_offsets and NAME_starts."""
-    words = source.numbers(f"{name}_data", "uint32", unsigned=True)
-    idx = source.numbers(f"{name}_idx", "uint32", unsigned=True)
-    starts = source.numbers(f"{name}_starts", "uint32", unsigned=True) if codec == ZIGZAG else None
+    words = source.typed(f"{name}_data", "uint32", unsigned=True)
+    idx = source.typed(f"{name}_idx", "uint32", unsigned=True)
+    starts = source.typed(f"{name}_starts", "uint32", unsigned=True) if codec == ZIGZAG else None
     chunks = -(-count // CHUNK)
     if len(idx) < chunks + 1:
         raise ArrayError(Problem(f"{name}_idx", f"expected a length of {chunks + 1}, got {len(idx)}"))
@@ -142,7 +135,7 @@ def _stream(source: Folder | Group, name: str, codec: int, count: int, version: 
         raise ArrayError(Problem(f"{name}_starts", f"expected a length of {chunks}, got {len(starts)}"))
     wraps = np.empty(0, np.int64)
     if version.number > 1:
-        wraps = _wraps(source.numbers(f"{name}_idx_offsets", "uint64"), f"{name}_idx_offsets", len(idx), len(words))
+        wraps = _wraps(source.typed(f"{name}_idx_offsets", "uint64"), f"{name}_idx_offsets", len(idx), len(words))
 
     def offsets(first: int, last: int) -> Array:
         positions = idx[first:last].astype(np.int64)
@@ -271,7 +264,7 @@ def _write_folder(path: str, overwrite: bool, arrays: Mapping[str, Array], texts
     with replacing_folder(path, overwrite) as temporary:
         for name, array in arrays.items():
             with open(os.path.join(temporary, name), "wb") as file:
-                file.write(_TYPES[array.dtype.name])
+                file.write(TYPES[array.dtype.name])
                 file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
         for name, lines in texts.items():
             with open(os.path.join(temporary, name), "wb") as file:

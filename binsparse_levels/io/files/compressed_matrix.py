@@ -1,20 +1,15 @@
-"""Matrices of compressed rows or columns in files: their lazy arrays, and the tensor made of them."""
+"""Matrices of compressed rows or columns in files: what their arrays make together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any, Literal, TypeAlias
 
 from ...arrays import Sliceable, cut
-from ...engine.emission import Duplicates
 from ...errors import ArrayError, Problem
-from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
+from ...limits import INT64_MAX
 from ...tensors.labels import Labels
-from ...tensors.packing import sorted_tensor
-from ...tensors.tensor import Tensor
-from ..decoding import FileTensor
-from .sources import named
+from ..file_tensors import FileTensor
 
 Compression: TypeAlias = Literal["CSR", "CSC"]
 
@@ -57,39 +52,3 @@ def _first(stored: Sliceable, count: int, name: str) -> Sliceable:
     if len(stored) < count:
         raise ArrayError(Problem(name, f"expected a length of {count}, got {len(stored)}"))
     return stored if len(stored) == count else cut(stored, 0, count)
-
-
-def read_matrix(
-    looking: Callable[..., AbstractContextManager[FileTensor]],
-    path: str,
-    *,
-    group: str | None = None,
-    duplicates: Duplicates = "error",
-    limits: Limits = DEFAULT_LIMITS,
-) -> Tensor:
-    """The tensor that `looking` yields, in the format in which it is stored, decoded and checked in full.
-
-    Entries of a row or column that are out of order are sorted. Raises ContainerError, ArrayError, LimitError.
-    """
-    with looking(path, group, limits=limits) as stored:
-        arrays = {}
-        for name, array in {**stored.arrays, "values": stored.values}.items():
-            limits.hold(
-                "array_bytes", len(array) * array.dtype.itemsize, stored.names.get(name, name), "the size in bytes"
-            )
-            arrays[name] = array[:]
-        labels = None if stored.labels is None else stored.labels.loaded()
-    values = arrays.pop("values")
-    with named(stored.names):
-        made = sorted_tensor(
-            stored.format,
-            stored.shape,
-            arrays,
-            values,
-            duplicates=duplicates,
-            limits=limits,
-            fill_value=stored.fill_value,
-            structure=stored.structure,
-        )
-    mapped = made if stored.map is None else made.with_map(stored.map)
-    return mapped.with_attributes(stored.attributes)._labelled(labels)

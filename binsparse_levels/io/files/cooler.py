@@ -16,13 +16,13 @@ import numpy as np
 
 from ...containers.hdf5 import reading
 from ...errors import ArrayError, ContainerError, Problem
-from ...limits import DEFAULT_LIMITS, Limits
-from ..decoding import FileTensor
-from .compressed_matrix import compressed, read_matrix
+from ...limits import Limits
+from ..file_tensors import FileTensor
+from .compressed_matrix import compressed
 from .names import Texts, column, in_bytes, labelled
 from .sources import Group
 
-__all__ = ["claims", "looking", "read"]
+__all__ = ["claims", "look"]
 
 _ARRAYS = ("indexes/bin1_offset", "pixels/bin2_id", "pixels/count")
 _STRUCTURES = {"symmetric-upper": "symmetric_upper", "square": None}
@@ -34,35 +34,31 @@ def claims(group: h5py.Group) -> bool:
     return "bin-type" in group.attrs and "pixels" in group.keys()  # noqa: SIM118 (`in group` follows links)
 
 
-@contextlib.contextmanager
-def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[FileTensor]:
-    """The matrix in a group, whose arrays can be read within the block. Raises ContainerError, ArrayError."""
-    with reading(path, group, limits) as reader:
-        mode = "symmetric-upper"  # of versions before 3
-        if "storage-mode" in reader.group.attrs:
-            mode = Group(reader, limits).attribute_text("storage-mode")
-        if mode not in _STRUCTURES:
-            raise ContainerError(Problem("storage-mode", f"expected one of {', '.join(_STRUCTURES)}, got {mode!r:.40}"))
-    with contextlib.ExitStack() as closing:
-        inside = {
-            name: Group(closing.enter_context(reading(path, f"{group or ''}/{name}", limits)), limits)
-            for name in ("indexes", "pixels", "bins", "chroms")
-        }
-        pointers, pixels = inside["indexes"].integers("bin1_offset"), inside["pixels"]
-        bins = max(len(pointers) - 1, 0)
-        names = column(bins, functools.partial(_names, inside["chroms"], inside["bins"], bins, limits))
-        yield compressed(
-            "CSR",
-            (bins, bins),
-            pointers,
-            _ARRAYS,
-            labelled(("bin", "bin"), [names, names]),
-            lambda _: (pixels.integers("bin2_id"), pixels.numbers("count")),
-            structure=_STRUCTURES[mode],
-        )
+def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, limits: Limits) -> FileTensor:
+    """The matrix in a group, with lazy arrays. Raises ContainerError, ArrayError."""
 
+    def inside(name: str) -> Group:
+        place = f"{group or ''}/{name}" if name else group
+        return Group(closing.enter_context(reading(path, place, limits)), limits)
 
-read = functools.partial(read_matrix, looking)
+    whole, mode = inside(""), "symmetric-upper"  # of versions before 3
+    if "storage-mode" in whole.attributes:
+        mode = whole.attribute_text("storage-mode")
+    if mode not in _STRUCTURES:
+        raise ContainerError(Problem("storage-mode", f"expected one of {', '.join(_STRUCTURES)}, got {mode!r:.40}"))
+    indexes, pixels, table, chroms = map(inside, ("indexes", "pixels", "bins", "chroms"))
+    pointers = indexes.integers("bin1_offset")
+    bins = max(len(pointers) - 1, 0)
+    names = column(bins, functools.partial(_names, chroms, table, bins, limits))
+    return compressed(
+        "CSR",
+        (bins, bins),
+        pointers,
+        _ARRAYS,
+        labelled(("bin", "bin"), [names, names]),
+        lambda _: (pixels.integers("bin2_id"), pixels.numbers("count")),
+        structure=_STRUCTURES[mode],
+    )
 
 
 def _names(chroms: Group, bins: Group, count: int, limits: Limits) -> Texts:

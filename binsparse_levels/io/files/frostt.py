@@ -10,66 +10,88 @@ from typing import IO
 import numpy as np
 
 from ...arrays import Array
-from ...engine.emission import Duplicates
 from ...errors import ArrayError, FormatError, Problem, raise_if
 from ...formats.format import coordinates
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
-from ...tensors.packing import pack
 from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
 from . import text_tables
 
 COMMENT = "#"
-
-
-def read(
-    path: str,
-    *,
-    shape: int | Sequence[int] | None = None,
-    duplicates: Duplicates = "error",
-    limits: Limits = DEFAULT_LIMITS,
-) -> Tensor:
-    """The tensor in a .tns file, every entry with all its coordinates, in the order of the dimensions.
-
-    shape: by default from the largest coordinates, because the file has no shape. The values are int64 where all are
-    written as integers, else float64. Raises ArrayError for another table, ContainerError.
-    """
-    with text_tables.reading(path) as stream:
-        data = text_tables.read_rest(stream, path, limits)
-    text_tables.warn_of_end(data, path)
-    *columns, values = _parse(data, _width(data, path), path)
-    columns = [x - 1 for x in columns]
-    if shape is None:
-        if not len(values):
-            raise _unknown_shape(path)
-        shape = [int(x.max()) + 1 for x in columns]
-    if not len(values):
-        columns = [np.empty(0, np.int64)] * np.size(shape)
-    return pack(columns, values, shape, coordinates(len(columns)), duplicates=duplicates, limits=limits)
+_HEAD = 2**16  # bytes in which sizes stand before the entries
 
 
 @contextlib.contextmanager
-def streaming(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[text_tables.Stream]:
-    """The entries, which can be read within the block. The text is read twice: first for its shape and its type."""
-    width, sizes, types = 1, [0], set()
+def streaming(
+    path: str, *, shape: int | Sequence[int] | None = None, whole: bool = False, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[text_tables.Stream]:
+    """The entries of a .tns file, in the order of its lines, which can be read within the block.
+
+    shape: by default that in the head of the file, or else from the largest coordinates. The values are int64 where all
+    are written as integers, else float64. The text is read twice, unless it is read whole: first for its shape and its
+    type. Raises ArrayError for another table, ContainerError.
+    """
     with text_tables.reading(path) as stream:
-        for data, place in text_tables.blocks(stream, path, limits):
+        stated, begin = _head(stream.read(_HEAD))
+
+    def tables(stream: IO[bytes], width: int = 1) -> Iterator[list[Array]]:
+        stream.read(begin)
+        for data, place in text_tables.blocks(stream, path, limits, whole=whole):
             width = max(width, _width(data, place))
-            *columns, values = _parse(data, width, place)
+            yield _parse(data, width, place)
+
+    kept: list[list[Array]] = []
+    found, dtypes, width = np.zeros(1, np.int64), {np.dtype(np.int64)}, 1
+    with text_tables.reading(path) as stream:
+        for *columns, values in tables(stream):
+            width = max(width, len(columns) + 1)
             if len(values):
-                sizes = np.maximum([int(x.max()) for x in columns], sizes).tolist()
-                types.add(values.dtype)
-    if not types:
-        raise _unknown_shape(path)
-    dtype = np.result_type(*types)
+                found = np.maximum([x.max() for x in columns], found)
+                dtypes.add(values.dtype)
+            kept += [[*columns, values]] if whole else []
+    if (
+        shape is None
+        and stated is not None
+        and (not found.any() or (len(stated) == width - 1 and (found <= stated).all()))
+    ):
+        shape = stated
+    if shape is None and not found.any():
+        raise ArrayError(Problem(path, "has no entries to tell its shape; pass shape="))
+    sizes = tuple(found.tolist()) if shape is None else tuple(np.atleast_1d(np.asarray(shape, object)).tolist())
+    dtype = np.result_type(*dtypes)
 
     def chunks(stream: IO[bytes]) -> Iterator[tuple[list[Array], Array]]:
-        for data, place in text_tables.blocks(stream, path, limits):
-            *columns, values = _parse(data, width, place)
-            yield [x - 1 for x in columns], values.astype(dtype, copy=False)
+        for *columns, values in kept if whole else tables(stream, width):
+            if columns or len(values):
+                yield [x - 1 for x in columns], values.astype(dtype, copy=False)
 
+    rank = width - 1 if found.any() else len(sizes)
     with text_tables.reading(path) as stream:
-        yield text_tables.Stream(str(coordinates(width - 1)), tuple(sizes), dtype, chunks(stream))
+        yield text_tables.Stream(str(coordinates(rank)), sizes, dtype, chunks(stream))
+
+
+def _head(data: bytes) -> tuple[list[int] | None, int]:
+    """The sizes in the head of a file, if it has any, and the bytes before the entries.
+
+    This package writes the sizes in a comment. Other programs write the rank, perhaps with the number of entries, and
+    the sizes in the next line.
+    """
+    stated, lines = None, list[tuple[list[bytes], int]]()
+    for line in re.finditer(rb"[^\n]+", data):
+        words = line.group().lstrip(b"# \t").split()
+        is_comment, are_sizes = line.group().lstrip().startswith(b"#"), all(map(bytes.isdigit, words))
+        if is_comment and words and are_sizes:
+            stated = list(map(int, words))
+        elif words and not is_comment:
+            lines.append((words, line.start()))
+        if len(lines) == 3:
+            break
+    if len(lines) == 3:
+        (first, _), (sizes, _), (entry, at) = lines
+        rank = len(sizes)
+        if len(first) < 3 and first[0] == b"%d" % rank and len(entry) == rank + 1 and all(map(bytes.isdigit, sizes)):
+            return list(map(int, sizes)), at
+    return stated, 0
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
@@ -110,7 +132,3 @@ def _parse(data: bytes, width: int, path: str) -> list[Array]:
     ]
     raise_if(ArrayError, problems)
     return table
-
-
-def _unknown_shape(path: str) -> ArrayError:
-    return ArrayError(Problem(path, "has no entries to tell its shape; pass shape="))

@@ -7,9 +7,8 @@ rows, `data` the values. A matrix without entries lacks `ir` and `data`.
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import h5py
@@ -24,11 +23,11 @@ from ...errors import ArrayError, BinsparseError, ContainerError, PathExistsErro
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
-from ..decoding import FileTensor
-from .compressed_matrix import compressed, read_matrix
-from .sources import Group
+from ..file_tensors import FileTensor
+from .compressed_matrix import compressed
+from .sources import Group, items
 
-__all__ = ["claims", "list_groups", "looking", "opened", "others", "read", "write"]
+__all__ = ["claims", "list_groups", "look", "opened", "others", "write"]
 
 MARK = "MATLAB_sparse"
 _CLASS = "MATLAB_class"
@@ -47,32 +46,33 @@ def list_groups(path: Any, limits: Limits) -> list[str]:
     return hdf5.list_groups(path, limits, [claims])
 
 
-@contextlib.contextmanager
-def looking(path: Any, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[FileTensor]:
-    """The matrix in a group, by default the only one, with lazy arrays, which can be read within the block.
+def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, limits: Limits) -> FileTensor:
+    """The matrix in a group, by default the only one, with lazy arrays.
 
     Raises ContainerError for another group, ArrayError for arrays that do not fit each other.
     """
-    if group is None:
-        names = list_groups(path, limits)
-        if len(names) != 1:
-            there = f"{', '.join(names):.200}; open PATH:NAME" if names else "none; save one with -v7.3"
-            raise ContainerError(Problem("sparse matrices", f"expected one, got {there}"))
-        (group,) = names
-    with reading(path, group, limits) as reader:
-        source = Group(reader, limits)
-        rows = _rows(source)
-        pointers = source.integers("jc")
+    group = the_only(list_groups(path, limits)) if group is None else group
+    source = Group(closing.enter_context(reading(path, group, limits)), limits)
+    with touching(MARK):
+        rows = source.attributes.get(MARK)
+    if not isinstance(rows, np.integer) or not 0 <= rows <= INT64_MAX:
+        raise ContainerError(Problem(MARK, f"expected the number of rows, got {rows!r:.40}; choose a sparse matrix"))
+    pointers = source.integers("jc")
 
-        def entries(count: int) -> tuple[Sliceable, Sliceable]:
-            if not count and not source.has("ir"):
-                return np.empty(0, np.uint64), np.empty(0, np.float64)
-            return source.integers("ir"), _values(source)
+    def entries(count: int) -> tuple[Sliceable, Sliceable]:
+        if not count and not source.has("ir"):
+            return np.empty(0, np.uint64), np.empty(0, np.float64)
+        return source.integers("ir"), _values(source)
 
-        yield compressed("CSC", (rows, max(len(pointers) - 1, 0)), pointers, _ARRAYS, None, entries)
+    return compressed("CSC", (int(rows), max(len(pointers) - 1, 0)), pointers, _ARRAYS, None, entries)
 
 
-read = functools.partial(read_matrix, looking)
+def the_only(names: Sequence[str]) -> str:
+    """The name of the one matrix of a file. Raises ContainerError for a file with more, or with none."""
+    if len(names) != 1:
+        there = f"{', '.join(names):.200}; open PATH:NAME" if names else "none; save one as sparse"
+        raise ContainerError(Problem("sparse matrices", f"expected one, got {there}"))
+    return names[0]
 
 
 def write(path: str, tensor: Tensor, *, group: str | None = None, overwrite: Overwrite = False) -> None:
@@ -114,14 +114,6 @@ def others(path: str) -> set[str]:
         return {*file.keys()} - ({_NAME} & {*list_groups(file, DEFAULT_LIMITS)})
 
 
-def _rows(source: Group) -> int:
-    with touching(MARK):
-        rows = source.attributes.get(MARK)
-    if not isinstance(rows, np.integer) or not 0 <= rows <= INT64_MAX:
-        raise ContainerError(Problem(MARK, f"expected the number of rows, got {rows!r:.40}; choose a sparse matrix"))
-    return int(rows)
-
-
 def _values(source: Group) -> Sliceable:
     """The values: numbers, pairs of a real and an imaginary part, or for a logical matrix bytes of 0 and 1."""
     info = source.one_dimension("data")
@@ -129,8 +121,8 @@ def _values(source: Group) -> Sliceable:
         part = info.dtype["real"]
         if info.dtype != np.dtype([("real", part), ("imag", part)]) or part.newbyteorder("=") not in ("f4", "f8"):
             raise ArrayError(Problem("data", f"expected pairs of floating-point numbers, got {info.dtype}"))
-        return source.items("data", len(info), np.dtype(f"c{2 * part.itemsize}"), view=True)
+        return items(info, len(info), np.dtype(f"c{2 * part.itemsize}"), view=True)
     with contextlib.suppress(BinsparseError):
         if source.attribute_text(_CLASS) == "logical" and info.dtype.kind in "iu":
-            return source.items("data", len(info), np.dtype(bool))
+            return items(info, len(info), np.dtype(bool))
     return source.numbers("data")

@@ -9,7 +9,6 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from ...arrays import Array
-from ...engine.emission import Duplicates
 from ...errors import ArrayError, ContainerError, FormatError, Problem
 from ...formats.format import ALIASES
 from ...formats.structure import STRUCTURES, expand, in_triangle
@@ -38,34 +37,23 @@ class Header(NamedTuple):
     entries: int | None
 
 
-def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAULT_LIMITS) -> Tensor:
-    """The matrix in a .mtx file: COOR of a coordinate file, DMATC of an array.
+@contextlib.contextmanager
+def streaming(
+    path: str, *, whole: bool = False, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[text_tables.Stream | Tensor | None]:
+    """The entries of a coordinate file as COOR, which can be read within the block. An array is read whole as DMATC, or
+    not at all.
 
     A pattern becomes iso, of the boolean True. A symmetry becomes a structure; its entries lie in the lower
     triangle by the standard, and in the upper one in files of some programs. Raises ArrayError, ContainerError.
     """
     with text_tables.reading(path) as stream:
         head = _read_header(stream, path, limits)
-        data = text_tables.read_rest(stream, path, limits)
-    text_tables.warn_of_end(data, path)
-    if head.entries is None:
-        return _read_array(head, data, path, limits)
-    structures = _structures(head)
-    ((coords, values),) = _chunks(head, [(data, path)], path, structures)
-    structure = next(iter(structures), None)
-    return pack(coords, values, head.shape, "COOR", duplicates=duplicates, structure=structure, limits=limits)
-
-
-@contextlib.contextmanager
-def streaming(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[text_tables.Stream | None]:
-    """The entries of a coordinate file, which can be read within the block; None for an array."""
-    with text_tables.reading(path) as stream:
-        head = _read_header(stream, path, limits)
         if head.entries is None:
-            yield None
+            yield _read_array(head, text_tables.read_rest(stream, path, limits), path, limits) if whole else None
             return
         structures, one = _structures(head), np.ones(1, bool) if head.field == "pattern" else None
-        chunks = _chunks(head, text_tables.blocks(stream, path, limits), path, structures)
+        chunks = _chunks(head, text_tables.blocks(stream, path, limits, whole=whole), path, structures)
         dtype = _values([np.empty(0, x) for x in _TYPES[head.field]]).dtype
         yield text_tables.Stream("COOR", head.shape, dtype, chunks, one=one, structures=structures)
 
@@ -161,6 +149,7 @@ def _read_header(stream: IO[bytes], path: str, limits: Limits) -> Header:
     if len(sizes) != wanted or not all(size.isdigit() and len(size) < 20 for size in sizes):
         raise ContainerError(Problem(path, f"expected a line of {wanted} sizes, got {line!r:.80}"))
     rows, columns, *entries = map(int, sizes)
+    symmetry = "symmetric" if symmetry == "hermitian" and field != "complex" else symmetry
     return Header(field, _SYMMETRIES[symmetry], (rows, columns), entries[0] if entries else None)
 
 
@@ -176,6 +165,7 @@ def _values(numbers: Sequence[np.ndarray]) -> np.ndarray:
 
 def _read_array(head: Header, data: bytes, path: str, limits: Limits) -> Tensor:
     """An array lists its columns one behind the other, with a symmetry the lower triangle alone."""
+    text_tables.warn_of_end(data, path)
     values = _values(text_tables.parse_table(data, _TYPES[head.field], COMMENT, path))
     rows, columns = head.shape
     structure = None if head.symmetry is None else f"{head.symmetry}_lower"

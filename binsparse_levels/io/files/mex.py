@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...containers.replacing import replacing_folder
-from ...engine.emission import Duplicates
 from ...errors import ArrayError, ContainerError, Problem, UnsafeError
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.labels import TEXT, Column, Labels
@@ -20,22 +19,21 @@ from ...tensors.tensor import Tensor
 from . import matrix_market, text_tables
 from .names import in_bytes, labelled, lines_of, to_write
 
-__all__ = ["others", "read", "streaming", "write"]
+__all__ = ["others", "streaming", "write"]
 
 _MATRIX, _COLUMNS, _ROWS = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes.tsv")
 
 
-def read(path: str, *, duplicates: Duplicates = "error", limits: Limits = DEFAULT_LIMITS) -> Tensor:
-    """The matrix with its labels. Raises ContainerError, ArrayError."""
-    matrix = matrix_market.read(_there(path, [_MATRIX]), duplicates=duplicates, limits=limits)
-    return matrix._labelled(_names(path, matrix.shape, limits))
-
-
 @contextlib.contextmanager
-def streaming(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[text_tables.Stream | None]:
-    """As that of Matrix Market, with labels, which are in memory."""
-    with matrix_market.streaming(_there(path, [_MATRIX]), limits=limits) as stream:
-        yield stream and replace(stream, labels=_names(path, stream.shape, limits))
+def streaming(
+    path: str, *, whole: bool = False, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[text_tables.Stream | Tensor | None]:
+    """As that of Matrix Market, with labels, which are in memory. Raises ContainerError, ArrayError."""
+    with matrix_market.streaming(_there(path, [_MATRIX]), whole=whole, limits=limits) as stream:
+        if isinstance(stream, text_tables.Stream):
+            yield replace(stream, labels=_names(path, stream.shape, limits))
+        else:
+            yield stream and stream._labelled(_names(path, stream.shape, limits))
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -19,46 +20,38 @@ _ATTRIBUTES = ("row_names", "column_names")  # of tensors without labels
 Texts = tuple[Array, Array]  # the UTF-8 of all texts, and where each begins and the last ends
 
 
-class _Reading:
-    """Texts that are read once."""
-
-    def __init__(self, read: Callable[[], Texts]) -> None:
-        self.read: Callable[[], Texts] | None = read
-
-    def texts(self) -> Texts:
-        if (read := self.read) is not None:
-            self._held = read()
-            self.read = None
-        return self._held
-
-
 class _Part(LazyArray):
-    """The bytes of texts, or their offsets, of which the number is known before they are read."""
+    """The bytes of texts, or their offsets. Only the number of the offsets is known before the texts are read."""
 
-    def __init__(self, reading: _Reading, part: int, dtype: type[np.generic], length: int | None = None) -> None:
-        self._reading, self._part, self._length = reading, part, length
-        super().__init__(0, np.dtype(dtype), lambda: len(self) * self.dtype.itemsize)
+    def __init__(self, texts: Any, part: int, dtype: type[np.generic], length: int | None = None) -> None:
+        self._texts, self._part, self._length = texts, part, length
+        super().__init__(0, np.dtype(dtype), 0)
+
+    @property
+    def nbytes(self) -> int:
+        return len(self) * self.dtype.itemsize
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (len(self._reading.texts()[self._part]) if self._length is None else self._length,)
+        return (len(self._texts()[self._part]) if self._length is None else self._length,)
 
     @shape.setter
     def shape(self, shape: tuple[int, ...]) -> None:
         """The length may be known only when the texts are read."""
 
     def part(self, start: int, stop: int) -> Array:
-        return self._reading.texts()[self._part][start:stop]
+        items: Array = self._texts()[self._part][start:stop]
+        return items
 
     def close(self) -> None:
-        if self._reading.read is not None:
+        if not self._texts.cache_info().currsize:  # texts that were read outlive the file
             super().close()
 
 
 def column(count: int, read: Callable[[], Texts]) -> Column:
     """A column of so many texts, which `read` gives when the first of them is asked for."""
-    reading = _Reading(read)
-    return Column(TEXT, _Part(reading, 0, np.uint8), _Part(reading, 1, np.int64, count + 1))
+    texts = functools.cache(read)
+    return Column(TEXT, _Part(texts, 0, np.uint8), _Part(texts, 1, np.int64, count + 1))
 
 
 def labelled(dims: Sequence[str], columns: Sequence[Column | None]) -> Labels | None:
@@ -71,35 +64,27 @@ def labelled(dims: Sequence[str], columns: Sequence[Column | None]) -> Labels | 
 
 def in_bytes(pieces: Iterable[Sequence[bytes | str]], path: str, limits: Limits) -> Texts:
     """Texts as bytes and offsets. Raises ArrayError for a text that is not UTF-8, LimitError."""
-    octets, lengths, size = [], [np.zeros(1, np.int64)], 0
+    data, lengths, size = [], [np.zeros(1, np.int64)], 0
     for piece in pieces:
         try:
             items = [item.encode() if isinstance(item, str) else item for item in piece]
             b"\n".join(items).decode()
         except UnicodeError as error:
             raise ArrayError(Problem(path, f"not UTF-8: {error}; write it as UTF-8")) from None
-        octets.append(b"".join(items))
+        data.append(b"".join(items))
         lengths.append(np.fromiter(map(len, items), np.int64, len(items)))
-        size += len(octets[-1])
+        size += len(data[-1])
         limits.hold("array_bytes", size, path, "the size in bytes of the names")
-    return np.frombuffer(b"".join(octets), np.uint8), np.cumsum(np.concatenate(lengths))
+    return np.frombuffer(b"".join(data), np.uint8), np.cumsum(np.concatenate(lengths))
 
 
 def of_array(stored: LazyArray, path: str, limits: Limits) -> Column:
     """The texts in an array of strings."""
     count = len(stored)
-    pieces = (stored[k : k + _AT_ONCE].tolist() for k in range(0, count, _AT_ONCE))
-    return column(count, lambda: in_bytes(pieces, path, limits))
-
-
-def of_lines(data: Callable[[], bytes], count: int, path: str, limits: Limits) -> Column:
-    """The lines of a text, of which there are `count`. Raises ArrayError for another number, when they are read."""
 
     def read() -> Texts:
-        octets, offsets = in_bytes([lines_of(data())], path, limits)
-        if len(offsets) - 1 != count:
-            raise ArrayError(Problem(path, f"expected none or {count} names, got {len(offsets) - 1}"))
-        return octets, offsets
+        pieces = (stored[k : k + _AT_ONCE].tolist() for k in range(0, count, _AT_ONCE))
+        return in_bytes(pieces, path, limits)
 
     return column(count, read)
 
@@ -127,3 +112,11 @@ def to_write(tensor: Tensor, dimension: int) -> list[str]:
         what = f"expected none or {tensor.shape[dimension]} texts for dimension {dimension}, got {len(texts)}"
         raise FormatError(Problem(path, what))
     return texts
+
+
+def encodes(text: str) -> bool:
+    """Whether a file can hold a text."""
+    try:
+        return "\0" not in text and text.encode() is not None
+    except UnicodeEncodeError:
+        return False

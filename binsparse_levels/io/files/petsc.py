@@ -1,60 +1,62 @@
 """Sparse matrices in PETSc's binary format, read only.
 
 Numbers are big-endian: the number of the class, rows, columns and entries; the length of each row; the columns; the
-values. Indices have 32 bits, or 64 where PETSc was built so. The size of the file tells real from complex values.
+values. Indices have 32 bits, or 64 where PETSc was built so. Other objects, such as right sides, may follow the matrix.
+The values are of the type with which they end where the file does, or where the class number of another object stands.
+Of equal sizes, real values of 64 bits are taken before complex ones of 32.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-from collections.abc import Iterator
 
 import numpy as np
 
 from ...arrays import LazyArray, lazy
 from ...containers.direct import open_file, parts_of
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
-from ...limits import DEFAULT_LIMITS, Limits
-from ..decoding import FileTensor
-from .compressed_matrix import compressed, read_matrix
+from ...limits import Limits
+from ..file_tensors import FileTensor
+from .compressed_matrix import compressed
 
-__all__ = ["looking", "read"]
+__all__ = ["look"]
 
-_CLASS = 1211216
-
-
-@contextlib.contextmanager
-def looking(path: str, group: str | None = None, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[FileTensor]:
-    """The matrix, whose columns and values can be read within the block. Raises ContainerError, ArrayError."""
-    with open_file(path, PathMissingError, buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        index = np.dtype(">i4" if file.read(4) == _CLASS.to_bytes(4, "big") else ">i8")
-
-        def array(at: int, count: int, dtype: np.dtype[np.generic], name: str) -> LazyArray:
-            parts = parts_of(file.fileno(), at, dtype, name, limits)
-            return lazy(count, dtype.newbyteorder("="), lambda a, b: parts(a, b).astype(dtype.newbyteorder("=")))
-
-        if size < 4 * index.itemsize:
-            raise ContainerError(Problem(path, "is cut within its header; fetch it again"))
-        rows, columns, entries = array(index.itemsize, 3, index, "header")[:].tolist()
-        if min(rows, columns, entries) < 0:
-            what = f"{rows} × {columns}, {entries} entries" + ": a dense matrix" * (entries == -1)
-            raise ContainerError(Problem(path, f"expected a sparse matrix, got {what}"))
-        ends = np.cumsum([4, rows, entries]) * index.itemsize
-        parts = (size - int(ends[-1])) // 8 if not entries else (size - int(ends[-1])) // (8 * entries)
-        if parts not in (1, 2) and entries:
-            what = f"expected {entries} real or complex values behind byte {ends[-1]}, got {size} bytes in all"
-            raise ArrayError(Problem(path, what))
-        lengths = array(int(ends[0]), rows, index, "lengths")[:].astype(np.int64)
-        if lengths.min(initial=0) < 0 or lengths.sum() != entries:
-            raise ArrayError(Problem("lengths", f"the rows have {lengths.sum()} entries, expected {entries}"))
-        pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        indices = array(int(ends[1]), entries, index, "columns")
-        values = array(int(ends[2]), entries, np.dtype(">c16" if entries and parts == 2 else ">f8"), "values")
-        names = ("lengths", "columns", "values")
-        yield compressed("CSR", (rows, columns), pointers, names, None, lambda _: (indices, values))
+_MATRIX = 1211216
+_CLASSES = range(1211211, 1211231)  # of all objects
+_VALUES = (">f8", ">c16", ">f4")
 
 
-read = functools.partial(read_matrix, looking)
+def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTensor:
+    """The first matrix in a file, with lazy columns and values. Raises ContainerError, ArrayError."""
+    file = closing.enter_context(open_file(path, PathMissingError, buffering=0))
+    size = os.fstat(file.fileno()).st_size
+    index = np.dtype(">i4" if file.read(4) == _MATRIX.to_bytes(4, "big") else ">i8")
+
+    def array(at: int, count: int, dtype: np.dtype[np.generic], name: str) -> LazyArray:
+        native = dtype.newbyteorder("=")
+        parts = parts_of(file.fileno(), at, dtype, name, limits)
+        return lazy(count, native, lambda a, b: parts(a, b).astype(native))
+
+    def ends_well(at: int) -> bool:
+        if at + index.itemsize > size:
+            return at == size
+        return int(array(at, 1, index, "class")[0]) in _CLASSES
+
+    if size < 4 * index.itemsize:
+        raise ContainerError(Problem(path, "is cut within its header; fetch it again"))
+    rows, columns, entries = array(index.itemsize, 3, index, "header")[:].tolist()
+    if min(rows, columns, entries) < 0:
+        what = f"{rows} × {columns}, {entries} entries" + ": a dense matrix" * (entries == -1)
+        raise ContainerError(Problem(path, f"expected a sparse matrix, got {what}"))
+    lengths_at, columns_at, values_at = (np.cumsum([4, rows, entries]) * index.itemsize).tolist()
+    dtype = next((x for x in map(np.dtype, _VALUES) if ends_well(values_at + entries * x.itemsize)), None)
+    if dtype is None:
+        what = f"expected {entries} real or complex values behind byte {values_at}, got {size} bytes in all"
+        raise ArrayError(Problem(path, what))
+    lengths = array(lengths_at, rows, index, "lengths")[:].astype(np.int64)
+    if lengths.min(initial=0) < 0 or lengths.sum() != entries:
+        raise ArrayError(Problem("lengths", f"the rows have {lengths.sum()} entries, expected {entries}"))
+    pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    arrays = array(columns_at, entries, index, "columns"), array(values_at, entries, dtype, "values")
+    return compressed("CSR", (rows, columns), pointers, ("lengths", "columns", "values"), None, lambda _: arrays)

@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...containers.ra_file import ArrayFile, Encoding, Header, Order, check_order, write_array
+from ...containers.direct import open_file
+from ...containers.ra_file import ArrayFile, Encoding, Order, check_order, write_array
 from ...containers.replacing import replacing
-from ...errors import ContainerError, FormatError, LimitError, OptionError, PathMissingError, Problem
+from ...errors import FormatError, LimitError, OptionError, PathMissingError, Problem
 from ...formats.format import Format
 from ...levels import full
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
-from ..decoding import FileTensor
+from ..file_tensors import FileTensor
 
 
 @contextlib.contextmanager
@@ -36,35 +37,31 @@ def open_array(
     dtype: another type of the same width, in the byte order of the file; needed where numpy lacks the file's type.
     Raises ContainerError for a file that is not an .ra file, or truncated, OptionError.
     """
-    try:
-        file = open(path, "rb")  # noqa: SIM115, what is raised inside is not of the opening
-    except FileNotFoundError:
-        raise PathMissingError(Problem(path, "no such file; check the path")) from None
-    except OSError as error:
-        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}; check its permissions")) from error
-    with file:
+    with open_file(path, PathMissingError) as file:
         yield ArrayFile(file, path, limits, dtype)
 
 
-@contextlib.contextmanager
-def looking(path: str, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[FileTensor]:
-    """The tensor that `read` gives, with lazy values. Raises what `open_array` raises."""
-    with open_array(path, limits=limits) as array:
-        yield FileTensor(*_format_and_shape(array.header, "F"), {}, array)
-
-
-def read(
-    path: str, *, order: Order = "F", dtype: npt.DTypeLike | None = None, limits: Limits = DEFAULT_LIMITS
-) -> Tensor:
-    """The array in a .ra file as a dense tensor, copied into memory; a scalar where it has no dimensions.
+def look(
+    path: str,
+    closing: contextlib.ExitStack,
+    *,
+    order: Order = "F",
+    dtype: npt.DTypeLike | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> FileTensor:
+    """The array in a .ra file as a dense tensor; a scalar where it has no dimensions.
 
     What numpy has no type for (128-bit integers, user types, bfloat16 without the package ml_dtypes) are raw bytes, in
     the byte order of this machine where the type says what that is; dtype: as for `open_array`. Bytes appended to the
     file are left out. Raises ContainerError, ArrayError for booleans that are none, LimitError, OptionError.
     """
     check_order(order)
-    with open_array(path, dtype=dtype, limits=limits) as array:
-        return Tensor(*_format_and_shape(array.header, order), {}, array.read(), limits=limits)
+    array = closing.enter_context(open_array(path, dtype=dtype, limits=limits))
+    ndim, dims = len(array.header.dims), array.header.dims
+    if order == "C":
+        return FileTensor(Format(full(ndim)), dims[::-1], {}, array, ordered=True)
+    format = Format(full(ndim), tuple(range(ndim))[::-1] if ndim > 1 else None)
+    return FileTensor(format, dims, {}, array, ordered=True)
 
 
 def write(
@@ -100,14 +97,6 @@ def write(
     with replacing(path, overwrite) as temporary, open(temporary, "wb") as file:
         options: dict[str, Any] = {"big_endian": big_endian, "encoding": encoding, "trailer": trailer}
         write_array(file, cells.T if order == "F" else cells, path, eltype=eltype, **options)
-
-
-def _format_and_shape(header: Header, order: Order) -> tuple[Format, tuple[int, ...]]:
-    """The format and the shape of the items in the order of the file."""
-    ndim = len(header.dims)
-    if order == "C":
-        return Format(full(ndim)), header.dims[::-1]
-    return Format(full(ndim), tuple(range(ndim))[::-1] if ndim > 1 else None), header.dims
 
 
 def _cells(tensor: Tensor, path: str) -> npt.NDArray[Any]:

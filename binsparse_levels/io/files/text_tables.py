@@ -16,9 +16,12 @@ import numpy as np
 from ...arrays import Array
 from ...containers.base import touching
 from ...containers.replacing import replacing
+from ...engine.emission import Duplicates
 from ...errors import ArrayError, ContainerError, DialectWarning, Problem
 from ...limits import Limits
 from ...tensors.labels import Labels
+from ...tensors.packing import pack
+from ...tensors.tensor import Tensor
 
 AT_ONCE = 2**22  # bytes of a text in a block
 
@@ -27,8 +30,8 @@ AT_ONCE = 2**22  # bytes of a text in a block
 class Stream:
     """The entries of a tensor in a text that may be larger than memory.
 
-    format, shape, dtype, labels: of the tensor that `read` gives. chunks: the coordinates and the values in each block
-    of the text. one: the value that all entries share. structures: those that the entries so far may have.
+    chunks: the coordinates and the values in each block of the text. one: the value that all entries share. structures:
+    those that the entries so far may have.
     """
 
     format: str
@@ -43,6 +46,17 @@ class Stream:
     def structure(self) -> str | None:
         """The structure of the entries so far, which is that of the tensor behind the last chunk."""
         return next(iter(self.structures), None)
+
+    def tensor(self, limits: Limits, duplicates: Duplicates = "error") -> Tensor:
+        """All entries in memory."""
+        blocks = list(self.chunks)
+        coords = [
+            np.concatenate([np.empty(0, np.int64), *x]) for x in zip(*(block for block, _ in blocks), strict=True)
+        ]
+        listed = np.concatenate([np.empty(0, self.dtype), *(x for _, x in blocks)]) if self.one is None else self.one[0]
+        options: dict[str, Any] = {"duplicates": duplicates, "structure": self.structure, "limits": limits}
+        made = pack(coords or [np.empty(0, np.int64)] * len(self.shape), listed, self.shape, self.format, **options)
+        return made._labelled(self.labels)
 
 
 @contextlib.contextmanager
@@ -69,14 +83,19 @@ def read_rest(stream: IO[bytes], path: str, limits: Limits) -> bytes:
         return b"".join(chunks)
 
 
-def blocks(stream: IO[bytes], path: str, limits: Limits, *, numbers: bool = True) -> Iterator[tuple[bytes, str]]:
-    """The rest of a stream in blocks of whole lines, each with its place, for errors. numbers: lines end with them."""
-    held, lines = b"", 0
-    while True:
+def blocks(
+    stream: IO[bytes], path: str, limits: Limits, *, whole: bool = False, numbers: bool = True
+) -> Iterator[tuple[bytes, str]]:
+    """The rest of a stream in blocks of whole lines, each with its place, for errors.
+
+    whole: in one block. numbers: lines end with them.
+    """
+    held, lines, more = b"", 0, b" "
+    while more:
         with touching(path):
-            more = stream.read(AT_ONCE)
+            more = b"" if whole and held else read_rest(stream, path, limits) if whole else stream.read(AT_ONCE)
         limits.hold("array_bytes", len(held) + len(more), path, "the size in bytes of a line")
-        end = more.rfind(b"\n") + 1 if more else 0
+        end = more.rfind(b"\n") + 1
         if not end and more:
             held += more
             continue
@@ -85,8 +104,6 @@ def blocks(stream: IO[bytes], path: str, limits: Limits, *, numbers: bool = True
             warn_of_end(data, path)
         if data:
             yield data, f"{path}, behind line {lines}" if lines else path
-        if not more:
-            return
         lines += data.count(b"\n")
 
 

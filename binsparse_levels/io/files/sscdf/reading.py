@@ -18,15 +18,16 @@ from ....formats.descriptor import array_classes
 from ....formats.json import load_json
 from ....limits import INT64_MAX, Limits
 from ....tensors.validation import checked_fill
-from ...decoding import FileTensor
-from ..sources import Group, attribute_text, named
+from ...file_tensors import FileTensor, named
+from ..sources import Group, attribute_text, items
 from . import dialects
 from .dialects import Spelling
 
 
 def look(file: h5py.File, name: str | None, limits: Limits) -> FileTensor:
-    """An object of an open file, compared with the metadata of its arrays. Raises what `sscdf.read` raises."""
-    with named({}, dialects.label_of(file.file.filename, name)), touching("attributes"):
+    """An object of an open file, compared with the metadata of its arrays. Raises what `sscdf.look` raises."""
+    label = dialects.label_of(file.file.filename, name)
+    with named({}, label), touching("attributes"):
         groups = dialects.groups_of(file)
         if name is not None and name not in groups:
             raise PathMissingError(Problem("", "no object of this name; see list_tensors"))
@@ -35,52 +36,47 @@ def look(file: h5py.File, name: str | None, limits: Limits) -> FileTensor:
             others = ", ".join(repr(other) for other in dialects.names_of(file)) or "none"
             raise ContainerError(Problem("", f"is no sscdf object; those of the file: {others:.200}"))
         look_in = _look_json if "metadata" in group.attrs else _look_native
-        return look_in(_Source(file, group, limits))
+        return look_in(_Source(HDF5Reader(group, limits), limits))._replace(label=label, ordered=True)
 
 
 class _Source(Group):
     """The group of an object."""
-
-    def __init__(self, file: h5py.File, group: h5py.Group, limits: Limits) -> None:
-        super().__init__(HDF5Reader(group, limits), limits)
-        self.file = file
 
     def _missing(self, name: str) -> BinsparseError:
         return ArrayError(Problem(name, "missing; write the object again"))
 
     def scalar(self, name: str) -> Array:
         """A dataset without a dimension."""
-        if self.info(name).shape != ():
-            raise ArrayError(Problem(name, f"expected a scalar, got shape {self.info(name).shape}"))
+        if self.array(name).shape != ():
+            raise ArrayError(Problem(name, f"expected a scalar, got shape {self.array(name).shape}"))
         with touching(name):
             scalar: Array = self.reader.group[name][()]
             return scalar
 
     def size(self, name: str) -> int:
         """The size of a dimension."""
-        if self.info(name).dtype.kind not in "iu":
-            raise ArrayError(Problem(name, f"expected an integer type, got {self.info(name).dtype}"))
+        if (dtype := self.array(name).dtype).kind not in "iu":
+            raise ArrayError(Problem(name, f"expected an integer type, got {dtype}"))
         size = int(self.scalar(name))
         if not 0 <= size <= INT64_MAX:
             raise ArrayError(Problem(name, f"{size} is not in 0 … 2**63 - 1"))
         return size
 
-    def array(self, name: str, most: int | None, dtype: np.dtype[Any] | None = None) -> LazyArray:
+    def first(self, name: str, most: int | None, dtype: np.dtype[Any] | None = None) -> LazyArray:
         """A dataset of one dimension, of which only the first `most` items count; dtype: what it stands for.
 
         Of booleans any byte but 0 is true, as in C, since cells that are not set may hold anything; but those of a
         bitmap are kept as they are, to be checked.
         """
-        info = self.one_dimension(name)
-        length = info.shape[0] if most is None else min(info.shape[0], most)
-        if length < info.shape[0]:
-            self.limits.hold("array_bytes", info.shape[0] * info.dtype.itemsize, name, "the size in bytes")
-        meant = dtype or info.dtype.newbyteorder("=")
-        return self.items(name, length, meant, view=name == "bitmap")
+        stored = self.one_dimension(name)
+        length = len(stored) if most is None else min(len(stored), most)
+        if length < len(stored):
+            self.limits.hold("array_bytes", len(stored) * stored.dtype.itemsize, name, "the size in bytes")
+        return items(stored, length, dtype or stored.dtype.newbyteorder("="), view=name == "bitmap")
 
     def expect(self, name: str, dtype: np.dtype[Any], said: str) -> None:
         """Raise ArrayError for a dataset of another type than the declared one."""
-        held = self.info(name).dtype.newbyteorder("=")
+        held = self.array(name).dtype.newbyteorder("=")
         if held != dtype and not (dtype.kind == "b" and held.kind in "iu" and held.itemsize == 1):
             raise ArrayError(Problem(name, f"declared {said}, stored as {held}"))
 
@@ -92,7 +88,7 @@ def _known(table: Mapping[str, Any], word: Any, path: str) -> Any:
 
 
 def _look_native(source: _Source) -> FileTensor:
-    version = attribute_text(source.file, "version", source.limits)
+    version = attribute_text(source.reader.group.file, "version", source.limits)
     if version != dialects.VERSION:
         raise ContainerError(Problem("version", f"expected {dialects.VERSION}, got {version!r:.60}"))
     spelling: Spelling = _known(dialects.NATIVE, source.attribute_text("format"), "format")
@@ -168,14 +164,14 @@ def _compared(
         dtype_of = np.dtype(bool) if role_class == "bool" else None
         if dtype_of:
             source.expect(spelling.arrays[name], dtype_of, "booleans")
-        arrays[name] = source.array(spelling.arrays[name], most, dtype_of)
+        arrays[name] = source.first(spelling.arrays[name], most, dtype_of)
     values: Any = iso
     if iso is None:
         source.expect("values", dtype, said)
-        if source.info("values").shape == ():
+        if source.array("values").shape == ():
             values = source.scalar("values").astype(dtype)
         else:
-            values = source.array("values", most, dtype)
+            values = source.first("values", most, dtype)
     count = len(values) if isinstance(values, LazyArray) else None
     with named(spelling.arrays):
         raise_if(ArrayError, length_problems(format.levels, dims, arrays, count)[0])

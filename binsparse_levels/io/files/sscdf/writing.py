@@ -21,7 +21,7 @@ from ....formats.format import NO_EMPTY_FIBERS, has_empty_fibers
 from ....limits import DEFAULT_LIMITS, Limits
 from ....tensors.targets import check_representable
 from ....tensors.tensor import Tensor
-from ..sources import encodes
+from ..names import encodes
 from . import dialects
 from .dialects import Spelling
 
@@ -38,7 +38,7 @@ def write(
     path: str,
     tensor: Tensor,
     *,
-    name: str | None = None,
+    group: str | None = None,
     overwrite: bool = False,
     storage: Storage = DEFAULT_STORAGE,
     dialect: str = "native",
@@ -51,7 +51,7 @@ def write(
     for a comment that `read` would refuse.
     """
     options: dict[str, Any] = {"storage": storage, "dialect": dialect, "limits": limits}
-    write_all(path, {name: tensor}, overwrite=overwrite, keep=name is not None, **options)
+    write_all(path, {group: tensor}, overwrite=overwrite, keep=group is not None, **options)
 
 
 def write_all(

@@ -1,0 +1,120 @@
+"""A tensor in another system's file, made a tensor of this package: opened, or in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arrays import LazyArray, lazy, repeated
+from ..engine.emission import Duplicates
+from ..engine.tree import Tree, count_positions
+from ..errors import BinsparseError, DialectWarning, FormatError, Problem, raise_if
+from ..formats.dtypes import sound_booleans
+from ..formats.format import FormatLike, has_empty_fibers
+from ..formats.index_map import IndexMap
+from ..formats.structure import structure_problems
+from ..limits import Limits
+from ..tensors.encoding import Metadata
+from ..tensors.held import Check, Stored
+from ..tensors.labels import Labels
+from ..tensors.packing import sorted_tensor
+from ..tensors.tensor import Tensor
+from ..tensors.validation import checked_fill, checked_format
+from ..tensors.views import Mapped
+
+
+class FileTensor(NamedTuple):
+    """A tensor in an open file of another system, with lazy arrays by stored name.
+
+    Values without a dimension are one value for all entries. names: of the arrays in the file, for errors. labels:
+    read when they are asked for. map: from the tensor to the stored one, which has the shape. label: of the tensor, for
+    errors. ordered: whether the file promises the order of the entries.
+    """
+
+    format: FormatLike
+    shape: tuple[int, ...]
+    arrays: Mapping[str, Any]
+    values: Any
+    attributes: Mapping[str, Any] = {}
+    names: Mapping[str, str] = {}
+    labels: Labels | None = None
+    fill_value: Any = None
+    structure: str | None = None
+    map: IndexMap | None = None
+    label: str = ""
+    ordered: bool = False
+
+
+@contextlib.contextmanager
+def named(names: Mapping[str, str], label: str = "") -> Iterator[None]:
+    """Prefix errors with the label, and name arrays as in the file."""
+    try:
+        yield
+    except BinsparseError as error:
+        problems = []
+        for problem in error.problems:
+            name, bracket, rest = problem.path.partition("[")
+            path = ": ".join(filter(None, [label, names.get(name, name) + bracket + rest]))
+            problems.append(Problem(path, problem.message))
+        raise type(error)(problems) from None
+
+
+def opened_tensor(source: FileTensor, limits: Limits, count: int | None = None) -> Tensor:
+    """The tensor, whose arrays are read where they are sliced. count: of positions of the last level, if known.
+
+    Raises ArrayError for lengths that do not fit, FormatError.
+    """
+    format, shape = checked_format(source.format, source.shape, limits)
+    values, iso = source.values, not source.values.shape
+    values = np.asarray(values).reshape(1) if iso else values
+    if source.structure is not None:
+        raise_if(FormatError, structure_problems(source.structure, shape, values.dtype))
+    fill = checked_fill(source.fill_value, values.dtype)
+    dims = tuple(shape[k] for k in format.order)
+    if count is None:
+        count = count_positions(format.levels, dims, source.arrays, None if iso else len(values))
+    held: Any = repeated(values, count) if iso else _sound(values) if values.dtype.kind == "b" else values
+    stored = Stored(format, Tree(format.levels, dims, dict(source.arrays), held, iso, True), limits, source.structure)
+    metadata = Metadata(fill, attributes=dict(source.attributes), labels=source.labels)
+    return Tensor._of(stored if source.map is None else Mapped(stored, source.map), metadata)
+
+
+def _sound(values: Any) -> LazyArray:
+    """Booleans, made 0 or 1."""
+    verify, nbytes = getattr(values, "verify", None), lambda: int(values.nbytes)
+    return lazy(len(values), values.dtype, lambda a, b: sound_booleans(values[a:b]), nbytes=nbytes, verify=verify)
+
+
+def loaded_tensor(
+    source: FileTensor, limits: Limits, duplicates: Duplicates = "error", check: Check = "full"
+) -> Tensor:
+    """The tensor in memory, in the format in which it is stored, decoded and checked.
+
+    Entries of a fiber that are out of order are sorted, unless the file promises their order. Raises ContainerError,
+    ArrayError, LimitError.
+    """
+    arrays: dict[str, Any] = {}
+    for name, array in {**source.arrays, "values": source.values}.items():
+        size = math.prod(array.shape) * array.dtype.itemsize
+        limits.hold("array_bytes", size, source.names.get(name, name), "the size in bytes")
+        with named(source.names, source.label):
+            arrays[name] = array[:] if array.shape else array  # one value for all entries has no dimension
+    labels = None if source.labels is None else source.labels.loaded()
+    values = arrays.pop("values")
+    given = (source.format, source.shape, arrays, values)
+    more: dict[str, Any] = {"limits": limits, "fill_value": source.fill_value, "structure": source.structure}
+    with named(source.names, source.label):
+        if source.ordered:
+            made = Tensor._owning(*given, check=check, **more)
+        else:
+            made = sorted_tensor(*given, duplicates=duplicates, **more)
+    if source.label and {"indices_0", "pointers_to_1"} <= arrays.keys() and has_empty_fibers(arrays["pointers_to_1"]):
+        what = f"{source.label}: {source.names['pointers_to_1']}: a row or column without an entry is stored"
+        warnings.warn(what, DialectWarning, stacklevel=5)
+    mapped = made if source.map is None else made.with_map(source.map)
+    return mapped.with_attributes(source.attributes)._labelled(labels)
