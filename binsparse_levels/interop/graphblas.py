@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import FormatError, Problem, needing, within_memory
+from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.dtypes import INTEGERS
 from ..formats.format import FormatLike
 from ..tensors.changing import expanded
@@ -105,7 +105,7 @@ def from_graphblas(
 
     if type(thing) not in (graphblas.Matrix, graphblas.Vector, graphblas.Scalar):
         what = f"expected a Matrix, Vector or Scalar of python-graphblas, got {qualified(thing)}; call as_tensor"
-        raise TypeError(what)
+        raise OptionError(what)
     if thing.dtype not in {graphblas.dtypes.lookup_dtype(name) for name in _GRAPHBLAS_TYPES}:
         raise FormatError(Problem("values", f"{thing.dtype} is defined by a user; cast it to a built-in type"))
     if type(thing) is graphblas.Scalar:

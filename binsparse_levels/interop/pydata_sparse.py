@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import apart
-from ..errors import FormatError, Problem, needing, within_memory
+from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import IndexMap
 from ..tensors.changing import expanded
@@ -104,7 +104,7 @@ def from_sparse(
         import sparse
 
     if not isinstance(array, sparse.SparseArray):
-        raise TypeError(f"expected an array of pydata/sparse, got {qualified(array)}; call as_tensor")
+        raise OptionError(f"expected an array of pydata/sparse, got {qualified(array)}; call as_tensor")
     if isinstance(array, sparse.GCXS) and array.ndim == 2 and array.compressed_axes in ((0,), (1,)):
         made = _sorted(array, "CSR" if array.compressed_axes == (0,) else "CSC", array.shape, copy, attributes)
         return made if format is None else made.convert(format)
@@ -139,7 +139,7 @@ def from_gcxs(array: sparse.GCXS, *, copy: bool = True, attributes: Mapping[str,
         import sparse
 
     if not isinstance(array, sparse.GCXS):
-        raise TypeError(f"expected a GCXS of pydata/sparse, got {qualified(array)}; call from_sparse")
+        raise OptionError(f"expected a GCXS of pydata/sparse, got {qualified(array)}; call from_sparse")
     rows = tuple(array.compressed_axes or ())
     if not rows:
         return from_sparse(array, copy=copy, attributes=attributes)

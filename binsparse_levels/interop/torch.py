@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import apart
-from ..errors import FormatError, Problem, needing, within_memory
+from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import Format, coordinates, in_order, parse_format
 from ..formats.index_map import Digit, IndexMap
 from ..levels import full, listing
@@ -57,8 +57,8 @@ def from_torch(tensor: torch.Tensor, *, copy: bool = True, attributes: Mapping[s
     layout = names.get(tensor.layout) if isinstance(tensor, torch.Tensor) else None
     if layout is None:
         if isinstance(tensor, torch.Tensor):
-            raise TypeError(f"expected a sparse tensor of torch, got {tensor.layout}; call its to_sparse()")
-        raise TypeError(f"expected a sparse tensor of torch, got {qualified(tensor)}; call as_tensor")
+            raise OptionError(f"expected a sparse tensor of torch, got {tensor.layout}; call its to_sparse()")
+        raise OptionError(f"expected a sparse tensor of torch, got {qualified(tensor)}; call as_tensor")
     return _tensor(tensor, layout, copy).with_attributes(attributes)
 
 
