@@ -274,7 +274,7 @@ class Sorting:
 
     def _moved(self, n: int, counts: Array, move: Callable[[int, int, Array], None]) -> Array:
         """Let each thread move its share; where each bucket starts, in records."""
-        parts = parallel.shares(n, MOVED)
+        parts = parallel.split(n, len(counts))
         numbers = counts.T.ravel()
         begins = (numbers.cumsum() - numbers).reshape(counts.T.shape)
         cursors = np.ascontiguousarray(begins.T) * np.uint64(len(self._tag) + 1)
