@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arrays import LazyArray, lazy
+from ..arrays import cut
 from ..compute.nest import list_fiber, loop_problems
 from ..compute.reductions import reduce
 from ..errors import FormatError, needing, raise_if
@@ -196,7 +196,7 @@ def check_parts(case: LevelCase, positions: Positions, window: Sequence[Position
     """`part`, `above`, `parents` and `check_in_parts` read of a file, where it is sliced, what it holds."""
     made = Built(case)
     level, dims, n = made.level, made.dims, made.n
-    arrays: Any = {role: _unread(array) for role, array in made.arrays.items()}
+    arrays: Any = {role: cut(array, 0, len(array)) for role, array in made.arrays.items()}
     assert list(level.check_in_parts(arrays, dims, n, 2)) == [], "check_in_parts refuses what build makes"
     # the fibers at some positions, alone
     part = level.part(arrays, dims, positions, window)
@@ -223,11 +223,6 @@ def check_parts(case: LevelCase, positions: Positions, window: Sequence[Position
         if told is not None:
             owned = list(zip(told[0].tolist(), _rows(told[1], len(some)), strict=True))
             assert owned == [there[q] for q in some], "parents: other entries"
-
-
-def _unread(array: Array) -> LazyArray:
-    """The array, as if it lay in a file."""
-    return lazy(len(array), array.dtype, lambda start, stop: array[start:stop].copy())
 
 
 def check_names(format: Format) -> None:
@@ -339,10 +334,6 @@ def _in_parts(data: st.DataObject, level: Level) -> None:
     check_parts(case, *data.draw(selections(case)), range(start, data.draw(st.integers(start, 30))))
 
 
-def _named(data: st.DataObject, level: Level) -> None:
-    check_names(Format((Dense(), level, level, Sparse(), level)))
-
-
 _LAWS = (
     _Law("build passes check", _of_case(check_built)),
     _Law("expand lists what was built", _of_case(check_listed)),
@@ -351,7 +342,7 @@ _LAWS = (
     _Law("locate and finder agree", _of_case(check_located)),
     _Law("sizes are right", _of_case(check_sizes)),
     _Law("overridden defaults agree", _of_case(check_counted)),
-    _Law("names are distinct", _named, 0),
+    _Law("names are distinct", lambda _, level: check_names(Format((Dense(), level, level, Sparse(), level))), 0),
     _Law("part, above and parents read parts", _in_parts),
     _Law("loop lists what expand lists", lambda data, level: check_loop(data.draw(level_cases(level)))),
     _Law("compiled loops sum", _of_tensor(check_compiled, below=False), 0.2, True),
