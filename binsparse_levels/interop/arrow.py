@@ -61,8 +61,7 @@ def from_table(
     Raises
     ------
     ArrayError : a null, a label that is not among `labels`, a type that is no label, or as `pack` raises it.
-    OptionError : a column is missing.
-    TypeError : `table` is another object.
+    OptionError : a column is missing, or `table` is another object.
 
     >>> import pyarrow
     >>> table = pyarrow.table({"user": ["ann", "bob", "ann"], "day": [3, 1, 3], "value": [1.0, 2.0, 4.0]})

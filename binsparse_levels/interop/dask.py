@@ -101,7 +101,7 @@ def to_dask(place: Place, *, chunks: Any = "auto") -> dask.array.Array:
 
     Raises
     ------
-    TypeError : `place` is an open object, or a mapping.
+    OptionError : `place` is an open object, or a mapping.
     BinsparseError : as `open` raises it.
 
     >>> import binsparse_levels as bl
@@ -173,7 +173,7 @@ def from_dask(
 
     Raises
     ------
-    TypeError : this is no Dask array, or `as_tensor` does not take its blocks.
+    OptionError : this is no Dask array, or `as_tensor` does not take its blocks.
     BinsparseError : sizes of blocks are unknown, or as `write_from` raises it.
 
     >>> import binsparse_levels as bl, dask.array, numpy
@@ -200,14 +200,9 @@ def _entries(array: dask.array.Array, order: Sequence[int], fill: Any) -> Iterat
     starts = [np.cumsum([0, *sizes[:-1]]).tolist() for sizes in array.chunks]
     for numbers in itertools.product(*(range(array.numblocks[k]) for k in order)):
         index = tuple(numbers[order.index(k)] for k in range(array.ndim))
-        coords, values = _entries_of((array.blocks[index] if index else array).compute(), fill)
+        block = as_tensor((array.blocks[index] if index else array).compute())
+        if block.fill_value is not None and not same(block.fill_value, fill):
+            what = f"a block has the fill value {block.fill_value}, the array {fill}; call map_blocks to change one"
+            raise FormatError(Problem("array", what))
+        coords, values = block.unpack()
         yield [x + starts[k][index[k]] for k, x in enumerate(coords)], values
-
-
-def _entries_of(block: Any, fill: Any) -> tuple[Sequence[Array], Array]:
-    """The coordinates and the values of a block."""
-    tensor = as_tensor(block)
-    if tensor.fill_value is not None and not same(tensor.fill_value, fill):
-        what = f"a block has the fill value {tensor.fill_value}, the array {fill}; call map_blocks to change one"
-        raise FormatError(Problem("array", what))
-    return tensor.unpack()

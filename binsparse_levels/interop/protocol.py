@@ -24,13 +24,11 @@ def from_binsparse(other: Any, *, copy: bool = True) -> Tensor:
     ----------
     other : an object with the methods `__binsparse_descriptor__` and `__binsparse__`. Its arrays are
         checked in full.
-    copy : with False the values are shared, so that the tensor changes with them. Index and pointer arrays are always
-        copied, because kernels index memory with them.
-        Arrays that are read-only are not copied.
+    copy : as for `from_scipy`. Arrays that are read-only are not copied.
 
     Raises
     ------
-    TypeError : `other` does not implement the protocol.
+    OptionError : `other` does not implement the protocol.
     BinsparseError : as `read` raises it.
 
     >>> from binsparse_levels import from_binsparse, pack

@@ -91,8 +91,7 @@ def from_sparse(
     ----------
     array : of any class. Duplicates are summed.
     format : by default a GCXS of rank 2 becomes CSR or CSC, and others a list of coordinates.
-    copy : with False the values of a GCXS of rank 2 are shared, so that the tensor changes with them. Index and
-        pointer arrays are always copied, because kernels index memory with them.
+    copy : as for `from_scipy`; with False the values of a GCXS of rank 2 are shared.
     attributes : as for Tensor.
 
     >>> import sparse
@@ -124,9 +123,7 @@ def from_gcxs(array: sparse.GCXS, *, copy: bool = True, attributes: Mapping[str,
     Parameters
     ----------
     array : a sparse.GCXS.
-    copy : with False the values are shared, so that the tensor changes with them. Index and pointer arrays are always
-        copied, because kernels index memory with them.
-    attributes : as for Tensor.
+    copy, attributes : as for `from_scipy`.
 
     Raises ArrayError for arrays that contradict each other.
 

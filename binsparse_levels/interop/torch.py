@@ -36,13 +36,11 @@ def from_torch(tensor: torch.Tensor, *, copy: bool = True, attributes: Mapping[s
     ----------
     tensor : of any sparse layout. COO is coalesced first. BSR and BSC are stored through a map, because their blocks
         divide dimensions. A tensor on a device is copied to the processor's memory.
-    copy : with False the values are shared, so that the tensor changes with them. Index and pointer arrays are always
-        copied, because kernels index memory with them.
-    attributes : as for Tensor.
+    copy, attributes : as for `from_scipy`.
 
     Raises
     ------
-    TypeError : `tensor` is another object.
+    OptionError : `tensor` is another object.
     FormatError : numpy lacks the type of the values.
     ArrayError : the arrays contradict each other.
 

@@ -21,12 +21,12 @@ from ..formats.format import Format
 from ..io import append, concatenate, open, read, write
 from ..levels import Dense, Level, Sparse, places, register
 from ..levels.base import INTEGERS, Expanded
-from ..levels.positions import Array, Positions, as_array, as_pointers, count_owners
+from ..levels.positions import Positions, as_array, as_pointers, count_owners
 from ..system import bounded_memory
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from .drawn import LevelCase, level_cases, selections
-from .files import check_stored, damaged
+from .files import check_stored, damaged, rows_of
 
 with needing("test"):
     import hypothesis
@@ -67,7 +67,7 @@ class Built:
 
     @cached_property
     def rows(self) -> list[tuple[int, tuple[int, ...]]]:
-        return list(zip(self.case.parents.tolist(), _rows(self.case.coords, len(self.case.parents)), strict=True))
+        return list(zip(self.case.parents.tolist(), rows_of(self.case.coords, len(self.case.parents)), strict=True))
 
 
 def check_built(made: Built) -> None:
@@ -213,7 +213,7 @@ def check_parts(case: LevelCase, positions: Positions, window: Sequence[Position
         owners = above(arrays, dims, n, asked)
         assert np.broadcast_to(owners.counts, len(owners.fibers)).sum() == len(asked), "above: counts"
         parents, spans = as_array(owners.fibers)[owners.parents].tolist(), np.broadcast_to(owners.spans, len(asked))
-        rows = zip(parents, _rows(owners.coords, len(asked)), asked, spans.tolist(), strict=True)
+        rows = zip(parents, rows_of(owners.coords, len(asked)), asked, spans.tolist(), strict=True)
         listed = [(p, (*c[:-1], c[-1] + k) if c else c, q) for p, c, q, span in rows for k in range(span)]
         assert sorted(listed) == sorted(row for row in made.listing if row[2] in asked), "above: other entries"
     there = {q: (p, c) for p, c, q in made.listing}
@@ -221,7 +221,7 @@ def check_parts(case: LevelCase, positions: Positions, window: Sequence[Position
     for source in (arrays, made.arrays):
         told = level.parents(source, dims, n, np.array(some, np.int64))
         if told is not None:
-            owned = list(zip(told[0].tolist(), _rows(told[1], len(some)), strict=True))
+            owned = list(zip(told[0].tolist(), rows_of(told[1], len(some)), strict=True))
             assert owned == [there[q] for q in some], "parents: other entries"
 
 
@@ -431,13 +431,9 @@ def _told(error: Exception, level: Level) -> str:
     return f"{type(error).__name__}{place}: {' '.join(str(error).split())}"
 
 
-def _rows(coords: Sequence[Array], count: int) -> list[tuple[int, ...]]:
-    return list(zip(*(x.tolist() for x in coords), strict=True)) if coords else [()] * count
-
-
 def _listing(expanded: Expanded, positions: Positions) -> Listing:
     counts, coords, child = expanded
     fibers = as_array(positions).tolist()
     repeats = np.diff(as_pointers(counts, len(fibers))).tolist()
     parents = [p for p, count in zip(fibers, repeats, strict=True) for _ in range(count)]
-    return list(zip(parents, _rows(coords, len(child)), as_array(child).tolist(), strict=True))
+    return list(zip(parents, rows_of(coords, len(child)), as_array(child).tolist(), strict=True))
