@@ -49,7 +49,7 @@ class Blocks:
         return cls(open_tensor(place))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (travelling(), pickle.dumps(self.tensor))
+        return _arrived, (type(self), travelling(), pickle.dumps(self.tensor))
 
     def __dask_tokenize__(self) -> str:
         return self.tensor.__dask_tokenize__()
@@ -67,16 +67,19 @@ class Blocks:
         return self.tensor.ndim
 
     def __getitem__(self, key: Any) -> Any:
+        return self.read(key)
+
+    def read(self, key: Any) -> Any:
         """A COO of a selection, or a value. Nothing but the selection is read, and none of it is kept."""
         selected = self.tensor[key]
         return to_sparse(selected) if isinstance(selected, Tensor) else selected
 
 
-def _arrived(kinds: Sequence[Travelling], pickled: bytes) -> Blocks:
+def _arrived(made: type[Blocks], kinds: Sequence[Travelling], pickled: bytes) -> Blocks:
     """Blocks in another process, which may load the level kinds that the first process knows."""
     arrive(kinds)
     with _UNPICKLING:
-        return Blocks(_unpickled(pickled))
+        return made(_unpickled(pickled))
 
 
 @functools.lru_cache(2**4)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import glob
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from zarr.storage import LocalStore, StorePath
 from ..containers.base import is_url
 from ..containers.replacing import refuse_existing, replacing, replacing_folder
 from ..containers.zarr_stores import opened
-from ..errors import BinsparseError, OptionError, PathExistsError, Problem, needing, within_memory
+from ..errors import OptionError, PathExistsError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..io import list_tensors, write
 from ..io import open as open_tensor
@@ -45,28 +47,17 @@ _DECODING = (
 )  # fmt: skip
 
 
-class LazySparse(indexing.ExplicitlyIndexedNDArrayMixin):
+class LazySparse(Blocks, indexing.ExplicitlyIndexedNDArrayMixin):
     """A tensor in a file, as xarray indexes it. An index makes a view, and reading gives a COO.
 
     `xarray.core.indexing` is not public. `xarray.backends.BackendArray` is, but would read everything to transpose it.
     If it asked its subclasses for a transposed view, this class could be derived from it.
     """
 
-    __slots__ = ("blocks",)
-
-    def __init__(self, blocks: Blocks) -> None:
-        self.blocks = blocks
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.blocks.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.blocks.dtype
+    __slots__ = ()
 
     def get_duck_array(self) -> Any:
-        return self.blocks[...]
+        return self.read(...)
 
     async def async_get_duck_array(self) -> Any:
         return await asyncio.to_thread(self.get_duck_array)  # reading and kernels leave the interpreter free
@@ -75,11 +66,11 @@ class LazySparse(indexing.ExplicitlyIndexedNDArrayMixin):
         return self._oindex_get(indexer)
 
     def _oindex_get(self, indexer: indexing.ExplicitIndexer) -> Any:
-        tensor, axis = self.blocks.tensor, 0
+        tensor, axis = self.tensor, 0
         for item in indexer.tuple:
             tensor = tensor[(*[slice(None)] * axis, item)]
             axis += isinstance(item, slice | np.ndarray)
-        return LazySparse(Blocks(tensor)) if isinstance(tensor, Tensor) else np.asarray(tensor)
+        return LazySparse(tensor) if isinstance(tensor, Tensor) else np.asarray(tensor)
 
     def _vindex_get(self, indexer: indexing.ExplicitIndexer) -> Any:
         """A COO of points, which is read at once. The dimensions of the points come first."""
@@ -88,16 +79,16 @@ class LazySparse(indexing.ExplicitlyIndexedNDArrayMixin):
 
         key = indexer.tuple
         arrays = [k for k, item in enumerate(key) if isinstance(item, np.ndarray)]
-        points, first = self.blocks[key], arrays[0]
+        points, first = self.read(key), arrays[0]
         if len(arrays) == len(key):
-            return sparse.COO.from_numpy(points, fill_value=self.blocks.tensor._pad())
+            return sparse.COO.from_numpy(points, fill_value=self.tensor._pad())
         if arrays[-1] - first < len(arrays):  # numpy puts the points where the first array stands
             ndim = np.broadcast(*(key[k] for k in arrays)).ndim
             points = points.transpose([*range(first, first + ndim), *range(first), *range(first + ndim, points.ndim)])
         return points
 
     def transpose(self, order: Sequence[int]) -> LazySparse:
-        return LazySparse(Blocks(self.blocks.tensor.permute(tuple(order))))
+        return LazySparse(self.tensor.permute(tuple(order)))
 
 
 class _NoChunks(dict[str, Any]):
@@ -172,8 +163,10 @@ class BinsparseBackend(BackendEntrypoint):
         """Whether a tensor lies right below the root of a local Zarr store: xarray's own engine would leave it out."""
         if not isinstance(filename_or_obj, str | os.PathLike) or not os.path.isdir(filename_or_obj):
             return False
-        with contextlib.suppress(BinsparseError):
-            return "/" not in (groups := _groups(os.fspath(filename_or_obj))) and bool(groups)
+        below = os.path.join(glob.escape(os.fspath(filename_or_obj)), "*")
+        metadata = [file for key in ("zarr.json", ".zattrs") for file in glob.iglob(os.path.join(below, key))]
+        with contextlib.suppress(OSError):
+            return any(b'"binsparse"' in Path(file).read_bytes() for file in metadata)
         return False
 
 
@@ -205,7 +198,7 @@ def write_dataset(
 ) -> None:
     """Write an xarray Dataset. `xr.open_dataset(path, engine="binsparse")` opens it.
 
-    A local path is reblocks atomically. In another store, the dense variables come first, and a failure leaves them.
+    A local path is replaced atomically. In another store, the dense variables come first, and a failure leaves them.
 
     Parameters
     ----------
@@ -292,11 +285,10 @@ def _open_dense(path: str, **options: Any) -> xr.Dataset:
 def _variable(name: str, tensor: Tensor, chunks: Mapping[str, Any] | str | None) -> xr.Variable:
     """The variable of a tensor. Where it has no names of dimensions, they are those of the variable and a number."""
     dims, attributes = tensor.dims or [f"{name}_{k}" for k in range(tensor.ndim)], dict(tensor.attributes)
-    blocks = Blocks(tensor)
     if chunks is None:
-        return xr.Variable(dims, LazySparse(blocks), attributes, {"preferred_chunks": _NoChunks()})
+        return xr.Variable(dims, LazySparse(tensor), attributes, {"preferred_chunks": _NoChunks()})
     sizes = tuple(chunks.get(dim, -1) for dim in dims) if isinstance(chunks, Mapping) else chunks
-    return _Chunked(dims, dask_of(blocks, sizes), attributes)
+    return _Chunked(dims, dask_of(Blocks(tensor), sizes), attributes)
 
 
 def _labels(tensor: Tensor) -> Iterator[tuple[str, xr.Variable]]:
@@ -365,7 +357,7 @@ def _attributes(array: xr.DataArray) -> dict[str, Any]:
 def _tensor(variable: xr.Variable, format: FormatLike | None) -> Tensor:
     data = _unwrapped(variable._data)
     if isinstance(data, LazySparse):
-        return data.blocks.tensor if format is None else data.blocks.tensor.load(format)
+        return data.tensor if format is None else data.tensor.load(format)
     listed = format or coordinates(variable.ndim)
     if not _is_sparse(data):
         return pack_dense(variable.values, listed)
