@@ -123,10 +123,6 @@ class LazyArray:
     def __getitem__(self, key: slice | Array | int) -> Array | np.generic:
         if self._closed:
             raise ContainerError("the file is closed; open it again, or load() the tensor before")
-        if type(key) is slice:
-            start, stop, step = key.indices(self.shape[0])
-            if step == 1 and start < stop:
-                return self.part(start, stop)
         if isinstance(key, np.ndarray):
             return self.at(key)
         if not isinstance(key, slice):

@@ -1,7 +1,6 @@
 """Faults as data, each with its place, and the family of exceptions that carries them."""
 
 import contextlib
-import dis
 import functools
 import inspect
 import sys
@@ -241,18 +240,12 @@ def _fits(value: Any, hint: Any) -> bool:
         return True
 
 
-def refuse_arguments(error: Exception, public: Callable[..., Any], args: Any, kwargs: Any) -> None:
+def _refuse_arguments(error: Exception, public: Callable[..., Any], args: Any, kwargs: Any) -> None:
     """Raise OptionError if Python or a library raised `error`, and an argument is not what its annotation says."""
     if isinstance(error, ContainerError) and error.__cause__ is not None:  # what failed while a file was read
         error = error.__cause__  # type: ignore[assignment]
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    if place is None or isinstance(error, BinsparseError) or not isinstance(error, _OF_ARGUMENTS):
+    if isinstance(error, BinsparseError) or not isinstance(error, TypeError | AttributeError | ValueError | KeyError):
         return
-    of_ours = str(place.tb_frame.f_globals.get("__name__")).startswith(__name__.partition(".")[0])
-    if of_ours and place.tb_frame.f_code.co_code[place.tb_lasti] == dis.opmap["RAISE_VARARGS"]:
-        return  # it has our wording
     try:
         signature = inspect.signature(public)
         arguments = signature.bind(*args, **kwargs).arguments
@@ -275,7 +268,11 @@ def refuse_arguments(error: Exception, public: Callable[..., Any], args: Any, kw
             raise OptionError(Problem(name, what)) from error
 
 
-_OF_ARGUMENTS = (TypeError, AttributeError, ValueError, KeyError)
+def _explain(error: Exception, public: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    refuse_memory(error)
+    _refuse_arguments(error, public, args, kwargs)
+
+
 Public = TypeVar("Public", bound=Callable[..., Any])
 
 
@@ -287,66 +284,35 @@ def within_memory(public: Public) -> Public:
 
     Every public function that allocates has this decorator. No other code handles a lack of memory.
     """
-    made: Any = public
     if isinstance(public, type):
         for name, member in list(vars(public).items()):
             if name.startswith("_") and not name.endswith("_"):
                 continue
             if isinstance(member, property) and member.fget:
-                setattr(public, name, property(_asked_within_memory(member.fget), doc=member.__doc__))
+                setattr(public, name, property(within_memory(member.fget), doc=member.__doc__))
             elif isinstance(member, classmethod | staticmethod):
                 setattr(public, name, type(member)(within_memory(member.__func__)))
             elif isinstance(member, FunctionType):
                 setattr(public, name, within_memory(member))
         return public
 
-    if inspect.isgeneratorfunction(public):
-
-        @functools.wraps(public)
-        def made(*args: Any, **kwargs: Any) -> Any:
-            try:
-                yield from public(*args, **kwargs)
-            except Exception as error:
-                refuse_memory(error)
-                refuse_arguments(error, public, args, kwargs)
-                raise
-
-    elif getattr(public, "__name__", "") == "__getitem__":  # *args would cost a fifth of a microsecond
-
-        @functools.wraps(public)
-        def made(self: Any, key: Any) -> Any:
-            try:
-                return public(self, key)
-            except Exception as error:
-                refuse_memory(error)
-                raise
-
-    else:
-
-        @functools.wraps(public)
-        def made(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return public(*args, **kwargs)
-            except Exception as error:
-                refuse_memory(error)
-                refuse_arguments(error, public, args, kwargs)
-                raise
-
-    return made  # type: ignore[no-any-return]
-
-
-def _asked_within_memory(asked: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`within_memory` of a property, which has no arguments, and which every call asks for many times."""
-
-    @functools.wraps(asked)
-    def made(self: Any) -> Any:
+    @functools.wraps(public)
+    def made(*args: Any, **kwargs: Any) -> Any:
         try:
-            return asked(self)
+            return public(*args, **kwargs)
         except Exception as error:
-            refuse_memory(error)
+            _explain(error, public, args, kwargs)
             raise
 
-    return made
+    @functools.wraps(public)
+    def generated(*args: Any, **kwargs: Any) -> Any:
+        try:
+            yield from public(*args, **kwargs)
+        except Exception as error:
+            _explain(error, public, args, kwargs)
+            raise
+
+    return generated if inspect.isgeneratorfunction(public) else made  # type: ignore[return-value]
 
 
 class DialectWarning(UserWarning):

@@ -5,8 +5,9 @@ Threads stay, and wait for the next work. To wake one takes 20 to 50 µs; to sta
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -21,13 +22,24 @@ _GRAIN = 2**21  # bytes that a thread moves at least: some 100 µs, twice what i
 _threads = processors()
 
 
+class _Here(threading.local):
+    """What holds for this thread alone."""
+
+    threads: int | None = None
+
+
+_here = _Here()
+
+
 def get_threads() -> int:
     """The number of threads that an operation may use. The default is the number of processors of this process.
+
+    Another thread may change it at any time: a function that needs it twice asks once.
 
     >>> get_threads() >= 1
     True
     """
-    return _threads
+    return _here.threads or _threads
 
 
 def set_threads(count: int) -> None:
@@ -54,19 +66,35 @@ def set_threads(count: int) -> None:
     _threads = number
 
 
+@contextlib.contextmanager
+def using_threads(count: int) -> Iterator[None]:
+    """Use so many threads for what this thread does within the block. Other threads notice nothing."""
+    before, _here.threads = _here.threads, count
+    try:
+        yield
+    finally:
+        _here.threads = before
+
+
 def shares(count: int, size: int, least: int = 1) -> list[tuple[int, int]]:
     """Split 0 … count into one range per thread, or fewer ranges if there is little work.
 
+    Passes that rely on the same ranges take them from one call.
+
     size: the bytes that an item moves; a line of the cache for each that is missed. least: items of a range.
     """
-    parts = max(min(_threads, count * size // _GRAIN, count // least), 1)
+    return split(count, max(min(get_threads(), count * size // _GRAIN, count // least), 1))
+
+
+def split(count: int, parts: int) -> list[tuple[int, int]]:
+    """Split 0 … count into so many ranges."""
     return [(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
 
 
 def each(call: Callable[[Item], Made], items: Iterable[Item], threads: int | None = None) -> list[Made]:
     """The results of call(item), in the order of the items. The first exception in that order is raised."""
     todo = list(items)
-    workers = min(threads or _threads, len(todo))
+    workers = min(threads or get_threads(), len(todo))
     if workers < 2:
         return [call(item) for item in todo]
     work = _Work(call, todo)
@@ -142,36 +170,25 @@ def in_turn(prepare: Callable[[Item], Made], finish: Callable[[Made], None], ite
 
     A thread finishes its item before it takes another one.
     """
-    todo = list(items)
-    numbered = iter(enumerate(todo))
-    taking = threading.Lock()
     turn = threading.Condition()
     done = 0
     failed = False
 
-    def work(_: int) -> None:
+    def work(numbered: tuple[int, Item]) -> None:
         nonlocal done, failed
+        number, item = numbered
         try:
-            while True:
-                with taking:
-                    taken = next(numbered, None)
-                if taken is None:
-                    return
-                number, item = taken
-                made = prepare(item)
-                with turn:
-                    while done != number:
-                        if failed:
-                            return
-                        turn.wait()
-                finish(made)
-                with turn:
-                    done += 1
-                    turn.notify_all()
-        except BaseException:
+            made = prepare(item)
             with turn:
-                failed = True
-                turn.notify_all()
+                turn.wait_for(lambda: done == number or failed)
+            if not failed:
+                finish(made)
+        except BaseException:
+            failed = True
             raise
+        finally:
+            with turn:
+                done += 1
+                turn.notify_all()
 
-    each(work, range(min(_threads, len(todo))))
+    each(work, enumerate(items))

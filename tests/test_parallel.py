@@ -1,6 +1,7 @@
 """Threads that share work: what `each`, `in_turn` and `shares` promise, whoever takes which item."""
 
 import gc
+import itertools
 import multiprocessing
 import threading
 import time
@@ -9,7 +10,7 @@ import weakref
 import numpy as np
 import pytest
 
-from binsparse_levels import parallel
+from binsparse_levels import pack, pack_dense, parallel, read, write
 
 
 @pytest.fixture(params=[1, 2, 5], autouse=True)
@@ -121,3 +122,37 @@ def test_shares_cover_all_and_little_work_has_one(threads, size):
         assert (ends[1:, 0] == ends[:-1, 1]).all()
         assert len(ends) <= threads
         assert len(ends) == 1 or count * size >= 2**21 * len(ends)
+
+
+def test_a_thread_may_use_others_without_a_word_to_the_rest(threads):
+    with parallel.using_threads(7):
+        assert parallel.get_threads() == 7
+        assert parallel.each(lambda _: parallel.get_threads(), [0, 1], 1) == [7, 7]
+        other = []
+        thread = threading.Thread(target=lambda: other.append(parallel.get_threads()))
+        thread.start()
+        thread.join()
+        assert other == [threads]
+    assert parallel.get_threads() == threads
+
+
+@pytest.mark.slow
+def test_a_number_of_threads_that_changes_at_every_call_changes_no_result(monkeypatch):
+    """Every pass takes the shares that it was given."""
+    rng, count, shape = np.random.default_rng(0), 600_000, (3000, 3000, 300)
+    coords, values = [rng.integers(0, size, count) for size in shape], rng.random(count)
+    matrix = pack(coords[:2], values, shape[:2], "CSR", duplicates="sum")
+
+    def results():
+        stored = {}
+        write(stored, matrix, bitpacked=["indices_1"])
+        yield pack(coords, values, shape, "CSF", duplicates="sum")
+        yield matrix.convert("CSC")
+        yield read(stored)
+        yield pack_dense(matrix.to_dense(), "CSR")
+
+    right = list(results())
+    numbers = itertools.cycle((4, 1, 3, 2, 5))
+    monkeypatch.setattr(parallel, "get_threads", lambda: next(numbers))
+    for _ in range(5):
+        assert all(found.equals(expected) for found, expected in zip(results(), right, strict=True))

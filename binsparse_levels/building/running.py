@@ -35,7 +35,7 @@ from ..containers.objects.stores import moved
 from ..errors import ArrayError, BinsparseError, ContainerError, OptionError, Problem
 from ..io.writing import Progress
 from ..levels.registry import Travelling, arrive, travelling
-from ..parallel import set_threads
+from ..parallel import using_threads
 from ..system import peak, release
 from ..tensors.tensor import Tensor
 from . import labelling, partitions, trees
@@ -118,9 +118,9 @@ def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = 
     if kinds:
         arrive(kinds)
     plan = work.begun
-    if plan.threads is not None:
-        set_threads(plan.threads)
     with contextlib.ExitStack() as around:
+        if plan.threads is not None:
+            around.enter_context(using_threads(plan.threads))
         if log is not None:
             around.enter_context(_logged(stage, number, log))
         around.enter_context(_naming(work.source, _chunk_of(work, stage, number), f"step {number} of {stage}"))

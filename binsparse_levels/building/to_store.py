@@ -32,7 +32,6 @@ from ..io import reading
 from ..io.kinds import KINDS, Place, target_at
 from ..io.writing import Progress, write
 from ..limits import DEFAULT_LIMITS, Limits
-from ..parallel import get_threads, set_threads
 from ..system import resident
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_sizes, checked_type, mirror_problems
@@ -158,7 +157,6 @@ def build(
     storage = Storage(compression, chunks, shards)
     options["replaces"] = replaces = replaced(place, onto, overwrite)
     with contextlib.ExitStack() as ending:
-        ending.callback(set_threads, get_threads())
         if work is None:
             if replaces is not None:
                 folder = ending.enter_context(scratch(place))

@@ -9,8 +9,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
 
 import numpy as np
 
@@ -107,103 +108,24 @@ def sound() -> Iterator[tuple[str, Tensor, dict[str, Any]]]:
         yield f"empty_{k}", pack([[]] * len(shape), np.zeros(0), shape, ["sparse", "CSR", "CSF"][k]), {}
 
 
-class Unsound(NamedTuple):
+@dataclass(frozen=True)
+class Unsound:
     """A file that breaks a rule: a tensor of the proposal's example matrix with some things changed.
 
     format: with a map behind `through`. changes: of arrays by name, and of the header by the path of a key; None
-    removes.
+    removes. Items have the type of the array that they replace, or the type that stands beside them.
     """
 
     rule: str
     why: str
     format: str
     changes: Mapping[str, Any]
-    options: Mapping[str, Any] = MappingProxyType({})
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
-_LEVEL = "binsparse.custom.level"
-_DESC = f"{_LEVEL}.level.level_desc"
-_MAP = "binsparse.custom.level.digits"
-_MAPPED = "dense, sparse, dense through 0/2, 1, 0%2"
-_SKEW: dict[str, Any] = {"binsparse.shape": [3, 3], "binsparse.structure": "symmetric_lower"}
-_LABELS = "binsparse_levels:labels"
-_NAMED: dict[str, Any] = {
-    f"{_LABELS}.dims": ["i", "j"], f"{_LABELS}.values": "v", f"{_LABELS}.labels": ["text", None],
-    "binsparse.data_types.labels_0": "uint8", "binsparse.data_types.labels_0_offsets": "int64",
-    "labels_0": np.frombuffer("bäa".encode(), np.uint8), "labels_0_offsets": np.array([0, 1, 4]),
-}  # fmt: skip
-_SEALED = {"checksum": True}
-_SLOTS = [1, 3, 3, 1, 3, 3, *[3] * 6, 0, 1, 2, *[3] * 3]
-_UNREACHED = {
-    "hash_keys_1": [2, 0, 0, 4, 1, 3, 0, 0, 2, 0, 0, 0], "hash_ranks_1": [0, 1, 1, 1, 2, 3, 4, 4, 4, 5, 5, 5],
-}  # fmt: skip
-UNSOUND = [
-    Unsound("header", "a key that no version has", "CSR", {"binsparse.strange": 1}),
-    Unsound("header", "a version that is not read", "CSR", {"binsparse.version": "0.2.0"}),
-    Unsound("header", "a size that is no integer", "CSR", {"binsparse.shape": [3, 4.5]}),
-    Unsound("header", "a negative size", "CSR", {"binsparse.shape": [3, -4]}),
-    Unsound("header", "no format", "CSR", {"binsparse.format": None}),
-    Unsound("header", "a name that is no format", "CSR", {"binsparse.format": "CSX"}),
-    Unsound("level", "an unknown level", "dense, bitmap", {_DESC: "binsparse_levels:sieve"}),
-    Unsound("level", "an unknown key of a level", "dense, bitmap", {f"{_LEVEL}.level.size": 2}),
-    Unsound("level", "ranks that do not add up", "dense, bitmap", {f"{_LEVEL}.level.rank": 2}),
-    Unsound("level", "a transpose that is no permutation", "dense, bitmap", {"binsparse.custom.transpose": [0, 0]}),
-    Unsound("level", "more slots than cells", "dense, n_of_m(1, n=3, m=4)", {f"{_LEVEL}.level.n": 5}),
-    Unsound("level", "a map below another level", "dense, bitmap", {_DESC: "binsparse_levels:map"}),
-    Unsound("type", "an unknown type", "CSR", {"binsparse.data_types.values": "int7"}),
-    Unsound("type", "an array of another type than declared", "CSR", {"indices_1": np.array([1.0, 3, 0, 1, 2])}),
-    Unsound("type", "coordinates that are all one number", "CSR", {"binsparse.data_types.indices_1": "iso[int32]"}),
-    Unsound("type", "a boolean of 2", "dense, bitmap", {"bitmap_1": [0, 1, 0, 2, 0, 0, 0, 0, 1, 1, 1, 0]}),
-    Unsound("length", "a missing array", "CSR", {"indices_1": None}),
-    Unsound("length", "an end too few", "dense, run", {"run_ends_1": [2, 4, 1, 2]}),
-    Unsound("length", "a value too many", "CSR", {"values": [5, 7, 1, 2, 3, 4]}),
-    Unsound("length", "another number of stored values", "CSR", {"binsparse.number_of_stored_values": 6}),
-    Unsound("length", "columns of unequal length", "COO", {"indices_0": [0, 0, 2, 2]}),
-    Unsound("length", "a fill value without its array", "CSR", {"binsparse.fill": True}),
-    Unsound("length", "a mask too short", "dense, mask", {"mask_1": [10, 0]}),
-    Unsound("pointers", "that do not begin with 0", "CSR", {"pointers_to_1": [1, 2, 2, 5]}),
-    Unsound("pointers", "that descend", "CSR", {"pointers_to_1": [0, 3, 2, 5]}),
-    Unsound("pointers", "that end too early", "CSR", {"pointers_to_1": [0, 2, 2, 4]}),
-    Unsound("pointers", "an empty fiber in DCSR", "DCSR", {"indices_0": [0, 1, 2], "pointers_to_1": [0, 2, 2, 5]}),
-    Unsound("pointers", "that count other bits than a mask has", "dense, mask", {"pointers_to_1": [0, 3, 3, 5]}),
-    Unsound("range", "a coordinate at the size", "CSR", {"indices_1": [1, 4, 0, 1, 2]}),
-    Unsound("range", "a negative coordinate", "COO", {"indices_0": [-1, 0, 2, 2, 2]}),
-    Unsound("range", "a band that ends behind the dimension", "dense, band", {"band_starts_1": [2, 0, 0]}),
-    Unsound("range", "a slot behind the dimension", "dense, n_of_m(1, n=3, m=3)", {"slots_1": _SLOTS}),
-    Unsound("range", "a run that ends behind the dimension", "dense, run", {"run_ends_1": [2, 5, 1, 2, 3]}),
-    Unsound("order", "coordinates that descend", "CSR", {"indices_1": [3, 1, 0, 1, 2]}),
-    Unsound("order", "a coordinate twice", "COO", {"indices_1": [1, 1, 0, 1, 2]}),
-    Unsound("order", "runs that overlap", "dense, run", {"run_ends_1": [2, 4, 2, 2, 3]}),
-    Unsound("order", "an empty run", "dense, run", {"run_ends_1": [1, 4, 1, 2, 3]}),
-    Unsound("order", "slots that descend", "dense, n_of_m(1, n=3, m=4)", {"slots_1": [3, 1, 4, 4, 4, 4, 0, 1, 2]}),
-    Unsound("order", "a key twice", "dense, hashed", {"hash_keys_1": [0, 0, 2, 2, 1, 3, 0, 0, 2, 0, 0, 0]}),
-    Unsound("bits", "set behind the last cell", "dense, bits", {"bits_1": [10, 23]}),
-    Unsound("bits", "set behind the last cell of a mask", "dense, mask", {"mask_1": [10, 0, 23]}),
-    Unsound("bits", "too few in the upper half", "dense, elias_fano", {"elias_fano_high_1": np.array([708], "u8")}),
-    Unsound("bits", "behind the lower halves", "dense, elias_fano", {"elias_fano_low_1": np.array([43, 0], "u8")}),
-    Unsound("order", "numbers that do not ascend", "dense, elias_fano", {"elias_fano_low_1": np.array([3, 0], "u8")}),
-    Unsound("range", "numbers of another fiber", "dense, elias_fano", {"pointers_to_1": [0, 3, 3, 5]}),
-    Unsound("hash", "a wrong rank", "dense, hashed", {"hash_ranks_1": [0, 0, 0, 1, 2, 3, 4, 4, 5, 5, 5, 5]}),
-    Unsound("hash", "no empty slot", "dense, hashed", {"pointers_to_1": [0, 4, 6, 12]}),
-    Unsound("hash", "a key that no search reaches", "dense, hashed", _UNREACHED),
-    Unsound("map", "digits that leave a gap", _MAPPED, {_MAP: "0/3, 1, 0%2"}),
-    Unsound("map", "a dimension that the tensor does not have", _MAPPED, {_MAP: "0/2, 2, 0%2"}),
-    Unsound("map", "a dimension that the map leaves out", _MAPPED, {_MAP: "0/2, 0%2, 0/2"}),
-    Unsound("map", "text that is no digit", _MAPPED, {_MAP: "0/2, 1, 0%two"}),
-    Unsound("packed", "a type without the level", "CSR", {"binsparse.data_types.indices_1": "bitpacked[int32]"}),
-    Unsound("packed", "a chunk of 40 bits a number", "CSR", {"indices_1[4]": 40}, {"bitpacked": ["indices_1"]}),
-    Unsound("packed", "words that are missing", "CSR", {"indices_1": [5, 0, 1, 0]}, {"bitpacked": ["indices_1"]}),
-    Unsound("structure", "entries of the other triangle", "CSR", _SKEW | {"indices_1": [1, 2, 0, 1, 2]}),
-    Unsound("structure", "a matrix that is not square", "CSR", {"binsparse.structure": "symmetric_upper"}),
-    Unsound("structure", "a name that is not known", "CSR", {"binsparse.structure": "cyclic_lower"}),
-    Unsound("labels", "two dimensions of one name", "CSR", _NAMED | {f"{_LABELS}.dims": ["i", "i"]}),
-    Unsound("labels", "offsets that descend", "CSR", _NAMED | {"labels_0_offsets": np.array([0, 5, 4])}),
-    Unsound("labels", "text that is not UTF-8", "CSR", _NAMED | {"labels_0_offsets": np.array([0, 2, 4])}),
-    Unsound("labels", "more labels than coordinates", "CSR", _NAMED | {"labels_0_offsets": np.array([0, 1, 1, 3, 4])}),
-    Unsound("checksum", "a changed array", "CSR", {"indices_1": [1, 2, 0, 1, 2]}, _SEALED),
-    Unsound("checksum", "a changed header", "CSR", {"author": "somebody else"}, _SEALED),
-    Unsound("checksum", "half of a seal", "CSR", {"binsparse_levels:sealed": None}, _SEALED),
-]  # fmt: skip
+def unsound() -> list[Unsound]:
+    """The unsound files, as the table `unsound.json` lists them."""
+    return [Unsound(**row) for row in json.loads(files(__package__).joinpath("unsound.json").read_text("utf-8"))]
 
 
 def container(case: Unsound) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -218,10 +140,12 @@ def container(case: Unsound) -> tuple[dict[str, Any], dict[str, Any]]:
         name, at = re.fullmatch(r"([^\[]*)(?:\[(\d+)\])?", place).groups()  # type: ignore[union-attr]
         if at is not None:
             arrays[name][int(at)] = value
-        elif name in header["binsparse"]["data_types"] or isinstance(value, np.ndarray):
-            arrays.pop(name, None)
+        elif isinstance(value, dict):
+            arrays[name] = np.array(value["items"], value["type"])
+        elif name in header["binsparse"]["data_types"]:
+            arrays.pop(name)
             if value is not None:
-                arrays[name] = value if isinstance(value, np.ndarray) else np.array(value, store[name].dtype)
+                arrays[name] = np.array(value, store[name].dtype)
         else:
             _change(header, name.split("."), value)
     return header, arrays
@@ -271,7 +195,7 @@ def export(folder: str) -> None:
         write(f"{path}.h5", tensor, **options)
         write(f"{path}.zarr", tensor, compression="none", **options)
         _write_json(path, {"format": str(describe(path + ".h5").descriptor.format), **expected(tensor)})
-    for k, case in enumerate(UNSOUND):
+    for k, case in enumerate(unsound()):
         path = os.path.join(folder, "unsound", f"{case.rule}_{k:02}")
         header, arrays = container(case)
         for suffix, kept in ((".h5", Storage()), (".zarr", Storage(compression="none"))):

@@ -180,7 +180,7 @@ def parse_format(format: FormatLike, rank: int | None = None) -> Format:
         return _parse_notation(format, rank, tuple(LEVELS.values()))
     if isinstance(format, Mapping):
         return parse_custom(format)
-    raise TypeError(f"a format is a Format, its notation, or a custom object, got {type(format).__name__}")
+    raise OptionError(f"a format is a Format, its notation, or a custom object, got {type(format).__name__}")
 
 
 def with_map(format: FormatLike, map: Any = None) -> tuple[FormatLike, Any]:

@@ -61,8 +61,7 @@ def from_table(
     Raises
     ------
     ArrayError : a null, a label that is not among `labels`, a type that is no label, or as `pack` raises it.
-    OptionError : a column is missing.
-    TypeError : `table` is another object.
+    OptionError : a column is missing, or `table` is another object.
 
     >>> import pyarrow
     >>> table = pyarrow.table({"user": ["ann", "bob", "ann"], "day": [3, 1, 3], "value": [1.0, 2.0, 4.0]})
@@ -71,7 +70,7 @@ def from_table(
     """
     if not tables.is_table(table):
         hint = "pass a table of pandas, polars, pyarrow or duckdb"
-        raise TypeError(f"expected a table with Arrow's C stream, got {qualified(table)}; {hint}")
+        raise OptionError(f"expected a table with Arrow's C stream, got {qualified(table)}; {hint}")
     rows = tables.Rows(dims, values, labels)
     chunks = list(rows.chunks(table))
     coords = [_joined(x) for x in zip(*(coords for coords, _ in chunks), strict=True)]

@@ -5,20 +5,19 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import pickle
 import threading
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..building import write_from
-from ..containers.base import is_url
 from ..engine.tree import same
-from ..errors import ContainerError, FormatError, OptionError, Problem, needing, within_memory
+from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike
 from ..io import open as open_tensor
-from ..io.kinds import Place, split_place
+from ..io.kinds import Place
 from ..levels.base import Array
 from ..levels.registry import Travelling, arrive, travelling
 from ..limits import DEFAULT_LIMITS, Limits
@@ -30,43 +29,30 @@ from .pydata_sparse import to_sparse
 if TYPE_CHECKING:
     import dask.array
 
-_OPEN = 2**4  # tensors that a process keeps open
-_OPENING = threading.Lock()  # else several threads open the same file at once
+_UNPICKLING = threading.Lock()  # else several threads open the same file at once
 
 
-class Placed:
-    """A tensor at a path, or a view of it. Pickled, it is the path, a token and the steps that make the view.
+class Blocks:
+    """An opened tensor or a view of it, of which an index gives a COO. Pickled, it is the path and the view."""
 
-    token: tells a file from another at the same path. steps: pairs of a method of Tensor and its argument.
-    """
+    __slots__ = ("tensor",)
 
-    __slots__ = ("_made", "tensor")
-
-    def __init__(self, path: str, token: object, steps: tuple[tuple[str, Any], ...] = ()) -> None:
-        with _OPENING:
-            tensor = _opened(path, token)
-        for method, argument in steps:
-            tensor = getattr(tensor, method)(argument)
-        self._made = path, token, steps
+    def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
 
     @classmethod
-    def at(cls, place: Place) -> Placed:
-        """The tensor at a path or a URL. Raises TypeError for another place, which no other process finds."""
+    def at(cls, place: Place) -> Blocks:
+        """The tensor at a path or a URL. Raises OptionError for another place, which no other process finds."""
         if not isinstance(place, str | os.PathLike):
             what = "other processes open the tensor again, so give the path or the URL of its file"
-            raise TypeError(f"expected a path, got {qualified(place)}; {what}")
-        path, group = split_place(place)
-        if is_url(path):
-            return cls(os.fspath(place), uuid.uuid4().hex)
-        path = os.path.abspath(path)
-        return cls(path if group is None else f"{path}:{group}", _token(path))
+            raise OptionError(f"expected a path, got {qualified(place)}; {what}")
+        return cls(open_tensor(place))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (travelling(), *self._made)
+        return _arrived, (type(self), travelling(), pickle.dumps(self.tensor))
 
-    def __dask_tokenize__(self) -> tuple[Any, ...]:
-        return self._made
+    def __dask_tokenize__(self) -> str:
+        return self.tensor.__dask_tokenize__()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -80,40 +66,27 @@ class Placed:
     def ndim(self) -> int:
         return self.tensor.ndim
 
-    def then(self, method: str, argument: Any) -> Placed:
-        """A view of this view, made by a method of Tensor that returns a Tensor. Nothing is read."""
-        path, token, steps = self._made
-        return Placed(path, token, (*steps, (method, argument)))
-
     def __getitem__(self, key: Any) -> Any:
+        return self.read(key)
+
+    def read(self, key: Any) -> Any:
         """A COO of a selection, or a value. Nothing but the selection is read, and none of it is kept."""
         selected = self.tensor[key]
         return to_sparse(selected) if isinstance(selected, Tensor) else selected
 
 
-def _arrived(kinds: Sequence[Travelling], *made: Any) -> Placed:
-    """A Placed in another process, which may load the level kinds that the first process knows."""
+def _arrived(made: type[Blocks], kinds: Sequence[Travelling], pickled: bytes) -> Blocks:
+    """Blocks in another process, which may load the level kinds that the first process knows."""
     arrive(kinds)
-    return Placed(*made)
+    with _UNPICKLING:
+        return made(_unpickled(pickled))
 
 
-@functools.lru_cache(_OPEN)
-def _opened(path: str, token: object) -> Tensor:
-    tensor = open_tensor(path)
-    if token != (_token(split_place(path)[0]) or token):
-        raise ContainerError(Problem(path, "was written again since this array was made; make the array again"))
+@functools.lru_cache(2**4)
+def _unpickled(pickled: bytes) -> Tensor:
+    """A tensor that this process keeps open."""
+    tensor: Tensor = pickle.loads(pickled)
     return tensor
-
-
-def _token(path: str) -> tuple[int, ...] | None:
-    """Numbers that change when a file or a folder is replaced; None for a URL."""
-    if is_url(path):
-        return None
-    try:
-        status = os.stat(path)
-    except OSError:  # `open` tells what is wrong
-        return ()
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 @within_memory
@@ -131,7 +104,7 @@ def to_dask(place: Place, *, chunks: Any = "auto") -> dask.array.Array:
 
     Raises
     ------
-    TypeError : `place` is an open object, or a mapping.
+    OptionError : `place` is an open object, or a mapping.
     BinsparseError : as `open` raises it.
 
     >>> import binsparse_levels as bl
@@ -139,10 +112,10 @@ def to_dask(place: Place, *, chunks: Any = "auto") -> dask.array.Array:
     >>> float(bl.to_dask("matrix.h5", chunks=(1, 3)).sum().compute().todense())
     4.0
     """
-    return dask_of(Placed.at(place), chunks)
+    return dask_of(Blocks.at(place), chunks)
 
 
-def dask_of(placed: Placed, chunks: Any) -> dask.array.Array:
+def dask_of(blocks: Blocks, chunks: Any) -> dask.array.Array:
     """A Dask array of blocks of a tensor or a view; chunks as for `to_dask`."""
     with needing("dask"):
         import dask.array
@@ -150,15 +123,15 @@ def dask_of(placed: Placed, chunks: Any) -> dask.array.Array:
     with needing("sparse"):
         import sparse
 
-    tensor = placed.tensor
+    tensor = blocks.tensor
     if isinstance(chunks, str) and chunks == "auto":
         chunks = _auto(tensor)
     empty = np.empty((tensor.ndim, 0), np.int64), np.empty(0, tensor.dtype)
     meta = sparse.COO(*empty, shape=(0,) * tensor.ndim, fill_value=tensor._pad())
     from_array: Any = dask.array.from_array
-    name = f"binsparse-{tokenize(placed, chunks)}"
+    name = f"binsparse-{tokenize(blocks, chunks)}"
     try:
-        made: dask.array.Array = from_array(placed, chunks, name=name, asarray=False, fancy=False, meta=meta)
+        made: dask.array.Array = from_array(blocks, chunks, name=name, asarray=False, fancy=False, meta=meta)
     except (TypeError, ValueError) as error:
         what = f"{chunks!r:.40} does not cut the shape {tensor.shape}; pass a size for each dimension"
         raise OptionError(Problem("chunks", what)) from error
@@ -203,7 +176,7 @@ def from_dask(
 
     Raises
     ------
-    TypeError : this is no Dask array, or `as_tensor` does not take its blocks.
+    OptionError : this is no Dask array, or `as_tensor` does not take its blocks.
     BinsparseError : sizes of blocks are unknown, or as `write_from` raises it.
 
     >>> import binsparse_levels as bl, dask.array, numpy
@@ -215,7 +188,7 @@ def from_dask(
         import dask.array
 
     if not isinstance(array, dask.array.Array):
-        raise TypeError(f"expected a Dask array, got {qualified(array)}; call dask.array.from_array")
+        raise OptionError(f"expected a Dask array, got {qualified(array)}; call dask.array.from_array")
     if any(size != size for sizes in array.chunks for size in sizes):
         raise FormatError(Problem("array", "the sizes of its blocks are unknown; call compute_chunk_sizes() first"))
     fill = np.asarray(getattr(array._meta, "fill_value", 0), array.dtype)[()]
@@ -230,14 +203,9 @@ def _entries(array: dask.array.Array, order: Sequence[int], fill: Any) -> Iterat
     starts = [np.cumsum([0, *sizes[:-1]]).tolist() for sizes in array.chunks]
     for numbers in itertools.product(*(range(array.numblocks[k]) for k in order)):
         index = tuple(numbers[order.index(k)] for k in range(array.ndim))
-        coords, values = _entries_of((array.blocks[index] if index else array).compute(), fill)
+        block = as_tensor((array.blocks[index] if index else array).compute())
+        if block.fill_value is not None and not same(block.fill_value, fill):
+            what = f"a block has the fill value {block.fill_value}, the array {fill}; call map_blocks to change one"
+            raise FormatError(Problem("array", what))
+        coords, values = block.unpack()
         yield [x + starts[k][index[k]] for k, x in enumerate(coords)], values
-
-
-def _entries_of(block: Any, fill: Any) -> tuple[Sequence[Array], Array]:
-    """The coordinates and the values of a block."""
-    tensor = as_tensor(block)
-    if tensor.fill_value is not None and not same(tensor.fill_value, fill):
-        what = f"a block has the fill value {tensor.fill_value}, the array {fill}; call map_blocks to change one"
-        raise FormatError(Problem("array", what))
-    return tensor.unpack()

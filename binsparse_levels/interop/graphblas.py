@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import FormatError, Problem, needing, within_memory
+from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.dtypes import INTEGERS
 from ..formats.format import FormatLike
+from ..io.files.sscdf.dialects import NATIVE, SIZES
 from ..tensors.changing import expanded
 from ..tensors.foreign import qualified
 from ..tensors.packing import pack
@@ -42,8 +43,6 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
     """
     with needing("graphblas"):
         import graphblas
-
-    from ..io.files.sscdf.dialects import NATIVE, SIZES
 
     whole = expanded(tensor.without_map())
     check_representable(whole, "GraphBLAS", ranks=(0, 1, 2), type_fits=whole.dtype.name in _GRAPHBLAS_TYPES)
@@ -90,7 +89,7 @@ def from_graphblas(
 
     Raises
     ------
-    TypeError : `thing` is another object.
+    OptionError : `thing` is another object.
     FormatError : a user has defined the type of its values.
 
     >>> import graphblas
@@ -101,11 +100,9 @@ def from_graphblas(
     with needing("graphblas"):
         import graphblas
 
-    from ..io.files.sscdf.dialects import NATIVE
-
     if type(thing) not in (graphblas.Matrix, graphblas.Vector, graphblas.Scalar):
         what = f"expected a Matrix, Vector or Scalar of python-graphblas, got {qualified(thing)}; call as_tensor"
-        raise TypeError(what)
+        raise OptionError(what)
     if thing.dtype not in {graphblas.dtypes.lookup_dtype(name) for name in _GRAPHBLAS_TYPES}:
         raise FormatError(Problem("values", f"{thing.dtype} is defined by a user; cast it to a built-in type"))
     if type(thing) is graphblas.Scalar:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..containers.memory import reading
-from ..errors import within_memory
+from ..errors import OptionError, within_memory
 from ..io.decoding import Loading
 from ..limits import DEFAULT_LIMITS
 from ..tensors.foreign import qualified
@@ -24,13 +24,11 @@ def from_binsparse(other: Any, *, copy: bool = True) -> Tensor:
     ----------
     other : an object with the methods `__binsparse_descriptor__` and `__binsparse__`. Its arrays are
         checked in full.
-    copy : with False the values are shared, so that the tensor changes with them. Index and pointer arrays are always
-        copied, because kernels index memory with them.
-        Arrays that are read-only are not copied.
+    copy : as for `from_scipy`. Arrays that are read-only are not copied.
 
     Raises
     ------
-    TypeError : `other` does not implement the protocol.
+    OptionError : `other` does not implement the protocol.
     BinsparseError : as `read` raises it.
 
     >>> from binsparse_levels import from_binsparse, pack
@@ -38,10 +36,10 @@ def from_binsparse(other: Any, *, copy: bool = True) -> Tensor:
     [1.5, 2.5]
     """
     if not hasattr(other, "__binsparse_descriptor__") or not hasattr(other, "__binsparse__"):
-        raise TypeError(f"{qualified(other)} has no __binsparse_descriptor__ and __binsparse__; pack its entries")
+        raise OptionError(f"{qualified(other)} has no __binsparse_descriptor__ and __binsparse__; pack its entries")
     descriptor, arrays = other.__binsparse_descriptor__(), other.__binsparse__()
     if not isinstance(descriptor, Mapping) or not isinstance(arrays, Mapping):
-        raise TypeError(f"{qualified(other)} does not implement the protocol: both methods must return mappings")
+        raise OptionError(f"{qualified(other)} does not implement the protocol: both methods must return mappings")
     header = dict(descriptor) if "binsparse" in descriptor else {"binsparse": dict(descriptor)}
     mapping = {
         name: array if isinstance(array, np.ndarray) else checked_array(array, name) for name, array in arrays.items()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import apart
-from ..errors import FormatError, Problem, needing, within_memory
+from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import IndexMap
 from ..tensors.changing import expanded
@@ -91,8 +91,7 @@ def from_sparse(
     ----------
     array : of any class. Duplicates are summed.
     format : by default a GCXS of rank 2 becomes CSR or CSC, and others a list of coordinates.
-    copy : with False the values of a GCXS of rank 2 are shared, so that the tensor changes with them. Index and
-        pointer arrays are always copied, because kernels index memory with them.
+    copy : as for `from_scipy`; with False the values of a GCXS of rank 2 are shared.
     attributes : as for Tensor.
 
     >>> import sparse
@@ -104,7 +103,7 @@ def from_sparse(
         import sparse
 
     if not isinstance(array, sparse.SparseArray):
-        raise TypeError(f"expected an array of pydata/sparse, got {qualified(array)}; call as_tensor")
+        raise OptionError(f"expected an array of pydata/sparse, got {qualified(array)}; call as_tensor")
     if isinstance(array, sparse.GCXS) and array.ndim == 2 and array.compressed_axes in ((0,), (1,)):
         made = _sorted(array, "CSR" if array.compressed_axes == (0,) else "CSC", array.shape, copy, attributes)
         return made if format is None else made.convert(format)
@@ -124,9 +123,7 @@ def from_gcxs(array: sparse.GCXS, *, copy: bool = True, attributes: Mapping[str,
     Parameters
     ----------
     array : a sparse.GCXS.
-    copy : with False the values are shared, so that the tensor changes with them. Index and pointer arrays are always
-        copied, because kernels index memory with them.
-    attributes : as for Tensor.
+    copy, attributes : as for `from_scipy`.
 
     Raises ArrayError for arrays that contradict each other.
 
@@ -139,7 +136,7 @@ def from_gcxs(array: sparse.GCXS, *, copy: bool = True, attributes: Mapping[str,
         import sparse
 
     if not isinstance(array, sparse.GCXS):
-        raise TypeError(f"expected a GCXS of pydata/sparse, got {qualified(array)}; call from_sparse")
+        raise OptionError(f"expected a GCXS of pydata/sparse, got {qualified(array)}; call from_sparse")
     rows = tuple(array.compressed_axes or ())
     if not rows:
         return from_sparse(array, copy=copy, attributes=attributes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import apart
-from ..errors import FormatError, Problem, needing, within_memory
+from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..tensors.changing import expanded
 from ..tensors.foreign import owned, qualified
@@ -97,7 +97,7 @@ def from_scipy(
         import scipy.sparse
 
     if not scipy.sparse.issparse(matrix):
-        raise TypeError(f"expected a sparse array of scipy, got {qualified(matrix)}; call as_tensor")
+        raise OptionError(f"expected a sparse array of scipy, got {qualified(matrix)}; call as_tensor")
     options: dict[str, Any] = {"duplicates": "sum", "fill_value": 0, "attributes": attributes}
     if matrix.format in ("csr", "csc") and matrix.ndim == 2:
         name = matrix.format.upper()

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import apart
-from ..errors import FormatError, Problem, needing, within_memory
+from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import Format, coordinates, in_order, parse_format
 from ..formats.index_map import Digit, IndexMap
 from ..levels import full, listing
@@ -36,13 +36,11 @@ def from_torch(tensor: torch.Tensor, *, copy: bool = True, attributes: Mapping[s
     ----------
     tensor : of any sparse layout. COO is coalesced first. BSR and BSC are stored through a map, because their blocks
         divide dimensions. A tensor on a device is copied to the processor's memory.
-    copy : with False the values are shared, so that the tensor changes with them. Index and pointer arrays are always
-        copied, because kernels index memory with them.
-    attributes : as for Tensor.
+    copy, attributes : as for `from_scipy`.
 
     Raises
     ------
-    TypeError : `tensor` is another object.
+    OptionError : `tensor` is another object.
     FormatError : numpy lacks the type of the values.
     ArrayError : the arrays contradict each other.
 
@@ -57,8 +55,8 @@ def from_torch(tensor: torch.Tensor, *, copy: bool = True, attributes: Mapping[s
     layout = names.get(tensor.layout) if isinstance(tensor, torch.Tensor) else None
     if layout is None:
         if isinstance(tensor, torch.Tensor):
-            raise TypeError(f"expected a sparse tensor of torch, got {tensor.layout}; call its to_sparse()")
-        raise TypeError(f"expected a sparse tensor of torch, got {qualified(tensor)}; call as_tensor")
+            raise OptionError(f"expected a sparse tensor of torch, got {tensor.layout}; call its to_sparse()")
+        raise OptionError(f"expected a sparse tensor of torch, got {qualified(tensor)}; call as_tensor")
     return _tensor(tensor, layout, copy).with_attributes(attributes)
 
 

@@ -13,6 +13,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from ..containers.zarr_stores import opened
 from ..errors import OptionError, PathExistsError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..io import list_tensors, write
+from ..io import open as open_tensor
 from ..io.kinds import Location, Place, resolved, split_place, target_at
 from ..limits import DEFAULT_LIMITS
 from ..tensors.foreign import qualified
@@ -32,7 +34,7 @@ from ..tensors.labels import Labels
 from ..tensors.packing import pack_dense
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_json
-from .dask import Placed, dask_of, from_dask
+from .dask import Blocks, dask_of, from_dask
 from .pydata_sparse import from_sparse
 
 with needing("xarray"):
@@ -45,28 +47,17 @@ _DECODING = (
 )  # fmt: skip
 
 
-class LazySparse(indexing.ExplicitlyIndexedNDArrayMixin):
+class LazySparse(Blocks, indexing.ExplicitlyIndexedNDArrayMixin):
     """A tensor in a file, as xarray indexes it. An index makes a view, and reading gives a COO.
 
     `xarray.core.indexing` is not public. `xarray.backends.BackendArray` is, but would read everything to transpose it.
     If it asked its subclasses for a transposed view, this class could be derived from it.
     """
 
-    __slots__ = ("placed",)
-
-    def __init__(self, placed: Placed) -> None:
-        self.placed = placed
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.placed.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.placed.dtype
+    __slots__ = ()
 
     def get_duck_array(self) -> Any:
-        return self.placed[...]
+        return self.read(...)
 
     async def async_get_duck_array(self) -> Any:
         return await asyncio.to_thread(self.get_duck_array)  # reading and kernels leave the interpreter free
@@ -75,15 +66,11 @@ class LazySparse(indexing.ExplicitlyIndexedNDArrayMixin):
         return self._oindex_get(indexer)
 
     def _oindex_get(self, indexer: indexing.ExplicitIndexer) -> Any:
-        placed, axis = self.placed, 0
+        tensor, axis = self.tensor, 0
         for item in indexer.tuple:
-            key = (slice(None),) * axis + (item,)
-            if not isinstance(item, slice) or item != slice(None):
-                if placed.ndim == 1 and not isinstance(item, slice | np.ndarray):
-                    return np.asarray(placed[item])
-                placed = placed.then("__getitem__", key)
+            tensor = tensor[(*[slice(None)] * axis, item)]
             axis += isinstance(item, slice | np.ndarray)
-        return LazySparse(placed)
+        return LazySparse(tensor) if isinstance(tensor, Tensor) else np.asarray(tensor)
 
     def _vindex_get(self, indexer: indexing.ExplicitIndexer) -> Any:
         """A COO of points, which is read at once. The dimensions of the points come first."""
@@ -92,16 +79,16 @@ class LazySparse(indexing.ExplicitlyIndexedNDArrayMixin):
 
         key = indexer.tuple
         arrays = [k for k, item in enumerate(key) if isinstance(item, np.ndarray)]
+        points, first = self.read(key), arrays[0]
         if len(arrays) == len(key):
-            return sparse.COO.from_numpy(self.placed[key], fill_value=self.placed.tensor._pad())
-        points, first = self.placed[key], arrays[0]
+            return sparse.COO.from_numpy(points, fill_value=self.tensor._pad())
         if arrays[-1] - first < len(arrays):  # numpy puts the points where the first array stands
             ndim = np.broadcast(*(key[k] for k in arrays)).ndim
             points = points.transpose([*range(first, first + ndim), *range(first), *range(first + ndim, points.ndim)])
         return points
 
     def transpose(self, order: Sequence[int]) -> LazySparse:
-        return LazySparse(self.placed.then("permute", tuple(order)))
+        return LazySparse(self.tensor.permute(tuple(order)))
 
 
 class _NoChunks(dict[str, Any]):
@@ -159,16 +146,16 @@ class BinsparseBackend(BackendEntrypoint):
         path = _path_of(filename_or_obj)
         groups = _groups(path)
         dataset = xr.Dataset() if "/" in groups else _open_dense(path, drop_variables=drop_variables, **decoding)
-        tensors = {name: placed for name, placed in _tensors(path, groups) if name not in dropped}
-        variables = {name: _variable(name, placed, tensor_chunks) for name, placed in tensors.items()}
+        tensors = {name: tensor for name, tensor in _tensors(path, groups) if name not in dropped}
+        variables = {name: _variable(name, tensor, tensor_chunks) for name, tensor in tensors.items()}
         if isinstance(tensor_chunks, Mapping):
             known = dict.fromkeys(dim for variable in variables.values() for dim in variable.dims)
             for dim in tensor_chunks.keys() - known.keys():
                 what = f"no tensor has a dimension {dim!r}; there are {', '.join(map(str, known))}"
                 raise OptionError(Problem("tensor_chunks", what))
         joined = dataset.assign(variables)
-        for placed in tensors.values():
-            joined = joined.assign_coords({k: x for k, x in _labels(placed.tensor) if k not in joined.coords})
+        for tensor in tensors.values():
+            joined = joined.assign_coords({k: x for k, x in _labels(tensor) if k not in joined.coords})
         joined.set_close(dataset._close)
         return joined
 
@@ -176,7 +163,11 @@ class BinsparseBackend(BackendEntrypoint):
         """Whether a tensor lies right below the root of a local Zarr store: xarray's own engine would leave it out."""
         if not isinstance(filename_or_obj, str | os.PathLike) or not os.path.isdir(filename_or_obj):
             return False
-        return any(b'"binsparse"' in text for text in _metadata_below(os.fspath(filename_or_obj)))
+        below = os.path.join(glob.escape(os.fspath(filename_or_obj)), "*")
+        metadata = [file for key in ("zarr.json", ".zattrs") for file in glob.iglob(os.path.join(below, key))]
+        with contextlib.suppress(OSError):
+            return any(b'"binsparse"' in Path(file).read_bytes() for file in metadata)
+        return False
 
 
 class BinsparseAccessor:
@@ -259,19 +250,11 @@ def write_dataset(
 def _path_of(source: Any) -> str:
     if not isinstance(source, str | os.PathLike):
         what = "tensors are opened by path, so give the path or the URL"
-        raise TypeError(f"expected a path, got {qualified(source)}; {what}")
+        raise OptionError(f"expected a path, got {qualified(source)}; {what}")
     path, group = split_place(os.path.expanduser(source))
     if group is not None:
         raise OptionError(Problem(str(source), "a Dataset is a whole store or file; leave out the group"))
     return str(path) if is_url(path) else os.path.abspath(path)
-
-
-def _metadata_below(folder: str) -> Iterator[bytes]:
-    """The metadata right below the root of a Zarr store of either version."""
-    for key in ("zarr.json", ".zattrs"):
-        for path in glob.iglob(os.path.join(glob.escape(folder), "*", key)):
-            with contextlib.suppress(OSError), open(path, "rb") as file:
-                yield file.read()
 
 
 def _groups(path: str) -> list[str]:
@@ -279,12 +262,12 @@ def _groups(path: str) -> list[str]:
     return [name for name in list_tensors(path) if name == "/" or "/" not in name]
 
 
-def _tensors(path: str, groups: Sequence[str]) -> Iterator[tuple[str, Placed]]:
+def _tensors(path: str, groups: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
     """The tensors in these groups, by the name of the variable. That at the root has the name of its values."""
     for group in groups:
-        placed = Placed.at(path if group == "/" else f"{path}:{group}")
-        named = placed.tensor._metadata.labels
-        yield group if group != "/" else named.values if named else "value", placed
+        tensor = open_tensor(path if group == "/" else f"{path}:{group}")
+        named = tensor._metadata.labels
+        yield group if group != "/" else named.values if named else "value", tensor
 
 
 def _open_dense(path: str, **options: Any) -> xr.Dataset:
@@ -299,14 +282,13 @@ def _open_dense(path: str, **options: Any) -> xr.Dataset:
         return xr.open_dataset(store, engine="zarr", consolidated=False, cache=False, **options)
 
 
-def _variable(name: str, placed: Placed, chunks: Mapping[str, Any] | str | None) -> xr.Variable:
+def _variable(name: str, tensor: Tensor, chunks: Mapping[str, Any] | str | None) -> xr.Variable:
     """The variable of a tensor. Where it has no names of dimensions, they are those of the variable and a number."""
-    tensor = placed.tensor
-    dims, attributes = tensor.dims or [f"{name}_{k}" for k in range(placed.ndim)], dict(tensor.attributes)
+    dims, attributes = tensor.dims or [f"{name}_{k}" for k in range(tensor.ndim)], dict(tensor.attributes)
     if chunks is None:
-        return xr.Variable(dims, LazySparse(placed), attributes, {"preferred_chunks": _NoChunks()})
+        return xr.Variable(dims, LazySparse(tensor), attributes, {"preferred_chunks": _NoChunks()})
     sizes = tuple(chunks.get(dim, -1) for dim in dims) if isinstance(chunks, Mapping) else chunks
-    return _Chunked(dims, dask_of(placed, sizes), attributes)
+    return _Chunked(dims, dask_of(Blocks(tensor), sizes), attributes)
 
 
 def _labels(tensor: Tensor) -> Iterator[tuple[str, xr.Variable]]:
@@ -323,7 +305,7 @@ def _labels(tensor: Tensor) -> Iterator[tuple[str, xr.Variable]]:
 def _check(dataset: Any) -> None:
     if not isinstance(dataset, xr.Dataset):
         remedy = "; call to_dataset() first" if isinstance(dataset, xr.DataArray) else ""
-        raise TypeError(f"expected an xarray.Dataset, got {qualified(dataset)}{remedy}")
+        raise OptionError(f"expected an xarray.Dataset, got {qualified(dataset)}{remedy}")
 
 
 def _sparse_names(dataset: xr.Dataset, formats: Mapping[str, FormatLike]) -> list[str]:
@@ -375,7 +357,7 @@ def _attributes(array: xr.DataArray) -> dict[str, Any]:
 def _tensor(variable: xr.Variable, format: FormatLike | None) -> Tensor:
     data = _unwrapped(variable._data)
     if isinstance(data, LazySparse):
-        return data.placed.tensor if format is None else data.placed.tensor.load(format)
+        return data.tensor if format is None else data.tensor.load(format)
     listed = format or coordinates(variable.ndim)
     if not _is_sparse(data):
         return pack_dense(variable.values, listed)

@@ -83,7 +83,7 @@ def check_stored(stored: Mapping[str, Any]) -> bool:
         assert _equal(_dense(opened[key]), dense[key])
     assert opened.load().equals(tensor)
     coords, values = tensor.stored.unpack()
-    whole = list(zip(_rows(coords, len(values)), map(repr, values), strict=True))
+    whole = list(zip(rows_of(coords, len(values)), map(repr, values), strict=True))
     inside = in_triangle(tensor.structure, coords) if tensor.structure else np.ones(len(values), bool)
     assert sorted(_in_parts(stored)) == sorted(itertools.compress(whole, inside))
     return True
@@ -95,7 +95,7 @@ def _in_parts(stored: Mapping[str, Any]) -> list[tuple[tuple[int, ...], str]]:
     for number in range(len(entries)):
         coords, values = entries.read(number)
         assert len(values) <= 2
-        rows += zip(_rows(coords, len(values)), map(repr, values), strict=True)
+        rows += zip(rows_of(coords, len(values)), map(repr, values), strict=True)
     return rows
 
 
@@ -121,7 +121,7 @@ def check_agreement(tensor: Tensor) -> None:
     whole = tensor.expand_structure()
     coords, values = whole.unpack()
     dense = np.full(tensor.shape, tensor._pad(), tensor.dtype)
-    rows = _rows(coords, len(values))
+    rows = rows_of(coords, len(values))
     for row, value in zip(rows, values, strict=True):
         dense[row] = value
     assert len(set(rows)) == len(rows) == whole.number_of_stored_values
@@ -153,5 +153,6 @@ def _keys(shape: Sequence[int]) -> Iterator[Any]:
             yield (*[slice(None)] * k, item, ...)
 
 
-def _rows(coords: Sequence[Array], count: int) -> list[tuple[int, ...]]:
+def rows_of(coords: Sequence[Array], count: int) -> list[tuple[int, ...]]:
+    """The coordinates of so many entries, a tuple for each."""
     return list(zip(*(x.tolist() for x in coords), strict=True)) if coords else [()] * count

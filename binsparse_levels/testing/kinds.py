@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arrays import LazyArray, lazy
+from ..arrays import cut
 from ..compute.nest import list_fiber, loop_problems
 from ..compute.reductions import reduce
 from ..errors import FormatError, needing, raise_if
@@ -21,12 +21,12 @@ from ..formats.format import Format
 from ..io import append, concatenate, open, read, write
 from ..levels import Dense, Level, Sparse, places, register
 from ..levels.base import INTEGERS, Expanded
-from ..levels.positions import Array, Positions, as_array, as_pointers, count_owners
+from ..levels.positions import Positions, as_array, as_pointers, count_owners
 from ..system import bounded_memory
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from .drawn import LevelCase, level_cases, selections
-from .files import check_stored, damaged
+from .files import check_stored, damaged, rows_of
 
 with needing("test"):
     import hypothesis
@@ -67,7 +67,7 @@ class Built:
 
     @cached_property
     def rows(self) -> list[tuple[int, tuple[int, ...]]]:
-        return list(zip(self.case.parents.tolist(), _rows(self.case.coords, len(self.case.parents)), strict=True))
+        return list(zip(self.case.parents.tolist(), rows_of(self.case.coords, len(self.case.parents)), strict=True))
 
 
 def check_built(made: Built) -> None:
@@ -196,7 +196,7 @@ def check_parts(case: LevelCase, positions: Positions, window: Sequence[Position
     """`part`, `above`, `parents` and `check_in_parts` read of a file, where it is sliced, what it holds."""
     made = Built(case)
     level, dims, n = made.level, made.dims, made.n
-    arrays: Any = {role: _unread(array) for role, array in made.arrays.items()}
+    arrays: Any = {role: cut(array, 0, len(array)) for role, array in made.arrays.items()}
     assert list(level.check_in_parts(arrays, dims, n, 2)) == [], "check_in_parts refuses what build makes"
     # the fibers at some positions, alone
     part = level.part(arrays, dims, positions, window)
@@ -213,7 +213,7 @@ def check_parts(case: LevelCase, positions: Positions, window: Sequence[Position
         owners = above(arrays, dims, n, asked)
         assert np.broadcast_to(owners.counts, len(owners.fibers)).sum() == len(asked), "above: counts"
         parents, spans = as_array(owners.fibers)[owners.parents].tolist(), np.broadcast_to(owners.spans, len(asked))
-        rows = zip(parents, _rows(owners.coords, len(asked)), asked, spans.tolist(), strict=True)
+        rows = zip(parents, rows_of(owners.coords, len(asked)), asked, spans.tolist(), strict=True)
         listed = [(p, (*c[:-1], c[-1] + k) if c else c, q) for p, c, q, span in rows for k in range(span)]
         assert sorted(listed) == sorted(row for row in made.listing if row[2] in asked), "above: other entries"
     there = {q: (p, c) for p, c, q in made.listing}
@@ -221,13 +221,8 @@ def check_parts(case: LevelCase, positions: Positions, window: Sequence[Position
     for source in (arrays, made.arrays):
         told = level.parents(source, dims, n, np.array(some, np.int64))
         if told is not None:
-            owned = list(zip(told[0].tolist(), _rows(told[1], len(some)), strict=True))
+            owned = list(zip(told[0].tolist(), rows_of(told[1], len(some)), strict=True))
             assert owned == [there[q] for q in some], "parents: other entries"
-
-
-def _unread(array: Array) -> LazyArray:
-    """The array, as if it lay in a file."""
-    return lazy(len(array), array.dtype, lambda start, stop: array[start:stop].copy())
 
 
 def check_names(format: Format) -> None:
@@ -339,10 +334,6 @@ def _in_parts(data: st.DataObject, level: Level) -> None:
     check_parts(case, *data.draw(selections(case)), range(start, data.draw(st.integers(start, 30))))
 
 
-def _named(data: st.DataObject, level: Level) -> None:
-    check_names(Format((Dense(), level, level, Sparse(), level)))
-
-
 _LAWS = (
     _Law("build passes check", _of_case(check_built)),
     _Law("expand lists what was built", _of_case(check_listed)),
@@ -351,7 +342,7 @@ _LAWS = (
     _Law("locate and finder agree", _of_case(check_located)),
     _Law("sizes are right", _of_case(check_sizes)),
     _Law("overridden defaults agree", _of_case(check_counted)),
-    _Law("names are distinct", _named, 0),
+    _Law("names are distinct", lambda _, level: check_names(Format((Dense(), level, level, Sparse(), level))), 0),
     _Law("part, above and parents read parts", _in_parts),
     _Law("loop lists what expand lists", lambda data, level: check_loop(data.draw(level_cases(level)))),
     _Law("compiled loops sum", _of_tensor(check_compiled, below=False), 0.2, True),
@@ -440,13 +431,9 @@ def _told(error: Exception, level: Level) -> str:
     return f"{type(error).__name__}{place}: {' '.join(str(error).split())}"
 
 
-def _rows(coords: Sequence[Array], count: int) -> list[tuple[int, ...]]:
-    return list(zip(*(x.tolist() for x in coords), strict=True)) if coords else [()] * count
-
-
 def _listing(expanded: Expanded, positions: Positions) -> Listing:
     counts, coords, child = expanded
     fibers = as_array(positions).tolist()
     repeats = np.diff(as_pointers(counts, len(fibers))).tolist()
     parents = [p for p, count in zip(fibers, repeats, strict=True) for _ in range(count)]
-    return list(zip(parents, _rows(coords, len(child)), as_array(child).tolist(), strict=True))
+    return list(zip(parents, rows_of(coords, len(child)), as_array(child).tolist(), strict=True))
