@@ -6,6 +6,7 @@ The names below are the public interface. Each is imported on first use, so that
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .tensors import above
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -143,3 +144,17 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*globals(), *_HOME]
+
+
+# What tensors ask of the rooms above theirs beside public names.
+_ASKED = {
+    "draw": "looking.drawing", "html_of": "looking.drawing", "report_on": "looking.report",
+    "product": "compute", "product_from_left": "compute",
+}  # fmt: skip
+
+
+def _find(name: str) -> Any:
+    return getattr(importlib.import_module(f"{__name__}.{_ASKED[name]}"), name) if name in _ASKED else __getattr__(name)
+
+
+above.register(_find)

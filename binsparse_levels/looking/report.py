@@ -14,11 +14,11 @@ from ..io import Place, describe
 from ..io import open as open_tensor
 from ..io.kinds import name_of, split_place
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.report import Report
 from ..tensors.tensor import Tensor
 from . import page, sections
 from .faults import all_faults, faults_of
 from .page import size_of
+from .reported import Report
 
 
 @within_memory

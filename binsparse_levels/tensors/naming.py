@@ -7,21 +7,18 @@ import datetime
 import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from ..errors import ArrayError, LabelError, OptionError, Problem
 from ..levels.positions import Array
 from ..limits import as_integer
+from .contents import Contents, column_of
+from .contents import Dimension as Dimension
+from .contents import dimension_of as dimension_of
 from .labels import Column
-from .selecting import view
-from .validation import checked_dimension
-
-if TYPE_CHECKING:
-    from .tensor import Tensor
-
-Dimension: TypeAlias = int | str  # a number, counted from 0 or from -1 backwards, or a name
+from .selecting import select, view
 
 _AT_ONCE = 2**20  # labels that are compared at once
 _TAIL = 7  # characters at the end of a label that are compared at once; its length takes the eighth byte
@@ -32,42 +29,25 @@ _Side: TypeAlias = Literal["left", "right"]
 _BISECT = {"left": bisect.bisect_left, "right": bisect.bisect_right}
 
 
-def dimension_of(tensor: Tensor, asked: Any) -> int:
-    """The number of a dimension. Raises IndexError, TypeError."""
-    if not isinstance(asked, str):
-        return checked_dimension(asked, tensor.ndim)
-    names = tensor.dims or ()
-    if asked not in names:
-        known = f"they are {', '.join(names):.200}" if names else "none has one; count from 0"
-        raise IndexError(f"no dimension has the name {asked!r:.40}; {known}")
-    return names.index(asked)
-
-
-def numbered(tensor: Tensor, asked: Iterable[Any]) -> list[Any]:
+def numbered(tensor: Contents, asked: Iterable[Any]) -> list[Any]:
     """Names of dimensions as numbers; what is no name stays. Raises IndexError."""
     return [dimension_of(tensor, x) if isinstance(x, str) else x for x in asked]
 
 
-def sel(tensor: Tensor, asked: Mapping[Any, Any]) -> Any:
+def sel(tensor: Contents, asked: Mapping[Any, Any]) -> Any:
     """`Tensor.sel`."""
     at = {dimension_of(tensor, key): (key, label) for key, label in asked.items()}
     if len(at) < len(asked):
         raise OptionError(Problem("sel", f"{list(asked)!r:.60} has a dimension twice; name each once"))
     if not at:
-        return tensor[...]
+        return select(tensor, ...)
     for k in sorted(at, reverse=True):  # from the last, as an integer removes its dimension
         name, label = at[k]
         index = _index(column_of(tensor, k), tensor.shape[k], label, str(name))
         whole = [slice(None)] * (tensor.ndim - 1)
         alone = isinstance(index, int) and not whole
-        tensor = tensor[index] if alone else view(tensor, [*whole[:k], index, *whole[k:]])
+        tensor = select(tensor, index) if alone else view(tensor, [*whole[:k], index, *whole[k:]])
     return tensor
-
-
-def column_of(tensor: Tensor, k: int) -> Column | None:
-    """The labels of a dimension."""
-    labels = tensor._metadata.labels
-    return None if labels is None else labels.columns.get(labels.dims[k])
 
 
 def _index(column: Column | None, size: int, label: Any, name: str) -> int | slice | Array:

@@ -1,10 +1,11 @@
-"""The report on a tensor, as `Tensor.report` gives it."""
+"""The page that a report is."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 
+from ..containers.replacing import write_text
 from ..errors import Problem
 
 
@@ -27,8 +28,6 @@ class Report:
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the page into a file, atomically. Raises FileExistsError unless `overwrite`; ContainerError."""
-        from ..containers.replacing import write_text  # only a report needs it, and not each import
-
         write_text(path, self.html, overwrite)
 
     def __repr__(self) -> str:
