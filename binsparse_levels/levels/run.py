@@ -11,13 +11,11 @@ Row 0 has two runs: columns 0 and 1 share the value 5, column 3 has 7.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from .. import kernels
 from ..errors import Problem
 from .base import Arrays, ArraySpec, Built, Expanded, Owners
 from .pointers import Lists, bisect, pointer_problems, pointers_to
@@ -151,17 +149,6 @@ class Run(Lists):
         inside = low >= pointers[positions].astype(np.int64)
         q = np.maximum(low, 0)
         return np.where(inside & (x < arrays["end"][q]), q, -1)
-
-    def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
-        stored = (self.pointers(arrays), arrays["start"], arrays["end"])
-        pointers, starts, ends = (kernels.readable(x).data for x in stored)  # whose items come as integers, quickly
-
-        def find(position: int, x: int) -> int:
-            first = pointers[position]
-            q = bisect_right(starts, x, first, pointers[position + 1]) - 1
-            return q if q >= first and x < ends[q] else -1
-
-        return find
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return ((0 if root else n + 1) + 2 * children) * itemsize

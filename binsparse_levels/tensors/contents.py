@@ -45,12 +45,11 @@ class Metadata:
 class Contents(Refusals):
     """Entries and metadata. What is done with them are functions of the files beside, and the methods of Tensor."""
 
-    __slots__ = ("__weakref__", "_file", "_held", "_metadata", "_reader")
+    __slots__ = ("__weakref__", "_file", "_held", "_metadata")
 
     def _set(self, held: Held, metadata: Metadata) -> None:
         self._held = held
         self._metadata = metadata
-        self._reader: Callable[[Any], Any] | None = None  # made when a value has been asked for
         self._file: Callable[[], Any] | None = None  # closes the file that `open` has opened
 
     @classmethod

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..engine.blocks import read_slab, slab_ranges
 from ..engine.joining import by_arrays
-from ..engine.selection import match, value_reader
+from ..engine.selection import match
 from ..engine.views import broadcast, parse_key, pick
 from ..errors import LimitError, OptionError, Problem
 from ..formats.format import coordinates
@@ -37,11 +37,7 @@ def select(tensor: Contents, key: Any) -> Any:
     if slice in kinds or (not indices and key != ()):
         return view(tensor, indices, apart)
     place = [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, shape, strict=True))]
-    value = tensor._held.value_at(place, tensor._pad())
-    stored = tensor._held.stored
-    if tensor._held is stored and not (stored.tree.lazy or stored.shared) and stored.structure is None:
-        tensor._reader = value_reader(stored.tree, stored.format.order, shape, tensor._pad())
-    return value
+    return tensor._held.value_at(place, tensor._pad())
 
 
 def view(tensor: T, indices: Sequence[Any], apart: bool = False) -> T:

@@ -115,9 +115,6 @@ class Tensor(Upper):
         >>> int(tensor[1, 2]), tensor[:, ::2].to_dense().tolist()
         (4, [[0, 0], [3, 4]])
         """
-        read = self._reader
-        if read is not None and (value := read(key)) is not None:
-            return value
         return selecting.select(self, key)
 
     def locate(self, coords: Sequence[npt.ArrayLike]) -> Array:
