@@ -137,29 +137,5 @@ class Run(Lists):
                     f"start[{q}]", f"{starts[q]} does not come after the run before it, which ends at {ends[q - 1]}"
                 )
 
-    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        pointers, (x,) = self.pointers(arrays), coords
-        if not len(arrays["start"]):
-            return np.full(len(positions), -1)
-        # Runs ascend by fiber, then coordinate, so the last run up to (position, x) is the only candidate.
-        fibers = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
-        order = np.lexsort((x, positions))
-        low = np.empty(len(x), np.int64)
-        low[order] = _count_up_to(fibers, arrays["start"], positions[order], x[order]) - 1
-        inside = low >= pointers[positions].astype(np.int64)
-        q = np.maximum(low, 0)
-        return np.where(inside & (x < arrays["end"][q]), q, -1)
-
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return ((0 if root else n + 1) + 2 * children) * itemsize
-
-
-def _count_up_to(fibers: Array, starts: Array, wanted: Array, x: Array) -> Array:
-    """For each pair (wanted, x), the number of pairs (fibers, starts) up to it. Precondition: both lists ascend."""
-    keys = np.concatenate([starts.astype(np.int64), x.astype(np.int64)])
-    owners = np.concatenate([fibers, wanted])
-    asked = np.repeat([0, 1], [len(starts), len(x)])  # of equal pairs, those of the list come first
-    order = np.lexsort((asked, keys, owners))
-    listed = np.cumsum(asked[order] == 0)
-    children: Array = listed[asked[order] == 1]
-    return children

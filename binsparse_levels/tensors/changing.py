@@ -122,14 +122,7 @@ def _order_between(old: Format, new: Format) -> tuple[int, ...] | None:
 
 def _through(tensor: T, format: FormatLike, map: MapLike, limits: Limits) -> T:
     """The same entries through another map."""
-    own = tensor.map or IndexMap.transpose(tensor.shape)
-    target = parse_map(map, tensor.shape)
-    whole = expanded(tensor)
-    if sorted(target.groups) == sorted(own.groups):
-        order = [own.groups.index(group) for group in target.groups]
-        if len(set(order)) == len(order):  # equal groups are of no size but one
-            turned = _of_stored(permuted(whole.stored, order), format, limits)
-            return tensor._of(Mapped(turned._held, target), tensor._metadata)
+    target, whole = parse_map(map, tensor.shape), expanded(tensor)
     coords, values = _entries(whole)
     return with_entries(whole, target.forward(coords), values, format, limits, shape=target.stored_shape, map=target)
 
