@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -133,11 +132,8 @@ def encode_pieces(
 def _encoded(pieces: Pieces, data_type: DataType) -> Pieces:
     if not data_type.wrapper:
         return pieces.mapped(partial(encode, data_type=data_type), data_type.parts, data_type.stored)
-    first = list(islice(pieces.plan(), 2))
-    if len(first) == 1:  # a whole array, which `bitpack_pieces` would make twice
-        return one_piece(encode(first[0][1](), data_type))
     native = pieces.mapped(partial(np.asarray, dtype=data_type.dtype), 1, data_type.dtype)
-    return bitpack_pieces(native, data_type.wrapper)
+    return one_piece(bitpack_pieces(native, data_type.wrapper))
 
 
 def narrowed(array: Array) -> Array:
