@@ -7,6 +7,8 @@ import importlib
 import os
 from typing import Any
 
+from .tensors import above
+
 
 def _homes() -> dict[str, str]:
     """The module of each public name, by the lines `from .module import name as name` of the stub."""
@@ -29,3 +31,17 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*globals(), *_HOMES]
+
+
+# What tensors ask of the rooms above theirs beside public names.
+_ASKED = {
+    "draw": "looking.drawing", "html_of": "looking.drawing", "report_on": "looking.report",
+    "product": "compute", "product_from_left": "compute",
+}  # fmt: skip
+
+
+def _find(name: str) -> Any:
+    return getattr(importlib.import_module(f"{__name__}.{_ASKED[name]}"), name) if name in _ASKED else __getattr__(name)
+
+
+above.register(_find)

@@ -69,7 +69,7 @@ def public():
     for name in sorted({*binsparse_levels.__all__, "open"}):
         thing = getattr(binsparse_levels, name)
         yield name, thing
-        for member in vars(thing) if inspect.isclass(thing) else ():
+        for member in dir(thing) if thing is binsparse_levels.Tensor else vars(thing) if inspect.isclass(thing) else ():
             if not member.startswith("_"):
                 yield f"{name}.{member}", inspect.getattr_static(thing, member)
 

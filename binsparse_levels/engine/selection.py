@@ -7,13 +7,14 @@ before anything is indexed with them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ..arrays import repeat_one
-from ..errors import ArrayError, raise_if
+from ..errors import ArrayError, FormatError, raise_if
 from ..formats.format import Format, in_order
 from ..formats.structure import STRUCTURES, in_triangle, read_problems
 from ..levels import Level, Place, listing, places
@@ -74,37 +75,11 @@ def find_in(tree: Tree, coords: Sequence[int]) -> int:
             position = int(as_positions(children)[0]) if len(children) else -1
             n = level.size(arrays, place.dims, n)
         else:
-            position = level.finder(arrays, place.dims)(position, *here)
+            at = [np.array([x], np.int64) for x in here]
+            position = int(level.locate(arrays, place.dims, np.array([position], np.int64), at)[0])
         if position < 0:
             return -1
     return position
-
-
-def value_reader(tree: Tree, order: Sequence[int], shape: Sequence[int], pad: Any) -> Callable[[Any], Any]:
-    """A function from a tuple of coordinates to the value there, or `pad` where nothing is stored.
-
-    The function returns None for any other key than a tuple of integers in range. Precondition: the tree is in memory.
-    """
-    steps = []
-    for place, arrays, _ in tree.walk():
-        covered = order[place.depth : place.depth + place.level.rank]
-        steps.append((place.level.finder(arrays, place.dims), covered[0] if len(covered) == 1 else -1, covered))
-    values, count = tree.values, len(shape)
-
-    def read(key: Any) -> Any:
-        if type(key) is not tuple or len(key) != count:
-            return None
-        for x, size in zip(key, shape):  # noqa: B905 (strict takes a tenth of the time of all)
-            if type(x) is not int or not 0 <= x < size:
-                return None
-        position = 0
-        for find, k, covered in steps:
-            position = find(position, key[k]) if k >= 0 else find(position, *[key[k] for k in covered])
-            if position < 0:
-                return pad
-        return values[position]
-
-    return read
 
 
 def locate_in(tree: Tree, coords: Sequence[Array]) -> Array:
@@ -196,7 +171,7 @@ class View:
         for place in self.tree.places:
             level, rank = place.level, _kept_rank(place, self.kept)
             if rank:
-                left = level.left(rank)
+                left = _left(level, rank)
                 levels += listing(rank) if left is None else (left,)
                 if gone and len(levels) == 1:
                     levels[0] = _unpadded(levels[0])
@@ -388,6 +363,17 @@ def _in_window(tree: Tree, window: Window) -> tuple[list[Array], Array]:
     """The coordinates by stored dimension, and the values, of all entries in a window, in stored order."""
     columns, positions = packing.unpack_tree(tree, window=window)
     return columns, np.asarray(items_at(tree.values, positions))
+
+
+def _left(level: Level, rank: int) -> Level | None:
+    """What an index leaves of a level, when it keeps `rank` of the dimensions, at least one; None: a list.
+
+    That is so for a rank that the kind cannot have, and for a kind that may refuse a part of what it holds.
+    """
+    try:
+        return None if level.refuses else replace(level, rank=rank)
+    except FormatError:
+        return None
 
 
 def _load_fibers(view: View, steps: Sequence[_Step], items: Sequence[Item], dims: tuple[int, ...]) -> Tree | None:

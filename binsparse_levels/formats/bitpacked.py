@@ -14,13 +14,13 @@ the lower, and the higher where these are not all zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import kernels
-from ..arrays import Array, LazyArray, Parts, Pieces, Sliceable, cut
+from ..arrays import Array, LazyArray, Parts, Pieces, Sliceable, cut, one_piece
 from ..errors import ArrayError, Problem
 from ..kernels.codecs import CHUNK, DELTA, PLAIN, STEPPING, ZIGZAG
 from ..parallel import each, shares
@@ -196,44 +196,27 @@ def _in_words(rows: Sliceable) -> Parts:
 
 def bitpack(values: Array, wrapper: str) -> Array:
     """An array of integers in the layout above. wrapper: one of CODECS. Raises ArrayError for too many."""
-    encoded = [encode(plane, CODECS[wrapper]) for plane in _planes(values)]
-    head = _head(len(values), wrapper, [(packed.offsets, packed.starts) for packed in encoded])
-    return np.concatenate([head, *(packed.words for packed in encoded)])
+    return bitpack_pieces(one_piece(values), wrapper)
 
 
-def bitpack_pieces(values: Pieces, wrapper: str) -> Pieces:
-    """`bitpack` of an array in pieces. They are made twice, because the offsets before the words are known last."""
-    codec = CODECS[wrapper]
-    offsets = [[np.zeros(1, np.int64)], [np.zeros(1, np.int64)]]  # of each plane, piece by piece
-    starts: list[list[Array]] = [[], []]
-    planes = 1
+def bitpack_pieces(values: Pieces, wrapper: str) -> Array:
+    """`bitpack` of an array in pieces, of which one is in memory at a time beside the packed array."""
+    codec, both = CODECS[wrapper], values.dtype.itemsize == 8
+    planes: list[list[Encoded]] = [[], []]
+    higher = False  # whether a number has more than 32 bits
     for piece in values.regrouped(CHUNK):
-        for k, plane in enumerate(_planes(piece, both=values.dtype.itemsize == 8)):
-            packed = encode(plane, codec)
-            offsets[k].append(packed.offsets[1:] + offsets[k][-1][-1])
-            starts[k].append(packed.starts)
-            planes = max(planes, k + 1 if plane.any() else 1)
-    parts = [(np.concatenate(offsets[k]), np.concatenate([np.empty(0, np.uint32), *starts[k]])) for k in range(planes)]
-    head = _head(values.length, wrapper, parts)
-
-    def words() -> Iterator[tuple[int, Callable[[], Array]]]:
-        yield len(head), lambda: head
-        for k in range(planes):
-            for piece in values.regrouped(CHUNK):
-                packed = encode(_planes(piece, both=planes == 2)[k], codec).words
-                yield len(packed), lambda packed=packed: packed  # type: ignore[misc]
-
-    return Pieces(len(head) + sum(int(ends[-1]) for ends, _ in parts), np.dtype(np.uint32), words)
-
-
-def _head(count: int, wrapper: str, planes: Sequence[tuple[Array, Array]]) -> Array:
-    """The array before the words, from the offsets and the first numbers of the chunks of each plane."""
-    if any(offsets[-1] > 4 * 0xFFFFFFFF for offsets, _ in planes):
-        raise ArrayError(Problem("", "64 GiB is the most that can be bit-packed; store the array unpacked"))
-    head = [np.array([count & 0xFFFFFFFF, count >> 32, len(planes)], np.uint32)]
-    for offsets, starts in planes:
-        head += [(offsets // 4).astype(np.uint32), *([starts] if CODECS[wrapper] in STEPPING else [])]
-    return np.concatenate(head)
+        for k, plane in enumerate(_planes(piece, both=both)):
+            planes[k].append(encode(plane, codec))
+            higher |= k == 1 and bool(plane.any())
+    packed = planes[: 1 + higher]
+    head = [np.array([values.length & 0xFFFFFFFF, values.length >> 32, len(packed)], np.uint32)]
+    for parts in packed:
+        offsets = np.cumsum(np.concatenate([np.zeros(1, np.int64), *(np.diff(x.offsets) for x in parts)]))
+        if offsets[-1] > 4 * 0xFFFFFFFF:
+            raise ArrayError(Problem("", "64 GiB is the most that can be bit-packed; store the array unpacked"))
+        head.append((offsets // 4).astype(np.uint32))
+        head += [x.starts for x in parts] if codec in STEPPING else []
+    return np.concatenate([*head, *(x.words for parts in packed for x in parts)])
 
 
 def best_wrapper(values: Array) -> str:

@@ -71,6 +71,39 @@ def interleaved(shape: Sequence[int], block: Sequence[int]) -> tuple[tuple[Digit
     return (tuple(digit for _, digit in weighted),) if weighted else ()
 
 
+def cut(wanted: Digit, leading: bool, group: Sequence[tuple[Digit, bool]]) -> list[Digit]:
+    """A digit of a stored coordinate, written as the digits that make the coordinate: a group, and which of it lead."""
+    begin = wanted.stride
+    end = None if leading else begin * wanted.radix
+    if begin == 1 and leading:
+        return [digit for digit, _ in group]
+    pieces: list[Digit] = []
+    nothing: Digit | None = None  # a digit of radix 1, where the wanted digit would be
+    weight = 1  # of the current digit in the stored coordinate
+    for i, (digit, leads) in reversed(list(enumerate(group))):
+        # A leading first digit may be cut unevenly: the cells beyond it are padding.
+        is_open = i == 0 and leads
+        above = weight * digit.radix
+        for cut in (begin, end or 1):
+            cuts_it = weight < cut and (is_open or cut < above or i == 0)
+            if (cuts_it and (cut % weight or not (is_open or above % cut == 0))) or not (above or is_open):
+                what = f"{wanted.text(leading)} of the second map cuts {digit.text(False)} of the first unevenly"
+                raise FormatError(Problem("map", what))
+        low = max(begin, weight)
+        high = end if is_open else above if end is None else min(end, above)
+        stride = digit.stride * (low // weight)
+        if high is None:
+            pieces.insert(0, Digit(digit.dimension, stride, -(-digit.radix // (low // weight))))
+        elif low < high:
+            pieces.insert(0, Digit(digit.dimension, stride, high // low))
+        elif digit.radix == 1 and begin <= weight and (end is None or weight < end):
+            pieces.insert(0, digit)
+        elif weight <= begin and (begin <= above or is_open):
+            nothing = Digit(digit.dimension, stride, 1)
+        weight = above
+    return pieces if pieces or nothing is None else [nothing]
+
+
 def in_range(coords: Sequence[npt.ArrayLike], sizes: Sequence[int]) -> list[Array]:
     """Coordinates as int64 arrays. Raises ArrayError for other types, and outside of the sizes."""
     columns = [np.asarray(x) for x in coords]

@@ -20,8 +20,8 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 from ..errors import BinsparseError, FormatError, OptionError, Problem, raise_if
-from ..levels import LEVELS, Dense, Level, Sparse, listing
-from ..levels.base import OWN, Array
+from ..levels import LEVELS, Dense, Level, Sparse, canonical, listing
+from ..levels.base import OWN, Array, described, package_of
 from ..levels.registry import kind_named, kind_stored
 from ..limits import as_integer, as_integers
 from .shapes import permutation_problems
@@ -105,7 +105,7 @@ class Format:
 
     @cached_property
     def _canonical(self) -> Format:
-        levels = tuple(simple for level in self.levels for simple in level.canonical())
+        levels = canonical(self.levels)
         identity = self.order == tuple(range(self.rank))
         return Format(levels, None if identity else self.transpose)
 
@@ -117,7 +117,7 @@ class Format:
         """
         tree: dict[str, Any] = {"level_desc": "element"}
         for level in reversed(self.levels):
-            tree = {**level.stored(), "level": tree}
+            tree = {**described(level), "level": tree}
         return {"level": tree} if self.transpose is None else {"level": tree, "transpose": list(self.transpose)}
 
     def __str__(self) -> str:
@@ -330,7 +330,7 @@ def parse_custom(custom: Mapping[str, Any], path: str = "custom", at: str = "") 
         try:
             raise_if(FormatError, faults)
             kind = kind_stored(str(desc), tree.get("version", 0))
-            if "version" in tree and kind.package_name() == OWN:
+            if "version" in tree and package_of(kind) == OWN:
                 settings["version"] = tree["version"]
             levels.append(make_level(kind, settings))
         except BinsparseError as error:

@@ -282,40 +282,12 @@ class IndexMap:
         if second.shape != self.stored_shape:
             what = f"expected one for the shape {self.stored_shape}, got one for {second.shape}"
             raise FormatError(Problem("map", what))
-        groups = (tuple(own for digit in group for own in self._cut(*digit)) for group in second._marked)
+        cut = digits.cut
+        groups = (
+            tuple(own for digit, leads in group for own in cut(digit, leads, self._marked[digit.dimension]))
+            for group in second._marked
+        )
         return IndexMap(self.shape, tuple(groups))
-
-    def _cut(self, wanted: Digit, leading: bool) -> list[Digit]:
-        """A digit of a stored coordinate, written as digits of this map."""
-        begin = wanted.stride
-        end = None if leading else begin * wanted.radix
-        if begin == 1 and leading:
-            return list(self.groups[wanted.dimension])
-        pieces: list[Digit] = []
-        nothing: Digit | None = None  # a digit of radix 1, where the wanted digit would be
-        weight = 1  # of the current digit in the stored coordinate
-        for i, (digit, leads) in reversed(list(enumerate(self._marked[wanted.dimension]))):
-            # A leading first digit may be cut unevenly: the cells beyond it are padding.
-            is_open = i == 0 and leads
-            above = weight * digit.radix
-            for cut in (begin, end or 1):
-                cuts_it = weight < cut and (is_open or cut < above or i == 0)
-                if (cuts_it and (cut % weight or not (is_open or above % cut == 0))) or not (above or is_open):
-                    what = f"{wanted.text(leading)} of the second map cuts {digit.text(False)} of the first unevenly"
-                    raise FormatError(Problem("map", what))
-            low = max(begin, weight)
-            high = end if is_open else above if end is None else min(end, above)
-            stride = digit.stride * (low // weight)
-            if high is None:
-                pieces.insert(0, Digit(digit.dimension, stride, -(-digit.radix // (low // weight))))
-            elif low < high:
-                pieces.insert(0, Digit(digit.dimension, stride, high // low))
-            elif digit.radix == 1 and begin <= weight and (end is None or weight < end):
-                pieces.insert(0, digit)
-            elif weight <= begin and (begin <= above or is_open):
-                nothing = Digit(digit.dimension, stride, 1)
-            weight = above
-        return pieces if pieces or nothing is None else [nothing]
 
     # Coordinates
 
@@ -400,9 +372,8 @@ class IndexMap:
         DimensionMap(groups=((0, 1),), strides=((3, 1),), offset=(0,))
         """
         if any(len(chain) > 1 for chain in self._chains):
-            raise FormatError(
-                Problem("map", f"{self} divides a dimension, which strides cannot represent; use a grouping")
-            )
+            what = f"{self} divides a dimension, which strides cannot represent; use a grouping"
+            raise FormatError(Problem("map", what))
         wanted = [range(size) for size in self.shape] if items is None else items
         at = {k: new for new, k in enumerate(range(len(self.shape)) if dimensions is None else dimensions)}
         rows = []
@@ -413,11 +384,8 @@ class IndexMap:
             for digit in reversed(group):
                 item = wanted[digit.dimension]
                 if isinstance(item, np.ndarray):
-                    raise FormatError(
-                        Problem(
-                            "map", f"an index array in dimension {digit.dimension} has no stride; index with a slice"
-                        )
-                    )
+                    what = f"an index array in dimension {digit.dimension} has no stride; index with a slice"
+                    raise FormatError(Problem("map", what))
                 offset += weight * (item if isinstance(item, int) else item.start)
                 if not isinstance(item, int):
                     kept.insert(0, at[digit.dimension])

@@ -107,21 +107,9 @@ class Band(Pointed):
         starts = arrays["start"][fibers.start : fibers.stop].astype(np.int64)
         in_memory = isinstance(arrays["start"], np.ndarray)
         if not in_memory:
-            raise_if(ArrayError, self._part_problems(bounds, starts, dims, fibers.start))
+            problems = self.check({"ptr": bounds - bounds[0], "start": starts}, dims, len(starts))
+            raise_if(ArrayError, (moved(problem, fibers.start) for problem in problems))
         return Owners(fibers, counts, [as_array(children) + np.repeat(starts - bounds[:-1], counts)])
-
-    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
-        if n == 0 or arrays["ptr"][:1][0] != 0:
-            yield from self.check({"ptr": arrays["ptr"][:1], "start": arrays["start"][:0]}, dims, 0)
-            return
-        for first in range(0, n, size):
-            bounds = arrays["ptr"][first : first + size + 1].astype(np.int64)
-            yield from self._part_problems(bounds, arrays["start"][first : first + size], dims, first)
-
-    def _part_problems(self, bounds: Array, starts: Array, dims: Sequence[int], first: int) -> Iterator[Problem]:
-        """`check` of the fibers from number `first` on, of which these are the pointers and the starts."""
-        problems = self.check({"ptr": bounds - bounds[0], "start": starts}, dims, len(starts))
-        return (moved(problem, first) for problem in problems)
 
     def loop(self, root: bool) -> str:
         return "for q in range(ptr[p], ptr[p + 1]):\n    i0 = start[p] + q - ptr[p]\n    yield"

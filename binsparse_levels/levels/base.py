@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -146,45 +146,21 @@ class Level(ABC):
             raise LimitError(Problem("rank", f"no level has more than {MAX_RANK} dimensions, got {self.rank!s:.40}"))
 
     def __str__(self) -> str:
-        settings = [f"{name}={value}" for name, value in self.params().items()]
+        settings = [f"{name}={value}" for name, value in parameters(self).items()]
         if self.rank != 1 or settings:
             settings.insert(0, str(self.rank))
         name = notation(type(self), LEVELS.values())
         return f"{name}({', '.join(settings)})" if settings else name
 
     @classmethod
-    def package_name(cls) -> str:
-        """The package that the kind comes from; `__main__` for a class of a program or a notebook."""
-        return cls.package or cls.__module__.partition(".")[0]
-
-    @classmethod
-    def level_desc(cls) -> str:
-        """The name of the kind in a descriptor. Other parsers refuse names beyond the specification."""
-        package = cls.package_name()
-        return cls.kind if cls.specified and package == OWN else f"{package}:{cls.kind}"
-
-    def stored(self) -> dict[str, Any]:
-        """The JSON object of the level, without the level below."""
-        version = {} if self.package_name() == OWN else {"version": layout(type(self))}
-        return {"level_desc": self.level_desc(), "rank": self.rank, **self.params(), **version}
-
-    @classmethod
     def samples(cls) -> tuple[Level, ...]:
         """Levels of the kind for tests and examples: one of each rank up to 3, where the kind takes it."""
         return tuple(cls(rank) for rank in range(cls.min_rank, min(cls.max_rank, 3) + 1))
-
-    def params(self) -> dict[str, Any]:
-        """The parameters except the rank: the JSON keys of the level."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rank"}
 
     @property
     def ascending(self) -> bool:
         """Whether child positions ascend in the order in which the level lists its fibers."""
         return self.ordered and self.monotone
-
-    def canonical(self) -> tuple[Level, ...]:
-        """Levels that store the same bytes, in their simplest form."""
-        return (self,)
 
     # What a kind must say
 
@@ -232,32 +208,15 @@ class Level(ABC):
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
         """The size of the arrays in bytes, from counts alone; None where counts do not determine it."""
 
-    def left(self, rank: int) -> Level | None:
-        """What an index leaves of the level, when it keeps `rank` of the dimensions, at least one.
-
-        None: a list of coordinates. That is the answer for a rank that the kind cannot have, and for a kind that
-        refuses tensors, because it may refuse a part of what it holds.
-        """
-        try:
-            return None if self.refuses else replace(self, rank=rank)
-        except FormatError:
-            return None
-
     # What makes a kind faster, or lets it read less of a file. Each default follows from the members above.
 
     def fused(self) -> tuple[int, ...] | None:
         """DENSE, SPARSE or CONTINUED for each dimension, where the fused pass can write the level (see
         `engine.emission`); None where only `build` will do.
 
-        A kind that answers SPARSE has an index for each dimension, and below the root a pointer, and no other arrays.
-        """
-        return None
-
-    def join(self) -> Literal["cells", "lists"] | None:
-        """How parts of a level are joined array by array, without listing entries. None: through the entries.
-
-        "cells": it has no arrays, and child positions are numbers of cells. "lists": it has an index for each
-        dimension, and below the root a pointer; children follow each other in the order of the entries.
+        A kind that answers DENSE has no arrays, and its children are numbers of cells. One that answers SPARSE has an
+        index for each dimension, and below the root a pointer, and no other arrays; its children follow each other in
+        the order of the entries. Parts of such levels are joined array by array.
         """
         return None
 
@@ -314,18 +273,6 @@ class Level(ABC):
         children = np.full(row.size, -1)
         children[row.ravel()[: len(child)]] = as_array(child)
         return children[row.ravel()[len(child) :]]
-
-    def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
-        """`locate` for one entry: a function of a position and its coordinates, which returns the child position or -1.
-
-        Single lookups take a microsecond, so a kind overrides this to avoid arrays. Precondition: in range.
-        """
-
-        def find(position: int, *coords: int) -> int:
-            at = [np.array([x], np.int64) for x in coords]
-            return int(self.locate(arrays, dims, np.array([position], np.int64), at)[0])
-
-        return find
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Positions:
         """The child positions of the fibers at `positions` inside `window`, each once."""
@@ -459,41 +406,40 @@ class Place(NamedTuple):
         return next((role for role, spec in self.arrays.items() if spec.holds == "pointer"), None)
 
 
-def places(levels: Sequence[Level], dims: Sequence[int]) -> tuple[Place, ...]:
-    """The levels from the root down. Precondition: their ranks add up to len(dims).
-
-    A level of rank 0 and the level below it have the same depth. A stored name that is taken gets the prefix `below_`.
-    """
-    return _places(tuple(levels), tuple(dims))
-
-
-@functools.lru_cache(256)  # every operation asks several times
-def _places(levels: tuple[Level, ...], dims: tuple[int, ...]) -> tuple[Place, ...]:
-    places: list[Place] = []
-    depth = 0
-    taken: set[str] = set()
-    for level in levels:
-        arrays = level.arrays(depth, depth == 0)
-        if taken and taken & {spec.name for spec in arrays.values()}:
-            below = "below_" * len(taken)
-            arrays = {role: spec._replace(name=below + spec.name) for role, spec in arrays.items()}
-        taken = set() if level.rank else taken | {spec.name for spec in arrays.values()}
-        places.append(Place(level, dims[depth : depth + level.rank], depth, arrays))
-        depth += level.rank
-    return tuple(places)
-
-
 LEVELS: dict[str, type[Level]] = {}  # the known kinds by name in the notation
+
+
+def parameters(level: Level) -> dict[str, Any]:
+    """The parameters except the rank: the JSON keys of the level."""
+    return {field.name: getattr(level, field.name) for field in fields(level) if field.name != "rank"}
+
+
+def package_of(kind: type[Level]) -> str:
+    """The package that a kind comes from; `__main__` for a class of a program or a notebook."""
+    return kind.package or kind.__module__.partition(".")[0]
+
+
+def level_desc(kind: type[Level]) -> str:
+    """The name of a kind in a descriptor. Other parsers refuse names beyond the specification."""
+    package = package_of(kind)
+    return kind.kind if kind.specified and package == OWN else f"{package}:{kind.kind}"
+
+
+def described(level: Level) -> dict[str, Any]:
+    """The JSON object of a level, without the level below."""
+    kind = type(level)
+    version = {} if package_of(kind) == OWN else {"version": layout(kind)}
+    return {"level_desc": level_desc(kind), "rank": level.rank, **parameters(level), **version}
 
 
 def notation(kind: type[Level], known: Iterable[type[Level]]) -> str:
     """The name of a kind in the notation, beside the known names."""
-    return kind.level_desc() if sum(other.kind == kind.kind for other in known) > 1 else kind.kind
+    return level_desc(kind) if sum(other.kind == kind.kind for other in known) > 1 else kind.kind
 
 
 @functools.cache
 def layout(kind: type[Level]) -> int | str:
     """The version of the kind's arrays. Nobody counts versions in a program: there it is a checksum of the code."""
-    if kind.version or kind.package_name() != "__main__":
+    if kind.version or package_of(kind) != "__main__":
         return kind.version
     return checksum(kind.build, kind.expand)

@@ -9,8 +9,9 @@ Cell (i, j) has the number 4 * i + j.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, Literal
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,14 +34,8 @@ class Dense(Cells):
     specified: ClassVar[bool] = True
     padded: ClassVar[bool] = True
 
-    def canonical(self) -> tuple[Level, ...]:
-        return (Dense(1),) * self.rank
-
     def fused(self) -> tuple[int, ...]:
         return (DENSE,) * self.rank
-
-    def join(self) -> Literal["cells"]:
-        return "cells"
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         return {}
@@ -81,20 +76,14 @@ class Dense(Cells):
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         return number_cells(dims, positions, coords)
 
-    def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
-        if self.rank == 1:
-            (size,) = dims
-            return lambda position, x: position * size + x
-
-        def find(position: int, *coords: int) -> int:
-            for size, x in zip(dims, coords, strict=True):
-                position = position * size + x
-            return position
-
-        return find
-
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return 0
+
+
+def canonical(levels: Iterable[Level]) -> tuple[Level, ...]:
+    """The levels that store the same bytes, in their simplest form: one for each dimension that is stored in full."""
+    each = (full(level.rank) if isinstance(level, Dense) else (level,) for level in levels)
+    return tuple(itertools.chain.from_iterable(each))
 
 
 def full(rank: int) -> tuple[Level, ...]:

@@ -12,7 +12,6 @@ Column i of row p is the number 4 * p + i: 1, 3, 8, 9, 10. Their lowest bits, 1,
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -179,9 +178,6 @@ class EliasFano(Pointed):
         wanted = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
         kernels.words.find_numbers(*self._words(arrays, dims), *wanted, child)
         return child
-
-    def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
-        return functools.partial(kernels.words.find_number, *self._words(arrays, dims))
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return (n + 1) * itemsize + 8 * sum(_shape(n, dims[0], children)[1:])

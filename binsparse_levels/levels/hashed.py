@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import kernels
 from ..errors import ArrayError, Problem
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Owners, moved, wrong_lengths
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Owners, wrong_lengths
 from .pointers import Pointed, bisect, fibers_of, pointer_problems, pointers_to
 from .positions import Array, Positions, Window, as_array, below_fibers, children_of, in_ranges, inside, items_at
 from .registry import register
@@ -120,25 +120,6 @@ class Hashed(Pointed):
         fibers, bounds = fibers_of(arrays["ptr"], n, slots, len(keys))
         ends = np.searchsorted(taken + lo, bounds[1:])
         return Owners(fibers, np.diff(ends, prepend=0), [x])
-
-    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
-        """At least one fiber is in memory at a time."""
-        first = taken = 0
-        while first < max(n, 1):
-            bounds = arrays["ptr"][first : first + size + 1].astype(np.int64)
-            problems = list(pointer_problems(bounds, len(arrays["key"]), first, n))
-            fibers = max(int(np.searchsorted(bounds, bounds[0] + size, side="right")) - 1, 1) if n else 0
-            if not problems:
-                slots = slice(int(bounds[0]), int(bounds[fibers]))
-                keys, before = arrays["key"][slots], arrays["before"][slots].astype(np.int64)
-                part = {"ptr": bounds[: fibers + 1] - bounds[0], "key": keys, "before": before - taken}
-                problems_there = self.check(part, dims, fibers)
-                problems = [moved(x, first if x.path.startswith("ptr") else slots.start) for x in problems_there]
-                taken += int(np.count_nonzero(keys))
-            yield from problems
-            if problems:
-                return
-            first += max(fibers, 1)
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         pointers, keys = arrays["ptr"], arrays["key"].astype(np.int64)

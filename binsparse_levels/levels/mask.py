@@ -143,18 +143,6 @@ class Mask(Pointed):
         kernels.words.rank_bits(octets, _width(dims), pointers, at, kernels.readable(cell), child)
         return child
 
-    def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
-        octets, pointers = (kernels.readable(arrays[role]) for role in ("bits", "ptr"))
-        find, width, sizes = kernels.words.rank_bit, _width(dims), dims[1:]
-
-        def find_one(position: int, *coords: int) -> int:
-            cell = coords[0]
-            for size, x in zip(sizes, coords[1:], strict=True):
-                cell = cell * size + x
-            return int(find(octets, width, pointers, position, cell))
-
-        return find_one
-
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return (n + 1) * itemsize + n * _width(dims)
 

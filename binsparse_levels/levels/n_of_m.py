@@ -115,26 +115,16 @@ class NOfM(Marked):
             raise ArrayError(Problem("slot", f"a coordinate is outside its dimension of size {dims[0]}"))
         return Owners(fibers, counts, [np.where(taken, x, 0)], taken.astype(np.int64))
 
-    def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
-        each = max(size // self.n, 1) * self.n
-        for start in range(0, len(arrays["slot"]), each):
-            yield from self._faults(arrays["slot"][start : start + each], dims, start)
-
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
-        return self._faults(arrays["slot"], dims, 0)
-
-    def _faults(self, part: Array, dims: Sequence[int], start: int) -> Iterator[Problem]:
-        """`check` of the slots from number `start` on, the first slot of a block."""
-        slots = part.astype(np.int64).reshape(-1, self.n)
-        blocks = -(-dims[0] // self.m)
-        block = (start // self.n + np.arange(len(slots))) % max(blocks, 1)
+        slots = arrays["slot"].astype(np.int64).reshape(-1, self.n)
+        block = np.arange(len(slots)) % max(-(-dims[0] // self.m), 1)
         room = np.minimum(self.m, dims[0] - self.m * block)[:, np.newaxis]
         wrong = (slots < 0) | ((slots >= room) & (slots != self.m))
         # Slots are filled from the first, in order.
         wrong[:, 1:] |= (slots[:, 1:] <= slots[:, :-1]) & ~((slots[:, 1:] == self.m) & (slots[:, :-1] == self.m))
         for k in np.flatnonzero(wrong)[:1].tolist():
             what = f"{slots.ravel()[k]} is neither a later place in a block of {self.m}, nor {self.m} for none"
-            yield Problem(f"slot[{start + k}]", what)
+            yield Problem(f"slot[{k}]", what)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         x = coords[0].astype(np.int64)

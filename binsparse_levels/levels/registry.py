@@ -14,7 +14,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import FormatError, Problem
-from .base import LEVELS, OWN, Level, layout, notation
+from .base import LEVELS, OWN, Level, layout, level_desc, notation, package_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -37,7 +37,7 @@ def register(kind: type[Level]) -> type[Level]:
         raise FormatError(Problem(kind.kind, f"a parameter cannot have the name {taken[0]!r}; choose another name"))
     alike = {name: other for name, other in LEVELS.items() if other.kind == kind.kind and not _is_again(kind, other)}
     for other in alike.values():
-        if other.package_name() in (OWN, kind.package_name()):
+        if package_of(other) in (OWN, package_of(kind)):
             what = f"a level kind {kind.kind!r} is registered already by {other!r}; choose another name"
             raise FormatError(what)
     known = [other for other in LEVELS.values() if other.kind != kind.kind] + [*alike.values(), kind]
@@ -56,9 +56,9 @@ def kind_named(name: str) -> type[Level] | None:
     Raises FormatError for a name that several packages have.
     """
     for each in (name, name.lower()):
-        alike = [kind for kind in LEVELS.values() if each in (kind.kind, kind.level_desc())]
+        alike = [kind for kind in LEVELS.values() if each in (kind.kind, level_desc(kind))]
         if len(alike) > 1:
-            both = " and ".join(sorted(kind.level_desc() for kind in alike))
+            both = " and ".join(sorted(level_desc(kind) for kind in alike))
             raise FormatError(f"{each!r} is the name of {both}; write one of these")
         if alike:
             return alike[0]
@@ -73,10 +73,10 @@ def kind_stored(desc: str, version: object) -> type[Level]:
     Files of before kinds had packages say `binsparse_levels:NAME` for all of them, and no version.
     """
     package, colon, name = desc.partition(":")
-    alike = [kind for kind in LEVELS.values() if kind.level_desc() == desc]
+    alike = [kind for kind in LEVELS.values() if level_desc(kind) == desc]
     old = [] if alike or package != OWN else [kind for kind in LEVELS.values() if kind.kind == name]
     if len(old) > 1:
-        both = " and ".join(sorted(kind.level_desc() for kind in old))
+        both = " and ".join(sorted(level_desc(kind) for kind in old))
         raise FormatError(f"{desc!r} may be {both}; load the package that wrote it alone")
     if not alike + old:
         raise FormatError(f"unknown level kind {desc!r:.80}; {_remedy(package, name) if colon else _known()}")
@@ -90,7 +90,7 @@ def kind_stored(desc: str, version: object) -> type[Level]:
 
 
 def _known() -> str:
-    return f"known are element, {', '.join(kind.level_desc() for kind in LEVELS.values())}"
+    return f"known are element, {', '.join(level_desc(kind) for kind in LEVELS.values())}"
 
 
 def _remedy(package: str, name: str) -> str:
@@ -124,8 +124,8 @@ class Travelling(NamedTuple):
 
 def travelling() -> tuple[Travelling, ...]:
     """The kinds of other packages that this process knows."""
-    kinds = (kind for kind in LEVELS.values() if kind.package_name() != OWN)
-    return tuple(Travelling(kind.package_name(), kind.kind, layout(kind)) for kind in kinds)
+    kinds = (kind for kind in LEVELS.values() if package_of(kind) != OWN)
+    return tuple(Travelling(package_of(kind), kind.kind, layout(kind)) for kind in kinds)
 
 
 def arrive(kinds: Iterable[Travelling]) -> None:
@@ -135,7 +135,7 @@ def arrive(kinds: Iterable[Travelling]) -> None:
     BINSPARSE_LEVELS_PLUGINS lists, with commas between. Who needs another kind is told what to do.
     """
     allowed = {name.strip() for name in os.environ.get(ALLOWED, "").split(",")} - {"", "__main__"}
-    known = {kind.level_desc() for kind in LEVELS.values()}
+    known = {level_desc(kind) for kind in LEVELS.values()}
     for package, kind, _ in kinds:
         if f"{package}:{kind}" in known:
             continue
@@ -146,5 +146,5 @@ def arrive(kinds: Iterable[Travelling]) -> None:
         if package in allowed:
             with contextlib.suppress(ModuleNotFoundError):
                 importlib.import_module(package)
-        if not any(other.level_desc() == f"{package}:{kind}" for other in LEVELS.values()):
+        if not any(level_desc(other) == f"{package}:{kind}" for other in LEVELS.values()):
             _away[kind] = package

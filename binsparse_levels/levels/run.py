@@ -11,13 +11,11 @@ Row 0 has two runs: columns 0 and 1 share the value 5, column 3 has 7.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from .. import kernels
 from ..errors import Problem
 from .base import Arrays, ArraySpec, Built, Expanded, Owners
 from .pointers import Lists, bisect, pointer_problems, pointers_to
@@ -139,40 +137,5 @@ class Run(Lists):
                     f"start[{q}]", f"{starts[q]} does not come after the run before it, which ends at {ends[q - 1]}"
                 )
 
-    def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        pointers, (x,) = self.pointers(arrays), coords
-        if not len(arrays["start"]):
-            return np.full(len(positions), -1)
-        # Runs ascend by fiber, then coordinate, so the last run up to (position, x) is the only candidate.
-        fibers = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
-        order = np.lexsort((x, positions))
-        low = np.empty(len(x), np.int64)
-        low[order] = _count_up_to(fibers, arrays["start"], positions[order], x[order]) - 1
-        inside = low >= pointers[positions].astype(np.int64)
-        q = np.maximum(low, 0)
-        return np.where(inside & (x < arrays["end"][q]), q, -1)
-
-    def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
-        stored = (self.pointers(arrays), arrays["start"], arrays["end"])
-        pointers, starts, ends = (kernels.readable(x).data for x in stored)  # whose items come as integers, quickly
-
-        def find(position: int, x: int) -> int:
-            first = pointers[position]
-            q = bisect_right(starts, x, first, pointers[position + 1]) - 1
-            return q if q >= first and x < ends[q] else -1
-
-        return find
-
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return ((0 if root else n + 1) + 2 * children) * itemsize
-
-
-def _count_up_to(fibers: Array, starts: Array, wanted: Array, x: Array) -> Array:
-    """For each pair (wanted, x), the number of pairs (fibers, starts) up to it. Precondition: both lists ascend."""
-    keys = np.concatenate([starts.astype(np.int64), x.astype(np.int64)])
-    owners = np.concatenate([fibers, wanted])
-    asked = np.repeat([0, 1], [len(starts), len(x)])  # of equal pairs, those of the list come first
-    order = np.lexsort((asked, keys, owners))
-    listed = np.cumsum(asked[order] == 0)
-    children: Array = listed[asked[order] == 1]
-    return children

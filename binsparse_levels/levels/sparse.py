@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -60,9 +60,6 @@ class Sparse(Lists):
 
     def fused(self) -> tuple[int, ...]:
         return (SPARSE,) + (CONTINUED,) * (self.rank - 1)
-
-    def join(self) -> Literal["lists"]:
-        return "lists"
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         specs = {} if root else {"ptr": ArraySpec.pointers(depth)}
@@ -224,8 +221,9 @@ class Sparse(Lists):
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         if not kernels.worth(len(positions)):
+            listed = [kernels.readable(x).data for x in (self.pointers(arrays), *self._columns(arrays))]
             rows = zip(positions.tolist(), *(x.tolist() for x in coords), strict=True)
-            return np.array(list(itertools.starmap(self.finder(arrays, dims), rows)), np.int64)
+            return np.array([_find(*listed, place=row) for row in rows], np.int64)
         columns = kernels.alike(self._columns(arrays))
         wanted = tuple(kernels.readable(x, np.int64) for x in coords)
         child = np.empty(len(positions), np.int64)
@@ -235,26 +233,6 @@ class Sparse(Lists):
             parallel.shares(len(child), _SEARCHED),
         )
         return child
-
-    def finder(self, arrays: Arrays, dims: Sequence[int]) -> Callable[..., int]:
-        pointers = kernels.readable(self.pointers(arrays)).data  # items of a buffer come as integers, quickly
-        columns = [kernels.readable(x).data for x in self._columns(arrays)]
-        *above, last = columns
-
-        def find_one(position: int, x: int) -> int:
-            high = pointers[position + 1]
-            low = bisect_left(last, x, pointers[position], high)
-            return low if low < high and last[low] == x else -1
-
-        def find(position: int, *coords: int) -> int:
-            low, high = pointers[position], pointers[position + 1]
-            for column, x in zip(above, coords, strict=False):
-                low = bisect_left(column, x, low, high)
-                high = bisect_right(column, x, low, high)
-            low = bisect_left(last, coords[-1], low, high)
-            return low if low < high and last[low] == coords[-1] else -1
-
-        return find if above else find_one
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return ((0 if root else n + 1) + self.rank * children) * itemsize
@@ -268,6 +246,15 @@ class Sparse(Lists):
 
     def _columns(self, arrays: Arrays) -> list[Array]:
         return [arrays[f"idx{k}"] for k in range(self.rank)]
+
+
+def _find(pointers: memoryview, *columns: memoryview, place: Sequence[int]) -> int:
+    """The child of a fiber at some coordinates, or -1. The items of a buffer come as integers, quickly."""
+    low, high = pointers[place[0]], pointers[place[0] + 1]
+    for column, x in zip(columns, place[1:], strict=True):
+        low = bisect_left(column, x, low, high)
+        high = bisect_right(column, x, low, high)
+    return low if low < high else -1
 
 
 def _reach(wanted: Positions) -> range:

@@ -35,7 +35,7 @@ from ..formats.format import (
 from ..formats.index_map import parse_map
 from ..formats.shapes import permutation_problems
 from ..io import read
-from ..levels import LEVELS, Level, full, listing, places
+from ..levels import LEVELS, Level, canonical, full, listing, places
 from ..limits import DEFAULT_LIMITS, Limits, as_integer, as_integers
 from ..tensors.foreign import as_tensor
 from ..tensors.naming import Dimension, dimension_of
@@ -412,7 +412,7 @@ def _choices(rank: int, kinds: Iterable[str] | None) -> Choices:
         for r in choices:
             with contextlib.suppress(FormatError, TypeError):
                 made.append(LEVELS[name](r))
-        whole = any(len(level.canonical()) > 1 for level in made)
+        whole = any(len(canonical([level])) > 1 for level in made)
         for level in made:
             choices[level.rank].append((level, whole))
     return choices

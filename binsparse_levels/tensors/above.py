@@ -1,15 +1,20 @@
-"""Rooms above this one, which import it: they are imported when they are called."""
+"""What rooms above this one do for tensors. The package registers how to find it, so that nothing here names them."""
 
 from __future__ import annotations
 
 import functools
-import importlib
+from collections.abc import Callable
 from typing import Any
 
-_PACKAGE = __package__.rpartition(".")[0]
+_found: list[Callable[[str], Any]] = []
+
+
+def register(find: Callable[[str], Any]) -> None:
+    """Find functions of rooms above by their names with this function, which may import them only then."""
+    _found[:] = [find]
 
 
 @functools.cache
-def above(module: str, name: str) -> Any:
-    """A function of a module of this package."""
-    return getattr(importlib.import_module(f"{_PACKAGE}.{module}"), name)
+def above(name: str) -> Any:
+    """A function of a room above."""
+    return _found[0](name)

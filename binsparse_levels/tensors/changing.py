@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,24 +18,23 @@ from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
 from ..levels.base import Array
 from ..limits import Limits
-from .held import Held, Stored, packed
-from .listing import in_order
+from .contents import Contents
+from .held import Held, Listed, Stored, packed
 from .trees import entries_of, one_value
 from .validation import check_value_type, checked_format, fitting_format, mirror_problems
 from .views import Mapped
 
-if TYPE_CHECKING:
-    from .tensor import Tensor
+T = TypeVar("T", bound=Contents)
 
 
-def with_tree(tensor: Tensor, format: Format, tree: Tree, **changes: Any) -> Tensor:
+def with_tree(tensor: T, format: Format, tree: Tree, **changes: Any) -> T:
     """A tensor with another stored tree below the same map. changes: in the metadata, or the structure."""
     own = tensor._held.own(tensor._pad())
     structure = changes.pop("structure", own.stored.structure)
     return _around(tensor, own, format, tree, structure, **changes)
 
 
-def _around(tensor: Tensor, own: Held, format: Format, tree: Tree, structure: str | None, **changes: Any) -> Tensor:
+def _around(tensor: T, own: Held, format: Format, tree: Tree, structure: str | None, **changes: Any) -> T:
     """`with_tree` of a tensor whose entries are `own`."""
     stored = own.stored
     made = own.around(Stored(format, tree, stored.limits, structure, shared=stored.shared))
@@ -43,7 +42,7 @@ def _around(tensor: Tensor, own: Held, format: Format, tree: Tree, structure: st
 
 
 def with_entries(
-    tensor: Tensor,
+    tensor: T,
     coords: Sequence[Array],
     values: Array,
     format: FormatLike,
@@ -52,7 +51,7 @@ def with_entries(
     shape: Sequence[int] | None = None,
     map: IndexMap | None = None,
     **changes: Any,
-) -> Tensor:
+) -> T:
     """A tensor of these stored entries through a map. The rest is that of `tensor`, but for the changes."""
     limits = tensor.limits if limits is None else limits
     parsed, sizes = checked_format(format, tensor.shape if shape is None else shape, limits)
@@ -60,14 +59,19 @@ def with_entries(
     return tensor._of(stored if map is None else Mapped(stored, map), replace(tensor._metadata, **changes))
 
 
-def permuted(tensor: Tensor, order: Sequence[int]) -> Tensor:
+def _entries(tensor: Contents) -> Listed:
+    """The stored entries in stored order."""
+    return tensor._held.entries(tensor._pad())
+
+
+def permuted(tensor: T, order: Sequence[int]) -> T:
     """`Tensor.permute`."""
     labels = tensor._metadata.labels
     kept = None if labels is None else labels.permuted(order)
     return tensor._of(tensor._held.permuted(order), replace(tensor._metadata, labels=kept))
 
 
-def seen_through(tensor: Tensor, map: IndexMap) -> Tensor:
+def seen_through(tensor: T, map: IndexMap) -> T:
     """`Tensor.with_map`."""
     stored, own = tensor.stored, tensor.map
     whole = map if own is None else map.then(own)
@@ -78,21 +82,21 @@ def seen_through(tensor: Tensor, map: IndexMap) -> Tensor:
     return tensor._of(made, replace(stored._metadata, labels=None))
 
 
-def without_map(tensor: Tensor, format: FormatLike | None, limits: Limits | None) -> Tensor:
+def without_map(tensor: T, format: FormatLike | None, limits: Limits | None) -> T:
     """`Tensor.without_map`."""
     if tensor.map is None:
-        return tensor if format is None else tensor.convert(format, limits=limits)
+        return tensor if format is None else _of_stored(tensor, format, tensor.limits if limits is None else limits)
     if format is None:  # a list without coordinates would always have an entry
         format = tensor.format if tensor.ndim == tensor.format.rank == 0 else coordinates(tensor.ndim)
-    return with_entries(tensor, *tensor.unpack(), format, limits)
+    return with_entries(tensor, *_entries(tensor), format, limits)
 
 
-def converted(tensor: Tensor, format: FormatLike, map: MapLike | None, limits: Limits) -> Tensor:
+def converted(tensor: T, format: FormatLike, map: MapLike | None, limits: Limits) -> T:
     """`Tensor.convert`."""
     return _of_stored(tensor, format, limits) if map is None else _through(tensor, format, map, limits)
 
 
-def _of_stored(tensor: Tensor, format: FormatLike, limits: Limits) -> Tensor:
+def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
     """The stored tensor in another format; a map stays."""
     pad = tensor._pad()
     own = tensor._held.own(pad)
@@ -104,7 +108,7 @@ def _of_stored(tensor: Tensor, format: FormatLike, limits: Limits) -> Tensor:
     if stored.structure is not None:
         raise_if(FormatError, mirror_problems(stored.structure, parsed, pad))
         if stored.format.padded:
-            return with_entries(tensor, *tensor.unpack(), parsed, limits)
+            return with_entries(tensor, *_entries(tensor), parsed, limits)
     made = packing.convert_tree(stored.tree, parsed.levels, order, pad, limits)
     return _around(tensor, own, parsed, made, stored.structure)
 
@@ -115,21 +119,14 @@ def _order_between(old: Format, new: Format) -> tuple[int, ...] | None:
     return None if new.canonical() == old.canonical() else tuple(map(old.order.index, new.order))
 
 
-def _through(tensor: Tensor, format: FormatLike, map: MapLike, limits: Limits) -> Tensor:
+def _through(tensor: T, format: FormatLike, map: MapLike, limits: Limits) -> T:
     """The same entries through another map."""
-    own = tensor.map or IndexMap.transpose(tensor.shape)
-    target = parse_map(map, tensor.shape)
-    whole = expanded(tensor)
-    if sorted(target.groups) == sorted(own.groups):
-        order = [own.groups.index(group) for group in target.groups]
-        if len(set(order)) == len(order):  # equal groups are of no size but one
-            turned = whole.stored.permute(order).convert(format, limits=limits)
-            return tensor._of(Mapped(turned._held, target), tensor._metadata)
-    coords, values = whole.unpack()
+    target, whole = parse_map(map, tensor.shape), expanded(tensor)
+    coords, values = _entries(whole)
     return with_entries(whole, target.forward(coords), values, format, limits, shape=target.stored_shape, map=target)
 
 
-def astype(tensor: Tensor, dtype: np.dtype[Any]) -> Tensor:
+def astype(tensor: T, dtype: np.dtype[Any]) -> T:
     """`Tensor.astype`."""
     stored = tensor._held.own(tensor._pad()).stored
     tree = stored.tree.blanked()
@@ -147,7 +144,7 @@ def astype(tensor: Tensor, dtype: np.dtype[Any]) -> Tensor:
     return with_tree(tensor, stored.format, tree.with_values(values, tree.iso), fill_value=fill)
 
 
-def drop_fill(tensor: Tensor) -> Tensor:
+def drop_fill(tensor: T) -> T:
     """`Tensor.drop_fill`."""
     pad = tensor._pad()
     stored = tensor._held.own(pad).stored
@@ -164,10 +161,12 @@ def drop_fill(tensor: Tensor) -> Tensor:
 # Structures
 
 
-def expand_structure(tensor: Tensor) -> Tensor:
-    """`Tensor.expand_structure` of a matrix with a structure."""
-    name, format, tree = tensor.structure, tensor.format, tensor._tree
-    assert name is not None
+def without_structure(tensor: T) -> T:
+    """`Tensor.expand_structure`."""
+    name, format = tensor.structure, tensor.format
+    if name is None:
+        return tensor
+    tree = tensor._tree
     # All mirror images stand before or behind the entries, in order within each fiber. Only the first stored
     # dimension has to be sorted.
     above = STRUCTURES[name].lower != (format.order == (0, 1))
@@ -182,17 +181,17 @@ def expand_structure(tensor: Tensor) -> Tensor:
     return with_tree(tensor, format, made, structure=None)
 
 
-def expanded(tensor: Tensor) -> Tensor:
+def expanded(tensor: T) -> T:
     """The same matrix without a structure, as a list of coordinates where a kind may refuse the mirrored entries."""
     refuses = tensor.structure is not None and any(level.refuses for level in tensor.format.levels)
-    return (tensor.convert(coordinates(tensor.ndim)) if refuses else tensor).expand_structure()
+    return without_structure(_of_stored(tensor, coordinates(tensor.ndim), tensor.limits) if refuses else tensor)
 
 
-def with_structure(tensor: Tensor, structure: str) -> Tensor:
+def with_structure(tensor: T, structure: str) -> T:
     """`Tensor.with_structure`."""
     if tensor.map is not None:
         raise FormatError(Problem("map", "a tensor with a map has no structure; call without_map() first"))
-    whole = tensor.expand_structure()
+    whole = without_structure(tensor)
     raise_if(FormatError, structure_problems(structure, whole.shape, whole.dtype))
     raise_if(FormatError, mirror_problems(structure, whole.format, whole._pad()))
     coords, values = in_order(whole)
@@ -214,3 +213,19 @@ def _without_padding(coords: tuple[Array, ...], values: Array, pad: object) -> t
     padding = values == pad if pad == pad else values != values
     kept = ~(alone & padding)
     return (i[kept], j[kept]), values[kept]
+
+
+# Order
+
+
+def in_order(tensor: Contents) -> Listed:
+    """All entries in lexicographic order, the structure expanded."""
+    if not tensor.ndim:  # a list without coordinates would always have one entry
+        return _entries(tensor)
+    listed = coordinates(tensor.ndim)
+    if tensor.structure is None:
+        return _entries(without_map(tensor, listed, None))
+    coords, values = expand(tensor.structure, *_entries(tensor))
+    unsorted = entries_of(listed, tensor.shape, coords, values, False)
+    tree = packing.pack_entries(listed.levels, unsorted, tensor._pad(), "error", tensor.limits)
+    return tuple(packing.unpack_tree(tree)[0]), tree.values

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from .contents import Contents
 from .held import Stored
 
-if TYPE_CHECKING:
-    from .tensor import Tensor
 
-
-def text_of(tensor: Tensor) -> str:
+def text_of(tensor: Contents) -> str:
     """`repr(tensor)`: a line, and a line for each level where the arrays are its own."""
     held = tensor._held
     shape = " × ".join(map(str, held.shape)) or "scalar"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,30 +22,14 @@ from ..formats.json import hold_text
 from ..levels.base import Array
 from ..limits import Limits
 from . import labels
-from .labels import Labels
-
-if TYPE_CHECKING:
-    from .tensor import Tensor
+from .contents import Contents
+from .contents import Metadata as Metadata
 
 _AT_ONCE = 2**20  # items of labels that are copied at once
 
 
-@dataclass(frozen=True, eq=False)
-class Metadata:
-    """What travels beside the entries of a tensor, in the tensor's own coordinates.
-
-    attributes: the user's JSON. descriptor_attributes: the same inside the descriptor (section 3.9). labels: the names
-    of the dimensions, and labels of coordinates.
-    """
-
-    fill_value: Any = None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    descriptor_attributes: Mapping[str, Any] = field(default_factory=dict)
-    labels: Labels | None = None
-
-
 def encode_tensor(
-    tensor: Tensor, version: str = VERSION, narrow: bool = False, bitpacked: bool | Collection[str] = False
+    tensor: Contents, version: str = VERSION, narrow: bool = False, bitpacked: bool | Collection[str] = False
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """The header and the arrays of a tensor as a container holds them.
 
@@ -59,7 +42,7 @@ def encode_tensor(
         stored.check("full")
     raise_if(ArrayError, stored.diagonal_problems())
     if stored.structure is not None:
-        i, j = tensor.unpack()[0]
+        i, j = stored.entries(None)[0]
         kept = {**metadata.descriptor_attributes, "number_of_diagonal_elements": int(np.count_nonzero(i == j))}
         metadata = replace(metadata, descriptor_attributes=kept)
     tree = stored.tree
@@ -149,11 +132,8 @@ def encode_pieces(
 def _encoded(pieces: Pieces, data_type: DataType) -> Pieces:
     if not data_type.wrapper:
         return pieces.mapped(partial(encode, data_type=data_type), data_type.parts, data_type.stored)
-    first = list(islice(pieces.plan(), 2))
-    if len(first) == 1:  # a whole array, which `bitpack_pieces` would make twice
-        return one_piece(encode(first[0][1](), data_type))
     native = pieces.mapped(partial(np.asarray, dtype=data_type.dtype), 1, data_type.dtype)
-    return bitpack_pieces(native, data_type.wrapper)
+    return one_piece(bitpack_pieces(native, data_type.wrapper))
 
 
 def narrowed(array: Array) -> Array:

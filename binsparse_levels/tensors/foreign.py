@@ -1,4 +1,4 @@
-"""Objects of other libraries as tensors: a table says which function of `interop` takes the types of a library."""
+"""Objects of other libraries as tensors: a table says which function takes the types of a library."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..formats.format import FormatLike
 from .above import above
 from .tensor import Tensor
 
-# The module that the types of a library begin with; the module and the function that take them; whether it can share.
+# The module that the types of a library begin with; the function that takes them; whether it can share.
 _DOORS = {
-    "numpy": ("numpy", "from_numpy", False),
-    "scipy.sparse": ("scipy", "from_scipy", True),
-    "sparse": ("pydata_sparse", "from_sparse", True),
-    "torch": ("torch", "from_torch", True),
-    "graphblas": ("graphblas", "from_graphblas", False),
+    "numpy": ("from_numpy", False),
+    "scipy.sparse": ("from_scipy", True),
+    "sparse": ("from_sparse", True),
+    "torch": ("from_torch", True),
+    "graphblas": ("from_graphblas", False),
 }
 _TABLE = "call from_table(table, dims=[…], values=…)"
 # What to do with objects that are no tensors but may hold a tensor.
@@ -77,10 +77,10 @@ def _converted(thing: Any, copy: bool) -> Tensor:
     for kind in type(thing).__mro__:
         door = _row(_DOORS, kind)
         if door is not None:
-            module, function, shares = door
-            return _called(module, function, thing, **({"copy": copy} if shares else {}))
+            function, shares = door
+            return _called(function, thing, **({"copy": copy} if shares else {}))
     if hasattr(thing, "__binsparse__"):
-        return _called("protocol", "from_binsparse", thing, copy=copy)
+        return _called("from_binsparse", thing, copy=copy)
     name = type(thing).__qualname__ if type(thing).__module__ == "builtins" else qualified(thing)
     if isinstance(thing, str | os.PathLike):
         raise TypeError(f"expected a Tensor or an array of another library, got the path {str(thing)!r:.80}; open it")
@@ -112,8 +112,8 @@ def owned(array: Array, tensor: Tensor, copy: bool) -> Array:
     return own
 
 
-def _called(module: str, function: str, thing: Any, **options: Any) -> Tensor:
-    made: Tensor = above(f"interop.{module}", function)(thing, **options)
+def _called(function: str, thing: Any, **options: Any) -> Tensor:
+    made: Tensor = above(function)(thing, **options)
     return made
 
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..engine import packing
 from ..engine.dense import scatter_tree
 from ..engine.tree import same
 from ..errors import LimitError, OptionError, Problem
 from ..formats.format import coordinates
-from ..formats.structure import expand
 from ..levels.base import Array
 from ..limits import Limits
+from .changing import converted, in_order, without_map, without_structure
+from .contents import Contents
 from .held import Listed
-from .trees import entries_of
-
-if TYPE_CHECKING:
-    from .tensor import Tensor
 
 
-def to_dense(tensor: Tensor, rest: Any, limits: Limits) -> Array:
+def to_dense(tensor: Contents, rest: Any, limits: Limits) -> Array:
     """`Tensor.to_dense`. rest: the value of cells that are not stored."""
     held = tensor._held
     shape, dtype, size = held.shape, held.dtype, math.prod(held.shape)
@@ -31,9 +27,9 @@ def to_dense(tensor: Tensor, rest: Any, limits: Limits) -> Array:
         raise LimitError(Problem("shape", f"numpy has no arrays of {len(shape)} dimensions; slice it"))
     limits.hold("dense_bytes", size * dtype.itemsize, "shape", "the size in bytes of the dense array")
     if held.map is not None:
-        tensor = tensor.without_map(limits=limits)
+        tensor = without_map(tensor, None, limits)
     if held.structure is not None:
-        tensor = tensor.convert(coordinates(2)).expand_structure()
+        tensor = without_structure(converted(tensor, coordinates(2), None, tensor.limits))
     stored = tensor._held.own(tensor._pad()).stored
     tree, order = stored.tree, stored.format.order
     if not tree.arrays and len(tree.values) == size:
@@ -44,27 +40,14 @@ def to_dense(tensor: Tensor, rest: Any, limits: Limits) -> Array:
     return scatter_tree(tree, [math.prod(shape[k + 1 :]) for k in order], shape, blank)
 
 
-def entries(tensor: Tensor, dtype: str | None, own: npt.DTypeLike = np.int64) -> Listed:
+def entries(tensor: Contents, dtype: str | None, own: npt.DTypeLike = np.int64) -> Listed:
     """`Tensor.unpack`. own: the type of coordinates that are not asked for as they are stored. Raises OptionError."""
     if dtype not in (None, "stored"):
         raise OptionError(Problem("dtype", f"{dtype!r:.40} is no type of coordinates; pass 'stored', or leave it out"))
     return tensor._held.entries(tensor._pad(), own if dtype is None else None)
 
 
-def in_order(tensor: Tensor) -> Listed:
-    """All entries in lexicographic order, the structure expanded."""
-    if not tensor.ndim:  # a list without coordinates would always have one entry
-        return tensor.unpack()
-    listed = coordinates(tensor.ndim)
-    if tensor.structure is None:
-        return tensor.without_map(listed).unpack()
-    coords, values = expand(tensor.structure, *tensor.unpack())
-    unsorted = entries_of(listed, tensor.shape, coords, values, False)
-    tree = packing.pack_entries(listed.levels, unsorted, tensor._pad(), "error", tensor.limits)
-    return tuple(packing.unpack_tree(tree)[0]), tree.values
-
-
-def equal(a: Tensor, b: Tensor) -> bool:
+def equal(a: Contents, b: Contents) -> bool:
     """`Tensor.equals`."""
     if a.shape != b.shape:
         return False

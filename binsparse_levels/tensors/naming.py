@@ -7,24 +7,19 @@ import datetime
 import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from ..errors import ArrayError, LabelError, OptionError, Problem
 from ..levels.positions import Array
 from ..limits import as_integer
+from .contents import Contents, column_of
+from .contents import Dimension as Dimension
+from .contents import dimension_of as dimension_of
 from .labels import Column
-from .selecting import view
-from .validation import checked_dimension
+from .selecting import select, view
 
-if TYPE_CHECKING:
-    from .tensor import Tensor
-
-Dimension: TypeAlias = int | str  # a number, counted from 0 or from -1 backwards, or a name
-
-_AT_ONCE = 2**20  # labels that are compared at once
-_TAIL = 7  # characters at the end of a label that are compared at once; its length takes the eighth byte
 _LIKENED = 2**14  # labels that are compared by their spelling
 _SHOWN = 3  # labels in an error
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
@@ -32,42 +27,25 @@ _Side: TypeAlias = Literal["left", "right"]
 _BISECT = {"left": bisect.bisect_left, "right": bisect.bisect_right}
 
 
-def dimension_of(tensor: Tensor, asked: Any) -> int:
-    """The number of a dimension. Raises IndexError, TypeError."""
-    if not isinstance(asked, str):
-        return checked_dimension(asked, tensor.ndim)
-    names = tensor.dims or ()
-    if asked not in names:
-        known = f"they are {', '.join(names):.200}" if names else "none has one; count from 0"
-        raise IndexError(f"no dimension has the name {asked!r:.40}; {known}")
-    return names.index(asked)
-
-
-def numbered(tensor: Tensor, asked: Iterable[Any]) -> list[Any]:
+def numbered(tensor: Contents, asked: Iterable[Any]) -> list[Any]:
     """Names of dimensions as numbers; what is no name stays. Raises IndexError."""
     return [dimension_of(tensor, x) if isinstance(x, str) else x for x in asked]
 
 
-def sel(tensor: Tensor, asked: Mapping[Any, Any]) -> Any:
+def sel(tensor: Contents, asked: Mapping[Any, Any]) -> Any:
     """`Tensor.sel`."""
     at = {dimension_of(tensor, key): (key, label) for key, label in asked.items()}
     if len(at) < len(asked):
         raise OptionError(Problem("sel", f"{list(asked)!r:.60} has a dimension twice; name each once"))
     if not at:
-        return tensor[...]
+        return select(tensor, ...)
     for k in sorted(at, reverse=True):  # from the last, as an integer removes its dimension
         name, label = at[k]
         index = _index(column_of(tensor, k), tensor.shape[k], label, str(name))
         whole = [slice(None)] * (tensor.ndim - 1)
         alone = isinstance(index, int) and not whole
-        tensor = tensor[index] if alone else view(tensor, [*whole[:k], index, *whole[k:]])
+        tensor = select(tensor, index) if alone else view(tensor, [*whole[:k], index, *whole[k:]])
     return tensor
-
-
-def column_of(tensor: Tensor, k: int) -> Column | None:
-    """The labels of a dimension."""
-    labels = tensor._metadata.labels
-    return None if labels is None else labels.columns.get(labels.dims[k])
 
 
 def _index(column: Column | None, size: int, label: Any, name: str) -> int | slice | Array:
@@ -90,41 +68,20 @@ def _places(column: Column | None, size: int, wanted: Sequence[Any]) -> list[Arr
     if column is None:
         numbers = map(as_integer, wanted)
         return [np.array([] if x is None or not 0 <= x < size else [x], np.int64) for x in numbers]
-    held = column.loaded()
-    if held.offsets is not None:
-        return _places_of_texts(held.items[:], held.offsets[:], wanted)
-    known = held.array()
+    known = column.array()
     ascending = bool((known[:-1] <= known[1:]).all())
     order = np.arange(len(known)) if ascending else np.argsort(known, kind="stable")
     keys = [_as_label(x, known.dtype) for x in wanted]
     sides: tuple[_Side, _Side] = ("left", "right")
-    ends = [(0, 0) if x is None else [np.searchsorted(known, x, side, order) for side in sides] for x in keys]
+    ends = [(0, 0) if x is None else [_search(known, x, side, order) for side in sides] for x in keys]
     return [order[a:b] for a, b in ends]
 
 
-def _places_of_texts(octets: Array, offsets: Array, wanted: Sequence[Any]) -> list[Array]:
-    """Texts are compared by their length and their end first, which leaves few of them."""
-    codes = [x.encode() if isinstance(x, str) else None for x in wanted]
-    numbers: dict[bytes, list[int]] = {code: [] for code in codes if code is not None}
-    ends = np.cumsum([0, *map(len, numbers)])
-    keys = np.unique(_keys(np.frombuffer(b"".join(numbers), np.uint8), ends))
-    for start in range(0, len(offsets) - 1, _AT_ONCE):
-        part = offsets[start : start + _AT_ONCE + 1]
-        for k in np.isin(_keys(octets, part), keys).nonzero()[0].tolist():
-            if (there := numbers.get(octets[part[k] : part[k + 1]].tobytes())) is not None:
-                there.append(start + k)
-    return [np.array([] if code is None else numbers[code], np.int64) for code in codes]
-
-
-def _keys(octets: Array, offsets: Array) -> Array:
-    """The length of each text and its last characters, in 64 bits."""
-    lengths = np.diff(offsets)
-    keys = lengths.astype(np.uint64) & np.uint64(0xFF)
-    for k in range(1, _TAIL + 1):
-        at = np.where(lengths >= k, offsets[1:] - k, 0)
-        last = np.where(lengths >= k, octets[at], 0) if len(octets) else np.zeros(len(at), np.uint8)
-        keys = keys << np.uint64(8) | last.astype(np.uint64)
-    return keys
+def _search(known: Array, key: Any, side: _Side, order: Array) -> int:
+    """`numpy.searchsorted`, which does not search among texts that are long."""
+    if known.dtype.kind == "T":
+        return _BISECT[side](order, key, key=known.__getitem__)
+    return int(np.searchsorted(known, key, side, order))
 
 
 def _range(column: Column | None, size: int, asked: slice, name: str) -> slice:
@@ -142,7 +99,7 @@ def _range(column: Column | None, size: int, asked: slice, name: str) -> slice:
         bound = _bound(label, dtype, upper=bool(k))
         if bound is None:
             raise LabelError(Problem(name, f"{_told(label)} is not of the type of its labels, {dtype}"))
-        key, side = bound  # numpy does not search among texts that are long
+        key, side = bound
         bounds[k] = _BISECT[side](range(len(known)), key, key=known.__getitem__)
     return slice(bounds[0], max(bounds))
 

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..engine.blocks import read_slab, slab_ranges
 from ..engine.joining import by_arrays
-from ..engine.selection import match, value_reader
+from ..engine.selection import match
 from ..engine.views import broadcast, parse_key, pick
 from ..errors import LimitError, OptionError, Problem
 from ..formats.format import coordinates
 from ..levels.base import Array
 from ..limits import as_integer
 from .changing import with_entries
+from .contents import Contents
 from .held import packed
 from .views import selected
 
-if TYPE_CHECKING:
-    from .tensor import Tensor
+T = TypeVar("T", bound=Contents)
 
 
-def select(tensor: Tensor, key: Any) -> Any:
+def select(tensor: Contents, key: Any) -> Any:
     """`tensor[key]`."""
     shape = tensor._held.shape
     indices, apart = parse_key(key, shape)
@@ -37,14 +37,10 @@ def select(tensor: Tensor, key: Any) -> Any:
     if slice in kinds or (not indices and key != ()):
         return view(tensor, indices, apart)
     place = [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, shape, strict=True))]
-    value = tensor._held.value_at(place, tensor._pad())
-    stored = tensor._held.stored
-    if tensor._held is stored and not (stored.tree.lazy or stored.shared) and stored.structure is None:
-        tensor._reader = value_reader(stored.tree, stored.format.order, shape, tensor._pad())
-    return value
+    return tensor._held.value_at(place, tensor._pad())
 
 
-def view(tensor: Tensor, indices: Sequence[Any], apart: bool = False) -> Tensor:
+def view(tensor: T, indices: Sequence[Any], apart: bool = False) -> T:
     """The cells at these indices, of each dimension. Precondition: they are of `parse_key`, with one array at most."""
     metadata = tensor._metadata
     if metadata.labels is not None:
@@ -52,24 +48,24 @@ def view(tensor: Tensor, indices: Sequence[Any], apart: bool = False) -> Tensor:
     return tensor._of(selected(tensor._held, indices, apart), metadata)
 
 
-def values_at(tensor: Tensor, coords: Sequence[Array]) -> Array:
+def values_at(tensor: Contents, coords: Sequence[Array]) -> Array:
     """The values at coordinates in range, in an array of their shape."""
     flat = [x.ravel() for x in coords]
     return tensor._held.values_at(flat, tensor._pad()).reshape(coords[0].shape)
 
 
-def _gather(tensor: Tensor, indices: Sequence[Any], apart: bool) -> Tensor:
+def _gather(tensor: T, indices: Sequence[Any], apart: bool) -> T:
     """The entries at several index arrays beside slices, as a list of coordinates. indices, apart: of `parse_key`."""
     named = [k for k, index in enumerate(indices) if not isinstance(index, slice)]
     points = broadcast([indices[k] for k in named], [tensor.shape[k] for k in named])
     shape = points[0].shape
-    part: Tensor = tensor[tuple(index if isinstance(index, slice) else slice(None) for index in indices)]
-    there = []
+    part = view(tensor, [index if isinstance(index, slice) else slice(None) for index in indices])
+    there, whole = [], [slice(None)] * part.ndim
     for k, point in zip(named, points, strict=True):  # first of each dimension alone, which reads less
         coordinates_there, number = np.unique(point.ravel(), return_inverse=True)
         there.append(number)
-        part = part[(slice(None),) * k + (coordinates_there,)]
-    coords, values = part.unpack()
+        part = view(part, [*whole[:k], coordinates_there, *whole[k + 1 :]])
+    coords, values = part._held.entries(part._pad())
     entries, at = match([coords[k] for k in named], there)
     columns = [coords[k][entries] for k in range(len(indices)) if k not in named]
     sizes = [part.shape[k] for k in range(len(indices)) if k not in named]
@@ -79,7 +75,7 @@ def _gather(tensor: Tensor, indices: Sequence[Any], apart: bool) -> Tensor:
     return with_entries(part, columns, values[entries], coordinates(len(sizes)), shape=sizes, labels=None)
 
 
-def slabs(tensor: Tensor, dimension: int, max_bytes: Any) -> Iterator[tuple[range, Tensor]]:
+def slabs(tensor: T, dimension: int, max_bytes: Any) -> Iterator[tuple[range, T]]:
     """`Tensor.slabs` of a tensor without a map and a structure."""
     most = as_integer(max_bytes)
     if most is None:
@@ -95,13 +91,13 @@ def slabs(tensor: Tensor, dimension: int, max_bytes: Any) -> Iterator[tuple[rang
     while start < size:
         part = next(plan, range(start, min(start + width, size)))
         key[dimension] = slice(part.start, part.stop)
-        slab = tensor[tuple(key)]
+        slab = view(tensor, key)
         if planned and tree.lazy and k:
             columns, values = read_slab(tree, k, part, max(most // (8 * tensor.ndim + tensor.dtype.itemsize), 1))
             coords = [columns[order.index(d)] for d in range(tensor.ndim)]
             listed = packed(held.format, slab.shape, coords, values, tree.iso, pad, tensor.limits)
             slab = tensor._of(listed, slab._metadata)
-        if slab.load().nbytes <= most:
+        if slab.nbytes <= most:
             yield part, slab
             start, width = part.stop, 2 * len(part)
         elif len(part) > 1 and not planned:  # the sizes of some kinds are known when they are made

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Literal
 
-import numpy as np
 import numpy.typing as npt
 
-from ..engine.tree import Tree
 from ..errors import ArrayError, raise_if, within_memory
-from ..formats.format import Format, FormatLike, notation, with_map
+from ..formats.format import FormatLike, with_map
 from ..formats.index_map import DimensionMap, IndexMap, MapLike
 from ..formats.shapes import checked_axes
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
-from . import changing, describing, listing, naming, origin, selecting
-from .above import above
-from .encoding import Metadata, encode_tensor
-from .held import Check, Held, Stored
-from .labels import Labels
-from .naming import Dimension
-from .refusing import Refusals
-from .report import Report
+from . import changing, describing, listing, naming, selecting
+from .contents import Dimension, Metadata
+from .encoding import encode_tensor
+from .held import Check, Stored
 from .trees import tree_of, writable
-from .validation import checked_fill, checked_format, checked_json, checked_places, checked_type, pad_of
+from .upper import Upper
+from .validation import checked_fill, checked_format, checked_json, checked_places, checked_type
 
 
 @within_memory
-class Tensor(Refusals):
+class Tensor(Upper):
     """A sparse tensor of any rank, stored in a tree of levels. It is immutable, and its arrays are read-only.
 
     The constructor wraps arrays without a copy. `pack` and `pack_dense` make a tensor of entries or cells. Index and
@@ -61,7 +54,7 @@ class Tensor(Refusals):
     [[0.0, 0.0, 1.5], [2.5, 0.0, 0.0]]
     """
 
-    __slots__ = ("__weakref__", "_file", "_held", "_metadata", "_reader")
+    __slots__ = ()
 
     def __init__(
         self,
@@ -85,12 +78,6 @@ class Tensor(Refusals):
         self._set(stored, Metadata(fill, checked_json(attributes, limits), checked_json(descriptor_attributes, limits)))
         stored.check(check)
 
-    def _set(self, held: Held, metadata: Metadata) -> None:
-        self._held = held
-        self._metadata = metadata
-        self._reader: Callable[[Any], Any] | None = None  # made when a value has been asked for
-        self._file: Callable[[], Any] | None = None  # closes the file that `open` has opened
-
     @classmethod
     def _owning(cls, *arguments: Any, **options: Any) -> Tensor:
         """As `Tensor`, around arrays that nobody else has."""
@@ -98,217 +85,8 @@ class Tensor(Refusals):
         self._held.stored.shared = False
         return self
 
-    @classmethod
-    def _of(cls, held: Held, metadata: Metadata) -> Tensor:
-        """A tensor around what needs no check, or is checked when it is read."""
-        self = cls.__new__(cls)
-        self._set(held, metadata)
-        return self
-
-    @property
-    def _tree(self) -> Tree:
-        """The stored tree in memory. The first access reads and checks a lazy tree, and makes that of a view."""
-        return self._held.own(self._pad()).stored.tree
-
-    @property
-    def _source(self) -> Tree:
-        """The tree whose arrays are held, perhaps lazy, of a view that of the whole. Nothing is read."""
-        return self._held.stored.tree
-
-    # What it is
-
-    @property
-    def format(self) -> Format:
-        """The levels and the transpose of the stored tensor, spelled as they were given."""
-        return self._held.format
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The sizes of the dimensions."""
-        return self._held.shape
-
-    @property
-    def map(self) -> IndexMap | None:
-        """The index map from the tensor to the stored tensor; None if the format's transpose is all.
-
-        >>> from binsparse_levels import pack_dense
-        >>> str(pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").map)
-        '(0 1)'
-        """
-        return self._held.map
-
-    @property
-    def notation(self) -> str:
-        """The levels, their order and the map as one text, which every function with a format takes.
-
-        >>> from binsparse_levels import pack_dense
-        >>> pack_dense([[0, 2], [3, 0]], "dense, sparse through 1/1, 0").notation
-        'CSR through 1, 0'
-        """
-        return notation(self.format, self.map)
-
-    @property
-    def stored(self) -> Tensor:
-        """The stored tensor, which has no map; the tensor itself if it has no map.
-
-        >>> from binsparse_levels import pack_dense
-        >>> pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").stored.to_dense().tolist()
-        [0, 2, 3, 0]
-        """
-        beneath = self._held.beneath(self._pad())
-        return self if beneath is self._held else self._of(beneath, replace(self._metadata, labels=None))
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self._held.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of cells, stored or not, as a Python integer of any size."""
-        return math.prod(self._held.shape)
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("a scalar has no length")
-        return self.shape[0]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """numpy's type of the values."""
-        return self._held.dtype
-
-    @property
-    def arrays(self) -> Mapping[str, Array]:
-        """The index and pointer arrays by stored name, read-only."""
-        return MappingProxyType(dict(self._tree.arrays))
-
-    @property
-    def values(self) -> Array:
-        """The values by position of the last level, read-only. An iso tensor broadcasts its one value."""
-        return self._tree.values
-
-    @property
-    def fill_value(self) -> Any:
-        """The value of cells that are not stored, as a numpy scalar of the tensor's type, or None."""
-        return self._metadata.fill_value
-
-    @property
-    def structure(self) -> str | None:
-        """The structure of a matrix that stores one triangle, or None."""
-        return self._held.structure
-
-    @property
-    def attributes(self) -> Mapping[str, Any]:
-        """The user's own JSON."""
-        return MappingProxyType(self._metadata.attributes)
-
-    @property
-    def descriptor_attributes(self) -> Mapping[str, Any]:
-        """The `attributes` inside the descriptor (Binsparse 0.1, section 3.9)."""
-        return MappingProxyType(self._metadata.descriptor_attributes)
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of the call that made or opened the tensor. What is made of it keeps to them."""
-        return self._held.stored.limits
-
-    @property
-    def dims(self) -> tuple[str, ...] | None:
-        """The names of the dimensions of a tensor that `from_table` or `write_from` made of a table, or None."""
-        return None if self._metadata.labels is None else self._metadata.labels.dims
-
-    def labels(self, dimension: Dimension) -> Array | None:
-        """The labels of a dimension by coordinate, as an array of numpy; None where coordinates are their own labels.
-
-        Coordinates behind the last label have none. `with_map` and lists of coordinates by index arrays have no names.
-
-        Parameters
-        ----------
-        dimension : its name, one of `dims`, or its number.
-
-        Raises
-        ------
-        IndexError : no dimension has this name.
-        ArrayError : the labels in the file are damaged.
-
-        >>> import pyarrow
-        >>> from binsparse_levels import from_table
-        >>> table = pyarrow.table({"user": [7, 9], "item": ["pen", "ink"], "value": [1.5, 2.5]})
-        >>> tensor = from_table(table, ["user", "item"], "value", "CSR")
-        >>> tensor.dims, tensor.shape, tensor.labels("item").tolist()
-        (('user', 'item'), (10, 2), ['pen', 'ink'])
-        """
-        column = naming.column_of(self, naming.dimension_of(self, dimension))
-        return None if column is None else column.array()
-
-    @property
-    def iso(self) -> bool:
-        """Whether one value stands for all stored ones."""
-        held = self._held
-        return held.stored.tree.iso and held.perhaps_lazy(self._pad()).iso
-
-    @property
-    def number_of_stored_values(self) -> int:
-        """The number of stored entries; with a structure, those of its triangle. A view counts its entries."""
-        return self._held.count(self._pad())
-
-    @property
-    def nnz(self) -> int:
-        """The number of stored entries, as scipy calls it: `number_of_stored_values`."""
-        return self.number_of_stored_values
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all arrays and values in memory; an iso tensor has one value."""
-        tree = self._held.perhaps_lazy(self._pad())
-        sizes = [len(array) * array.dtype.itemsize for array in tree.arrays.values()]
-        return sum(sizes) + (1 if tree.iso else len(tree.values)) * tree.values.dtype.itemsize
-
     def __repr__(self) -> str:
         return describing.text_of(self)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the text, and a picture of a tensor that is small and in memory. No array is read."""
-        shown: str = above("looking.drawing", "html_of")(self)
-        return shown
-
-    def report(self) -> Report:
-        """A report, which a notebook shows and `write` makes an HTML page of.
-
-        The report tells the shape, the levels with their bytes, where the entries lie, how long the fibers are, which
-        formats take fewer bytes, and faults. A tensor in a file is read in parts where its levels allow it.
-
-        Raises
-        ------
-        LimitError : memory does not suffice.
-
-        >>> from binsparse_levels import pack_dense
-        >>> report = pack_dense([[0, 2], [3, 0]], "CSR").report()
-        >>> report.write("a.html")
-        >>> report.faults
-        ()
-        """
-        made: Report = above("looking.report", "report_on")(self)
-        return made
-
-    def draw(self, dimensions: Sequence[Dimension] | None = None) -> str:
-        """Draw the tensor as an SVG: a small one as its level tree, a large one as a spy plot.
-
-        Parameters
-        ----------
-        dimensions : one or two dimensions for a spy plot; by default a large tensor takes its first two.
-
-        Raises
-        ------
-        IndexError, OptionError : the dimensions cannot be drawn.
-
-        >>> from binsparse_levels import pack
-        >>> pack([[0, 2]], [1, 2], 3, "CVEC").draw()[:4]
-        '<svg'
-        """
-        picture: str = above("looking.drawing", "draw")(self, dimensions)
-        return picture
 
     def __enter__(self) -> Tensor:
         """The tensor itself. At the end of the block, the file that `open` has opened is closed."""
@@ -317,13 +95,6 @@ class Tensor(Refusals):
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return origin.reduced(self)
-
-    def __dask_tokenize__(self) -> str:
-        """What tells tensors apart: of an opened tensor the file, its token and the steps of the view."""
-        return origin.digest_of(self)
 
     # Parts of it
 
@@ -344,9 +115,6 @@ class Tensor(Refusals):
         >>> int(tensor[1, 2]), tensor[:, ::2].to_dense().tolist()
         (4, [[0, 0], [3, 4]])
         """
-        read = self._reader
-        if read is not None and (value := read(key)) is not None:
-            return value
         return selecting.select(self, key)
 
     def locate(self, coords: Sequence[npt.ArrayLike]) -> Array:
@@ -509,26 +277,6 @@ class Tensor(Refusals):
         limits = self.limits if limits is None else limits
         return listing.to_dense(self, self._pad() if fill is None else checked_fill(fill, self.dtype), limits)
 
-    def __matmul__(self, other: npt.ArrayLike) -> Array:
-        """The product with a dense vector or matrix: a sum over the last dimension of the tensor; see `einsum`.
-
-        >>> from binsparse_levels import pack_dense
-        >>> (pack_dense([[0, 2], [3, 0]], "CSR") @ [1, 10]).tolist()
-        [20, 3]
-        """
-        product: Array = above("compute", "product")(self, other)
-        return product
-
-    def __rmatmul__(self, other: npt.ArrayLike) -> Array:
-        """The product of a dense vector or matrix with this matrix or vector: a sum over the first dimension.
-
-        >>> from binsparse_levels import pack_dense
-        >>> (np.array([1, 10]) @ pack_dense([[0, 2], [3, 0]], "CSR")).tolist()
-        [30, 2]
-        """
-        product: Array = above("compute", "product_from_left")(other, self)
-        return product
-
     def with_map(self, map: IndexMap) -> Tensor:
         """See this tensor through a map: a tensor of shape `map.shape` that stores the same arrays.
 
@@ -602,29 +350,6 @@ class Tensor(Refusals):
         """
         return changing.converted(self, *with_map(format, map), self.limits if limits is None else limits)
 
-    def with_attributes(self, attributes: Mapping[str, Any] | None, *, limits: Limits | None = None) -> Tensor:
-        """The same tensor with other attributes, which replace all that it has. The arrays are shared.
-
-        Parameters
-        ----------
-        attributes, limits : as for Tensor. None removes them.
-
-        Raises
-        ------
-        TypeError, DescriptorError, LimitError : the attributes are no JSON, or too long.
-
-        >>> from binsparse_levels import pack
-        >>> tensor = pack([[0, 2]], [1, 2], 3, "CVEC").with_attributes({"unit": "m"})
-        >>> dict(tensor.attributes)
-        {'unit': 'm'}
-        """
-        kept = checked_json(attributes, self.limits if limits is None else limits)
-        return self._of(self._held, replace(self._metadata, attributes=kept))
-
-    def _labelled(self, labels: Labels | None) -> Tensor:
-        """The same tensor with other names and labels."""
-        return self._of(self._held, replace(self._metadata, labels=labels))
-
     def drop_fill(self) -> Tensor:
         """A tensor of the same format without the entries that equal the fill value, or zero if there is none.
 
@@ -678,7 +403,7 @@ class Tensor(Refusals):
         >>> lower.expand_structure().to_dense().tolist()
         [[1, 5], [5, 0]]
         """
-        return self if self.structure is None else changing.expand_structure(self)
+        return changing.without_structure(self)
 
     def with_structure(self, structure: str) -> Tensor:
         """The same matrix with one triangle stored, the inverse of `expand_structure`.
@@ -703,7 +428,3 @@ class Tensor(Refusals):
     def __binsparse__(self) -> dict[str, Array]:
         """The arrays by name, as a container holds them. The protocol is a draft and may change."""
         return encode_tensor(self)[1]
-
-    def _pad(self) -> Any:
-        """The value of cells that are not stored: the fill value, or zero."""
-        return pad_of(self._metadata.fill_value, self._held.dtype)

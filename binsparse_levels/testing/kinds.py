@@ -104,13 +104,12 @@ def check_order(made: Built) -> None:
 
 
 def check_located(made: Built) -> None:
-    """`locate` and `finder` agree with `expand`."""
+    """`locate` agrees with `expand`."""
     level, dims = made.level, made.dims
     cells = list(itertools.product(range(made.n), *(range(s) for s in dims)))
     at, *coords = np.array(cells, np.int64).reshape(len(cells), level.rank + 1).T.copy()
     expected = [made.child.get((p, tuple(c)), -1) for p, *c in cells]
     assert level.locate(made.arrays, dims, at, coords).tolist() == expected, "locate differs from expand"
-    assert list(itertools.starmap(level.finder(made.arrays, dims), cells)) == expected, "finder differs from expand"
     assert Level.locate(level, made.arrays, dims, at, coords).tolist() == expected, "expand differs inside a window"
 
 

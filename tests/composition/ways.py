@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import types
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,8 +81,8 @@ WITHOUT = {
 def public_names():
     """All functions and classes of the package, methods and properties of Tensor, and commands of the command line."""
     methods = [
-        f"Tensor.{name}" for name, x in vars(Tensor).items()
-        if not name.startswith("_") and (callable(x) or isinstance(x, property))
+        f"Tensor.{name}" for name in dir(Tensor)
+        if not name.startswith("_") and not isinstance(getattr(Tensor, name), types.MemberDescriptorType)
     ]  # fmt: skip
     special = [
         f"Tensor.{name}" for name in ("__getitem__", "__matmul__", "__eq__", "__array__", "__reduce__", "__enter__",

@@ -22,6 +22,7 @@ from binsparse_levels.compliance import conformance
 from binsparse_levels.formats.dtypes import CODECS
 from binsparse_levels.io.writing import write_arrays
 from binsparse_levels.levels import OURS
+from binsparse_levels.levels.base import level_desc
 from binsparse_levels.tensors.encoding import encode_tensor
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -89,7 +90,7 @@ def test_examples_of_the_page(example):
 
 def test_the_page_has_an_example_of_every_kind_and_names_every_key():
     text = json.dumps(EXAMPLES)
-    assert not [kind.kind for kind in OURS if kind.kind != "dense" and kind.level_desc() not in text + "sparse"]
+    assert not [kind.kind for kind in OURS if kind.kind != "dense" and level_desc(kind) not in text + "sparse"]
     assert not [word for word in (*CODECS, *bl.ALIASES, *bl.SYNONYMS) if f"`{word}" not in PAGE]
     package = Path(bl.__file__).parent
     keys = {key for path in package.rglob("*.py") for key in re.findall(r'RESERVED\}(\w+)"', path.read_text())}

@@ -35,10 +35,6 @@ def test_lookups_in_wide_fibers(seed, run, step):
     at = np.searchsorted(x, wanted)
     expected = np.where(x[np.minimum(at, len(x) - 1)] == wanted, at, -1)
     assert tensor.locate([wanted]).tolist() == expected.tolist()
-    level, arrays = tensor.format.levels[0], {"ptr": tensor.arrays["pointers_to_0"]}
-    arrays |= {role: tensor.arrays[f"elias_fano_{role}_0"] for role in ("low", "high")}
-    find = level.finder(arrays, [size])
-    assert [find(0, k) for k in wanted.tolist()] == expected.tolist()
 
 
 @pytest.mark.parametrize("kind", ["mask", "elias_fano"])
