@@ -5,18 +5,16 @@ The other package runs in a process of its own, with the rows of this board.
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from binsparse_levels import set_threads
 
-from .measure import Timing, timed
+from .measure import timed
 from .row import Row
 
 _HERE = Path(__file__).parent.parent
@@ -44,10 +42,11 @@ class Other:
 
     def begin(self, number: int) -> bool:
         """Make the data of a row, and call its operation once. Returns whether the other package has the operation."""
-        return bool(self._ask([number, "numba" in sys.modules]))
+        return bool(self._ask(number))
 
-    def timing(self) -> Timing:
-        return Timing(**self._ask("time"))
+    def seconds(self) -> float:
+        """One timing of the row that was begun last."""
+        return float(self._ask("time"))
 
     def _ask(self, question: Any) -> Any:
         assert self._process.stdin is not None
@@ -71,24 +70,18 @@ def serve(checkout: str, rows: list[Row]) -> None:
         raise SystemExit(f"{checkout}: no package binsparse_levels in it; name the root of a checkout")
     answers, sys.stdout = sys.stdout, sys.stderr
     set_threads(1)
+    row, data = rows[0], None
     with tempfile.TemporaryDirectory() as folder:
-        row: Row | None = None
-        data: Any = None
         for number, line in enumerate(sys.stdin):
-            if isinstance(question := json.loads(line), list):
-                if question[1]:  # a peer has loaded it, and then few entries go through kernels too
-                    importlib.import_module("numba")
-                row = data = None
-                row, place = rows[question[0]], Path(folder, str(number))
+            answer: Any = True
+            if (question := json.loads(line)) == "time":
+                answer = timed(lambda row=row, data=data: row.ours(data), row)
+            else:
+                row, data, place = rows[question], None, Path(folder, str(number))
                 place.mkdir()
                 try:
                     data = row.make(place)
                     row.ours(data)
-                    answer: Any = True
                 except (AttributeError, ImportError, TypeError):  # an earlier package
                     answer = False
-            else:
-                assert row is not None
-                asked, given = row, data
-                answer = asdict(timed(lambda asked=asked, given=given: asked.ours(given), row.calls)[0])
             print(json.dumps(answer), file=answers, flush=True)
