@@ -143,7 +143,7 @@ def test_every_fault_of_a_custom_object_is_told_with_its_path():
 
 def test_a_kind_beyond_the_specification_has_a_name_that_others_refuse():
     custom = parse_format("backwards(base=1)").custom()
-    assert custom["level"]["level_desc"] == "kinds:backwards"
+    assert custom["level"]["level_desc"] == "helpers:backwards"
     assert custom["level"]["base"] == 1
 
 
