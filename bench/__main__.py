@@ -31,7 +31,7 @@ def main() -> None:
     restart(KEEPING | THREADS)
     set_threads(1)
     touch(options.entries)
-    other = Other(options.against, sys.argv[1:]) if options.against else None
+    other = Other(options.against, sys.argv[1:], options.entries) if options.against else None
     absent: set[str] = set()
     times = {row.name: _timed(row, number, options.rounds, absent, other) for number, row in enumerate(rows)}
     if other is not None:

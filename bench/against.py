@@ -14,7 +14,7 @@ from typing import Any
 
 from binsparse_levels import set_threads
 
-from .measure import timed
+from .measure import timed, touch
 from .row import Row
 
 _HERE = Path(__file__).parent.parent
@@ -26,16 +26,16 @@ import binsparse_levels
 sys.path[0] = {here!r}
 from bench.__main__ import chosen
 from bench.against import serve
-serve({other!r}, chosen({arguments!r}))
+serve({other!r}, chosen({arguments!r}), {entries})
 """
 
 
 class Other:
     """The process of the other checkout."""
 
-    def __init__(self, checkout: str, arguments: list[str]) -> None:
+    def __init__(self, checkout: str, arguments: list[str], entries: int) -> None:
         other = str(Path(checkout).resolve())
-        code = _CODE.format(other=other, here=str(_HERE), arguments=arguments)
+        code = _CODE.format(other=other, here=str(_HERE), arguments=arguments, entries=entries)
         self._process = subprocess.Popen(
             [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -62,7 +62,7 @@ class Other:
         self._process.wait()
 
 
-def serve(checkout: str, rows: list[Row]) -> None:
+def serve(checkout: str, rows: list[Row], entries: int) -> None:
     """Time rows for another process, which asks by lines of JSON: the number of a row, then "time" for each round."""
     import binsparse_levels
 
@@ -70,6 +70,7 @@ def serve(checkout: str, rows: list[Row]) -> None:
         raise SystemExit(f"{checkout}: no package binsparse_levels in it; name the root of a checkout")
     answers, sys.stdout = sys.stdout, sys.stderr
     set_threads(1)
+    touch(entries)
     row, data = rows[0], None
     with tempfile.TemporaryDirectory() as folder:
         for number, line in enumerate(sys.stdin):
@@ -81,6 +82,7 @@ def serve(checkout: str, rows: list[Row]) -> None:
                 place.mkdir()
                 try:
                     data = row.make(place)
+                    row.ours(data)
                     row.ours(data)
                 except (AttributeError, ImportError, TypeError):  # an earlier package
                     answer = False

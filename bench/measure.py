@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+import numba  # noqa: F401 (as peers do: an earlier package asked whether it was loaded)
 import numpy as np
 
 from .row import OURS, Call, Row
@@ -81,8 +82,12 @@ def measured(
     for _ in range(rounds):
         for name, call in calls.items():
             if warm[name] <= _SLOW * warm[OURS]:
-                in_a_row = min(max(int(_ROUND / max(warm[name] * row.calls, 1e-9)), 1), _MOST)
-                found[name] += [timed(call, row) for _ in range(in_a_row)]
+                found[name] += [timed(call, row) for _ in range(_in_a_row(warm[name] * row.calls))]
         for name, time_it in elsewhere.items():
-            found[name].append(time_it())
+            found[name] += [time_it() for _ in range(_in_a_row(warm[OURS] * row.calls))]
     return {name: min(seconds) for name, seconds in found.items()}
+
+
+def _in_a_row(seconds: float) -> int:
+    """How many timings a round has. Of short calls several: the first finds the caches full of other data."""
+    return min(max(int(_ROUND / max(seconds, 1e-9)), 1), _MOST)
