@@ -281,6 +281,7 @@ def test_fibers_of_any_length_and_far_vectors(mean, interpreted, monkeypatch):
             assert (pack([[], []], [], (5, 90), "CSR") @ vector).tolist() == [0] * 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interpreted", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "complex128"])
 @pytest.mark.parametrize("format", ["sparse, sparse, sparse", "dense, dense, sparse"])
@@ -331,6 +332,7 @@ def test_a_body_that_names_rows_of_a_far_state(monkeypatch):
     assert foreach(tensor, space["body"], np.zeros((7, 2)))[:, 0].tolist() == dense.sum(0).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interpreted", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "complex128"])
 @pytest.mark.parametrize("format", ["dense, bitmap", "bitmap(2)", "dense, run"])

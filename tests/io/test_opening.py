@@ -330,6 +330,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options", "format"), OTHERS, ids=str)
 def test_files_of_other_systems_are_opened(tmp_path, name, options, format):
     rng = np.random.default_rng(0)

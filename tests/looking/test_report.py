@@ -176,6 +176,7 @@ def test_the_page_forbids_to_load_and_to_run_anything():
     assert "https:" not in made.html
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(2**62, 2**62, 2**62), (2,) * 60, (1000,) * 8])
 def test_the_size_is_bounded(shape):
