@@ -12,13 +12,13 @@ from binsparse_levels import kernels
 
 # Machines are shared: how long an example takes says nothing of the code. By default all draw the same examples.
 patient = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-hypothesis.settings.register_profile("few", max_examples=8, derandomize=True, **patient)
+hypothesis.settings.register_profile("few", max_examples=5, derandomize=True, **patient)
 hypothesis.settings.register_profile("default", max_examples=30, derandomize="CI" in os.environ, **patient)
 hypothesis.settings.register_profile("many", max_examples=1000, print_blob=True, **patient)
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all", action="store_true", help="also what is marked slow, and 30 examples for each law, not 8")
+    parser.addoption("--all", action="store_true", help="also what is marked slow, and 30 examples for each law, not 5")
 
 
 def pytest_configure(config):
