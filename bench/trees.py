@@ -50,7 +50,6 @@ def rows(n: int) -> list[Row]:
     csr, csf = (lambda _: tree("CSR", n)), (lambda _: tree(CSF, n))
     turned = f"{CSF} @ {', '.join(map(str, _ORDER))}"
     huge = {"numpy": directly(peers.numpy_lexsort), "polars": peers.polars_sort, "GraphBLAS": peers.graphblas_build}
-    sorting = {name: on(_turned, make) for name, make in (("numpy", peers.numpy_argsort),)}
     return [
         _pack("pack CSR", "plain", n, "CSR", peers.SORTING_MATRICES, headline=True),
         _pack("pack CSF", "cube", n, CSF, peers.SORTING, headline=True),
@@ -60,7 +59,8 @@ def rows(n: int) -> list[Row]:
         Row("dense → CSR", lambda _: _dense(n), lambda x: pack_dense(x, "CSR"), _FROM_DENSE),
         Row("CSR → CSC", csr, lambda t: t.convert("CSC"), _TURNED, headline=True),
         Row("COO → CSR", lambda _: tree("COO", n), lambda t: t.convert("CSR"), _FROM_COO),
-        Row("CSF → CSF of dimensions 2, 0, 1", csf, lambda t: t.convert(turned), sorting),
+        Row("CSF → CSF of dimensions 2, 0, 1", csf, lambda t: t.convert(turned),
+            {"numpy": on(_turned, peers.numpy_argsort)}),
         Row("CSR → dense", lambda _: pack_dense(_dense(n), "CSR"), Tensor.to_dense, _TO_DENSE),
         Row("symmetric CSR → both triangles", lambda _: _lower(n // 2), lambda t: t.expand_structure(), _WHOLE),
         Row("unpack CSR", csr, Tensor.unpack,
