@@ -1,1 +1,1 @@
-"""The board: operations of the engine beside what a user would pick instead."""
+"""The board: the operations that a user waits for, beside what a user would pick instead."""

@@ -5,18 +5,16 @@ The other package runs in a process of its own, with the rows of this board.
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from binsparse_levels import set_threads
 
-from .measure import Timing, timed
+from .measure import timed, touch
 from .row import Row
 
 _HERE = Path(__file__).parent.parent
@@ -28,26 +26,27 @@ import binsparse_levels
 sys.path[0] = {here!r}
 from bench.__main__ import chosen
 from bench.against import serve
-serve({other!r}, chosen({arguments!r}))
+serve({other!r}, chosen({arguments!r}), {entries})
 """
 
 
 class Other:
     """The process of the other checkout."""
 
-    def __init__(self, checkout: str, arguments: list[str]) -> None:
+    def __init__(self, checkout: str, arguments: list[str], entries: int) -> None:
         other = str(Path(checkout).resolve())
-        code = _CODE.format(other=other, here=str(_HERE), arguments=arguments)
+        code = _CODE.format(other=other, here=str(_HERE), arguments=arguments, entries=entries)
         self._process = subprocess.Popen(
             [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def begin(self, number: int) -> bool:
         """Make the data of a row, and call its operation once. Returns whether the other package has the operation."""
-        return bool(self._ask([number, "numba" in sys.modules]))
+        return bool(self._ask(number))
 
-    def timing(self) -> Timing:
-        return Timing(**self._ask("time"))
+    def seconds(self) -> float:
+        """One timing of the row that was begun last."""
+        return float(self._ask("time"))
 
     def _ask(self, question: Any) -> Any:
         assert self._process.stdin is not None
@@ -63,7 +62,7 @@ class Other:
         self._process.wait()
 
 
-def serve(checkout: str, rows: list[Row]) -> None:
+def serve(checkout: str, rows: list[Row], entries: int) -> None:
     """Time rows for another process, which asks by lines of JSON: the number of a row, then "time" for each round."""
     import binsparse_levels
 
@@ -71,24 +70,20 @@ def serve(checkout: str, rows: list[Row]) -> None:
         raise SystemExit(f"{checkout}: no package binsparse_levels in it; name the root of a checkout")
     answers, sys.stdout = sys.stdout, sys.stderr
     set_threads(1)
+    touch(entries)
+    row, data = rows[0], None
     with tempfile.TemporaryDirectory() as folder:
-        row: Row | None = None
-        data: Any = None
         for number, line in enumerate(sys.stdin):
-            if isinstance(question := json.loads(line), list):
-                if question[1]:  # a peer has loaded it, and then few entries go through kernels too
-                    importlib.import_module("numba")
-                row = data = None
-                row, place = rows[question[0]], Path(folder, str(number))
+            answer: Any = True
+            if (question := json.loads(line)) == "time":
+                answer = timed(lambda row=row, data=data: row.ours(data), row)
+            else:
+                row, data, place = rows[question], None, Path(folder, str(number))
                 place.mkdir()
                 try:
                     data = row.make(place)
                     row.ours(data)
-                    answer: Any = True
+                    row.ours(data)
                 except (AttributeError, ImportError, TypeError):  # an earlier package
                     answer = False
-            else:
-                assert row is not None
-                asked, given = row, data
-                answer = asdict(timed(lambda asked=asked, given=given: asked.ours(given), row.calls)[0])
             print(json.dumps(answer), file=answers, flush=True)

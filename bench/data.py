@@ -9,11 +9,7 @@ import numpy as np
 
 from binsparse_levels import Tensor, pack
 
-# The regimes: how many entries a fiber of the last dimension has, and Zipf's law. What is fast in one may be slow in
-# another: short fibers cost by the fiber, long ones by the entry, skewed ones miss the caches less.
-FIBERS = {"1 a fiber": 1, "10 a fiber": 10, "1,000 a fiber": 1000}
-REGIMES = (*FIBERS, "skewed")
-CSF, COO_3 = "sparse, sparse, sparse", "sparse(3)"
+CSF = "sparse, sparse, sparse"
 
 
 class Data(NamedTuple):
@@ -29,28 +25,20 @@ class Data(NamedTuple):
 
 
 @lru_cache(2)
-def draw(kind: str, rank: int, n: int) -> Data:
-    """n entries. A regime: so many in a fiber of the last dimension; skewed: by Zipf's law with exponent 1.1, so that
-    many repeat; hypersparse: keys of 80 bits in rank 2, of 120 above; sorted: in order and once each.
+def draw(kind: str, n: int) -> Data:
+    """n entries. plain: a matrix with ten in a row; cube: rank 3, most fibers have one; skewed: a matrix by Zipf's law,
+    so that many repeat; sorted: the plain ones in order, once each; huge: a matrix whose keys have 80 bits.
     """
-    if kind.startswith("sorted, "):
-        data = draw(kind.removeprefix("sorted, "), rank, n)
-        columns, values = packed(data, f"sparse({rank})").unpack()
-        return Data(list(columns), values, data.shape)
-    generator = np.random.default_rng(rank)
-    shape = _shape(kind, rank, n)
+    if kind == "sorted":
+        columns, values = tree("CSR", n).unpack()
+        return Data(list(columns), values, tree("CSR", n).shape)
+    generator = np.random.default_rng(3 if kind == "cube" else 2)
+    rows = max(n // 10, 1)
+    side = {"cube": 10**5, "skewed": 10**6, "huge": 2**40}.get(kind, 0)
+    shape = {"plain": (rows, max(rows, 200)), "cube": (min(side, n),) * 3}.get(kind, (side, side))
     values = generator.integers(1, 100, n).astype(np.float64)
     coords = [zipf(generator, s, n) if kind == "skewed" else generator.integers(0, s, n) for s in shape]
     return Data(coords, values, shape)
-
-
-def _shape(kind: str, rank: int, n: int) -> tuple[int, ...]:
-    if kind == "hypersparse":
-        return (2 ** (40 if rank == 2 else 120 // rank),) * rank
-    if kind == "skewed" or (rank > 2 and FIBERS[kind] == 1):
-        return (min(10 ** (8 - rank), max(n, 10)),) * rank
-    outer = max(round((n / FIBERS[kind]) ** (1 / (rank - 1))), 1)
-    return (*(outer,) * (rank - 1), max(outer, 20 * FIBERS[kind]))
 
 
 def zipf(generator: np.random.Generator, side: int, n: int, exponent: float = 1.1) -> Any:
@@ -59,19 +47,16 @@ def zipf(generator: np.random.Generator, side: int, n: int, exponent: float = 1.
     return np.minimum(places.astype(np.int64), side) - 1
 
 
-@lru_cache(4)
-def tree(kind: str, n: int, format: str) -> Tensor:
-    """The entries packed, of rank 3 in the formats of that rank."""
-    return packed(draw(kind, 3 if format in (CSF, COO_3) else 2, n), format)
+@lru_cache(3)
+def tree(format: str, n: int) -> Tensor:
+    """The entries packed: the cube where the format has three levels."""
+    return packed(draw("cube" if format == CSF else "plain", n), format)
 
 
 def packed(data: Data, format: str) -> Tensor:
     return pack(data.coords, data.values, data.shape, format, duplicates="sum", fill_value=0)
 
 
-def short(format: str) -> str:
-    return {CSF: "CSF", COO_3: "COO of rank 3"}.get(format, format)
-
-
-def csf(rank: int) -> str:
-    return ", ".join(["sparse"] * rank)
+def integers(*shape: int) -> Any:
+    """A dense array of small integers."""
+    return np.random.default_rng(0).integers(0, 4, shape).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Reading and writing a CSR matrix. All write through to the disk and replace a file atomically, as ours does, and read
+"""A CSR matrix written and read. All write through to the disk and replace a file atomically, as ours does, and read
 from the page cache.
 """
 
@@ -6,21 +6,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import h5py
-import numpy as np
 import zarr
 
-import binsparse_levels as bl
 from binsparse_levels import Tensor, read, write
 
 from .data import tree
-from .row import Call, Maker, Row, Targets
-
-_SMALL, _SMALL_CALLS = 1000, 20  # entries of a small file, and calls in each timing of what takes a millisecond
+from .peers import scipy_csr
+from .row import Call, Maker, Row
 
 
 class Ours(NamedTuple):
@@ -32,6 +29,9 @@ class Ours(NamedTuple):
     @property
     def arrays(self) -> dict[str, Any]:
         return {**self.tensor.arrays, "values": self.tensor.values}
+
+    def write(self) -> None:
+        write(self.path, self.tensor, overwrite=True)
 
 
 class Store(NamedTuple):
@@ -63,88 +63,28 @@ def _synchronize(place: Path) -> None:
     os.close(handle)
 
 
-@dataclass(frozen=True)
-class Layout:
-    """A way to store n entries. options: of our `write`."""
-
-    n: int
-    name: str
-    suffix: str
-    stores: Mapping[str, Callable[[Ours], Store]]
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def rows(self, writing: Targets, reading: Targets) -> list[Row]:
-        peers: dict[str, Maker] = {name: lambda ours, make=make: make(ours).write for name, make in self.stores.items()}
-        limits: dict[str, Maker] = {"raw files": lambda ours: _raw(ours).write}
-        row = Row(f"write, {self.name}", self.n, self._made, self._write, peers, writing, limits, waits=True)
-        return [row, self.read("read", "none", reading)]
-
-    def open(self, targets: Targets) -> Row:
-        """Our tensor is opened, its arrays stay in the file; a peer reads them."""
-        peers: dict[str, Maker] = {
-            name: lambda ours, make=make: make(ours).saved() for name, make in self.stores.items()
-        }
-        ours = lambda made: bl.open(made.path)  # noqa: E731
-        return Row(f"open, {self.name}", self.n, self._made, ours, peers, targets, calls=_SMALL_CALLS)
-
-    def read(self, how: str, check: Any, targets: Targets, calls: int = 1) -> Row:
-        peers: dict[str, Maker] = {
-            name: lambda ours, make=make: make(ours).saved() for name, make in self.stores.items()
-        }
-        limits: dict[str, Maker] = {"raw files": lambda ours: _raw(ours).saved()}
-        name = f"{how}, {self.name}"
-        ours = lambda made: read(made.path, check=check)  # noqa: E731
-        return Row(name, self.n, self._made, ours, peers, targets, limits, calls=calls)
-
-    def _made(self, folder: Path) -> Ours:
-        ours = Ours(folder / f"ours{self.suffix}", tree("10 a fiber", self.n, "CSR"))
-        self._write(ours)
-        return ours
-
-    def _write(self, ours: Ours) -> None:
-        write(ours.path, ours.tensor, overwrite=True, **self.options)
-
-
 def rows(n: int) -> list[Row]:
-    plain = {"compression": "none", "checksum": False}
-    zarr_plain: tuple[Targets, Targets] = {"zarr": (1.5, None)}, {"zarr": (2, None)}
-    contiguous = Layout(n, "HDF5, contiguous", ".h5", {"h5py": _h5py, "binsparse": _binsparse})
-    sealed = Layout(n, "HDF5, sealed", ".h5", {"h5py": _h5py}, {"checksum": True})
-    chunked = Layout(n, "HDF5, chunked", ".h5", {"h5py": _h5py}, {"chunks": 2**17})
-    gzip = Layout(n, "HDF5, gzip", ".h5", {"h5py": _h5py}, {"compression": "gzip"})
-    whole = Layout(n, "Zarr, plain, one chunk", ".zarr", {"zarr": _zarr}, plain | {"chunks": 2**40})
-    sharded = Layout(n, "Zarr, plain, sharded", ".zarr", {"zarr": _zarr}, plain)
-    zstd = Layout(n, "Zarr, zstd, sharded", ".zarr", {"zarr": _zarr, "binsparse": _binsparse}, {"compression": "zstd"})
-    usual = Layout(n, "Zarr, as usual", ".zarr", {"zarr": _zarr, "binsparse": _binsparse})
     return [
-        *contiguous.rows({"h5py": (0.95, 1.25)}, {"raw files": (0.9, None)}),
-        contiguous.read("read and check", "full", {"raw files": (0.7, 0.8)}),
-        sealed.rows({"h5py": (0.8, None)}, {})[0],
-        sealed.read("read and check", "full", {"raw files": (1 / 2.5, 1 / 1.5)}),
-        *chunked.rows({"h5py": (1, None)}, {"h5py": (1, None)}),
-        *gzip.rows({"h5py": (1, None)}, {"h5py": (1, None)}),
-        *whole.rows(*zarr_plain),
-        *sharded.rows(*zarr_plain),
-        *zstd.rows({"binsparse": (0.95, 1.1)}, {"binsparse": (1.3, 1.5)}),
-        *usual.rows({"binsparse": (0.95, 1.1)}, {"binsparse": (1.3, 1.5)}),
+        *_both("HDF5", ".h5", n, {"h5py": _h5py, "binsparse": _binsparse}),
+        *_both("Zarr", ".zarr", n, {"zarr": _zarr, "binsparse": _binsparse}),
+        *_both("Matrix Market", ".mtx", n // 10, {"scipy": _matrix_market}),
     ]
 
 
-def small_rows() -> list[Row]:
-    """What a call takes where there is little to read."""
-    small, targets = Layout(_SMALL, "HDF5, small", ".h5", {"h5py": _h5py}), {"h5py": (1 / 1.5, 1.0)}
-    return [small.open(targets), small.read("read and check", "full", targets, _SMALL_CALLS)]
+def _both(name: str, suffix: str, n: int, stores: Mapping[str, Callable[[Ours], Store]]) -> list[Row]:
+    made = partial(_made, suffix, n)
+    writing: dict[str, Maker] = {peer: lambda ours, make=make: make(ours).write for peer, make in stores.items()}
+    reading: dict[str, Maker] = {peer: lambda ours, make=make: make(ours).saved() for peer, make in stores.items()}
+    return [
+        Row(f"write {name}", made, Ours.write, writing, waits=True),
+        Row(f"read and check {name}", made, lambda ours: read(ours.path), reading),
+    ]
 
 
-def _raw(ours: Ours) -> Store:
-    """The bytes of each array in a file."""
-    folder = ours.path.with_name("raw")
-    folder.mkdir()
-    return Store(
-        folder,
-        lambda: [array.tofile(folder / name) for name, array in ours.arrays.items()],
-        lambda: [np.fromfile(folder / name, array.dtype) for name, array in ours.arrays.items()],
-    )
+def _made(suffix: str, n: int, folder: Path) -> Ours:
+    ours = Ours(folder / f"ours{suffix}", tree("CSR", n))
+    ours.write()
+    return ours
 
 
 def _h5py(ours: Ours) -> Store:
@@ -192,3 +132,10 @@ def _binsparse(ours: Ours) -> Store:
     path = ours.path.with_stem("binsparse")
     matrix = binsparse.CSRMatrix(ours.tensor.shape, len(ours.tensor.values), **ours.arrays)
     return Store(path, lambda: binsparse.save_binsparse(matrix, path), lambda: binsparse.load_binsparse(path))
+
+
+def _matrix_market(ours: Ours) -> Store:
+    import scipy.io
+
+    path, matrix = ours.path.with_stem("scipy"), scipy_csr(ours.tensor)
+    return Store(path, lambda: scipy.io.mmwrite(path, matrix), lambda: scipy.io.mmread(path).tocsr())

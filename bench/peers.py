@@ -1,4 +1,4 @@
-"""What a user would pick instead. Each function takes the data and makes what is timed, or raises ImportError."""
+"""What a user would pick instead. A maker takes the data and makes what is timed, or raises ImportError."""
 
 from __future__ import annotations
 
@@ -120,12 +120,6 @@ def torch_csr(tensor: Tensor) -> Any:
     return torch.sparse_csr_tensor(pointers.long(), indices.long(), values, tensor.shape)
 
 
-def pydata_csr(tensor: Tensor) -> Any:
-    import sparse
-
-    return sparse.GCXS(parts(tensor), shape=tensor.shape, compressed_axes=(0,))
-
-
 def scipy_sorted(tensor: Tensor) -> Any:
     """Told that it is sorted and without duplicates."""
     matrix = scipy_coo(listed(tensor))
@@ -139,6 +133,11 @@ def scipy_check(tensor: Tensor) -> None:
     assert matrix.has_canonical_format
 
 
+def scipy_entries(matrix: Any) -> Any:
+    coo = matrix.tocoo(copy=False)
+    return widened(coo.coords), coo.data
+
+
 def listed(tensor: Tensor) -> Data:
     coords, values = tensor.unpack()
     return Data(list(coords), values, tensor.shape)
@@ -147,52 +146,25 @@ def listed(tensor: Tensor) -> Data:
 # The same in numpy
 
 
+def widened(coords: Any) -> list[Any]:
+    """As int64, which `unpack` gives."""
+    return [x.astype(np.int64) for x in coords]
+
+
 def numpy_rows(tensor: Tensor) -> Any:
     values, columns, pointers = parts(tensor)
-    return [np.repeat(np.arange(len(pointers) - 1, dtype=columns.dtype), np.diff(pointers)), columns], values
+    return widened([np.repeat(np.arange(len(pointers) - 1), np.diff(pointers)), columns]), values
 
 
-def widened(listed: tuple[list[Any], Any]) -> Any:
-    """With coordinates of int64, as `unpack` gives them."""
-    coords, values = listed
-    return [x.astype(np.int64) for x in coords], values
-
-
-def numpy_dcsr(tensor: Tensor) -> list[Any]:
-    pointers = tensor.arrays["pointers_to_1"]
-    rows = np.flatnonzero(pointers[1:] != pointers[:-1])
-    return [rows, np.append(pointers[rows], pointers[-1])]
-
-
-def numpy_csr(tensor: Tensor) -> list[Any]:
-    short = tensor.arrays["pointers_to_1"]
-    pointers = np.zeros(tensor.shape[0] + 1, short.dtype)
-    pointers[tensor.arrays["indices_0"] + 1] = np.diff(short)
-    return [np.cumsum(pointers, out=pointers)]
-
-
-def numpy_counts(tensor: Tensor) -> list[Any]:
-    return [np.append(0, np.bincount(tensor.arrays["indices_0"], minlength=tensor.shape[0])).cumsum()]
-
-
-def numpy_searches(tensor: Tensor) -> list[Any]:
-    rows = tensor.arrays["indices_0"]
-    return [np.searchsorted(rows, np.arange(tensor.shape[0] + 1, dtype=rows.dtype))]
-
-
-def numpy_tree(tensor: Tensor) -> list[Any]:
-    i, j, k = tensor.arrays.values()
-    new_i = np.append(True, i[1:] != i[:-1])
-    fibers = np.flatnonzero(new_i | np.append(True, j[1:] != j[:-1]))
-    upper = np.flatnonzero(new_i[fibers])
-    return [i[fibers[upper]], np.append(upper, len(fibers)), j[fibers], np.append(fibers, len(k))]
+def numpy_counts(tensor: Tensor) -> Any:
+    return np.append(0, np.bincount(tensor.arrays["indices_0"], minlength=tensor.shape[0])).cumsum()
 
 
 def numpy_list(tensor: Tensor) -> Any:
     arrays = tensor.arrays
     lengths = np.diff(arrays["pointers_to_2"])
     i = np.repeat(np.repeat(arrays["indices_0"], np.diff(arrays["pointers_to_1"])), lengths)
-    return [i, np.repeat(arrays["indices_1"], lengths), arrays["indices_2"]], tensor.values
+    return widened([i, np.repeat(arrays["indices_1"], lengths), arrays["indices_2"]]), tensor.values
 
 
 def numpy_check(tensor: Tensor) -> None:
@@ -210,8 +182,3 @@ def numpy_check(tensor: Tensor) -> None:
         assert rises.all()
         assert indices.min() >= 0
         assert indices.max() < size
-
-
-def numpy_check_list(tensor: Tensor) -> None:
-    keys = np.ravel_multi_index(list(tensor.arrays.values()), tensor.shape)  # raises for what is out of range
-    assert (keys[1:] > keys[:-1]).all()

@@ -44,6 +44,7 @@ def path(tmp_path):
     return tmp_path / "a.h5"
 
 
+@pytest.mark.slow
 def test_the_readme_command(run, tmp_path):
     out = tmp_path / "trigrams.h5"
     status, _, err = run("convert", TRIGRAMS, out, "--format", "dense, sparse, sparse(2) @ 0, 3, 1, 2")
@@ -309,6 +310,7 @@ def test_head(run, tmp_path):
     assert run("head", TRIGRAMS, "--count", "0")[0] == 2
 
 
+@pytest.mark.slow
 def test_head_streams(tmp_path):
     """What reads a few lines only ends the command, which has not read the rest."""
     path = tmp_path / "a.h5"

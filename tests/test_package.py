@@ -1,4 +1,4 @@
-"""The package as a whole: what importing costs, names, docstrings, and the kernels in their other two modes."""
+"""The package as a whole: what importing costs, names and docstrings."""
 
 import ast
 import doctest
@@ -171,29 +171,3 @@ def test_no_test_returns_before_it_has_asserted_anything():
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 found += [f"{path.name}:{line}: {node.name}" for line in returns_silently(node)]
     assert not found, "use assume, or do not collect the case"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("mode", "tests"),
-    [
-        # Interpreted kernels are slow: not the largest of the tests of size.
-        ({"NUMBA_DISABLE_JIT": "1"}, ["-k", "not 20000 and not 13000 and not 300000 and not heavy"]),
-        ({"NUMBA_BOUNDSCHECK": "1"}, [str(ROOT / "tests/engine/test_soundness.py")]),
-    ],
-    ids=["interpreted", "bounds checked"],
-)
-def test_kernels_in_another_mode(mode, tests, tmp_path):
-    environment = {**os.environ, **mode, "HYPOTHESIS_PROFILE": "few", "NUMBA_CACHE_DIR": str(tmp_path)}
-    files = [
-        str(ROOT / "tests" / name)
-        for name in (
-            "formats/test_bitpacked.py",
-            "levels/test_levels.py",
-            "engine/test_packing.py",
-            "tensors/test_tensor.py",
-        )
-    ]
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "0", *files, *tests]
-    run = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-1000:]

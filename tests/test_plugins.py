@@ -86,6 +86,7 @@ def program(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_kind_and_a_file_of_another_package(program):
     told = program(
         """
@@ -119,6 +120,7 @@ def test_a_kind_and_a_file_of_another_package(program):
     assert "sound" in told
 
 
+@pytest.mark.slow
 def test_a_plugin_marks_folders_and_groups(program):
     told = program(
         """

@@ -145,6 +145,7 @@ def small(value=1.0):
 # Law: every way to write and to read is the same on a system that has other calls
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="asks which files are open")
 @pytest.mark.parametrize("name", PLACES)
 def test_all_is_written_and_read_as_on_windows(tmp_path, windows, name):

@@ -38,7 +38,8 @@ def watch(module: str, arguments: Sequence[str], *, patience: float = 60) -> Ite
     first = 0
     while True:
         command = [sys.executable, "-m", f"{FOLDER.name}.{module}", *arguments, "--first", str(first)]
-        environment = os.environ | {"PYTHONPATH": str(FOLDER.parent)}
+        path = os.pathsep.join(filter(None, [str(FOLDER.parent), os.environ.get("PYTHONPATH")]))
+        environment = os.environ | {"PYTHONPATH": path}
         with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
             at, ended = first - 1, ""
             for line in _lines(process, patience):

@@ -88,6 +88,7 @@ def kept(folder):
     return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("stage", ["split", "partition", "table", "again", "pack", "join", "write", "commit"])
 def test_any_byte_of_the_work_flipped_is_told_or_changes_nothing(tmp_path, stage):

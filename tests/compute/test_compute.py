@@ -275,6 +275,7 @@ def test_fibers_of_any_length(mean, interpreted):
         assert (pack([[], []], [], (5, 90), "CSR") @ vector).tolist() == [0] * 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interpreted", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "complex128"])
 @pytest.mark.parametrize("format", ["sparse, sparse, sparse", "dense, dense, sparse"])
@@ -289,6 +290,7 @@ def test_short_fibers_that_share_a_total(format, dtype, interpreted):
                 np.testing.assert_array_equal(reduce(tensor, (1, 2), how), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interpreted", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "complex128"])
 @pytest.mark.parametrize("format", ["dense, bitmap", "bitmap(2)", "dense, run"])

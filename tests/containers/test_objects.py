@@ -122,6 +122,7 @@ for call in (bl.read, bl.open, bl.list_tensors, lambda path: bl.append(path, bl.
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [5, 40, 120])
 def test_a_damaged_zip_file_leaves_no_tracebacks_of_tasks(tmp_path, count):
     path = tmp_path / "a.zarr.zip"

@@ -192,6 +192,7 @@ def test_pages_and_tables_on_a_full_disk(tmp_path):
         assert os.listdir(tmp_path) == ["a.html"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [100, 20_000, 150_000])
 def test_a_full_disk_under_an_append_and_a_build(tmp_path, size):
     count = 30_000

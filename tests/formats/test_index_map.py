@@ -647,6 +647,7 @@ def test_the_command_line(tmp_path, capsys):
 # Other libraries
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_gcxs_with_its_arrays(data):
     sparse = pytest.importorskip("sparse")

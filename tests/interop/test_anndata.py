@@ -168,6 +168,7 @@ def test_the_registry_of_anndata_is_as_expected():
             assert _REGISTRY.write_specs[kind] == spec
 
 
+@pytest.mark.slow
 def test_nothing_is_registered_by_an_import():
     code = """
 import binsparse_levels.interop.anndata, sys

@@ -141,6 +141,7 @@ def test_we_read_what_the_package_writes(folder, suffix, tensor):
     assert again.format == parse_format(tensor.format.custom())
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_golden_files_written_again_are_read_by_the_package(tmp_path, suffix):
@@ -230,6 +231,7 @@ def assert_same_contents(ours, theirs):
         assert np.array_equal(arrays[name], array, equal_nan=array.dtype.kind in "fc"), name
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @settings(max_examples=40)

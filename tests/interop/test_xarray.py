@@ -243,6 +243,7 @@ def test_tensor_chunks_make_blocks_of_coo(path):
     assert len(pickle.dumps(found.b)) < 10_000
 
 
+@pytest.mark.slow
 def test_chunked_variables_are_written_block_by_block(path, tmp_path):
     found = opened(path, tensor_chunks={"time": 5}).drop_encoding()  # xarray keeps codecs of the other version of Zarr
     for name, memory in (("a.zarr", 2**33), ("a.nc", 2**33), ("b.zarr", None)):

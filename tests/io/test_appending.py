@@ -446,6 +446,7 @@ for k in range(int(sys.argv[2])):
 ROW = (([0], [1]), [2.0], (1, 4), "CSR")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.h5", "a.zarr:g", "a.npz"])
 def test_two_processes_append_every_row(tmp_path, name):
     place = f"{tmp_path}/{name}"

@@ -342,6 +342,7 @@ def test_what_is_not_there_is_called_by_its_url(tmp_path, s3):
         bl.write("s3://bucket/a.h5", bl.pack_dense(DENSE, "CSR"))
 
 
+@pytest.mark.slow
 def test_a_file_that_breaks_while_it_is_open(folder, tmp_path):
     big = tmp_path / "big.h5"
     bl.write(big, bl.pack([np.arange(500_000)], np.arange(500_000.0), (500_000,), "CVEC"))
@@ -368,6 +369,7 @@ def test_what_only_a_disk_has(tmp_path, name, content):
         bl.read(io.BytesIO(content))
 
 
+@pytest.mark.slow
 def test_a_process_may_end_with_a_file_open(folder):
     """The HDF5 library calls Python when it closes a file, which Python has to be there for."""
     script = "import sys, binsparse_levels as bl; kept = bl.open(sys.argv[1]); print(kept.shape)"

@@ -44,6 +44,7 @@ def sample(format="dense, sparse, sparse"):
     return pack(coords, rng.random(2000), shape, format, duplicates="sum")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("suffix", "options"), STORED, ids=str)
 @given(data=st.data())
 def test_what_is_opened_is_what_was_written(tmp_path_factory, suffix, options, data):
@@ -330,6 +331,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options", "format"), OTHERS, ids=str)
 def test_files_of_other_systems_are_opened(tmp_path, name, options, format):
     rng = np.random.default_rng(0)
@@ -350,6 +352,7 @@ def test_files_of_other_systems_are_opened(tmp_path, name, options, format):
     assert opened.attributes == read(tmp_path / name).attributes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_bit_packed_arrays_are_decoded_where_they_are_asked_for(tmp_path, suffix):
     tensor = pack(

@@ -532,6 +532,7 @@ def test_limits():
 # Damage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["py_i2_3d.ra", "jl_bitarray.ra", "jl_leb128_u2.ra", "c_lz4_incompressible_u1.ra"])
 def test_files_that_are_cut_or_changed(tmp_path, name, by):
     whole = (DATA / name).read_bytes()

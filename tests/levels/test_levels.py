@@ -149,6 +149,7 @@ def test_entries_are_found_whatever_the_lengths_of_fibers(case, width, far):
     assert out.tolist() == np.where(there, pointers[at] + found, -1).tolist()
 
 
+@pytest.mark.slow
 @given(st.lists(long_lists(CHILDREN), min_size=1, max_size=4), st.sampled_from(["u4", "u8"]), st.integers(1, 2))
 def test_fibers_are_split_wherever_a_column_changes(children, dtype, rank):
     counts = [x for lengths in children for x in lengths if x]

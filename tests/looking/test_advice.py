@@ -63,6 +63,7 @@ def coordinates_of(shape):
     return Format((Sparse(len(shape)),))
 
 
+@pytest.mark.slow
 @given(testing.tensors(max_rank=3))
 def test_every_size_is_that_of_the_packed_tensor(tensor):
     advice = advise(tensor)
@@ -86,6 +87,7 @@ KINDS = (*testing.OURS, kinds.Backwards)
 TELLING = tuple(filter(tells, KINDS))
 
 
+@pytest.mark.slow
 @given(testing.tensors(max_rank=3, structures=False), st.data())
 def test_sizes_with_kinds_that_list_out_of_order_or_have_gaps(tensor, data):
     advice = advise(tensor)
@@ -102,6 +104,7 @@ def test_some_kinds_tell_their_sizes_and_some_do_not():
     assert {Dense, Sparse, Bitmap} < set(TELLING) < set(KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(5, 7), (3, 5, 7), (3, 4, 5, 2), (40, 2, 3000, 70_000)])
 @pytest.mark.parametrize("value", [None, True], ids=["values", "iso"])
 def test_sizes_of_larger_tensors(shape, value):
@@ -126,6 +129,7 @@ def test_counts_are_those_of_plain_python(tensor):
     assert dict(advise(tensor).counts) == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(2**40, 2**40, 2**40, 5), (2**63 - 1, 7, 2**62), (3,) * 8])
 def test_counts_of_long_keys_and_many_dimensions(shape):
@@ -228,6 +232,7 @@ def test_integers_are_wide_where_a_dimension_is():
     assert advice.nbytes("COO") == len(tensor.values) * (16 + 8)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_left_out():
     tensor = skewed((2**40, 2**40), 100)
     advice = advise(tensor, count=100, kinds=["dense", "sparse"])

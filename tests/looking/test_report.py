@@ -134,6 +134,7 @@ def test_the_page_forbids_to_load_and_to_run_anything():
     assert set(re.findall(r"https?://[^\"]*", made.html)) == {"http://www.w3.org/2000/svg"}  # a name of XML
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(2**62, 2**62, 2**62), (2,) * 60, (1000,) * 6])
 def test_the_size_is_bounded(shape):
