@@ -142,28 +142,26 @@ def _at(path: str, group: str) -> str:
 
 def _print_groups(options: argparse.Namespace, groups: Sequence[str]) -> int:
     """Print a line for each tensor in a file."""
-    lines: list[dict[str, Any]] = []
+    told: list[dict[str, Any]] = []
+    rows = []
     for group in groups:
         try:
-            told = _summary(options.path, describe(_at(options.path, group), limits=limits_of(options)))
-            wanted = ("shape", "format", "number_of_stored_values", "bytes")
-            lines.append({"group": group} | {name: told[name] for name in wanted})
+            facts = _summary(options.path, describe(_at(options.path, group), limits=limits_of(options)))
         except BinsparseError as error:
-            lines.append({"group": group, "error": type(error).__name__, "problems": list(map(str, error.problems))})
-    faulty = any("error" in line for line in lines)
-    if options.json:
-        print_json({"path": str(options.path), "tensors": lines})
-        return FAULTY_INPUT if faulty else OK
-    rows = []
-    for line in lines:
-        if "error" in line:
-            rows.append([escaped(line["group"]), "faulty", escaped(clipped(line["problems"][0], 60)), "", ""])
+            problems = list(map(str, error.problems))
+            told.append({"group": group, "error": type(error).__name__, "problems": problems})
+            rows.append([escaped(group), "faulty", escaped(clipped(problems[0], 60)), "", ""])
         else:
-            count = line["number_of_stored_values"]
-            numbers = ["?" if count is None else f"{count:,}", f"{line['bytes']:,}"]
-            rows.append([escaped(line["group"]), times(line["shape"]), clipped(line["format"], 60), *numbers])
-    table(escaped(str(options.path)), ["group", "shape", "format", "stored values", "bytes"], rows)
-    return FAULTY_INPUT if faulty else OK
+            wanted = ("shape", "format", "number_of_stored_values", "bytes")
+            told.append({"group": group} | {name: facts[name] for name in wanted})
+            shape, format, count, size = (facts[name] for name in wanted)
+            counted = "?" if count is None else f"{count:,}"
+            rows.append([escaped(group), times(shape), clipped(format, 60), counted, f"{size:,}"])
+    if options.json:
+        print_json({"path": str(options.path), "tensors": told})
+    else:
+        table(escaped(str(options.path)), ["group", "shape", "format", "stored values", "bytes"], rows)
+    return FAULTY_INPUT if any("error" in line for line in told) else OK
 
 
 def _head(options: argparse.Namespace) -> int:

@@ -13,8 +13,7 @@ from ..tensors.packing import pack, pack_dense
 from .terminal import OK, print_json, progress_bars
 
 _ENTRIES = 10_000  # of which the sort makes several buckets
-_FORMATS = {1: ("CVEC",), 2: ("CSR", "CSC", "DCSR", "COO"), 3: ("CSF", "COO"), 4: ("CSF", "COO")}
-_TYPES = ("float64", "float32", "int64")
+_FORMATS = {1: ["CVEC"], 2: ["CSR", "CSC", "DCSR", "COO"], 3: ["CSF", "COO"], 4: ["CSF", "COO"]}
 
 
 def _warm_up(options: argparse.Namespace) -> int:
@@ -22,9 +21,10 @@ def _warm_up(options: argparse.Namespace) -> int:
 
     began = time.monotonic()
     with progress_bars() as step:
-        for k, dtype in enumerate(_TYPES):
-            step("compiling", k, len(_TYPES))
-            _use(np.dtype(dtype))
+        for k, dtype in enumerate(("float64", "float32", "int64")):
+            step("compiling", k, 3)
+            for rank, formats in _FORMATS.items():
+                _use(rank, formats, np.ones(_ENTRIES, dtype))
     seconds = round(time.monotonic() - began, 1)
     folder = getattr(config, "CACHE_DIR", "") or "__pycache__ of the package"
     if options.json:
@@ -34,23 +34,21 @@ def _warm_up(options: argparse.Namespace) -> int:
     return OK
 
 
-def _use(dtype: np.dtype[Any]) -> None:
+def _use(rank: int, formats: list[str], values: Any) -> None:
     """Pack, convert, check, select and advise with values of this type."""
-    generator = np.random.default_rng(0)
-    for rank, formats in _FORMATS.items():
-        shape = (_ENTRIES if rank == 1 else 200,) * rank
-        coords = [generator.integers(0, size, _ENTRIES) for size in shape]
-        tensor = pack(coords, np.ones(_ENTRIES, dtype), shape, formats[-1], duplicates="sum")
-        pack(*tensor.unpack(), shape, formats[-1])  # entries in order are not sorted
-        for name in formats:
-            made = tensor.convert(name)
-            made.check()
-            made.permute(range(rank)[::-1]).convert(name)
-            made[1:].load()
-            made.locate(coords)
-            if rank < 4:
-                pack_dense(made.to_dense()[:100], "COO")
-        advise(tensor)
+    shape = (_ENTRIES if rank == 1 else 200,) * rank
+    coords = [np.random.default_rng(k).integers(0, size, _ENTRIES) for k, size in enumerate(shape)]
+    tensor = pack(coords, values, shape, formats[-1], duplicates="sum")
+    pack(*tensor.unpack(), shape, formats[-1])  # entries in order are not sorted
+    for format in formats:
+        made = tensor.convert(format)
+        made.check()
+        made.permute(range(rank)[::-1]).convert(format)
+        made[1:].load()
+        made.locate(coords)
+        if rank < 4:
+            pack_dense(made.to_dense()[:100], "COO")
+    advise(tensor)
 
 
 COMMANDS: dict[str, tuple[Any, ...]] = {

@@ -1,8 +1,7 @@
 """Advice on formats: the size of every format to the byte, without packing any.
 
 Sizes follow from one number for each subset of the dimensions: its count of distinct coordinates. That count tells how
-many children a level has in any chain; dense levels above multiply it. The best formats are found subset by subset,
-from the leaves up: the cost of a level depends only on the set of dimensions above it, and on its positions.
+many children a level has in any chain; dense levels above multiply it.
 """
 
 from __future__ import annotations
@@ -11,12 +10,10 @@ import contextlib
 import heapq
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import combinations
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +24,6 @@ from ..formats.format import (
     Format,
     FormatLike,
     coordinates,
-    in_order,
     notation,
     parse_format,
     with_map,
@@ -44,14 +40,10 @@ from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_sizes
 from . import drawing
 from .fibers import limit
+from .search import Choices, cheapest, prefixes, subsets
 from .sizes import Sizes, bits, sizes_of
 from .stored import Stored, bytes_in
 from .tables import as_html, as_text, escaped
-
-Blocks: TypeAlias = Callable[[int], Iterable[tuple[int, ...]]]  # below these dimensions, those a level may cover
-# By rank: levels, and whether a level equals several of rank 1, so that two of its kind are never neighbours.
-Choices: TypeAlias = dict[int, list[tuple[Level, bool]]]
-Cost: TypeAlias = tuple[int, int, int]  # the key of the ranking, bytes, levels
 
 MAX_RANK = sorting.MAX_FUSED_RANK  # above this rank not all orders are tried; 2^8 counts take 70 sorts
 
@@ -83,25 +75,6 @@ class Candidate:
         if self.format.alias is not None:
             return "every reader"
         return "custom" if all(level.specified for level in self.format.levels) else "ours"
-
-
-class _Chain(NamedTuple):
-    """A cheapest chain of levels from some level down: a linked list, so that chains share tails."""
-
-    cost: Cost
-    level: Level | None = None
-    covered: tuple[int, ...] = ()
-    below: Any = None
-
-    def format(self) -> Format:
-        levels: list[Level] = []
-        order: list[int] = []
-        at = self
-        while at.level is not None:
-            levels.append(at.level)
-            order += at.covered
-            at = at.below
-        return in_order(tuple(levels), order).canonical()
 
 
 @within_memory
@@ -317,9 +290,9 @@ def advise(
     advice = Advice(sizes, tensor.dtype, by)
     choices = _choices(tensor.ndim, kinds)
     if wanted is None:
-        chains = _ranked(sizes, choices, _subsets(tensor.ndim, by), by, most)
+        chains = cheapest(sizes, choices, subsets(tensor.ndim, by), by, most)
     else:
-        ranked = [chain for order in wanted for chain in _ranked(sizes, choices, _prefixes(order), by, most)]
+        ranked = [chain for order in wanted for chain in cheapest(sizes, choices, prefixes(order), by, most)]
         chains = heapq.nsmallest(most, ranked, key=lambda chain: chain.cost)
     advice.candidates = tuple(advice.candidate(format) for format in dict.fromkeys(chain.format() for chain in chains))
     advice.candidates = tuple(c for c in advice.candidates if _holds(tensor, c.format))
@@ -398,9 +371,6 @@ def _usual(tensor: Tensor) -> list[Format]:
     return list(dict.fromkeys(usual))
 
 
-# Searching
-
-
 def _choices(rank: int, kinds: Iterable[str] | None) -> Choices:
     """The levels of each rank, for every kind without further parameters."""
     names = list(LEVELS) if kinds is None else [name for name in kinds if "(" not in name]
@@ -426,53 +396,6 @@ def _not_ranked(kinds: Sequence[str] | None) -> list[Level]:
         for name, level, dims in named
         if "(" in name or None in (level.children(dims, 1, 1), level.nbytes(dims, 1, 1, root=True, itemsize=8))
     ]
-
-
-def _subsets(rank: int, first: int | None) -> Blocks:
-    """The blocks of dimensions that a level may cover. The dimension of slices comes first in its level."""
-
-    @cache
-    def blocks(above: int) -> list[tuple[int, ...]]:
-        left = [k for k in range(rank) if not above >> k & 1]
-        parts = [part for r in range(1, len(left) + 1) for part in combinations(left, r)]
-        return [tuple(sorted(part, key=lambda k: (k != first, k))) for part in parts]
-
-    return blocks
-
-
-def _prefixes(order: tuple[int, ...]) -> Blocks:
-    def blocks(above: int) -> list[tuple[int, ...]]:
-        depth = above.bit_count()
-        return [order[depth:end] for end in range(depth + 1, len(order) + 1)]
-
-    return blocks
-
-
-def _ranked(sizes: Sizes, choices: Choices, blocks: Blocks, by: int | None, count: int) -> list[_Chain]:
-    """The cheapest chains, by bytes or by the bytes that slices along a dimension read."""
-    everything = (1 << len(sizes.shape)) - 1
-
-    @cache
-    def below(above: int, n: int, behind: str | None, padded: bool) -> list[_Chain]:
-        if above == everything:
-            return [_Chain((*sizes.values(n, padded, by), 0))]
-        chains = []
-        for covered in blocks(above):
-            reached = above | bits(covered)
-            for level, whole in choices[len(covered)]:
-                if (whole and level.kind == behind) or (reached == everything and level.padded and not sizes.may_pad):
-                    continue
-                told = sizes.step(level, covered, above, n, by)
-                if told is None or not sizes.fits(told[2]):
-                    continue
-                read, size, children = told
-                pads = sizes.iso and (padded or level.padded)  # which is all the same to other values
-                for chain in below(reached, children, level.kind if whole else None, pads):
-                    first, second, depth = chain.cost
-                    chains.append(_Chain((first + read, second + size, depth + 1), level, covered, chain))
-        return heapq.nsmallest(count, chains, key=lambda chain: chain.cost)
-
-    return below(0, 1, None, False)
 
 
 def _ratio(size: int, smallest: int) -> float:
