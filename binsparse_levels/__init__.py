@@ -10,13 +10,7 @@ from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .building import build as build
-    from .building import commit as commit
     from .building import convert as convert
-    from .building import estimate as estimate
-    from .building import plan as plan
-    from .building import progress as progress
-    from .building import skipped as skipped
-    from .building import step as step
     from .building import write_from as write_from
     from .compute import Statistics as Statistics
     from .compute import einsum as einsum
@@ -97,7 +91,7 @@ if TYPE_CHECKING:
     from .tensors.tensor import Tensor as Tensor
 
 _MODULES = {
-    "building": ["build", "commit", "convert", "estimate", "plan", "progress", "skipped", "step", "write_from"],
+    "building": ["build", "convert", "write_from"],
     "compute": ["Statistics", "einsum", "foreach", "reduce", "statistics"],
     "errors": [
         "ArrayError", "BinsparseError", "ContainerError", "DescriptorError", "DialectWarning", "FormatError",

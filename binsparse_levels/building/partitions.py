@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import google_crc32c
@@ -12,14 +12,10 @@ import numpy as np
 
 from .. import kernels, parallel
 from ..arrays import Array
-from ..containers.objects.asking import side_by_side
+from ..containers.objects.bucket import side_by_side
 from ..containers.objects.stores import Range
-from ..errors import ArrayError, Problem
-from .bad_rows import Found, find, keep
-from .chunks import Chunk
-from .labelling import chunk_of, sampled_of
-from .planning import Plan, check_joined
-from .values import cast
+from .entries import columns_in, keys_of, numbers_among
+from .plan import Plan, check_joined
 from .work import Work
 
 Piece: TypeAlias = tuple[Range, int]  # the bytes of a piece of an object, and their checksum
@@ -27,68 +23,12 @@ Piece: TypeAlias = tuple[Range, int]  # the bytes of a piece of an object, and t
 _SAMPLED = 64  # chunks
 _KEYS = 4096  # of each
 _LOOKED = 64, 4, 256  # runs in which a large partition is sampled, places in each, entries at each place
-_WORD = 63  # bits of a key
 
 
 def sampled(work: Work) -> list[int]:
     """The numbers of the chunks that are sampled."""
-    return sampled_among(len(work.source))
-
-
-def sampled_among(chunks: int) -> list[int]:
-    """The numbers of those that are sampled of so many chunks."""
+    chunks = len(work.source)
     return np.unique(np.linspace(0, chunks - 1, min(chunks, _SAMPLED)).astype(np.int64)).tolist() if chunks else []
-
-
-def checked_columns(plan: Plan, chunk: Chunk, tell: Callable[[Found], None]) -> list[Array]:
-    """The columns of entries: their coordinates by stored dimension, and the values, checked.
-
-    tell: called with the rows that are bad, if any, which are left out.
-    """
-    (given, values), ndim = chunk, len(plan.shape)
-    coords, flags = list(given[:ndim]), given[ndim:]
-    *types, value_type = plan.column_types
-    if len(coords) != ndim:
-        what = f"{len(coords)} arrays of coordinates for {len(plan.shape)} dimensions"
-        raise ArrayError(Problem("coords", what))
-    values = np.asarray(values)
-    count = len(coords[0]) if coords else values.size
-    if values.ndim == 0:
-        values = np.broadcast_to(values, (count,))
-    for k, x in enumerate(coords):
-        if x.dtype.kind not in "iu" or x.shape != values.shape:
-            what = f"expected integers of shape {values.shape}, got {x.dtype} of shape {x.shape}"
-            raise ArrayError(Problem(f"coords[{k}]", what))
-    if (found := find([*coords, *flags], plan.shape)) is not None:
-        tell(found)
-        coords = [np.delete(x, found.rows) for x in coords]
-        values = np.delete(values, found.rows)
-    values = cast(values, value_type, exact=plan.exact)
-    if plan.through is not None:
-        coords = list(plan.through.forward(coords))
-    stored = [np.ascontiguousarray(coords[k], dtype) for k, dtype in zip(plan.parsed.order, types, strict=True)]
-    return [*stored, np.ascontiguousarray(values)]
-
-
-def keys_of(columns: Sequence[Array], dims: Sequence[int], skip: int = 0) -> Array:
-    """A number for each entry, from 63 bits of its coordinates behind the first `skip`; it ascends with their order."""
-    keys = np.zeros(len(columns[0]) if columns else 0, np.int64)
-    left = _WORD
-    for x, size in zip(columns, dims, strict=True):
-        width = max(size - 1, 0).bit_length()
-        hidden = min(skip, width)
-        skip -= hidden
-        bits = min(width - hidden, left)
-        left -= bits
-        if bits:
-            keys <<= bits
-            part = x >> (width - hidden - bits)
-            keys |= part & ((1 << bits) - 1) if hidden else part
-    return keys
-
-
-def _bits(dims: Sequence[int]) -> int:
-    return sum(max(size - 1, 0).bit_length() for size in dims)
 
 
 def _cuts(keys: Array, weights: Array, pieces: int) -> Array:
@@ -104,11 +44,8 @@ def _cuts(keys: Array, weights: Array, pieces: int) -> Array:
 
 
 def sample(work: Work, number: int) -> None:
-    plan, chunk = work.plan, sampled(work)[number]
-    rows, coords = sampled_of(work, chunk, _KEYS)
-    count = len(coords[0]) if coords else 0
-    *columns, _ = checked_columns(plan, (coords, np.zeros(count, plan.dtype)), lambda _: None)
-    work.save(f"sample/{number}", keys=keys_of(columns, plan.dims), rows=rows)
+    rows, columns = work.source.sample(work.plan, sampled(work)[number], _KEYS)
+    work.save(f"sample/{number}", keys=keys_of(columns, work.plan.dims), rows=rows)
 
 
 def split(work: Work, number: int) -> None:
@@ -126,13 +63,13 @@ def _pieces(plan: Plan, rows: int) -> int:
 
 
 def partition(work: Work, number: int) -> None:
-    columns = checked_columns(work.plan, chunk_of(work, number), partial(keep, work, number))
+    columns = work.source.columns(work.plan, number)
     keys = keys_of(columns[:-1], work.plan.dims)
     work.put(f"partition/{number}", _scattered(columns, keys, work.load("split/0")["cuts"]))
 
 
 def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[list[Any]]:
-    """A run: a piece for each partition, which has its columns one behind the other."""
+    """A run: a piece for each partition, which has its columns concatenated."""
     numbers = np.empty(len(keys), np.uint16 if len(cuts) < 2**16 else np.uint32)
     counts = np.zeros(len(cuts) + 1, np.uint64)
     kernels.sorting.number_partitions(kernels.readable(keys), kernels.readable(cuts), numbers, counts)
@@ -155,15 +92,10 @@ def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[l
 def _places_of(work: Work, key: str, partitions: int) -> Array:
     """Where the pieces of a run begin and end, in entries, and their checksums: a row for each of the three."""
     ends, sums = work.seal(key)
-    rows, rest = np.divmod(ends, row_bytes(work.plan))
+    rows, rest = np.divmod(ends, work.plan.row_bytes)
     if len(ends) != partitions or rest.any():
         raise work.damaged(key)
     return np.stack([np.append(0, rows[:-1]), rows, sums])
-
-
-def row_bytes(plan: Plan) -> int:
-    """The bytes of an entry."""
-    return sum(dtype.itemsize for dtype in plan.column_types)
 
 
 def table(work: Work, number: int) -> None:
@@ -219,7 +151,7 @@ def _cut_again(work: Work, index: Array, b: int, size: int) -> Array | None:
     for k in there.tolist():
         begin, end = index[b, :2, k].tolist()
         for start in random.integers(0, max(end - begin - width, 0) + 1, spots).tolist():
-            at = begin * row_bytes(plan)
+            at = begin * plan.row_bytes
             for dtype in plan.column_types[:-1]:
                 item = dtype.itemsize
                 wanted.append((f"partition/{k}", at + start * item, min(width, end - begin) * item))
@@ -232,26 +164,6 @@ def _cut_again(work: Work, index: Array, b: int, size: int) -> Array | None:
     places = np.lexsort(columns[::-1])[len(columns[0]) * np.arange(1, pieces) // pieces]
     points, counts = np.unique(np.stack([x[places] for x in columns], 1), axis=0, return_counts=True)
     return np.column_stack([points, counts > 1]).astype(np.int64)
-
-
-def _numbered(columns: Sequence[Array], dims: Sequence[int], cuts: Array) -> tuple[Array, Array]:
-    """A number for each entry, which ascends with their order, and the numbers at which pieces begin."""
-    points = list(cuts[:, :-1].T)
-    numbers, at = np.zeros(len(columns[0]), np.int64), np.zeros(len(cuts), np.int64)
-    for skip in range(0, _bits(dims), _WORD):
-        keys, wanted, width = keys_of(columns, dims, skip), keys_of(points, dims, skip), 2 * len(cuts) + 1
-        numbers, at = (
-            _among(numbers, at) * width + _among(keys, wanted),
-            _among(at, at) * width + _among(wanted, wanted),
-        )
-    numbers, at = _among(numbers, at), _among(at, at)
-    return numbers, np.sort(np.concatenate([at, at[cuts[:, -1] > 0] + 1]))
-
-
-def _among(numbers: Array, known: Array) -> Array:
-    """Where each number lies among some that are known: 2 k before the k-th of them, 2 k + 1 at it."""
-    known = np.unique(known)
-    return np.searchsorted(known, numbers, "left") + np.searchsorted(known, numbers, "right")
 
 
 @lru_cache(2)
@@ -290,20 +202,20 @@ def again(work: Work, number: int) -> None:
     b, first, stop = found["tasks"][number].tolist()
     names = [f"partition/{k}" for k in range(first, stop)]
     columns = gathered(work, pieces_of(plan, names, *bounds(work, found, b)[:, first:stop]))
-    numbers, cuts = _numbered(columns[:-1], plan.dims, cuts_of(found, b)[0])
+    numbers, cuts = numbers_among(columns[:-1], plan.dims, cuts_of(found, b)[0])
     work.put(f"again/{number}", _scattered(columns, numbers, cuts))
 
 
 def pieces_of(plan: Plan, runs: Sequence[str], begin: Array, end: Array, sums: Array) -> list[Piece]:
     """The bytes of entries begin … end - 1 of each of these runs that has any, with their checksums."""
-    row = row_bytes(plan)
+    row = plan.row_bytes
     found = zip(runs, begin.tolist(), end.tolist(), sums.tolist(), strict=True)
     return [((key, a * row, (z - a) * row), known) for key, a, z, known in found if z > a]
 
 
 def gathered(work: Work, wanted: Sequence[Piece]) -> list[Array]:
-    """The columns of pieces of runs. A piece has its columns one behind the other."""
-    plan, row = work.plan, row_bytes(work.plan)
+    """The columns of pieces of runs. A piece has its columns concatenated."""
+    plan, row = work.plan, work.plan.row_bytes
     made = [np.empty(sum(place[2] for place, _ in wanted) // row, dtype) for dtype in plan.column_types]
     at = 0
     for block in work.ranges(wanted):
@@ -315,13 +227,3 @@ def gathered(work: Work, wanted: Sequence[Piece]) -> list[Array]:
         if len(x) and (x.min() < 0 or x.max() >= size):
             raise work.damaged(wanted[0][0][0])
     return made
-
-
-def columns_in(plan: Plan, block: Array) -> list[Array]:
-    """The columns of entries that lie one behind the other in bytes."""
-    count, begin, found = len(block) // row_bytes(plan), 0, []
-    for dtype in plan.column_types:
-        end = begin + count * dtype.itemsize
-        found.append(block[begin:end].view(dtype))
-        begin = end
-    return found
