@@ -5,10 +5,9 @@ Labels become coordinates in order of appearance, and are kept as `tensors/label
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -90,6 +89,23 @@ def refuse_nulls(count: int, name: str, table: str, remedy: str) -> None:
     if count:
         query = f"SELECT * FROM {table} WHERE {quoted(name)} IS NULL"
         raise ArrayError(Problem(f"columns.{name}", f"{count} nulls, which {query} shows; {remedy}"))
+
+
+def entries_of(
+    table: Any, columns: Sequence[str | None], nulls: Nulls, count: Callable[[str], int], place: str
+) -> tuple[list[Array], Array]:
+    """The coordinates and the values in a table of Arrow's. columns: None in place of the values counts rows.
+
+    count: the nulls of a column in all tables of a place. Raises ArrayError for columns without numbers, and for nulls.
+    """
+    *dims, values = columns
+    if nulls == "drop":
+        table = table.drop_null()
+    for name in table.column_names:
+        if table.column(name).null_count:
+            refuse_nulls(count(name), name, place, "fill them, or pass nulls='drop'")
+    coords = [coordinates_of(table.column(name), str(name)) for name in dims]
+    return coords, np.ones(len(table), np.int64) if values is None else numbers_of(table.column(values), values)
 
 
 def quoted(name: str) -> str:
@@ -325,38 +341,18 @@ def arrow_of(column: Column) -> Any:
     return made.cast(pa.int32()).cast(pa.date32()) if unit == "D" else made.cast(pa.timestamp(unit, zone))
 
 
-def file_tables(path: str, names: Sequence[str]) -> Iterator[Any]:
-    """The columns of these names of a table in a file as tables of Arrow's, a batch of rows each, in bounded memory.
-
-    Raises ContainerError, ArrayError, OptionError.
-    """
+def file_tables(path: str, names: Sequence[str]) -> Any:
+    """A table in a file: what gives its columns by Arrow's C stream, in bounded memory. Raises ContainerError."""
     arrow()
-    with touching(path):
-        yield from _tables_of(path, names)
-
-
-def _tables_of(path: str, names: Sequence[str]) -> Iterator[Any]:
-    from pyarrow import csv, ipc, parquet
+    from pyarrow import dataset, ipc
 
     suffix = os.path.splitext(path)[1].lower()
-    with contextlib.ExitStack() as stack:
-        if suffix == ".parquet":
-            file = stack.enter_context(parquet.ParquetFile(path))
-            schema, made = file.schema_arrow, partial(file.iter_batches, columns=list(names))
-        elif suffix == ".csv":
-            file = stack.enter_context(csv.open_csv(path))
-            with open(path, "rb") as raw:
-                raw.seek(-1, os.SEEK_END)
+    with touching(path):
+        with open(path, "rb") as raw:
+            begin = raw.read(6)
+            raw.seek(-1, os.SEEK_END)
+            if suffix == ".csv":
                 warn_of_end(raw.read(), path)
-            schema, made = file.schema, partial(iter, file)
-        elif suffix in FILES:
-            with open(path, "rb") as raw:
-                whole = raw.read(6) == b"ARROW1"
-            file = stack.enter_context((ipc.open_file if whole else ipc.open_stream)(path))
-            schema = file.schema
-            made = partial(map, file.get_batch, range(file.num_record_batches)) if whole else partial(iter, file)
-        else:
-            raise OptionError(Problem(path, f"is no table; tables end with {', '.join(FILES)}"))
-        check_names(schema.names, names)
-        for batch in made():
-            yield arrow().Table.from_batches([batch]).select(list(names))
+        if suffix in (".arrow", ".feather") and begin != b"ARROW1":
+            return ipc.open_stream(path)
+        return dataset.dataset(path, format={".parquet": "parquet", ".csv": "csv"}.get(suffix, "ipc"))

@@ -66,10 +66,10 @@ def cast(values: Array, dtype: np.dtype[Any], *, exact: bool) -> Array:
         raise ArrayError(Problem("values", what))
     with np.errstate(over="ignore", invalid="ignore"):
         made = values.astype(dtype)
-        back = (made if values.dtype.kind == "c" else made.real).astype(values.dtype)
     if dtype.kind in "iu":
         fits = values.min() >= np.iinfo(dtype).min and values.max() <= np.iinfo(dtype).max
     elif exact:
+        back = (made if values.dtype.kind == "c" else made.real).astype(values.dtype)
         fits = np.array_equal(back, values, equal_nan=values.dtype.kind in "fc")
     else:
         fits = bool((np.isfinite(made) | ~np.isfinite(values)).all())
@@ -78,44 +78,17 @@ def cast(values: Array, dtype: np.dtype[Any], *, exact: bool) -> Array:
     return made
 
 
-def keys_of(columns: Sequence[Array], dims: Sequence[int], skip: int = 0) -> Array:
-    """A number for each entry, from 63 bits of its coordinates after the first `skip`; it ascends with their order."""
-    keys = np.zeros(len(columns[0]) if columns else 0, np.int64)
-    left = _WORD
+def keys_of(columns: Sequence[Array], dims: Sequence[int]) -> Array:
+    """A number for each entry, from the first 63 bits of its coordinates; it ascends with their order."""
+    keys, left = np.zeros(len(columns[0]) if columns else 0, np.int64), _WORD
     for x, size in zip(columns, dims, strict=True):
         width = max(size - 1, 0).bit_length()
-        hidden = min(skip, width)
-        skip -= hidden
-        bits = min(width - hidden, left)
+        bits = min(width, left)
         left -= bits
         if bits:
             keys <<= bits
-            part = x >> (width - hidden - bits)
-            keys |= part & ((1 << bits) - 1) if hidden else part
+            keys |= x >> (width - bits)
     return keys
-
-
-def numbers_among(columns: Sequence[Array], dims: Sequence[int], cuts: Array) -> tuple[Array, Array]:
-    """A number for each entry, which ascends with their order, and the numbers at which pieces begin.
-
-    cuts: rows of coordinates, and whether the entries there are a piece of their own.
-    """
-    points = list(cuts[:, :-1].T)
-    numbers, at = np.zeros(len(columns[0]), np.int64), np.zeros(len(cuts), np.int64)
-    for skip in range(0, sum(max(size - 1, 0).bit_length() for size in dims), _WORD):
-        keys, wanted, width = keys_of(columns, dims, skip), keys_of(points, dims, skip), 2 * len(cuts) + 1
-        numbers, at = (
-            _among(numbers, at) * width + _among(keys, wanted),
-            _among(at, at) * width + _among(wanted, wanted),
-        )
-    numbers, at = _among(numbers, at), _among(at, at)
-    return numbers, np.sort(np.concatenate([at, at[cuts[:, -1] > 0] + 1]))
-
-
-def _among(numbers: Array, known: Array) -> Array:
-    """Where each number lies among some that are known: 2 k before the k-th of them, 2 k + 1 at it."""
-    known = np.unique(known)
-    return np.searchsorted(known, numbers, "left") + np.searchsorted(known, numbers, "right")
 
 
 def follow(first: Array, last: Array) -> Array:

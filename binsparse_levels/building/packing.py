@@ -20,7 +20,7 @@ from ..tensors.held import Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
 from .entries import concatenated, follow
-from .partitions import Piece, bounds, cut_table, cuts_of, gathered, pieces_of, runs_of
+from .partitions import Piece, cut_table, gathered, pieces_of, runs
 from .plan import FEW, Plan, check_joined, check_size
 from .work import Work
 from .work import pieces_of as pages_of
@@ -36,11 +36,9 @@ def pack(work: Work, number: int) -> None:
     found = cut_table(work)
     b, piece = found["packs"][number].tolist()
     if piece < 0:
-        wanted = pieces_of(plan, [f"partition/{k}" for k in range(len(work.source))], *bounds(work, found, b))
+        wanted = pieces_of(work, runs(work), b)
     else:
-        tasks = np.flatnonzero(found["tasks"][:, 0] == b)
-        _, count = cuts_of(found, b)
-        wanted = pieces_of(plan, *runs_of(work, [f"again/{k}" for k in tasks], count, piece))
+        wanted = pieces_of(work, [f"again/{k}" for k in np.flatnonzero(found["tasks"][:, 0] == b)], piece)
     _pack_columns(work, number, _within_memory(work, wanted))
 
 

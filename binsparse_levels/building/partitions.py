@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-import google_crc32c
 import numpy as np
 
 from .. import kernels, parallel
 from ..arrays import Array
 from ..containers.objects.bucket import side_by_side
 from ..containers.objects.stores import Range
-from .entries import columns_in, keys_of, numbers_among
+from .entries import columns_in, keys_of
 from .plan import Plan, check_joined
 from .work import Work
 
@@ -89,73 +88,60 @@ def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[l
         yield [x[begin:end].view(np.uint8).data for x in scattered if end > begin]
 
 
-def _places_of(work: Work, key: str, partitions: int) -> Array:
-    """Where the pieces of a run begin and end, in entries, and their checksums: a row for each of the three."""
-    ends, sums = work.seal(key)
-    rows, rest = np.divmod(ends, work.plan.row_bytes)
-    if len(ends) != partitions or rest.any():
-        raise work.damaged(key)
-    return np.stack([np.append(0, rows[:-1]), rows, sums])
+def pieces_of(work: Work, keys: Sequence[str], number: int) -> list[Piece]:
+    """Where the piece of this number is in each of these runs that has entries for it."""
+    return [piece for piece in side_by_side(lambda key: work.piece(key, number), keys) if piece[0][2]]
 
 
 def table(work: Work, number: int) -> None:
-    plan, runs = work.plan, len(work.source)
+    plan, keys = work.plan, runs(work)
     partitions = len(work.load("split/0")["cuts"]) + 1
-    index = np.empty((partitions, 3, runs), np.int64)
-    found = side_by_side(lambda k: _places_of(work, f"partition/{k}", partitions), range(runs))
-    for k, places in enumerate(found):
-        index[:, :, k] = places.T
-    work.put("index", [x.data for x in index])
-    sizes = (index[:, 1] - index[:, 0]).sum(axis=1)
+    sizes = np.zeros((len(keys), partitions), np.int64)
+    for k, seal in enumerate(side_by_side(work.seal, keys)):
+        sizes[k] = np.diff(seal.ends, prepend=0) // plan.row_bytes
     if plan.duplicates == "error":  # else they may become fewer
         check_joined(plan, int(sizes.sum()))
-    packs: list[tuple[int, int]] = []  # a partition, and one of its cuts or -1
+    packs: list[tuple[int, int]] = []  # a partition, and one of the pieces that it is cut into, or -1
     tasks: list[tuple[int, int, int]] = []  # a partition, and a range of runs
-    cuts = [np.empty((0, len(plan.dims) + 1), np.int64)]
-    cut_of: list[int] = []  # the partitions that are cut
-    for b in range(partitions):
-        points = _cut_again(work, index, b, int(sizes[b])) if sizes[b] > plan.rows else None
+    cuts = [np.empty((0, len(plan.dims) + 2), np.int64)]  # a partition, coordinates, 1 for a piece of entries there
+    for b, size in enumerate(sizes.sum(axis=0).tolist()):
+        points = _cut_again(work, b, size) if size > plan.rows else None
         if points is None:
-            packs += [(b, -1)] if sizes[b] else []
+            packs += [(b, -1)] if size else []
             continue
-        packs += [(b, piece) for piece in range(_pieces_at(points))]
-        cut_of.append(b)
-        cuts.append(points)
-        ends = np.cumsum(index[b, 1] - index[b, 0])
-        first = 0
-        while first < runs:
+        packs += [(b, piece) for piece in range(len(points) + int(points[:, -1].sum()) + 1)]
+        cuts.append(np.insert(points, 0, b, axis=1))
+        ends, first = np.cumsum(sizes[:, b]), 0
+        while first < len(keys):
             before = int(ends[first - 1]) if first else 0
             stop = max(int(np.searchsorted(ends, before + plan.rows, side="right")), first + 1)
             tasks.append((b, first, stop))
             first = stop
-    made = {
-        "checksums": np.array([google_crc32c.value(x.view(np.uint8).reshape(-1)) for x in index], np.int64),
-        "packs": np.array(packs, np.int64).reshape(-1, 2),
-        "tasks": np.array(tasks, np.int64).reshape(-1, 3),
-        "cut_of": np.array(cut_of, np.int64),
-        "cuts": np.concatenate(cuts),
-        "cut_ends": np.cumsum(list(map(len, cuts)), dtype=np.int64),
-    }
-    work.save(f"table/{number}", **made)
+    made = {"packs": np.array(packs, np.int64).reshape(-1, 2), "tasks": np.array(tasks, np.int64).reshape(-1, 3)}
+    work.save(f"table/{number}", cuts=np.concatenate(cuts), **made)
 
 
-def _cut_again(work: Work, index: Array, b: int, size: int) -> Array | None:
+def runs(work: Work) -> list[str]:
+    """The objects that the step `partition` leaves."""
+    return [f"partition/{k}" for k in range(len(work.source))]
+
+
+def _cut_again(work: Work, b: int, size: int) -> Array | None:
     """The coordinates at which to cut a partition that is too large, and whether the entries there are a piece of their
     own; None if the partition is one cell.
     """
     plan, random = work.plan, np.random.default_rng(b)
-    runs, spots, width = _LOOKED
-    there = np.flatnonzero(index[b, 1] > index[b, 0])
-    there = np.sort(random.choice(there, min(runs, len(there)), replace=False))
+    count, spots, width = _LOOKED
+    there = pieces_of(work, runs(work), b)
     wanted: list[Range] = []
-    for k in there.tolist():
-        begin, end = index[b, :2, k].tolist()
-        for start in random.integers(0, max(end - begin - width, 0) + 1, spots).tolist():
-            at = begin * plan.row_bytes
+    for at in np.sort(random.choice(len(there), min(count, len(there)), replace=False)).tolist():
+        (key, begin, length), _ = there[at]
+        rows = length // plan.row_bytes
+        for start in random.integers(0, max(rows - width, 0) + 1, spots).tolist():
+            column = begin
             for dtype in plan.column_types[:-1]:
-                item = dtype.itemsize
-                wanted.append((f"partition/{k}", at + start * item, min(width, end - begin) * item))
-                at += (end - begin) * item
+                wanted.append((key, column + start * dtype.itemsize, min(width, rows) * dtype.itemsize))
+                column += rows * dtype.itemsize
     found = [x.view(dtype) for x, dtype in zip(work.store.ranges(wanted), itertools.cycle(plan.column_types[:-1]))]
     columns = [np.concatenate(found[k :: len(plan.dims)]) for k in range(len(plan.dims))]
     if all((x == x[0]).all() for x in columns):
@@ -172,45 +158,22 @@ def cut_table(work: Work) -> dict[str, Array]:
     return work.load("table/0")
 
 
-def cuts_of(table: Mapping[str, Array], b: int) -> tuple[Array, int]:
-    """The cuts of a partition, as in `_cut_again`, and the number of pieces that they make."""
-    which = int(np.flatnonzero(table["cut_of"] == b)[0])
-    cuts = table["cuts"][table["cut_ends"][which] : table["cut_ends"][which + 1]]
-    return cuts, _pieces_at(cuts)
-
-
-def _pieces_at(cuts: Array) -> int:
-    """The number of pieces that cuts make: the entries at some of them are a piece of their own."""
-    return len(cuts) + int(cuts[:, -1].sum()) + 1
-
-
-def bounds(work: Work, table: Mapping[str, Array], b: int) -> Array:
-    """Where a partition begins and ends in each run, and the checksums of these pieces: a row for each of the three."""
-    size = 24 * len(work.source)
-    (found,) = work.ranges([(("index", b * size, size), int(table["checksums"][b]))])
-    return found.view(np.int64).reshape(3, -1)
-
-
-def runs_of(work: Work, names: Sequence[str], count: int, piece: int) -> tuple[Sequence[str], Array, Array, Array]:
-    """The runs of a partition that is cut again, and where a piece of `count` lies in each, as for `pieces_of`."""
-    found = np.array([_places_of(work, name, count)[:, piece] for name in names])
-    return names, *found.T
-
-
 def again(work: Work, number: int) -> None:
-    plan, found = work.plan, cut_table(work)
+    found = cut_table(work)
     b, first, stop = found["tasks"][number].tolist()
-    names = [f"partition/{k}" for k in range(first, stop)]
-    columns = gathered(work, pieces_of(plan, names, *bounds(work, found, b)[:, first:stop]))
-    numbers, cuts = numbers_among(columns[:-1], plan.dims, cuts_of(found, b)[0])
-    work.put(f"again/{number}", _scattered(columns, numbers, cuts))
-
-
-def pieces_of(plan: Plan, runs: Sequence[str], begin: Array, end: Array, sums: Array) -> list[Piece]:
-    """The bytes of entries begin … end - 1 of each of these runs that has any, with their checksums."""
-    row = plan.row_bytes
-    found = zip(runs, begin.tolist(), end.tolist(), sums.tolist(), strict=True)
-    return [((key, a * row, (z - a) * row), known) for key, a, z, known in found if z > a]
+    columns = gathered(work, pieces_of(work, runs(work)[first:stop], b))
+    order = np.lexsort(columns[-2::-1])
+    columns = [x[order] for x in columns]
+    starts = [0]
+    for *point, own in found["cuts"][found["cuts"][:, 0] == b, 1:].tolist():
+        low, high = 0, len(order)
+        for x, c in zip(columns, point, strict=False):
+            low, high = (low + int(np.searchsorted(x[low:high], c, side)) for side in ("left", "right"))
+        starts += [low, high] if own else [low]
+    ranges = itertools.pairwise([*starts, len(order)])
+    work.put(
+        f"again/{number}", ([x[begin:end].view(np.uint8).data for x in columns if end > begin] for begin, end in ranges)
+    )
 
 
 def gathered(work: Work, wanted: Sequence[Piece]) -> list[Array]:

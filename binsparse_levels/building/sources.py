@@ -39,14 +39,13 @@ from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_entries
 from ..tensors.views import Mapped
-from .columns import Nulls, arrow, check_names, coordinates_of, numbers_of, refuse_nulls, type_of
+from .columns import Nulls, arrow, check_names, entries_of, type_of
 from .entries import Chunk, checked_columns, concatenated, represents
 from .plan import Plan
 
 _NEIGHBOURS = 64  # entries of a tensor that are sampled at once
 _BATCH = 2**16  # rows of a Parquet file that are decoded at once
 _WORTH = 2**20  # rows: a chunk of fewer goes on in the next file
-_HEADERS = "zarr.json", ".zattrs", "binsparse.json", "values.ra"
 
 
 class Source(ABC):
@@ -106,53 +105,18 @@ def common_type(types: Sequence[np.dtype[Any]], path: str) -> np.dtype[Any]:
     raise ArrayError(Problem(path, what))
 
 
-# What tells that a file has changed
+def state_of(path: str) -> Any:
+    """What changes where a file or an object changes: its size, and its time or tag."""
+    with touching(path):
+        if is_url(path):
+            told = asked(obstore_module().head, *bucket_of(path))
+            return told["size"], told["e_tag"] or str(told["last_modified"])
+        status = os.stat(path)
+        return status.st_size, status.st_mtime_ns
 
 
-def state_of(place: Place) -> Any:
-    """What changes where a file, all files of a folder, or an object changes: sizes, times, tags. None for what is no
-    path, or a store at a URL that only another library knows.
-    """
-    if not isinstance(place, str | os.PathLike):
-        return None
-    path, group = split_path(place)
-    if is_url(path):
-        root = f"{path}/{group}" if group else path
-        if path.endswith(".parquet"):
-            return _state_at(path)
-        for name in _HEADERS:
-            with contextlib.suppress(ContainerError):
-                return _state_at(f"{root}/{name}")
-        return None
-    try:
-        if not os.path.isdir(path):
-            return _state(path)
-        folder = os.path.join(path, group or "")
-        found = [_state(os.path.join(place, name)) for place, _, names in os.walk(folder) for name in names]
-        return [len(found), sum(x[0] for x in found), max((x[1] for x in found), default=0)]
-    except FileNotFoundError:
-        raise PathMissingError(Problem(path, "no such file")) from None
-
-
-def _state_at(url: str) -> list[Any]:
-    with touching(url):
-        told = asked(obstore_module().head, *bucket_of(url))
-        return [told["size"], told["e_tag"] or str(told["last_modified"])]
-
-
-def _state(path: str) -> list[int]:
-    status = os.stat(path)
-    return [status.st_size, status.st_mtime_ns]
-
-
-@contextlib.contextmanager
-def _unchanged(place: Place, known: Any) -> Iterator[None]:
-    """Raise ContainerError where a place is not as it was known, before the block or after it."""
-    for last in (False, True):
-        if state_of(place) != known:
-            raise ContainerError(Problem(name_of(place), "has changed since the build began; pass another work="))
-        if not last:
-            yield
+def _changed(place: str) -> ContainerError:
+    return ContainerError(Problem(place, "has changed since the build began; pass another work="))
 
 
 # Stored tensors
@@ -174,8 +138,8 @@ class Tensors(Chunks):
 
     def __init__(self, places: Sequence[Place], rows: int, limits: Limits = DEFAULT_LIMITS) -> None:
         self._places, self._rows, self._limits = list(places), rows, limits
-        self._states = list(map(state_of, places))
         self._tensors: dict[int, _Opened] = {}
+        self.states: list[Any] = [None] * len(places)  # what the places were as they were opened first
         counts = [len(self._opened(which).blocks) for which in range(len(places))]
         self._ends = np.cumsum(counts, dtype=np.int64)
 
@@ -190,6 +154,11 @@ class Tensors(Chunks):
             place = self._places[which]
             tensor = reading.open(place, limits=self._limits)
             stored = tensor.stored
+            origin = stored._held.stored.origin
+            token = None if origin is None else origin.token
+            if self.states[which] not in (None, token):
+                raise _changed(name_of(place))
+            self.states[which] = token
             check_lazy(stored._source, name_of(place), stored.format.order)
             self._tensors[which] = _Opened(tensor, stored, list(blocks_of(stored._source, self._rows)))
         return self._tensors[which]
@@ -220,9 +189,8 @@ class Tensors(Chunks):
 
     def read(self, number: int) -> Chunk:
         which, at = self._block_of(number)
-        with _unchanged(self._places[which], self._states[which]):
-            opened = self._opened(which)
-            return stored_entries(opened.stored, opened.blocks[at])
+        opened = self._opened(which)
+        return stored_entries(opened.stored, opened.blocks[at])
 
     def sample(self, plan: Plan, number: int, count: int) -> tuple[int, list[Array]]:
         which, at = self._block_of(number)
@@ -302,8 +270,8 @@ class Parquet(Chunks):
     def __init__(
         self, files: Sequence[str], columns: Sequence[str | None], rows: int, nulls: Nulls, table: str = "table"
     ) -> None:
-        self._files, self._names, self._nulls, self._table = list(files), names_in(columns), nulls, table
-        self._ndim, self._counted = len(columns) - 1, columns[-1] is None
+        self._files, self._columns, self._nulls, self._table = list(files), list(columns), nulls, table
+        self._names, counted = names_in(columns), columns[-1] is None
         self._states = list(side_by_side(state_of, self._files))
         self._held: tuple[_Piece, Iterator[Any]] | None = None  # what is read of a part of row groups, and its rest
         self._pieces: list[list[_Piece]] = []  # by chunk
@@ -311,7 +279,7 @@ class Parquet(Chunks):
         room = 0
         for which, (schema, groups) in enumerate(side_by_side(described_parquet, self._files)):
             check_names(schema.names, self._names)
-            if not self._counted:
+            if not counted:
                 types.append(type_of(schema.field(self._names[-1]).type, self._names[-1]))
             for piece in _cut(which, groups, rows):
                 if piece.rows > room:
@@ -319,7 +287,7 @@ class Parquet(Chunks):
                     room = min(rows, _WORTH)
                 self._pieces[-1].append(piece)
                 room -= piece.rows
-        self._type = np.dtype(np.int64) if self._counted else common_type(types, f"columns.{self._names[-1]}")
+        self._type = np.dtype(np.int64) if counted else common_type(types, f"columns.{self._names[-1]}")
 
     def __len__(self) -> int:
         return len(self._pieces)
@@ -336,17 +304,11 @@ class Parquet(Chunks):
         found = []
         for piece in self._pieces[number]:
             path = self._files[piece.file]
-            with _unchanged(path, self._states[piece.file]), touching(path):
+            with touching(path):
                 found += list(self._batches(piece))
-        table = arrow().Table.from_batches(found)
-        if self._nulls == "drop":
-            table = table.drop_null()
-        if any(table.column(name).null_count for name in self._names):
-            self._refuse_nulls()
-        coords = [coordinates_of(table.column(name), name) for name in self._names[: self._ndim]]
-        if self._counted:
-            return coords, np.ones(len(table), np.int64)
-        return coords, numbers_of(table.column(self._names[-1]), self._names[-1])
+            if state_of(path) != self._states[piece.file]:
+                raise _changed(path)
+        return entries_of(arrow().Table.from_batches(found), self._columns, self._nulls, self._nulls_of, self._table)
 
     def _batches(self, piece: _Piece) -> Iterator[Any]:
         """The rows of a piece, in batches. What follows in the same row groups is read on."""
@@ -367,12 +329,10 @@ class Parquet(Chunks):
                 rest = itertools.chain([batch.slice(end)], rest)
         self._held = piece, rest
 
-    def _refuse_nulls(self) -> None:
-        """Raise ArrayError with the number of nulls in all files."""
-        for name in self._names:
-            batches = (x for file in self._files for x in opened_parquet(file).iter_batches(columns=[name]))
-            count = sum(batch.column(0).null_count for batch in batches)
-            refuse_nulls(count, name, self._table, "fill them, or pass nulls='drop'")
+    def _nulls_of(self, name: str) -> int:
+        """The number of nulls in a column of all files."""
+        batches = (x for file in self._files for x in opened_parquet(file).iter_batches(columns=[name]))
+        return sum(batch.column(0).null_count for batch in batches)
 
     def value_type(self) -> np.dtype[Any]:
         return self._type
@@ -481,34 +441,17 @@ def pair_of(chunk: Any, ndim: int) -> Chunk:
     return coords, values if values.ndim else np.broadcast_to(values, (count,))
 
 
-class DaskFrame(Chunks):
+def dask_chunks(frame: Any, columns: Sequence[str | None], nulls: Nulls) -> Numbered:
     """The partitions of a Dask dataframe; each is computed where it is read."""
+    check_names(list(frame.columns), names_in(columns))
+    parts = frame[names_in(columns)].to_delayed()
 
-    def __init__(self, frame: Any, columns: Sequence[str], nulls: Nulls) -> None:
-        check_names(list(frame.columns), columns)
-        self._columns, self._nulls, self._name = list(columns), nulls, frame._name
-        self._none = frame._meta[list(columns)]  # the columns, without rows
-        self._parts = frame[list(columns)].to_delayed()
-
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    def name(self, number: int) -> str:
-        return f"partition {number} of {self._name}"
-
-    def read(self, number: int) -> Chunk:
-        part = self._parts[number].compute(scheduler="synchronous")
+    def read(number: int) -> Chunk:
+        part = parts[number].compute(scheduler="synchronous")
         table = arrow().Table.from_pandas(part, preserve_index=False)
-        table = table.drop_null() if self._nulls == "drop" else table
-        for name in self._columns:
-            refuse_nulls(table.column(name).null_count, name, "frame", "fill them, or pass nulls='drop'")
-        *coords, values = (table.column(name) for name in self._columns)
-        found = [coordinates_of(x, name) for x, name in zip(coords, self._columns, strict=False)]
-        return found, numbers_of(values, self._columns[-1])
+        return entries_of(table, columns, nulls, lambda name: table.column(name).null_count, "frame")
 
-    def value_type(self) -> np.dtype[Any]:
-        name = self._columns[-1]
-        return type_of(arrow().Schema.from_pandas(self._none).field(name).type, name)
+    return Numbered(read, len(parts), len(columns) - 1)
 
 
 def absolute(place: Place) -> Place:

@@ -21,12 +21,10 @@ from .columns import (
     arrow,
     check_names,
     column_of,
-    coordinates_of,
+    entries_of,
     label_type,
-    numbers_of,
     plain_type,
     quoted,
-    refuse_nulls,
     type_of,
 )
 from .entries import Chunk
@@ -158,20 +156,13 @@ class Table:
             if label is not None:
                 joins.append(f"LEFT JOIN labels_{k} ON rows.{name} = labels_{k}.label")
         wanted += [] if self._counted else [f"rows.{quoted(self._names[-1])} AS v"]
+        columns = [*self._dims, None if self._counted else self._names[-1]]
         for batch in self._reader(f"SELECT {', '.join(wanted)} FROM rows {' '.join(joins)}"):
-            if any(column.null_count for column in batch.columns):
-                self._refuse_nulls()
-            coords = [coordinates_of(batch.column(k), name) for k, name in enumerate(self._dims)]
-            if self._counted:
-                yield coords, np.ones(len(batch), np.int64)
-            else:
-                yield coords, numbers_of(batch.column(len(coords)), self._names[-1])
+            table = arrow().Table.from_batches([batch]).rename_columns(self._names)
+            yield entries_of(table, columns, self._nulls, self._nulls_of, self._table)
 
-    def _refuse_nulls(self) -> None:
-        """Raise ArrayError with the number of nulls in all rows."""
-        for name in self._names:
-            query = f"SELECT count(*) FROM rows WHERE {quoted(name)} IS NULL"
-            refuse_nulls(self._db.execute(query).fetchall()[0][0], name, self._table, "fill them, or pass nulls='drop'")
+    def _nulls_of(self, name: str) -> int:
+        return int(self._db.execute(f"SELECT count(*) FROM rows WHERE {quoted(name)} IS NULL").fetchall()[0][0])
 
 
 def _reader(files: Sequence[str], names: Sequence[str]) -> Any:

@@ -29,7 +29,7 @@ from . import running, streams
 from . import target as targets
 from .columns import Nulls, check_nulls
 from .plan import check_joined, planned
-from .sources import Chunks, DaskFrame, Numbered, Parquet, Tensors, absolute, names_in, parquet_files, state_of
+from .sources import Chunks, Numbered, Parquet, Tensors, absolute, dask_chunks, names_in, parquet_files, state_of
 from .tables import LEAST, Table, is_relation, needs_sql, table_of
 from .work import Work, begin, begun, open_work, scratch
 
@@ -177,7 +177,7 @@ def _given(source: Any, columns: Sequence[str | None] | None, count: int | None,
             raise OptionError(Problem("columns", "name the columns of the coordinates, and of the values last"))
         places = [absolute(x) for x in (source if isinstance(source, list | tuple) else [source])]
         named = [x if isinstance(x, str) else name_of(x) for x in places]
-        return _Given(places, None, nulls, shape, places=named, told=[(x, state_of(x)) for x in named])
+        return _Given(places, None, nulls, shape, places=named, told=named)
     ndim = len(columns) - 1 if shape is None else len(shape) if isinstance(shape, Sequence) else 1
     if None in columns[:-1] or not 2 <= len(columns) == ndim + 1:
         what = f"{len(columns)} names for {ndim} dimensions; name their columns, and that of the values last"
@@ -224,7 +224,7 @@ def _read(
             what = f"does not go with the structure {plan.structure} of the source; leave it out"
             raise FormatError(Problem("map", what))
         raise_if(FormatError, mirror_problems(plan.structure, plan.parsed, plan.pad))
-    begin(folder, call, plan)
+    begin(folder, {**call, "the state of the source": entries.states if isinstance(entries, Tensors) else None}, plan)
     return open_work(folder, plan, entries, sent=not running.in_this_process(client))
 
 
@@ -234,7 +234,7 @@ def _chunks_of(given: _Given, ndim: int, rows: int, limits: Limits) -> Chunks:
     if given.columns is None:
         return Tensors(given.source, rows, limits)
     if hasattr(given.source, "to_delayed"):
-        return DaskFrame(given.source, names_in(given.columns), given.nulls)
+        return dask_chunks(given.source, given.columns, given.nulls)
     return Parquet(given.source, given.columns, rows, given.nulls, table_of(given.source))
 
 

@@ -157,15 +157,17 @@ class Work(NamedTuple):
             raise self.damaged(key)
         return seal
 
+    def piece(self, key: str, number: int) -> tuple[Range, int]:
+        """Where a piece of an object is, and its checksum."""
+        seal = _seal_of(self, key)
+        if number >= len(seal.ends):
+            raise self.damaged(key)
+        return seal.range(key, number, number + 1), int(seal.sums[number])
+
     def last_pieces(self, keys: Sequence[str]) -> Iterator[Array]:
         """The last piece of each object; so many at once as an object store serves."""
 
-        def last(key: str) -> Array:
-            seal = self.seal(key)
-            wanted = seal.range(key, len(seal.ends) - 1, len(seal.ends)), int(seal.sums[-1])
-            return next(iter(self.ranges([wanted])))
-
-        return side_by_side(last, keys)
+        return side_by_side(lambda key: next(self.ranges([self.piece(key, len(_seal_of(self, key).ends) - 1)])), keys)
 
     def ranges(self, wanted: Sequence[tuple[Range, int]]) -> Iterator[Array]:
         """Pieces of objects, each with its checksum. Raises ContainerError for damaged ones."""
@@ -236,7 +238,7 @@ def pieces_of(array: Array) -> Iterator[Any]:
     return (raw[at : at + _PIECE].data for at in range(0, max(len(raw), 1), _PIECE))
 
 
-@lru_cache(1024)
+@lru_cache(2**14)
 def _seal_of(work: Work, key: str) -> Seal:
     return work.seal(key)
 

@@ -4,7 +4,6 @@ import concurrent.futures
 import contextlib
 import os
 import subprocess
-import sys
 import threading
 import time
 
@@ -22,7 +21,6 @@ from binsparse_levels import (
     BinsparseError,
     ContainerError,
     FormatError,
-    IncompleteError,
     OptionError,
     build,
     pack,

@@ -5,10 +5,10 @@ import pickle
 
 import numpy as np
 import pytest
+from binsparse_levels.building.planning import Rows
 from helpers.places import vector
 
 import binsparse_levels as bl
-from binsparse_levels.building.planning import Rows
 
 pa = pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")

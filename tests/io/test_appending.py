@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow
 import pytest
 import zarr
+from binsparse_levels.building.planning import Rows
 from helpers import kinds  # noqa: F401 (further kinds)
 from helpers.blocks import blocks_of, large
 from hypothesis import assume, event, given
@@ -36,7 +37,6 @@ from binsparse_levels import (
     testing,
     write,
 )
-from binsparse_levels.building.planning import Rows
 from binsparse_levels.containers import checksums, replacing
 from binsparse_levels.containers.objects.chunks import Chunks
 from binsparse_levels.io import appending
