@@ -72,9 +72,8 @@ class Table:
             "temp_directory": folder,
             "threads": get_threads(),
         }
-        self._db = duckdb.connect(
-            config={**settings, "preserve_insertion_order": False, "autoinstall_known_extensions": False}
-        )
+        self._db = duckdb.connect(config={**settings, "preserve_insertion_order": False})
+        self._db.execute("SET enable_progress_bar = false; SET autoinstall_known_extensions = false")
         self._names, self._counted, self._nulls = names_in(columns), columns[-1] is None, nulls
         self._table = "table" if is_relation(source) else table_of(source)
         listed = ", ".join(map(quoted, self._names))
@@ -162,7 +161,9 @@ class Table:
             yield entries_of(table, columns, self._nulls, self._nulls_of, self._table)
 
     def _nulls_of(self, name: str) -> int:
-        return int(self._db.execute(f"SELECT count(*) FROM rows WHERE {quoted(name)} IS NULL").fetchall()[0][0])
+        return int(
+            self._db.cursor().execute(f"SELECT count(*) FROM rows WHERE {quoted(name)} IS NULL").fetchall()[0][0]
+        )
 
 
 def _reader(files: Sequence[str], names: Sequence[str]) -> Any:
