@@ -27,6 +27,7 @@ from ..errors import (
     OptionError,
     PathMissingError,
     Problem,
+    needing,
     raise_if,
 )
 from ..formats.structure import expand, in_triangle, read_problems
@@ -363,12 +364,18 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
 
 def opened_parquet(path: str) -> Any:
     """A Parquet file at a path or a URL."""
-    pa = arrow()
+    arrow()
+    from pyarrow.fs import FileSystem
     from pyarrow.parquet import ParquetFile
 
     if not is_url(path):
         return ParquetFile(path)
-    return ParquetFile(pa.PythonFile(asked(obstore_module().open_reader, *bucket_of(path)), mode="r"), pre_buffer=True)
+    if path.startswith("http"):
+        with needing("remote"):
+            import fsspec
+        return ParquetFile(fsspec.open(path).open(), pre_buffer=True)
+    files, key = FileSystem.from_uri(path)
+    return ParquetFile(files.open_input_file(key), pre_buffer=True)
 
 
 def described_parquet(path: str) -> tuple[Any, list[int]]:

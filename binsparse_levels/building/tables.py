@@ -103,10 +103,7 @@ class Table:
     def _reader(self, query: str) -> Any:
         return self._db.sql(query).to_arrow_reader(_AT_ONCE)
 
-    def __enter__(self) -> Table:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._db.close()
 
     def sizes(self) -> list[int]:

@@ -152,9 +152,18 @@ def commit(work: Work, number: int) -> None:
     plan, found = work.plan, work.load("join/0")
     staging, target, text = _staging(plan), str(plan.target), found[f"text:{zarr.ROOT}"].tobytes()
     root = _pointing(text, plan.id) if is_url(target) else text
-    if _root(target) != root or os.path.isdir(staging):  # else a call has been killed before it could say so
-        _check_complete(work, found)
-        (_point if is_url(target) else _place)(plan, root)
+    if is_url(target):
+        if _root(target) != root:
+            _check_complete(work, found)
+            _point(plan, root)
+    else:
+        if not work.done("placing"):  # else a call has been killed while it did the rest
+            _check_complete(work, found)
+            store_at(staging).put(zarr.ROOT, [root])
+            work.put("placing/0", [str(os.stat(staging).st_ino).encode()])
+        if not os.path.exists(target) or os.stat(target).st_ino != int(bytes(work.get("placing/0"))):
+            _place(plan)
+        remove(staging)
     work.put(f"commit/{number}", [root])
 
 
@@ -180,7 +189,7 @@ def check_left(target: str, left: bytes, folder: str) -> None:
 
 def end(work: Work, stages: Iterable[str]) -> None:
     """Remove what a build that is done needs no longer. What remains says that it is done."""
-    for stage in ("plan", "rows", "labels", "index", *stages):
+    for stage in ("plan", "spare", "rows", "labels", "placing", *stages):
         if stage != "commit":
             work.store.delete(stage)
 
@@ -198,10 +207,9 @@ def _check_complete(work: Work, found: dict[str, Array]) -> None:
         raise IncompleteError(Problem(_staging(work.plan), what))
 
 
-def _place(plan: Plan, root: bytes) -> None:
+def _place(plan: Plan) -> None:
     """Put a complete folder in the place of the target. Raises PathExistsError."""
     staging, target = _staging(plan), str(plan.target)
-    store_at(staging).put(zarr.ROOT, [root])
     for folder, _, names in os.walk(staging):
         for name in names:
             if name.endswith(".part"):  # of a worker that was killed
@@ -213,7 +221,6 @@ def _place(plan: Plan, root: bytes) -> None:
     else:
         refuse_present(target, plan.overwrite)
         exchange_folders(staging, target)
-        remove(staging)
     to_disk(os.path.dirname(target))
 
 

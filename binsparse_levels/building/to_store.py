@@ -135,6 +135,7 @@ def build(
         kept = None if work is None else begun(folder, call)
         if kept is not None and (left := targets.left_by(folder)) is not None:
             targets.check_left(place, left, folder)
+            targets.end(Work(folder), running.STAGES)
             return
         if kept is None:
             targets.refuse_present(place, overwrite)
@@ -255,7 +256,10 @@ def _numbered(
     used = resident()
     memory = used + _MORE if options.get("memory") is None else options["memory"]
     share = max((memory - used) // 2, LEAST)
-    with scratch(folder) as spare, Table(given.source, given.columns, given.nulls, memory=share, folder=spare) as table:
+    with contextlib.ExitStack() as ending:
+        spare = ending.enter_context(scratch(folder)) if is_url(folder) else os.path.join(folder, "spare")
+        table = Table(given.source, given.columns, given.nulls, memory=share, folder=spare)
+        ending.enter_context(contextlib.closing(table))
         sizes = table.sizes()
         if given.shape is not None:
             wanted = given.shape if isinstance(given.shape, Sequence) else [given.shape]

@@ -143,38 +143,27 @@ def streamed(tensor, model, draw, folder):
     return draw_reader(draw)(place), model
 
 
-@way(
-    "build",
-    "estimate",
-    "plan",
-    "step",
-    "commit",
-    "progress",
-    "skipped",
-    drops="structure descriptor labels iso",
-    pads=True,
-)
+@way("build", drops="structure descriptor labels iso", pads=True)
 def built(tensor, model, draw, folder):
     chunks, target = chunks_of(tensor), f"{folder}/built.zarr"
     options = {"fill_value": tensor.fill_value, "attributes": dict(tensor.attributes), "map": tensor.map}
     rank = len(model.shape) if tensor.map is None else len(tensor.map.stored_shape)
     given = (lambda k: chunks[k], target, model.shape, draw_format(draw, rank))
-    bad = draw(st.sampled_from(["raise", "skip"]))
-    assert bl.build(*given, count=2, dtype=model.dtype, overwrite=True, bad=bad, **options) == ({}, [])
+    bl.build(*given, count=2, dtype=model.dtype, overwrite=True, **options)
     return draw_reader(draw)(target), model
 
 
-@way("build", drops="structure iso", pads=True)
-def grown(tensor, model, draw, folder):
-    """Entries that the tensor has already, merged into it. Of padded levels, what equals the padding is no entry."""
-    place, target = stored(tensor, draw, folder), f"{folder}/grown.zarr"
-    coords, values = tensor.expand_structure().unpack()
-    half = len(values) // 2
-    given = {"count": 1, "duplicates": "first", "dtype": model.dtype, "overwrite": True, "onto": place}
-    bl.build(lambda _: ([x[:half] for x in coords], values[:half]), target, model.shape, None, **given)
+@way("write_from", drops="structure attributes descriptor labels map iso", pads=True)
+def merged(tensor, model, draw, folder):
+    """The tensor and some of its entries again. Of padded levels, what equals the padding is no entry."""
+    target, labels = {}, tensor._metadata.labels
+    named = {} if labels is None or not labels.columns else {"dims": labels.dims, "values": labels.values}
+    fill = tensor.fill_value if tensor.fill_value is not None else None
+    options = {"duplicates": "first", "dtype": model.dtype, "fill_value": fill, **named}
+    bl.write_from([tensor, tensor], target, model.shape, draw_format(draw, len(model.shape)), **options)
     padded = tensor.stored.format.padded
     entries = {k: x for k, x in model.entries.items() if not (padded and naive.equal(x, model.pad))}
-    return draw_reader(draw)(target), replace(model, entries=entries)
+    return bl.read(target), replace(model, entries=entries)
 
 
 @way("to_dask", "from_dask", drops="structure attributes descriptor labels map iso", pads=True)

@@ -75,12 +75,8 @@ REFUSALS = (
         lambda model, tensor: not model.shape,
     ),
     Refusal(
-        "built grown", "`build`", bl.FormatError, "a scalar is not built in parts", "a scalar", "`pack` and `write`",
+        "built", "`build`", bl.FormatError, "a scalar is not built in parts", "a scalar", "`pack` and `write`",
         lambda model, tensor: not model.shape,
-    ),
-    Refusal(
-        "grown", "`build(…, onto=…)` of integers", bl.ArrayError, "has integers, and the tensor has labels",
-        "a tensor with labels", "columns of labels in Parquet files", lambda model, tensor: model.labels is not None,
     ),
     Refusal(
         "dm", "`Tensor.dm`", bl.FormatError, "the tensor has none", "a tensor without a map",

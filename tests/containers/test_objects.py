@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 import zarr
-from binsparse_levels.containers.objects.asking import side_by_side
+from binsparse_levels.containers.objects.bucket import side_by_side
 from hypothesis import given
 from hypothesis import strategies as st
 from zarr.storage import MemoryStore

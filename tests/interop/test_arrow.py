@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from binsparse_levels.building.planning import Rows
+from helpers.blocks import rows_at_once
 from helpers.places import vector
 
 import binsparse_levels as bl
@@ -281,10 +281,11 @@ def chunks():
     yield pytest.importorskip("pandas").DataFrame(columns())[1100:]
 
 
-@pytest.mark.parametrize("memory", [2**34, Rows(500)])
-def test_streams_of_labels(tmp_path, memory):
-    given = {"dims": DIMS, "values": "value", "duplicates": "sum", "memory": memory}
-    bl.write_from(chunks(), tmp_path / "a.h5", (50, 5, 100, 10), FORMAT, **given)
+@pytest.mark.parametrize("rows", [10**6, 500])
+def test_streams_of_labels(tmp_path, rows):
+    given = {"dims": DIMS, "values": "value", "duplicates": "sum", "memory": 2**34}
+    with rows_at_once(rows):
+        bl.write_from(chunks(), tmp_path / "a.h5", (50, 5, 100, 10), FORMAT, **given)
     tensor = bl.read(tmp_path / "a.h5")
     assert tensor.shape == (50, 5, 100, 10)
     assert plain(bl.to_table(tensor)).equals(sums())
