@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import binsparse_levels
-from binsparse_levels.building.running import STAGES
 
 pytestmark = pytest.mark.slow
 
@@ -141,20 +140,6 @@ def test_jumps_are_marked():
     assert [(row["entries"], round(factor, 1)) for row, factor in table.jumps(rows)] == [(10_000, 3.0)]
     assert "| 10,000 | 2e+03 / 2e+03 /  ▲ 3.0 |" in "\n".join(table.growth(rows))
     assert growth_picture(rows).count("<circle") == 1
-
-
-def test_building(tmp_path):
-    tiny = ["--rows", "20000", "--workers", "1", "--memory", "1GB", "--source", tmp_path]
-    told = json.loads(run("bench.building", *tiny, "--json", "--kill"))
-    assert told["rows"] == 20000
-    assert 0 < told["entries"] < told["rows"]
-    stages = {stage["name"]: stage["figures"] for stage in told["stages"]}
-    one_chunk = ["plan", "pack", "join", "write", "commit"]  # which needs no partitions
-    assert list(stages) == one_chunk
-    assert set(one_chunk) <= {"plan", *STAGES}
-    assert sum(figures.get("put", 0) for figures in stages.values()) > 4 * told["entries"]  # compressed
-    lines = run("bench.building", *tiny).splitlines()
-    assert len([line for line in lines if line.startswith("|")]) == 2 + len(stages) + 2 + 3
 
 
 def test_a_stream():

@@ -52,5 +52,5 @@ def rows_at_once(number):
     """Steps of builds and conversions have so many entries in memory."""
     with contextlib.ExitStack() as stack:
         for module in (plan, to_file):
-            stack.enter_context(mock.patch.object(module, "rows_within", lambda *_, **__: number))
+            stack.enter_context(mock.patch.object(module, "rows_within", return_value=number))
         yield
