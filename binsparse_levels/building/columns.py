@@ -341,7 +341,7 @@ def arrow_of(column: Column) -> Any:
     return made.cast(pa.int32()).cast(pa.date32()) if unit == "D" else made.cast(pa.timestamp(unit, zone))
 
 
-def file_tables(path: str, names: Sequence[str]) -> Any:
+def file_tables(path: str) -> Any:
     """A table in a file: what gives its columns by Arrow's C stream, in bounded memory. Raises ContainerError."""
     arrow()
     from pyarrow import dataset, ipc

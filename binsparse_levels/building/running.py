@@ -31,7 +31,7 @@ from ..io.writing import Progress
 from ..levels.registry import Travelling, arrive, travelling
 from ..parallel import set_threads
 from ..system import release
-from . import packing, partitions, target
+from . import packing, partitions
 from .plan import Plan
 from .work import Work
 
@@ -57,6 +57,15 @@ def _rows(key: str, name: str) -> Callable[[Work], int]:
     return lambda work: len(work.load(key)[name])
 
 
+def _of_target(name: str) -> Callable[[Work, int], None]:
+    def run(work: Work, number: int) -> None:
+        from . import target  # which loads zarr
+
+        getattr(target, name)(work, number)
+
+    return run
+
+
 def _trees(work: Work) -> int:
     return len(work.source) if work.plan.sorted else len(work.load("table/0")["packs"])
 
@@ -68,9 +77,9 @@ STAGES = {
     "table": Stage(partitions.table, _one, alone=True),
     "again": Stage(partitions.again, _rows("table/0", "tasks")),
     "pack": Stage(packing.pack, _trees),
-    "join": Stage(target.join, _one, alone=True),
-    "write": Stage(target.write, _rows("join/0", "tasks")),
-    "commit": Stage(target.commit, _one, alone=True),
+    "join": Stage(_of_target("join"), _one, alone=True),
+    "write": Stage(_of_target("write"), _rows("join/0", "tasks")),
+    "commit": Stage(_of_target("commit"), _one, alone=True),
 }
 
 

@@ -26,7 +26,6 @@ from ..parallel import get_threads, set_threads
 from ..system import resident
 from ..tensors.validation import mirror_problems
 from . import running, streams
-from . import target as targets
 from .columns import Nulls, check_nulls
 from .plan import check_joined, planned
 from .sources import Chunks, Numbered, Parquet, Tensors, absolute, dask_chunks, names_in, parquet_files, state_of
@@ -117,6 +116,8 @@ def build(
     ...     bl.read(f"{folder}/a.zarr").to_dense().tolist()
     [[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 2.0]]
     """
+    from . import target as targets  # which loads zarr
+
     place, report = _target(target), running.reporter(progress)
     if work is None and is_url(place):
         raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))

@@ -59,16 +59,14 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
     }
     with progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
         shape = options.shape or _least_shape(options.path, dims, chosen["nulls"])
-        tables = file_tables(options.path, options.columns)
-        write_from(tables, out, shape, format, memory=options.memory, progress=bars, **chosen)
+        write_from(file_tables(options.path), out, shape, format, memory=options.memory, progress=bars, **chosen)
 
 
 def _least_shape(path: str, dims: Sequence[str], nulls: Nulls) -> list[int]:
     """The shape that holds the coordinates and the labels in these columns of a table."""
     shape, rows = [0] * len(dims), Rows(dims, None, nulls=nulls)
-    for part in file_tables(path, dims):
-        for coords, _ in rows.chunks(part):
-            shape = [max(size, int(x.max(initial=-1)) + 1) for size, x in zip(shape, coords, strict=True)]
+    for coords, _ in rows.chunks(file_tables(path)):
+        shape = [max(size, int(x.max(initial=-1)) + 1) for size, x in zip(shape, coords, strict=True)]
     return shape
 
 

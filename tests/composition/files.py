@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import shutil
 from dataclasses import replace
 
 import naive
@@ -237,18 +236,9 @@ def by_command(tensor, model, draw, folder):
     return bl.read(f"{folder}/by_command.h5"), model
 
 
-@way(
-    "command build",
-    "command plan",
-    "command step",
-    "command progress",
-    "command script",
-    "command commit",
-    drops="fill labels structure attributes descriptor map iso",
-    pads=True,
-)
-def by_steps(tensor, model, draw, folder):
-    """A table of the entries, built by the commands of a cluster."""
+@way("command build", drops="fill labels structure attributes descriptor map iso", pads=True)
+def by_build(tensor, model, draw, folder):
+    """A table of the entries, built by the command."""
     import pyarrow.parquet
 
     if not model.shape or model.dtype.kind not in "biuf" or model.dtype.name not in BINSPARSE:  # Arrow has no others
@@ -257,22 +247,8 @@ def by_steps(tensor, model, draw, folder):
     names = ["ijkl"[k] for k in range(len(coords))]
     columns = dict(zip(names, coords, strict=True)) | {"v": values.astype(model.dtype.newbyteorder("="))}
     pyarrow.parquet.write_table(pyarrow.table(columns), f"{folder}/rows.parquet")
-    shutil.rmtree(f"{folder}/work", ignore_errors=True)
     given = [f"{folder}/rows.parquet", f"{folder}/steps.zarr", "--overwrite"]
     given += ["--shape", ",".join(map(str, model.shape)), "--columns", ",".join([*names, "v"])]
     given += ["--format", str(draw_format(draw, len(model.shape)))]
-    given += draw(st.sampled_from([[], ["--bad", "skip"]]))
-    if draw(st.booleans()):
-        run("build", *given)
-    else:
-        run("plan", *given, "--work", f"{folder}/work")
-        while (stage := next(x for x in bl.progress(f"{folder}/work") if x.done < x.total)).name != "commit":
-            tasks = draw(st.sampled_from([None, 1, 3]))
-            if tasks is None:
-                run("step", f"{folder}/work", stage.name, *range(stage.total))
-            else:
-                run("step", f"{folder}/work", stage.name, *range(tasks), "--of", str(tasks))
-        run("progress", f"{folder}/work")
-        run("script", f"{folder}/work")
-        run("commit", f"{folder}/work")
+    run("build", *given, "--nulls", draw(st.sampled_from(["error", "drop"])))
     return bl.read(f"{folder}/steps.zarr"), model

@@ -41,10 +41,10 @@ def mapped(model, tensor):
 
 
 FILES = (
-    "written several within other_system converted repaired appended concatenated streamed built grown dask dataset "
+    "written several within other_system converted repaired appended concatenated streamed built merged dask dataset "
     "looked_at pictured by_command protocol"
 )
-PARTS = "appended concatenated built by_steps"
+PARTS = "appended concatenated built by_build"
 
 REFUSALS = (
     Refusal(
