@@ -18,7 +18,7 @@ REQUIRED = {"google_crc32c", "h5py", "llvmlite", "numba", "numcodecs", "numpy", 
 BEHIND = {
     ("building/columns.py", "pyarrow"),  # of columns that are its own
     ("building/running.py", "distributed"),  # the client is one of its objects
-    ("building/sources.py", "pyarrow"),
+    ("building/parquet.py", "pyarrow"),
     ("containers/objects/bucket.py", "obstore"),
     ("containers/zarr_stores.py", "obstore"),  # a method of the store that it made
     ("interop/anndata.py", "sparse"),  # where it is installed

@@ -108,6 +108,11 @@ def entries_of(
     return coords, np.ones(len(table), np.int64) if values is None else numbers_of(table.column(values), values)
 
 
+def names_in(columns: Sequence[str | None]) -> list[str]:
+    """The names of the columns that are read."""
+    return [x for x in columns if x is not None]
+
+
 def quoted(name: str) -> str:
     """A name as SQL has it."""
     return '"' + name.replace('"', '""') + '"'

@@ -23,12 +23,13 @@ from .columns import (
     column_of,
     entries_of,
     label_type,
+    names_in,
     plain_type,
     quoted,
     type_of,
 )
 from .entries import Chunk
-from .sources import described_parquet, names_in, opened_parquet
+from .parquet import described_parquet, opened_parquet
 from .work import Work
 
 _AT_ONCE = 2**17  # rows that DuckDB gives at once

@@ -26,9 +26,10 @@ from ..parallel import get_threads, set_threads
 from ..system import resident
 from ..tensors.validation import mirror_problems
 from . import running, streams
-from .columns import Nulls, check_nulls
+from .columns import Nulls, check_nulls, names_in
+from .parquet import Parquet, parquet_files
 from .plan import check_joined, planned
-from .sources import Chunks, Numbered, Parquet, Tensors, absolute, dask_chunks, names_in, parquet_files, state_of
+from .sources import Chunks, Numbered, Tensors, absolute, dask_chunks, state_of
 from .tables import LEAST, Table, is_relation, needs_sql, table_of
 from .work import Work, begin, begun, open_work, scratch
 
