@@ -38,7 +38,8 @@ from ..tensors.validation import (
 )
 
 FEW = 2**20  # positions that any process has memory for
-_ALLOWANCE = 3 * 2**25  # bytes of libraries that are still to be loaded, and pieces of arrays on their way
+LOADED = 180 * 2**20  # bytes of a process when it has loaded all libraries and kernels of a build
+_ALLOWANCE = 2**25  # bytes of pieces of arrays on their way
 _LEAST = 2**14  # entries
 _POSITIONS = 4  # so many entries may have a position more in a tree, where many positions have none
 _POSITION = 64  # bytes of a position, on its way from a tree to a file
@@ -195,7 +196,7 @@ def rows_within(
     memory: bytes of the whole process; by default, 1 GiB more than are `used`. coordinate, value: bytes of each.
     Raises OptionError, LimitError.
     """
-    used = resident() if used is None else used
+    used = max(resident(), LOADED) if used is None else used
     given = used + _MORE if memory is None else as_integer(memory)
     if given is None or given < 1:
         raise OptionError(Problem("memory", f"expected a number of bytes, got {memory!r:.40}"))

@@ -27,7 +27,7 @@ from ..io.kinds import Place, in_memory, name_of
 from ..io.reading import check_lazy
 from ..io.writing import Progress, check_absent, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, Limits
-from ..system import release, resident
+from ..system import release
 from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
@@ -335,4 +335,4 @@ def _rows_of(memory: int, tree: Tree) -> int:
     """The number of entries of a tree that may be in memory at a time."""
     index = np.dtype(index_dtype(tree.dims, 0)).itemsize
     pointers = pointers_of(tree)
-    return rows_within(memory, len(tree.dims), index, tree.values.dtype.itemsize, used=resident(), pointers=pointers)
+    return rows_within(memory, len(tree.dims), index, tree.values.dtype.itemsize, pointers=pointers)

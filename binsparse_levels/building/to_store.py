@@ -28,13 +28,13 @@ from ..tensors.validation import mirror_problems
 from . import running, streams
 from .columns import Nulls, check_nulls, names_in
 from .parquet import Parquet, parquet_files
-from .plan import check_joined, planned
+from .plan import LOADED, check_joined, planned
 from .sources import Chunks, Numbered, Tensors, absolute, dask_chunks, state_of
 from .tables import LEAST, Table, is_relation, needs_sql, table_of
 from .work import Work, begin, begun, open_work, scratch
 
 _SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
-_WORKER = 5 * 2**25  # bytes of a worker before it does anything
+_WORKER = 6 * 2**25  # bytes of a worker before it does anything
 _MORE = 2**30  # bytes that a process may use beyond those that it has, by default
 
 
@@ -255,7 +255,7 @@ def _numbered(
         plan = planned(there.shape, **options)
         plan = replace(plan, names=names, labels=there.labels, sorted=there.in_order, **plan.typed(there.dtype, fill))
         return open_work(folder, plan, streams.Blocks(folder, there.counts), sent=sent)
-    used = resident()
+    used = max(resident(), LOADED)
     memory = used + _MORE if options.get("memory") is None else options["memory"]
     share = max((memory - used) // 2, LEAST)
     with contextlib.ExitStack() as ending:
